@@ -1,0 +1,33 @@
+"""The one error for wrong input by a user: it names the field, the value and the way out.
+
+Commands turn `InvalidInput` into one line on stderr and exit code 2; everything else that escapes is a fault of ours.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_SHOWN_CHARS = 120
+"""A value longer than this is cut in the message: the reader needs to recognise it, not to read it all."""
+
+
+class InvalidInput(ValueError):
+    """Input outside its contract. `field` says where, `got` what, `expected` what would be right, `fix` what to do."""
+
+    def __init__(self, field: str, got: object, expected: str, fix: str = "") -> None:
+        shown = got if isinstance(got, str) else repr(got)
+        if len(shown) > _SHOWN_CHARS:
+            shown = shown[: _SHOWN_CHARS - 1] + "…"
+        super().__init__(f"{field}: got {shown}, expected {expected}" + (f". {fix}" if fix else ""))
+        self.field = field
+        self.got = got
+        self.expected = expected
+        self.fix = fix
+
+
+def unknown_name(field: str, got: str, known: Iterable[str]) -> InvalidInput:
+    """The error for a name that is in no table: it lists the known ones and the nearest of them."""
+    names = sorted(known)
+    nearest = difflib.get_close_matches(got, names, n=1)
+    return InvalidInput(field, got, f"one of {', '.join(names)}", f"Did you mean {nearest[0]!r}?" if nearest else "")

@@ -1,0 +1,1 @@
+"""Local data, local batch-norm layers, local training, local privacy."""

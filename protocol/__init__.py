@@ -1,0 +1,1 @@
+"""What may be said on the wire, and in which order."""

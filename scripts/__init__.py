@@ -1,0 +1,1 @@
+"""The lab: localhost experiments, benchmarks and reports."""

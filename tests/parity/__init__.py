@@ -1,0 +1,1 @@
+"""The system against straightforward textbook code."""
