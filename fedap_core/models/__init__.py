@@ -1,0 +1,56 @@
+"""Which models exist, and how one is built from a name and a seed.
+
+A user's own model is `package.module:factory`, a callable that takes a `ModelRequest`. Nothing here knows training,
+federation or data sets; the weights depend on (name, request, seed) alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.models.alexnet import AlexNet
+from fedap_core.models.har_cnn import HarCnn
+from fedap_core.models.lenet import LeNet5
+from fedap_core.models.request import ModelRequest
+
+ModelFactory = Callable[[ModelRequest], nn.Module]
+
+MODELS: dict[str, ModelFactory] = {"lenet5": LeNet5, "har-cnn": HarCnn, "alexnet": AlexNet}
+
+
+def build_model(name: str, request: ModelRequest, seed: int) -> nn.Module:
+    """The model `name` on the CPU with weights drawn from `seed`; the global random state is left as it was."""
+    factory = _find_factory(name)
+    with torch.random.fork_rng(devices=[]):
+        # Only the CPU generator is forked, so only it may be seeded: torch.manual_seed would reach the GPUs too.
+        torch.default_generator.manual_seed(seed)
+        model = factory(request)
+    if not isinstance(model, nn.Module):
+        raise InvalidInput("model", name, f"a factory that returns a torch.nn.Module, not {type(model).__name__}")
+    return model
+
+
+def _find_factory(name: str) -> ModelFactory:
+    if name in MODELS:
+        return MODELS[name]
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        raise unknown_name("model", name, [*MODELS, "package.module:factory"])
+    try:
+        module = importlib.import_module(module_name)
+    except (ImportError, ValueError, TypeError) as error:  # ValueError: an empty name; TypeError: a relative one
+        fix = f"Is the package installed, or its folder on PYTHONPATH? ({error})"
+        raise InvalidInput("model", name, f"an importable module {module_name!r}", fix) from error
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        raise InvalidInput("model", name, f"a callable {attribute!r} in module {module_name!r}")
+    found: ModelFactory = factory
+    return found
+
+
+__all__ = ["MODELS", "ModelFactory", "ModelRequest", "build_model"]

@@ -1,0 +1,47 @@
+"""LeNet-5 with batch normalisation, for images of any number of channels from 16 x 16 pixels on.
+
+Decides the architecture only; it must not know data sets, training or federation.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedap_core.models.request import ModelRequest
+
+_KERNEL = 5
+_MIN_SIDE = 16
+"""16 - 4 = 12, pooled 6, 6 - 4 = 2, pooled 1: one pixel is left for the classifier; 15 would leave none."""
+
+
+def _side_after_features(side: int) -> int:
+    for _ in range(2):
+        side = (side - _KERNEL + 1) // 2
+    return side
+
+
+class LeNet5(nn.Module):
+    """(n, C, H, W) -> logits (n, classes): two of [conv 5x5, BN, ReLU, max-pool 2], then three linear layers."""
+
+    def __init__(self, request: ModelRequest) -> None:
+        super().__init__()
+        request.expect_axes("lenet5", "(channels, height, width)", minimum=(1, _MIN_SIDE, _MIN_SIDE))
+        channels, height, width = request.input_shape
+        self.conv1 = nn.Conv2d(channels, 6, _KERNEL)
+        self.bn1 = nn.BatchNorm2d(6)
+        self.conv2 = nn.Conv2d(6, 16, _KERNEL)
+        self.bn2 = nn.BatchNorm2d(16)
+        self.fc1 = nn.Linear(16 * _side_after_features(height) * _side_after_features(width), 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, request.classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        # Max-pool before ReLU: ReLU is monotone, so relu(max(v)) == max(relu(v)), and the gradient takes the same way
+        # (a window whose maximum is <= 0 passes none in either order). ReLU then works on a quarter of the values.
+        hidden = F.relu(F.max_pool2d(self.bn1(self.conv1(images)), 2))
+        hidden = F.relu(F.max_pool2d(self.bn2(self.conv2(hidden)), 2))
+        hidden = F.relu(self.fc1(torch.flatten(hidden, 1)))
+        logits: Tensor = self.fc3(F.relu(self.fc2(hidden)))
+        return logits

@@ -1,0 +1,33 @@
+"""What a model factory is asked for: the shape of one sample and the number of classes, checked once.
+
+Knows no architecture and no data set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedap_core.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    """One sample has `input_shape` (channels first, no batch axis); the model answers with `classes` logits."""
+
+    input_shape: tuple[int, ...]
+    classes: int
+
+    def __post_init__(self) -> None:
+        if not self.input_shape or any(size < 1 for size in self.input_shape):
+            raise InvalidInput("model.input_shape", self.input_shape, "at least one size, all of them >= 1")
+        if self.classes < 2:
+            raise InvalidInput("model.classes", self.classes, "at least 2 classes")
+
+    def expect_axes(self, model: str, axes: str, *, minimum: tuple[int, ...]) -> None:
+        """Refuse shapes the architecture cannot take; `axes` names them in words, `minimum` bounds each."""
+        shape = self.input_shape
+        if len(shape) != len(minimum):
+            raise InvalidInput("model.input_shape", shape, f"{len(minimum)} axes {axes} for {model}")
+        if any(size < least for size, least in zip(shape, minimum, strict=True)):
+            fix = "Enlarge or pad the inputs, or choose another model."
+            raise InvalidInput("model.input_shape", shape, f"at least {minimum} {axes} for {model}", fix)
