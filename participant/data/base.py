@@ -1,0 +1,193 @@
+"""What a data set is, and what a source may be told: `Dataset`, `DataOptions` and the checks both make on themselves.
+
+It knows no file format and no source by name. Data sets are plain numpy arrays; batches become tensors elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.preprocessing import Preprocessing
+
+IndexArray = NDArray[np.int64]
+InputArray = NDArray[np.uint8] | NDArray[np.float32]
+
+ROOT_VARIABLE = "FEDAP_DATA"
+DEFAULT_ROOT = Path("~/.cache/fedap")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """Samples with everything that partitions and splits need to know about them.
+
+    x: (n, C, H, W) uint8 images or (n, C, T) float32 signals, n >= 1; y: (n,) in [0, len(classes)).
+    group: (n,), the recording or patient a sample belongs to (`np.arange(n)` when samples stand alone).
+    span: (n, 2), the raw time steps [start, stop) inside the group, or None where there is no time.
+    site: (n,) positions in `site_names`, or None where the data know no sites.
+    """
+
+    name: str
+    x: InputArray
+    y: IndexArray
+    classes: tuple[str, ...]
+    group: IndexArray
+    preprocessing: Preprocessing
+    span: IndexArray | None = None
+    site: IndexArray | None = None
+    site_names: tuple[str, ...] = ()
+    overlapping: bool = False
+
+    def __post_init__(self) -> None:
+        self._check_inputs()
+        samples = len(self.x)
+        self._check_index("y", self.y, (samples,))
+        self._check_index("group", self.group, (samples,))
+        self._check_range("y", self.y, self.classes, "classes")
+        if self.span is not None:
+            self._check_index("span", self.span, (samples, 2))
+            if np.any(self.span[:, 0] >= self.span[:, 1]) or self.span[:, 0].min() < 0:
+                raise InvalidInput(f"{self.name}: span", "a span that is empty or starts below 0", "0 <= start < stop")
+        if self.site is not None:
+            self._check_index("site", self.site, (samples,))
+            self._check_range("site", self.site, self.site_names, "site_names")
+        elif self.site_names:
+            raise InvalidInput(f"{self.name}: site_names", self.site_names, "no names where `site` is None")
+
+    def _check_inputs(self) -> None:
+        dims = {"uint8": 4, "float32": 3}.get(str(self.x.dtype))
+        if dims is None:
+            raise InvalidInput(f"{self.name}: x", f"dtype {self.x.dtype}", "uint8 (images) or float32 (signals)")
+        if self.x.ndim != dims or self.x.size == 0:
+            expected = "(n, channels, height, width)" if dims == 4 else "(n, channels, time)"
+            raise InvalidInput(f"{self.name}: x", f"shape {self.x.shape}", f"{expected} without an empty axis")
+        if dims == 3 and not np.isfinite(self.x).all():
+            bad = int(np.argmin(np.isfinite(self.x).reshape(len(self.x), -1).all(axis=1)))
+            raise InvalidInput(f"{self.name}: x", f"NaN or infinity in sample {bad}", "finite numbers")
+
+    def _check_index(self, field_name: str, values: IndexArray, shape: tuple[int, ...]) -> None:
+        if values.dtype != np.int64 or values.shape != shape:
+            got = f"{values.dtype} {values.shape}"
+            raise InvalidInput(f"{self.name}: {field_name}", got, f"int64 {shape}, one entry per sample of x")
+
+    def _check_range(self, field_name: str, values: IndexArray, names: tuple[str, ...], names_field: str) -> None:
+        if len(set(names)) != len(names) or not names:
+            raise InvalidInput(f"{self.name}: {names_field}", names, "at least one name, none twice")
+        low, high = int(values.min()), int(values.max())
+        if low < 0 or high >= len(names):
+            raise InvalidInput(
+                f"{self.name}: {field_name}", f"values from {low} to {high}", f"0 to {len(names) - 1} ({names_field})"
+            )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return tuple(self.x.shape[1:])
+
+    def take(self, indices: IndexArray) -> Dataset:
+        """The chosen samples, in the order asked for; names and preprocessing stay, so labels keep their meaning."""
+        return Dataset(
+            name=self.name,
+            x=self.x[indices],
+            y=self.y[indices],
+            classes=self.classes,
+            group=self.group[indices],
+            preprocessing=self.preprocessing,
+            span=None if self.span is None else self.span[indices],
+            site=None if self.site is None else self.site[indices],
+            site_names=self.site_names,
+            overlapping=self.overlapping,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """Where data lie and what a source is told. Options are text, as they come from a command line or a config file.
+
+    root: the folder of downloaded files; None means the environment variable FEDAP_DATA, else ~/.cache/fedap.
+    """
+
+    root: Path | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    download: bool = True
+
+    @property
+    def folder(self) -> Path:
+        """The folder that `root`, the environment or the default names."""
+        if self.root is not None:
+            return self.root.expanduser()
+        return Path(os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT).expanduser()
+
+    def require_known(self, source: str, known: Sequence[str] = ()) -> None:
+        """Refuse an option that the source does not read: a misspelt option must not pass for its default."""
+        for key in self.options:
+            if key not in known:
+                if not known:
+                    raise InvalidInput(f"option of data {source!r}", key, "no options at all")
+                raise unknown_name(f"option of data {source!r}", key, known)
+
+    def text(self, key: str, default: str) -> str:
+        return self.options.get(key, default)
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        text = self.options.get(key)
+        if text is None:
+            return default
+        if text.lower() not in {"true", "false"}:
+            raise InvalidInput(f"data option {key!r}", text, "true or false")
+        return text.lower() == "true"
+
+    def integer(self, key: str, default: int, *, minimum: int, maximum: int | None = None) -> int:
+        text = self.options.get(key)
+        if text is None:
+            return default
+        expected = f"a whole number of at least {minimum}" + ("" if maximum is None else f" and at most {maximum}")
+        try:
+            value = int(text)
+        except ValueError as error:
+            raise InvalidInput(f"data option {key!r}", text, expected) from error
+        if value < minimum or (maximum is not None and value > maximum):
+            raise InvalidInput(f"data option {key!r}", text, expected)
+        return value
+
+    def number(self, key: str, default: float, *, minimum: float, maximum: float) -> float:
+        text = self.options.get(key)
+        if text is None:
+            return default
+        expected = f"a number from {minimum:g} to {maximum:g}"
+        try:
+            value = float(text)
+        except ValueError as error:
+            raise InvalidInput(f"data option {key!r}", text, expected) from error
+        if not minimum <= value <= maximum:
+            raise InvalidInput(f"data option {key!r}", text, expected)
+        return value
+
+    def shape(self, key: str, default: tuple[int, ...], *, dims: Sequence[int]) -> tuple[int, ...]:
+        """Sizes joined by x, as in 1x16x16."""
+        text = self.options.get(key)
+        if text is None:
+            return default
+        parts = text.lower().split("x")
+        if len(parts) not in dims or not all(part.isdecimal() and int(part) > 0 for part in parts):
+            wanted = " or ".join(str(count) for count in dims)
+            raise InvalidInput(f"data option {key!r}", text, f"{wanted} sizes joined by x, as in 1x16x16")
+        return tuple(int(part) for part in parts)
+
+
+DataSource = Callable[[DataOptions], Dataset]
+
+
+def numbered(values: NDArray[np.generic]) -> tuple[IndexArray, tuple[str, ...]]:
+    """Any labels as positions 0, 1, ... in their sorted distinct values, and those values as text."""
+    distinct, positions = np.unique(values, return_inverse=True)
+    return positions.astype(np.int64).reshape(values.shape), tuple(str(value) for value in distinct.tolist())
