@@ -1,0 +1,151 @@
+"""What a client tells about its data: the first two moments of the inputs of its BN layers (eq. 3 of the paper).
+
+Decides what a valid set of moments is and how two sets become one without loss. Knows neither models nor batches:
+whoever sees activations hands them over as (channels, values) and forgets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedap_core.arrays import FloatArray
+from fedap_core.errors import InvalidInput
+
+_SYMMETRY_TOLERANCE = 1e-6
+"""How far a covariance may be from its transpose and from the variances, relative to its largest entry: another
+program may have summed it in float32."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LayerMoments:
+    """Population moments of one layer's inputs z, a (C, s) matrix: N(mu, sigma) in the paper's words.
+
+    count: s, the values seen per channel. mean, variance: (C,). covariance: (C, C), or None where channels are taken as
+    independent. The arrays are private read-only float64 copies. Law: `of(whole) == merge_all(of(part) for parts)`.
+    """
+
+    name: str
+    count: int
+    mean: FloatArray
+    variance: FloatArray
+    covariance: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        if self.count <= 0:
+            raise InvalidInput(self._field("count"), self.count, "at least one value per channel")
+        object.__setattr__(self, "mean", self._own("mean", self.mean, ndim=1))
+        object.__setattr__(self, "variance", self._own("variance", self.variance, ndim=1))
+        if self.variance.shape != self.mean.shape or self.mean.size == 0:
+            shapes = f"mean {self.mean.shape}, variance {self.variance.shape}"
+            raise InvalidInput(self._field("variance"), shapes, "one mean and one variance per channel, one or more")
+        if self.variance.min() < 0:
+            raise InvalidInput(self._field("variance"), float(self.variance.min()), "numbers >= 0")
+        if self.covariance is not None:
+            object.__setattr__(self, "covariance", self._checked_covariance(self.covariance))
+
+    @classmethod
+    def of(cls, name: str, values: ArrayLike, *, with_covariance: bool = False) -> LayerMoments:
+        """The exact moments of `values`: (C, s), summed in float64. A constant channel has variance exactly 0."""
+        z = np.asarray(values, dtype=np.float64)
+        if z.ndim != 2 or z.size == 0:
+            raise InvalidInput(
+                f"statistics of layer {name!r}", f"shape {z.shape}", "(channels, values), none of them 0"
+            )
+        if not np.isfinite(z).all():
+            raise InvalidInput(f"statistics of layer {name!r}", "NaN or Inf among the layer's inputs", "finite inputs")
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused by the constructor, by name
+            mean = z.mean(axis=1)
+            mean += (z - mean[:, None]).mean(axis=1)  # takes back the rounding of the first pass
+            centred = z - mean[:, None]
+            covariance = centred @ centred.T / z.shape[1] if with_covariance else None
+            variance = np.square(centred).mean(axis=1) if covariance is None else covariance.diagonal()
+        return cls(name=name, count=z.shape[1], mean=mean, variance=variance, covariance=covariance)
+
+    @property
+    def channels(self) -> int:
+        return int(self.mean.size)
+
+    def merge(self, other: LayerMoments) -> LayerMoments:
+        """The moments of both sets of values together: the pairwise update of Chan, Golub and LeVeque, exact."""
+        mine, others = self._signature, other._signature
+        if mine != others:
+            raise InvalidInput(self._field("merge"), others, f"the same name, channels and covariance: {mine}")
+        count = self.count + other.count
+        a, b = self.count / count, other.count / count
+        delta = other.mean - self.mean
+        covariance: FloatArray | None = None
+        if self.covariance is not None and other.covariance is not None:
+            covariance = a * self.covariance + b * other.covariance + (a * b) * np.outer(delta, delta)
+        variance = a * self.variance + b * other.variance + (a * b) * np.square(delta)
+        return LayerMoments(
+            name=self.name, count=count, mean=self.mean + b * delta, variance=variance, covariance=covariance
+        )
+
+    @staticmethod
+    def merge_all(parts: Iterable[LayerMoments]) -> LayerMoments:
+        """One for all, merged from left to right: same parts in the same order, same bits."""
+        chain = tuple(parts)
+        if not chain:
+            raise InvalidInput("statistics", "no parts", "at least one set of moments to merge")
+        return reduce(LayerMoments.merge, chain)
+
+    @property
+    def _signature(self) -> tuple[str, int, bool]:
+        return self.name, self.channels, self.covariance is not None
+
+    def _field(self, part: str) -> str:
+        return f"statistics of layer {self.name!r}, {part}"
+
+    def _own(self, part: str, values: FloatArray, *, ndim: int) -> FloatArray:
+        array = np.array(values, dtype=np.float64, order="C")
+        if array.ndim != ndim:
+            raise InvalidInput(self._field(part), f"shape {array.shape}", f"an array of {ndim} dimension(s)")
+        if not np.isfinite(array).all():
+            raise InvalidInput(self._field(part), "NaN or Inf", "finite numbers")
+        array.setflags(write=False)
+        return array
+
+    def _checked_covariance(self, covariance: FloatArray) -> FloatArray:
+        array = self._own("covariance", covariance, ndim=2)
+        field = self._field("covariance")
+        if array.shape != (self.channels, self.channels):
+            raise InvalidInput(field, f"shape {array.shape}", f"({self.channels}, {self.channels})")
+        tolerance = _SYMMETRY_TOLERANCE * float(np.abs(array).max())
+        if np.abs(array - array.T).max() > tolerance:
+            raise InvalidInput(field, "an asymmetric matrix", "a symmetric one")
+        if np.abs(array.diagonal() - self.variance).max() > tolerance:
+            raise InvalidInput(field, "a diagonal other than the variances", "the variances on the diagonal")
+        return array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BnStats:
+    """All layers of one client, in the order of the model: (mu_i, sigma_i) of eq. 3. `samples` counts inputs fed."""
+
+    samples: int
+    layers: tuple[LayerMoments, ...]
+
+    def __post_init__(self) -> None:
+        if self.samples <= 0:
+            raise InvalidInput("statistics.samples", self.samples, "at least one sample")
+        if not self.layers:
+            raise InvalidInput("statistics.layers", "none", "at least one layer", "The model has no layer to measure.")
+        if len(set(self.layer_names)) != len(self.layers):
+            raise InvalidInput("statistics.layers", ", ".join(self.layer_names), "every layer name once")
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        return tuple(layer.name for layer in self.layers)
+
+    def merge(self, other: BnStats) -> BnStats:
+        """The statistics of both sets of samples together, layer by layer."""
+        if self.layer_names != other.layer_names:
+            expected = f"the layers {', '.join(self.layer_names)}"
+            raise InvalidInput("statistics.layers", ", ".join(other.layer_names), expected)
+        layers = tuple(mine.merge(theirs) for mine, theirs in zip(self.layers, other.layers, strict=True))
+        return BnStats(samples=self.samples + other.samples, layers=layers)

@@ -1,0 +1,213 @@
+"""How much of each member's update goes into each member's next model: the mixing matrix W (eq. 7-8) and its changes.
+
+Decides weights alone. Row i belongs to the member that receives, column j to the member that gives. The law of every
+matrix that leaves this file: finite, >= 0, rows sum to 1. Knows neither parameters nor why somebody is absent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedap_core.arrays import BoolArray, FloatArray, IndexArray
+from fedap_core.errors import InvalidInput
+
+ROW_SUM_TOLERANCE = 1e-9
+"""Rounding over thousands of members stays far below; a wrong rule does not."""
+
+
+def mixing_from_distances(distances: FloatArray, *, self_weight: float) -> FloatArray:
+    """FedAP's W: the closer, the heavier (eq. 7-8; self_weight is the paper's lambda).
+
+    distances: (n, n), symmetric, >= 0, zero diagonal. Returns (n, n) with self_weight on the diagonal, the rest in
+    proportion to 1 / distance. Twins (distance 0) share the off-diagonal weight equally; a lone client gets [[1.]].
+    """
+    _check_distances(distances)
+    _check_self_weight(self_weight)
+    if len(distances) == 1:
+        return np.ones((1, 1))
+    others = distances.astype(np.float64)
+    np.fill_diagonal(others, np.inf)
+    # (smallest / d) is 1 / d up to a factor per row that the normalisation removes, and cannot overflow; where the
+    # smallest is 0, it leaves weight to the twins alone.
+    nearest = np.broadcast_to(others.min(axis=1, keepdims=True), others.shape)
+    closeness = np.divide(nearest, others, out=np.ones_like(others), where=others > 0)
+    mixing = (1.0 - self_weight) * closeness / closeness.sum(axis=1, keepdims=True)
+    np.fill_diagonal(mixing, self_weight)
+    return np.asarray(mixing, dtype=np.float64)
+
+
+def mixing_from_counts(counts: FloatArray | IndexArray) -> FloatArray:
+    """FedAvg's W: every row is counts / sum(counts). counts: (n,), >= 0, not all 0; ones give the plain mean."""
+    weights = np.asarray(counts, dtype=np.float64)
+    if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
+        raise InvalidInput("counts", weights, "one number >= 0 per member, not all 0")
+    return np.tile(weights / weights.sum(), (weights.size, 1))
+
+
+def identity_mixing(n: int) -> FloatArray:
+    """Everyone keeps their own model. Returns (n, n)."""
+    if n < 1:
+        raise InvalidInput("members", n, "at least one")
+    return np.eye(n)
+
+
+def cap_peer_weight(mixing: FloatArray, *, max_peer_weight: float) -> FloatArray:
+    """Let no peer give more than max_peer_weight to anyone. mixing: (n, n). Returns (n, n).
+
+    What a peer must give up goes to the row's uncapped peers in proportion to their weights, again up to the cap, and
+    to the member itself once all peers with any weight are capped. Rows below the cap come back bit for bit. Protects
+    against a member that copies another's statistics to become its twin. Apply it last: `restrict` rescales.
+    """
+    _check_square(mixing)
+    if not 0.0 <= max_peer_weight <= 1.0:
+        raise InvalidInput("max_peer_weight", max_peer_weight, "a number from 0 to 1")
+    peers = _without_diagonal(mixing)
+    total = peers.sum(axis=1, keepdims=True)
+    capped = np.zeros(mixing.shape, dtype=np.bool_)
+    while True:  # every turn caps at least one more entry, so n turns suffice
+        free = np.where(capped, 0.0, peers)
+        room = np.maximum(total - max_peer_weight * capped.sum(axis=1, keepdims=True), 0.0)
+        held = free.sum(axis=1, keepdims=True)
+        filled = np.where(capped, max_peer_weight, _shares(free, held) * room)
+        filled = np.where(capped.any(axis=1, keepdims=True), filled, peers)
+        over = filled > max_peer_weight
+        if not over.any():
+            break
+        capped |= over
+    left = np.maximum(total - filled.sum(axis=1, keepdims=True), 0.0)
+    np.fill_diagonal(filled, mixing.diagonal() + left[:, 0])
+    return filled
+
+
+def age_discount(ages: FloatArray | IndexArray, *, exponent: float) -> FloatArray:
+    """What an update of some age is still worth: (1 + age) ** -exponent, in [0, 1]. ages: (n,), >= 0.
+
+    exponent 0 ignores age; infinity drops everything that is not fresh.
+    """
+    age = np.asarray(ages, dtype=np.float64)
+    if age.ndim != 1 or not np.isfinite(age).all() or (age < 0).any():
+        raise InvalidInput("ages", age, "one finite number >= 0 per member")
+    if not exponent >= 0.0:
+        raise InvalidInput("exponent", exponent, "a number >= 0")
+    return np.power(1.0 + age, -exponent)
+
+
+def age_to_self(mixing: FloatArray, *, ages: FloatArray | IndexArray, exponent: float) -> FloatArray:
+    """Continuous mode: weigh peers by age and keep what they lose for oneself. mixing: (n, n), ages: (n,).
+
+    Off-diagonal w_ij * (1 + age_j) ** -exponent; the rest goes to the diagonal, which therefore never falls. One's own
+    age does not matter. Fresh peers only (ages 0): the matrix comes back bit for bit.
+    """
+    _check_square(mixing)
+    discount = age_discount(ages, exponent=exponent)
+    if discount.shape != (len(mixing),):
+        raise InvalidInput("ages", f"shape {discount.shape}", f"({len(mixing)},)")
+    peers = _without_diagonal(mixing)
+    aged = peers * discount
+    np.fill_diagonal(aged, mixing.diagonal() + (peers - aged).sum(axis=1))
+    return np.asarray(aged, dtype=np.float64)
+
+
+def restrict(
+    mixing: FloatArray,
+    *,
+    usable: BoolArray,
+    discount: FloatArray | None = None,
+    own: BoolArray,
+    self_weight: float | None,
+) -> FloatArray:
+    """W for a round that closes without everyone. mixing: (n, n). Returns (n, n), zero columns for unusable members.
+
+    usable: (n,) an update of the member exists, of this round or older. own: (n,) it is of this round; implies usable.
+    discount: (n,) in [0, 1] what the update is worth to others (0 makes it unusable); None: all fresh.
+
+    Row i that has its own update: with self_weight (FedAP) that weight on the diagonal and the usable others rescaled
+    to 1 - self_weight; without (FedAvg) everything usable rescaled to 1, the discount applying to others only.
+    If the others have no weight in this row, the member keeps its own model: [.. 1 ..].
+    Row i without its own update: the usable others rescaled to 1; if they have no weight in this row (say self_weight
+    was 1), in proportion to their discounts. An old update of one's own is never used for oneself.
+    Everyone fresh: the matrix comes back bit for bit. A member to whom nobody at all is usable: InvalidInput.
+    """
+    _check_square(mixing)
+    worth = _worth(len(mixing), usable=usable, own=own, discount=discount)
+    if self_weight is not None:
+        _check_self_weight(self_weight)
+    if own.all() and (worth == 1.0).all():
+        return mixing.copy()
+    others = _without_diagonal(mixing) * worth
+    weight_of_others = others.sum(axis=1)
+    alike = _without_diagonal(np.tile(worth, (len(mixing), 1)))
+    blind = ~own & ~(weight_of_others > 0)
+    if not alike[blind].any(axis=1).all():
+        raise InvalidInput("usable", "nobody", "for every member an update of its own or of somebody else")
+    others[blind] = alike[blind]
+    weight_of_others = others.sum(axis=1)
+    if self_weight is None:
+        kept = np.where(own, mixing.diagonal(), 0.0)
+        kept = _shares(kept, kept + weight_of_others)
+    else:
+        kept = np.where(own, self_weight, 0.0)
+    kept = np.where(weight_of_others > 0, kept, 1.0)
+    restricted = _shares(others, weight_of_others[:, None]) * (1.0 - kept)[:, None]
+    np.fill_diagonal(restricted, kept)
+    return np.asarray(restricted, dtype=np.float64)
+
+
+def check_mixing(mixing: FloatArray) -> None:
+    """Refuse a matrix (r, m) that is not a table of weights: finite, >= 0, every row sums to 1."""
+    if mixing.ndim != 2 or mixing.size == 0:
+        raise InvalidInput("mixing", f"shape {mixing.shape}", "(receivers, givers), none of them 0")
+    if not np.isfinite(mixing).all():
+        raise InvalidInput("mixing", "NaN or Inf", "finite weights")
+    if mixing.min() < 0:
+        raise InvalidInput("mixing", float(mixing.min()), "weights >= 0")
+    sums = mixing.sum(axis=1)
+    worst = int(np.abs(sums - 1.0).argmax())
+    if abs(sums[worst] - 1.0) > ROW_SUM_TOLERANCE:
+        raise InvalidInput(f"mixing, row {worst}", float(sums[worst]), "a row that sums to 1")
+
+
+def _check_square(mixing: FloatArray) -> None:
+    check_mixing(mixing)
+    if mixing.shape[0] != mixing.shape[1]:
+        raise InvalidInput("mixing", f"shape {mixing.shape}", "as many receivers as givers")
+
+
+def _check_distances(distances: FloatArray) -> None:
+    if distances.ndim != 2 or distances.shape[0] != distances.shape[1] or distances.size == 0:
+        raise InvalidInput("distances", f"shape {distances.shape}", "(clients, clients), at least one")
+    if not np.isfinite(distances).all() or distances.min() < 0:
+        raise InvalidInput("distances", distances, "finite numbers >= 0")
+    if distances.diagonal().any():
+        raise InvalidInput("distances", distances.diagonal(), "0 from everyone to themselves")
+    if not np.allclose(distances, distances.T, rtol=1e-9, atol=0.0):
+        raise InvalidInput("distances", "an asymmetric matrix", "the same distance in both directions")
+
+
+def _check_self_weight(self_weight: float) -> None:
+    if not 0.0 <= self_weight <= 1.0:
+        raise InvalidInput("self_weight", self_weight, "a number from 0 to 1")
+
+
+def _shares(parts: FloatArray, whole: FloatArray) -> FloatArray:
+    """parts / whole, and 0 of nothing. Divides each part (a common factor 1 / whole may overflow)."""
+    return np.divide(parts, whole, out=np.zeros_like(parts), where=whole > 0)
+
+
+def _without_diagonal(matrix: FloatArray) -> FloatArray:
+    copy = matrix.astype(np.float64)
+    np.fill_diagonal(copy, 0.0)
+    return copy
+
+
+def _worth(n: int, *, usable: BoolArray, own: BoolArray, discount: FloatArray | None) -> FloatArray:
+    """(n,): what each member's update is worth to others, 0 where there is none to use."""
+    worth = np.ones(n) if discount is None else np.asarray(discount, dtype=np.float64)
+    for field, array in (("usable", usable), ("own", own), ("discount", worth)):
+        if array.shape != (n,):
+            raise InvalidInput(field, f"shape {array.shape}", f"({n},)")
+    if not ((worth >= 0.0) & (worth <= 1.0)).all():
+        raise InvalidInput("discount", worth, "numbers from 0 to 1")
+    if (own & ~usable).any():
+        raise InvalidInput("own", own, "only members whose update is usable")
+    return np.where(usable, worth, 0.0)
