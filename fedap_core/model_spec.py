@@ -1,0 +1,98 @@
+"""What an initial model file says about its model: tensors and their parts, head, classes, input, preprocessing, seed.
+
+Pure: text in, description out. Both sides agree on a federation by the digests made here; the coordinator learns every
+shape from this description and never from a peer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from fedap_core.errors import InvalidInput
+from fedap_core.parts import Part, TensorSpec, shared_tensors
+from fedap_core.preprocessing import Preprocessing
+
+METADATA_KEY = "fedap-model"
+FORMAT = 1
+"""Raised when a field changes its meaning; a file of another format is refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """Everything two parties must agree on before their weights may be averaged."""
+
+    model: str
+    tensors: tuple[TensorSpec, ...]
+    head: tuple[str, ...]
+    classes: tuple[str, ...]
+    input_shape: tuple[int, ...]
+    preprocessing: Preprocessing
+    seed: int
+
+    def __post_init__(self) -> None:
+        if len(self.classes) < 2:
+            raise InvalidInput("classes", self.classes, "at least two class names")
+        if len({tensor.name for tensor in self.tensors}) != len(self.tensors):
+            raise InvalidInput("tensors", "a name twice", "every tensor once")
+
+    def shared(self, home: Collection[Part]) -> tuple[TensorSpec, ...]:
+        """What travels when `home` stays home, in wire order."""
+        return shared_tensors(self.tensors, home)
+
+    def layout_digest(self, home: Collection[Part]) -> str:
+        """Agrees exactly when two parties would send the same tensors in the same order."""
+        return _digest([[tensor.name, *tensor.shape] for tensor in self.shared(home)])
+
+    @property
+    def classes_digest(self) -> str:
+        """Agrees exactly when class 3 means the same to both."""
+        return _digest(list(self.classes))
+
+    def to_metadata(self) -> dict[str, str]:
+        """The description as a safetensors file carries it: text under one key."""
+        described = {
+            "format": FORMAT,
+            "model": self.model,
+            "tensors": [[t.name, list(t.shape), t.part.name, t.trainable, t.floating] for t in self.tensors],
+            "head": self.head,
+            "classes": self.classes,
+            "input_shape": self.input_shape,
+            "preprocessing": [self.preprocessing.scale, self.preprocessing.offset, self.preprocessing.steps],
+            "seed": self.seed,
+        }
+        return {METADATA_KEY: json.dumps(described)}
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str], *, source: str) -> ModelSpec:
+        """The description in a file's metadata; `source` names the file in errors."""
+        if METADATA_KEY not in metadata:
+            raise InvalidInput(source, "no model description", "a file written by `fedap-participant init`")
+        try:
+            described = json.loads(metadata[METADATA_KEY])
+            if described["format"] != FORMAT:
+                raise InvalidInput(source, f"format {described['format']}", f"format {FORMAT}", "Write it anew.")
+            scale, offset, steps = described["preprocessing"]
+            return cls(
+                model=described["model"],
+                tensors=tuple(_tensor(*fields) for fields in described["tensors"]),
+                head=tuple(described["head"]),
+                classes=tuple(described["classes"]),
+                input_shape=tuple(described["input_shape"]),
+                preprocessing=Preprocessing(scale=scale, offset=offset, steps=tuple(steps)),
+                seed=described["seed"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(source, f"a broken description ({error})", "a file of `fedap-participant init`") from error
+
+
+def _tensor(name: str, shape: list[int], part: str, trainable: bool, floating: bool) -> TensorSpec:
+    return TensorSpec(name=name, shape=tuple(shape), part=Part[part], trainable=trainable, floating=floating)
+
+
+def _digest(value: object) -> str:
+    return hashlib.blake2b(json.dumps(value).encode(), digest_size=8).hexdigest()

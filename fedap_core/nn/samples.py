@@ -1,0 +1,56 @@
+"""Samples as tensors: how they are cut into batches, and how stored values become model inputs.
+
+Values stay as stored (8-bit images included) until their batch; batches are slices of one gathered permutation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedap_core.errors import InvalidInput
+from fedap_core.preprocessing import Preprocessing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """x: (n, *input_shape) as stored; y: (n,) int64 class numbers; both on the training device."""
+
+    x: Tensor
+    y: Tensor
+    preprocessing: Preprocessing
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y):
+            raise InvalidInput("labels", f"{len(self.y)} labels", f"one for each of {len(self.x)} samples")
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def inputs(self, batch_size: int) -> Iterator[Tensor]:
+        """Model inputs in stored order."""
+        for start, stop in batch_bounds(len(self), batch_size):
+            yield self.prepare(self.x[start:stop])
+
+    def batches(self, batch_size: int, order: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """(inputs, targets), in stored order or in that of a permutation (gathered once, then sliced)."""
+        x, y = (self.x, self.y) if order is None else (self.x[order], self.y[order])
+        for start, stop in batch_bounds(len(self), batch_size):
+            yield self.prepare(x[start:stop]), y[start:stop]
+
+    def prepare(self, stored: Tensor) -> Tensor:
+        """The affine step from stored values to model inputs, in float32."""
+        if self.preprocessing.is_identity:
+            return stored.to(torch.float32)
+        return stored.to(torch.float32, copy=True).mul_(self.preprocessing.scale).add_(self.preprocessing.offset)
+
+
+def batch_bounds(samples: int, batch_size: int) -> list[tuple[int, int]]:
+    """[start, stop) of every batch. A last batch of one joins the one before: BN cannot train on one sample."""
+    starts = list(range(0, samples, batch_size))
+    if len(starts) > 1 and samples - starts[-1] == 1:
+        starts.pop()
+    return list(zip(starts, [*starts[1:], samples], strict=True))

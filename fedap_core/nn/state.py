@@ -1,0 +1,138 @@
+"""Decides where a model's tensors live: parameters and shared tensors are views of one flat float32 buffer.
+
+Order: home trainable | shared trainable | shared not trainable. So all trainable values are one slice (one SGD update)
+and all shared values are one slice (sending is a pointer, receiving a copy, mixing happens in place).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from fedap_core.arrays import Float32Array
+from fedap_core.errors import InvalidInput
+from fedap_core.nn.batchnorm import entry_aliases, part_of_entries
+from fedap_core.nn.heads import device_of
+from fedap_core.parts import Part, TensorSpec, shared_tensors
+
+State = dict[str, Tensor]
+
+
+def describe_tensors(model: nn.Module, head: Iterable[str]) -> tuple[TensorSpec, ...]:
+    """Every tensor of the model once (tied ones under their first name), in model order."""
+    parts = part_of_entries(model, head)
+    aliases = entry_aliases(model)
+    specs = []
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if aliases[name] != name:
+            continue
+        if tensor.is_floating_point() and tensor.dtype != torch.float32:
+            raise InvalidInput(f"tensor {name}", str(tensor.dtype), "float32 (or an integer type)", "Call model.float().")
+        specs.append(
+            TensorSpec(
+                name=name,
+                shape=tuple(tensor.shape),
+                part=parts[name],
+                trainable=bool(tensor.requires_grad),
+                floating=tensor.is_floating_point(),
+            )
+        )
+    return tuple(specs)
+
+
+class FlatModel:
+    """A module whose trainable and shared tensors are views of `flat`; what is neither stays where it was.
+
+    Laws: `trainable` and `shared` are slices of `flat`; writing to them changes the module; `state()` and `home_state()`
+    are copies.
+    """
+
+    def __init__(
+        self, module: nn.Module, tensors: tuple[TensorSpec, ...], home: Collection[Part], buffer: Tensor | None = None
+    ) -> None:
+        self.module = module
+        self.layout = shared_tensors(tensors, home)
+        shared_names = {spec.name for spec in self.layout}
+        home_trainable = [spec for spec in tensors if spec.trainable and spec.name not in shared_names]
+        entries = model_entries(module)
+        total = flat_size(tensors, home)
+        self.flat = torch.empty(total, device=device_of(module)) if buffer is None else buffer
+        if self.flat.shape != (total,) or self.flat.dtype != torch.float32:
+            raise InvalidInput("buffer", tuple(self.flat.shape), f"{total} float32 values")
+
+        at = 0
+        for spec in (*home_trainable, *self.layout):
+            view = self.flat[at : at + spec.size].view(spec.shape)
+            with torch.no_grad():
+                view.copy_(entries[spec.name])
+            entries[spec.name].data = view
+            at += spec.size
+        shared_from = sum(spec.size for spec in home_trainable)
+        trainable = sum(spec.size for spec in tensors if spec.trainable)
+        self.trainable = self.flat[:trainable]
+        self.shared = self.flat[shared_from:]
+        self._home_names = tuple(spec.name for spec in tensors if spec.name not in shared_names)
+
+    def attach_gradient(self, gradient: Tensor) -> None:
+        """Let autograd add into `gradient` (same shape as `trainable`): every `.grad` becomes a view of it."""
+        start = self.trainable.data_ptr()
+        for parameter in self.module.parameters():
+            if parameter.requires_grad:
+                at = (parameter.data_ptr() - start) // parameter.element_size()
+                parameter.grad = gradient[at : at + parameter.numel()].view_as(parameter)
+
+    def detach_gradient(self) -> None:
+        """Let go of the gradient buffer, so that it can be freed between rounds."""
+        for parameter in self.module.parameters():
+            parameter.grad = None
+
+    def shared_array(self) -> Float32Array:
+        """The shared slice as a numpy view (CPU models only): mixing reads and writes the model itself."""
+        array: Float32Array = self.shared.detach().numpy()
+        return array
+
+    def home_state(self) -> State:
+        """Copies of everything that does not travel, BN counters included."""
+        entries = model_entries(self.module)
+        return {name: entries[name].detach().clone() for name in self._home_names}
+
+    def state(self) -> State:
+        """Copies of all entries, tied ones once."""
+        aliases = entry_aliases(self.module)
+        return {
+            name: tensor.detach().clone().contiguous()
+            for name, tensor in model_entries(self.module).items()
+            if aliases[name] == name
+        }
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Copy values into the named entries; the views stay."""
+        copy_into(self.module, state)
+
+
+def flat_size(tensors: Iterable[TensorSpec], home: Collection[Part]) -> int:
+    """How many float32 values a FlatModel's buffer holds: all trainable ones and all shared ones."""
+    listed = tuple(tensors)
+    shared = {spec.name for spec in shared_tensors(listed, home)}
+    return sum(spec.size for spec in listed if spec.trainable or spec.name in shared)
+
+
+def model_entries(model: nn.Module) -> dict[str, Tensor]:
+    """The live tensors behind a model's state_dict."""
+    return dict(model.state_dict(keep_vars=True))
+
+
+def copy_into(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Copy values into a model's entries, refusing unknown names and other shapes before anything is written."""
+    entries = model_entries(model)
+    for name, value in state.items():
+        if name not in entries:
+            raise InvalidInput(f"tensor {name}", "unknown", "a tensor of this model", "Is it a file of another model?")
+        if entries[name].shape != value.shape:
+            raise InvalidInput(f"tensor {name}", tuple(value.shape), f"shape {tuple(entries[name].shape)}")
+    with torch.no_grad():
+        for name, value in state.items():
+            entries[name].copy_(value)
+

@@ -1,0 +1,104 @@
+"""Measures what FedAP compares: exact moments of the inputs of BN layers, of the head, or the BN running statistics.
+
+Population moments over all values of a channel, accumulated in float64 batch by batch (the same batches give the same
+bits; other batches agree within 1e-10). Only moments leave these functions, never activations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from fedap_core.arrays import FloatArray
+from fedap_core.bn_stats import BnStats, LayerMoments
+from fedap_core.errors import InvalidInput
+from fedap_core.nn.batchnorm import batch_norm_layers
+from fedap_core.nn.heads import evaluating
+
+MAX_COVARIANCE_CHANNELS = 512
+"""A full covariance grows with the square of the channels and its square root with the cube."""
+
+
+def batch_norm_inputs(model: nn.Module, batches: Iterable[Tensor], *, covariance: bool = False) -> BnStats:
+    """Moments of the inputs of every BN layer over all batches, in eval mode. Layers keep registration order."""
+    return _input_moments(model, dict(batch_norm_layers(model)), batches, covariance=covariance)
+
+
+def head_inputs(model: nn.Module, head: str, batches: Iterable[Tensor], *, covariance: bool = False) -> BnStats:
+    """Moments of the inputs of the classification layer (d-FedAP)."""
+    return _input_moments(model, {head: model.get_submodule(head)}, batches, covariance=covariance)
+
+
+def running_statistics(model: nn.Module, *, samples: int) -> BnStats:
+    """The running mean and variance of every BN layer as it stands (f-FedAP)."""
+    layers = []
+    for name, layer in batch_norm_layers(model):
+        if layer.running_mean is None or layer.running_var is None:
+            raise InvalidInput(
+                f"layer {name}", "track_running_stats=False", "running statistics", "Use fedap instead of f-fedap."
+            )
+        mean, variance = _as_numpy(layer.running_mean), _as_numpy(layer.running_var)
+        layers.append(LayerMoments(name=name, count=samples, mean=mean, variance=variance))
+    return BnStats(samples=samples, layers=tuple(layers))
+
+
+def _input_moments(
+    model: nn.Module, layers: Mapping[str, nn.Module], batches: Iterable[Tensor], *, covariance: bool
+) -> BnStats:
+    seen: dict[str, LayerMoments] = {}
+
+    def note(name: str, layer: nn.Module, inputs: Tensor) -> None:
+        moments = _moments(name, _channels_first(layer, inputs), covariance=covariance)
+        seen[name] = seen[name].merge(moments) if name in seen else moments
+
+    handles = [
+        layer.register_forward_pre_hook(lambda module, args, name=name: note(name, module, args[0]))
+        for name, layer in layers.items()
+    ]
+    samples = 0
+    try:
+        with evaluating(model), torch.no_grad():
+            for batch in batches:
+                model(batch)
+                samples += len(batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if samples == 0:
+        raise InvalidInput("training data", "no samples", "at least one sample to measure")
+    for name in layers:
+        if name not in seen:
+            raise InvalidInput(f"layer {name}", "never reached by a forward pass", "a layer that the model uses")
+    return BnStats(samples=samples, layers=tuple(seen[name] for name in layers))
+
+
+def _channels_first(layer: nn.Module, inputs: Tensor) -> Tensor:
+    """(N, C, ...) -> (C, values); a Linear layer has its channels last."""
+    channel_dim = inputs.dim() - 1 if isinstance(layer, nn.Linear) else 1
+    return inputs.movedim(channel_dim, 0).flatten(1)
+
+
+def _moments(name: str, values: Tensor, *, covariance: bool) -> LayerMoments:
+    if covariance and len(values) > MAX_COVARIANCE_CHANNELS:
+        raise InvalidInput(
+            f"layer {name}", f"{len(values)} channels", f"at most {MAX_COVARIANCE_CHANNELS} for a full covariance",
+            "Use the diagonal distance.",
+        )  # fmt: skip
+    values = values.to(torch.float64)
+    mean = values.mean(dim=1)
+    centred = values - mean[:, None]
+    count = values.shape[1]
+    return LayerMoments(
+        name=name,
+        count=count,
+        mean=_as_numpy(mean),
+        variance=_as_numpy(centred.square().mean(dim=1)),
+        covariance=_as_numpy(centred @ centred.T / count) if covariance else None,
+    )
+
+
+def _as_numpy(tensor: Tensor) -> FloatArray:
+    array: FloatArray = tensor.detach().to("cpu", torch.float64).numpy().copy()
+    return array

@@ -1,0 +1,150 @@
+"""Local training: E epochs of SGD on a flat model, from explicit inputs to explicit outputs.
+
+The update is hand-written on the flat buffer (torch.optim.SGD costs 1.8 s and 77 MB of imports in every process). No
+clock: a caller who limits the time passes `should_stop`. No global randomness: order and noise come from given seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedap_core.errors import InvalidInput
+from fedap_core.nn.objectives import data_loss, pull_of
+from fedap_core.nn.samples import Samples
+from fedap_core.nn.state import FlatModel
+from fedap_core.objectives import ObjectiveSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class SgdSettings:
+    """Everything that shapes a local epoch."""
+
+    learning_rate: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    batch_size: int = 32
+    epochs: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.learning_rate > 0.0:
+            raise InvalidInput("learning_rate", self.learning_rate, "a number > 0")
+        if not 0.0 <= self.momentum < 1.0:
+            raise InvalidInput("momentum", self.momentum, "a number in [0, 1)")
+        if not self.weight_decay >= 0.0:
+            raise InvalidInput("weight_decay", self.weight_decay, "a number >= 0")
+        if self.batch_size < 2:
+            raise InvalidInput("batch_size", self.batch_size, "at least 2: batch norm cannot train on one sample")
+        if self.epochs < 1:
+            raise InvalidInput("epochs", self.epochs, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingMetrics:
+    """samples: seen in all; steps: updates made; loss: mean over the samples seen in the last epoch begun."""
+
+    samples: int
+    steps: int
+    loss: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Randomness:
+    """Seeds of one participant's round: `order` of the samples, `noise` for dropout and its like."""
+
+    order: int
+    noise: int
+
+
+def train(
+    model: FlatModel,
+    samples: Samples,
+    *,
+    objective: ObjectiveSpec,
+    settings: SgdSettings,
+    randomness: Randomness,
+    velocity: Tensor | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> TrainingMetrics:
+    """Train `model` in place. `velocity` (same shape as `trainable`) is momentum that the caller keeps between rounds.
+
+    `should_stop` is asked after every batch; what was learnt until then stands.
+    """
+    device = model.trainable.device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.random.manual_seed(randomness.noise)
+        return _epochs(model, samples, objective, settings, randomness, velocity, should_stop)
+
+
+def _epochs(
+    model: FlatModel,
+    samples: Samples,
+    objective: ObjectiveSpec,
+    settings: SgdSettings,
+    randomness: Randomness,
+    velocity: Tensor | None,
+    should_stop: Callable[[], bool],
+) -> TrainingMetrics:
+    generator = torch.Generator().manual_seed(randomness.order)
+    step = SgdStep(model, objective, settings, velocity)
+    module, device = model.module, model.trainable.device
+    module.train()
+    seen = steps = 0
+    loss_sum = torch.zeros((), device=device)
+    epoch_samples = 0
+    try:
+        for _ in range(settings.epochs):
+            loss_sum.zero_()
+            epoch_samples = 0
+            order = torch.randperm(len(samples), generator=generator).to(device)
+            for inputs, targets in samples.batches(settings.batch_size, order):
+                loss = data_loss(module(inputs), targets)
+                loss.backward()  # type: ignore[no-untyped-call]
+                step.apply()
+                loss_sum.add_(loss.detach(), alpha=len(targets))
+                epoch_samples += len(targets)
+                steps += 1
+                if should_stop():
+                    break
+            seen += epoch_samples
+            if epoch_samples < len(samples):
+                break
+    finally:
+        model.detach_gradient()
+    return TrainingMetrics(samples=seen, steps=steps, loss=float(loss_sum) / max(epoch_samples, 1))
+
+
+class SgdStep:
+    """One SGD update of all trainable values: gradient, weight decay, parameter term, momentum, each one operation."""
+
+    def __init__(
+        self, model: FlatModel, objective: ObjectiveSpec, settings: SgdSettings, velocity: Tensor | None = None
+    ) -> None:
+        self._parameters = model.trainable
+        self._gradient = torch.zeros_like(self._parameters)
+        model.attach_gradient(self._gradient)
+        self._pull = pull_of(objective)
+        self._strength = objective.strength
+        self._received = self._parameters.clone() if self._pull else self._parameters
+        self._settings = settings
+        if settings.momentum > 0.0 and velocity is None:
+            velocity = torch.zeros_like(self._parameters)
+        self._velocity = velocity
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """Move the parameters by the gradient that backward left, then clear it."""
+        settings, gradient = self._settings, self._gradient
+        if self._pull is not None:
+            self._pull(gradient, self._parameters, self._received, self._strength)
+        if settings.weight_decay > 0.0:
+            gradient.add_(self._parameters, alpha=settings.weight_decay)
+        if settings.momentum > 0.0 and self._velocity is not None:
+            direction = self._velocity.mul_(settings.momentum).add_(gradient)
+        else:
+            direction = gradient
+        self._parameters.add_(direction, alpha=-settings.learning_rate)
+        gradient.zero_()

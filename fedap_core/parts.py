@@ -1,0 +1,51 @@
+"""The three parts of a model that a strategy may keep at home, and which tensors of which kind they hold.
+
+Pure description: found in a model by `nn.batchnorm` and `nn.heads`, carried by the initial model file, read by the
+coordinator without torch.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from fedap_core.errors import InvalidInput
+
+
+class Part(enum.IntEnum):
+    """Whose a tensor is. The order is the precedence among tied tensors: the most private alias decides."""
+
+    BODY = 0
+    HEAD = 1
+    BATCH_NORM = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSpec:
+    """One tensor of a model: its first name, shape, part, and whether gradient descent moves it."""
+
+    name: str
+    shape: tuple[int, ...]
+    part: Part
+    trainable: bool
+    floating: bool = True
+
+    def __post_init__(self) -> None:
+        if self.trainable and not self.floating:
+            raise InvalidInput(f"tensor {self.name}", "integer and trainable", "integer tensors are never trained")
+
+    @property
+    def size(self) -> int:
+        """Number of values; a scalar has one."""
+        return math.prod(self.shape)
+
+
+def shared_tensors(tensors: Iterable[TensorSpec], home: Collection[Part]) -> tuple[TensorSpec, ...]:
+    """What travels, in the order in which it travels: trainable ones first, each kind in model order.
+
+    Integer tensors (counters such as num_batches_tracked) have no meaningful average and never travel.
+    """
+    leaving = [tensor for tensor in tensors if tensor.floating and tensor.part not in home]
+    return tuple(sorted(leaving, key=lambda tensor: not tensor.trainable))

@@ -1,0 +1,87 @@
+"""The table of algorithms. To add one: a short file here, one line below. Users' own: `package.module:factory`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+
+from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPlan, Strategy
+from fedap_core.strategies.fedap import DFedAp, FedAp, FFedAp, SharedBnFedAp
+from fedap_core.strategies.fedavg import FedAvg
+from fedap_core.strategies.fedbn import FedBn, UnweightedFedAp
+from fedap_core.strategies.fedper import FedPer
+from fedap_core.strategies.fedprox import FedProx
+from fedap_core.strategies.local import Base
+
+__all__ = [
+    "STRATEGIES",
+    "Evidence",
+    "Measure",
+    "Mixing",
+    "Phase",
+    "RoundPlan",
+    "Strategy",
+    "fedbn_weights",
+    "make_strategy",
+]
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    "base": Base,
+    "fedavg": FedAvg,
+    "fedprox": FedProx,
+    "fedper": FedPer,
+    "fedbn": FedBn,
+    "fedap": FedAp,
+    "d-fedap": DFedAp,
+    "f-fedap": FFedAp,
+    "fedap-sbn": SharedBnFedAp,
+    "fedap-unweighted": UnweightedFedAp,
+}
+
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def make_strategy(name: str, options: Mapping[str, object] | None = None) -> Strategy:
+    """The strategy of that name, or of a user's factory, with its options; text values are converted."""
+    kind = _user_strategy(name) if ":" in name else STRATEGIES.get(name)
+    if kind is None:
+        raise unknown_name("algorithm", name, STRATEGIES)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    values: dict[str, object] = {}
+    for key, value in (options or {}).items():
+        if key not in fields:
+            raise unknown_name(f"option of {name}", key, fields)
+        values[key] = _convert(f"{name}.{key}", value, type(fields[key].default))
+    return kind(**values)  # type: ignore[arg-type]
+
+
+def fedbn_weights(evidence: Evidence) -> Mixing:
+    """How rounds of the phase `fedbn` are mixed, whatever the strategy."""
+    return FedBn().mixing(evidence)
+
+
+def _user_strategy(name: str) -> type[Strategy]:
+    module_name, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInput("algorithm", name, "an importable package.module:factory", str(error)) from error
+    if not (isinstance(found, type) and issubclass(found, Strategy)):
+        raise InvalidInput("algorithm", name, "a subclass of fedap_core.strategies.Strategy")
+    return found
+
+
+def _convert(field: str, value: object, kind: type) -> object:
+    """Text from a command line becomes the field's type; other values must have it already."""
+    if kind is bool and isinstance(value, str) and value.lower() in _BOOLEANS:
+        return _BOOLEANS[value.lower()]
+    if kind is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except ValueError as error:
+            raise InvalidInput(field, value, "a number") from error
+    if isinstance(value, kind):
+        return value
+    raise InvalidInput(field, value, {bool: "true or false", float: "a number"}.get(kind, kind.__name__))

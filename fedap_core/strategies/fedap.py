@@ -1,0 +1,94 @@
+"""FedAP (Lu et al. 2022) and its variants: BN stays home, and W comes from how alike the members' statistics are.
+
+FedAP measures the inputs of all BN layers under an anchor model, d-FedAP those of the classification layer alone,
+f-FedAP needs no anchor: half of its rounds run as FedBN, then BN running statistics stand in. W is computed once, and
+again when membership changes. `self_weight` is the paper's lambda; 1 is Base with local BN, 0 listens to others only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedap_core import distances, mixing
+from fedap_core.errors import InvalidInput
+from fedap_core.parts import Part
+from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPlan
+from fedap_core.strategies.fedbn import FedBn
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedAp(FedBn):
+    """psi_i <- sum_j w_ij psi_j with w_ii = self_weight and w_ij proportional to 1 / d_ij (eq. 2, 6-8).
+
+    max_peer_weight caps what any one member gives another; 1 leaves the paper's W as it is.
+    full_covariance compares layers by eq. 4 instead of its diagonal approximation, eq. 5 (lab only: it sends C x C values).
+    """
+
+    name: ClassVar[str] = "fedap"
+
+    self_weight: float = 0.5
+    max_peer_weight: float = 1.0
+    full_covariance: bool = False
+
+    def __post_init__(self) -> None:
+        for field, value in (("self_weight", self.self_weight), ("max_peer_weight", self.max_peer_weight)):
+            if not 0.0 <= value <= 1.0:
+                raise InvalidInput(f"{self.name}.{field}", value, "a number in [0, 1]")
+
+    @property
+    def first_measure(self) -> Measure:
+        return Measure.BN_INPUTS
+
+    @property
+    def kept_self_weight(self) -> float | None:
+        return self.self_weight
+
+    def mixing(self, evidence: Evidence) -> Mixing:
+        if not evidence.stats:
+            raise InvalidInput("statistics", "none", f"one set per member ({self.name} mixes by their distances)")
+        measured = distances.full_distances if self.full_covariance else distances.diagonal_distances
+        per_layer = measured(evidence.stats)
+        weights = mixing.mixing_from_distances(distances.total_distance(per_layer), self_weight=self.self_weight)
+        weights = mixing.cap_peer_weight(weights, max_peer_weight=self.max_peer_weight)
+        return Mixing(weights=weights, layers=evidence.stats[0].layer_names, distances=per_layer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedBnFedAp(FedAp):
+    """FedAP whose BN layers are mixed by W too: the paper's ablation SBN."""
+
+    name: ClassVar[str] = "fedap-sbn"
+
+    @property
+    def home(self) -> frozenset[Part]:
+        return frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DFedAp(FedAp):
+    """W from the inputs of the classification layer alone."""
+
+    name: ClassVar[str] = "d-fedap"
+
+    @property
+    def first_measure(self) -> Measure:
+        return Measure.HEAD_INPUTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class FFedAp(FedAp):
+    """Rounds 0 .. R//2 - 1 train as FedBN; the last of them measures running statistics and is already mixed by W."""
+
+    name: ClassVar[str] = "f-fedap"
+    depends_on_rounds: ClassVar[bool] = True
+
+    @property
+    def first_measure(self) -> Measure:
+        return Measure.NONE
+
+    def round_plan(self, round_no: int, rounds: int) -> RoundPlan:
+        measured_in = max(rounds // 2 - 1, 0)
+        if round_no < measured_in:
+            return RoundPlan(phase=Phase.FEDBN)
+        return RoundPlan(measure=Measure.RUNNING if round_no == measured_in else Measure.NONE)

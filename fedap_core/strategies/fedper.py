@@ -1,0 +1,20 @@
+"""FedPer (Arivazhagan et al. 2019): FedAvg whose classification layer stays home."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedap_core.parts import Part
+from fedap_core.strategies.base import Strategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedPer(Strategy):
+    """The body, BN included, is averaged; the head is personal."""
+
+    name: ClassVar[str] = "fedper"
+
+    @property
+    def home(self) -> frozenset[Part]:
+        return frozenset({Part.HEAD})

@@ -1,0 +1,30 @@
+"""FedProx (Li et al. 2020): FedAvg with the local objective + mu / 2 * ||w - w_received||^2.
+
+The squared norm, over all trainable parameters. mu = 0 is FedAvg exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedap_core.errors import InvalidInput
+from fedap_core.objectives import ObjectiveSpec
+from fedap_core.strategies.base import Strategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedProx(Strategy):
+    """mu: how strongly a participant is held near the weights it received this round."""
+
+    name: ClassVar[str] = "fedprox"
+
+    mu: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not self.mu >= 0.0:
+            raise InvalidInput("fedprox.mu", self.mu, "a number >= 0")
+
+    @property
+    def objective(self) -> ObjectiveSpec:
+        return ObjectiveSpec(name="proximal", strength=self.mu)

@@ -1,0 +1,94 @@
+"""Reads and writes model files: safetensors with a ModelSpec in the metadata, written whole or not at all.
+
+One format for the initial model, an anchor and a personalised model. Tied tensors are stored once, under their first
+name.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import nn
+
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.models import ModelRequest, build_model
+from fedap_core.nn.heads import find_head
+from fedap_core.nn.state import State, copy_into, describe_tensors, model_entries
+from fedap_core.preprocessing import Preprocessing
+
+
+def make_initial(
+    model: str,
+    *,
+    input_shape: tuple[int, ...],
+    classes: tuple[str, ...],
+    preprocessing: Preprocessing,
+    seed: int,
+    head: tuple[str, ...] = (),
+) -> tuple[ModelSpec, State]:
+    """A freshly initialised model and its description; `head` overrides what a forward pass finds."""
+    module = build_model(model, ModelRequest(input_shape=input_shape, classes=len(classes)), seed)
+    head = head or (find_head(module, input_shape),)
+    spec = ModelSpec(
+        model=model,
+        tensors=describe_tensors(module, head),
+        head=head,
+        classes=classes,
+        input_shape=input_shape,
+        preprocessing=preprocessing,
+        seed=seed,
+    )
+    names = {tensor.name for tensor in spec.tensors}
+    return spec, {name: t.detach().clone() for name, t in model_entries(module).items() if name in names}
+
+
+def module_of(spec: ModelSpec, state: State) -> nn.Module:
+    """The described module with the given values."""
+    request = ModelRequest(input_shape=spec.input_shape, classes=len(spec.classes))
+    module = build_model(spec.model, request, spec.seed)
+    found = describe_tensors(module, spec.head)
+    if found != spec.tensors:
+        raise InvalidInput("model", spec.model, "the tensors that the model file describes", "Has its code changed?")
+    copy_into(module, state)
+    return module
+
+
+def write_model(path: Path, spec: ModelSpec, state: State, notes: dict[str, str] | None = None) -> None:
+    """Write a model file atomically; `notes` are further metadata (provenance, metrics)."""
+    data = save({name: t.contiguous() for name, t in state.items()}, metadata={**spec.to_metadata(), **(notes or {})})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        temporary = Path(file.name)
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            temporary.unlink()
+            raise
+    temporary.replace(path)
+
+
+def read_model(path: Path) -> tuple[ModelSpec, State, dict[str, str]]:
+    """Description, tensors and notes of a model file, checked against each other."""
+    if not path.is_file():
+        raise InvalidInput("model file", path, "an existing file", "Write one with `fedap-participant init`.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            notes: dict[str, str] = dict(file.metadata() or {})
+            state: State = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    except (SafetensorError, OSError) as error:
+        raise InvalidInput("model file", path, "an intact safetensors file", str(error)) from error
+    spec = ModelSpec.from_metadata(notes, source=str(path))
+    for tensor in spec.tensors:
+        if tensor.name not in state or tuple(state[tensor.name].shape) != tensor.shape:
+            raise InvalidInput(str(path), f"tensor {tensor.name} missing or misshapen", f"shape {tensor.shape}")
+        if not torch.isfinite(state[tensor.name]).all():
+            raise InvalidInput(str(path), f"tensor {tensor.name} not finite", "finite values")
+    return spec, state, notes
