@@ -1,0 +1,125 @@
+"""What a client trains on and what it is judged by: divides one client's samples into train, [validation,] test.
+
+Decides index lists from labels, groups and time spans alone. Law: no group, and where windows are cut from recordings
+no raw time step, is on two sides; `split_overlapping` breaks this law on purpose, and says so by its name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+
+from fedap_core.arrays import FloatArray, IndexArray
+from fedap_core.errors import InvalidInput
+
+Split: TypeAlias = tuple[IndexArray, ...]
+"""Sorted, disjoint index arrays: train first, test last, validation between if there is one."""
+
+PROTOCOLS = MappingProxyType({"paper": (0.5, 0.5), "reference": (0.4, 0.3, 0.3)})
+"""Fractions of train, [validation,] test by the name of the experimental protocol."""
+
+OVERLAPPING_LABEL = "overlapping windows"
+"""Stands wherever figures from `split_overlapping` appear: neighbours in time are on both sides."""
+
+MIN_TRAIN_SAMPLES = 32
+"""One batch of the paper's size; below it, neither BN statistics nor an accuracy mean much."""
+
+_SAME_NEED = 1e-9
+"""Needs closer than this are equal: only rounding tells them apart."""
+
+
+def split_client(
+    labels: IndexArray,
+    groups: IndexArray,
+    spans: IndexArray | None,
+    *,
+    fractions: Sequence[float],
+    rng: np.random.Generator,
+) -> Split:
+    """Divide a client's n samples at `fractions`. labels, groups: (n,). Returns indices into them, one array per part.
+
+    spans None: groups are atomic, and every class is divided at the fractions as closely as its groups allow; if every
+    sample is its own group, to less than one sample. All samples are used.
+    spans (n, 2): the raw time steps [start, stop) of each window inside its group. Every recording is cut in time at
+    the fractions of its length, train first; windows that cross a cut are dropped. No chance is involved.
+    """
+    _check(labels, groups, spans, fractions)
+    if spans is not None:
+        return _collect(_cut_in_time(groups, spans, fractions), len(fractions))
+    return _collect(_stratify(labels, groups, fractions, rng), len(fractions))
+
+
+def split_overlapping(labels: IndexArray, *, fractions: Sequence[float], rng: np.random.Generator) -> Split:
+    """The paper's random windows: class by class, blind to groups and time. Its figures carry OVERLAPPING_LABEL."""
+    return split_client(labels, np.arange(labels.size, dtype=np.int64), None, fractions=fractions, rng=rng)
+
+
+def require_samples(client: str, split: Sequence[IndexArray], *, min_train: int = MIN_TRAIN_SAMPLES) -> None:
+    """Refuse a client that has fewer than min_train samples to train on or an empty validation or test part."""
+    remedy = "Use fewer clients, a larger alpha, or another partition."
+    if len(split[0]) < min_train:
+        expected = f"at least {min_train}"
+        raise InvalidInput(f"training samples of client {client}", len(split[0]), expected, remedy)
+    if any(len(part) == 0 for part in split[1:]):
+        got = " / ".join(str(len(part)) for part in split)
+        raise InvalidInput(f"samples of client {client}", got, "at least one in every part", remedy)
+
+
+def _stratify(
+    labels: IndexArray, groups: IndexArray, fractions: Sequence[float], rng: np.random.Generator
+) -> IndexArray:
+    """(n,): the part of each sample. Whole groups, shuffled, largest first, each to the part that needs it most.
+
+    A part needs of a class what its fraction promises less what it has. Taking a group to the part with the largest
+    sum over classes of (count in the group) * need / (size of the class) lowers the squared, class-normalised misses
+    most; equal needs are settled by the total number of samples still missing, then by the order of the parts.
+    """
+    names, unit = np.unique(groups, return_inverse=True)
+    values, code = np.unique(labels, return_inverse=True)
+    pairs = np.bincount(unit * values.size + code, minlength=names.size * values.size)
+    counts = pairs.reshape(names.size, values.size).astype(np.float64)
+    share_of_class = counts / counts.sum(axis=0)
+    sizes = counts.sum(axis=1)
+    need = np.outer(fractions, counts.sum(axis=0))
+    missing = need.sum(axis=1)
+    order = rng.permutation(names.size)
+    part_of = np.zeros(names.size, dtype=np.int64)
+    for group in order[np.argsort(-sizes[order], kind="stable")]:
+        gain = need @ share_of_class[group]
+        part = np.where(gain >= gain.max() - _SAME_NEED, missing, -np.inf).argmax()
+        need[part] -= counts[group]
+        missing[part] -= sizes[group]
+        part_of[group] = part
+    return part_of[unit]
+
+
+def _cut_in_time(groups: IndexArray, spans: IndexArray, fractions: Sequence[float]) -> IndexArray:
+    """(n,): the part whose stretch of the recording holds the whole window, -1 for a window across a cut."""
+    inner: FloatArray = np.cumsum(fractions)[:-1]
+    part_of = np.full(groups.size, -1, dtype=np.int64)
+    for group in np.unique(groups):
+        mine = np.flatnonzero(groups == group)
+        start, stop = spans[mine, 0], spans[mine, 1]
+        cuts = start.min() + np.rint(inner * (stop.max() - start.min())).astype(np.int64)
+        first = np.searchsorted(cuts, start, side="right")
+        last = np.searchsorted(cuts, stop - 1, side="right")
+        part_of[mine] = np.where(first == last, first, -1)
+    return part_of
+
+
+def _collect(part_of: IndexArray, parts: int) -> Split:
+    return tuple(np.flatnonzero(part_of == part).astype(np.int64) for part in range(parts))
+
+
+def _check(labels: IndexArray, groups: IndexArray, spans: IndexArray | None, fractions: Sequence[float]) -> None:
+    if labels.ndim != 1 or labels.size == 0 or groups.shape != labels.shape:
+        shapes = f"{labels.shape} labels, {groups.shape} groups"
+        raise InvalidInput("split", shapes, "one label and one group per sample, at least one sample")
+    if spans is not None and (spans.shape != (labels.size, 2) or not (spans[:, 0] < spans[:, 1]).all()):
+        raise InvalidInput("spans", f"shape {spans.shape}", f"({labels.size}, 2): [start, stop) with start < stop")
+    if len(fractions) < 2 or min(fractions) <= 0 or not math.isclose(sum(fractions), 1.0):
+        raise InvalidInput("fractions", fractions, "two or more numbers > 0 that sum to 1")
