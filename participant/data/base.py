@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedap_core.arrays import IndexArray
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.preprocessing import Preprocessing
 
-IndexArray = NDArray[np.int64]
 InputArray = NDArray[np.uint8] | NDArray[np.float32]
 
 ROOT_VARIABLE = "FEDAP_DATA"
@@ -27,7 +27,8 @@ DEFAULT_ROOT = Path("~/.cache/fedap")
 class Dataset:
     """Samples with everything that partitions and splits need to know about them.
 
-    x: (n, C, H, W) uint8 images or (n, C, T) float32 signals, n >= 1; y: (n,) in [0, len(classes)).
+    x: (n, C, H, W) uint8 images, or (n, C, T) signals or (n, C, H, W) images as float32; n >= 1.
+    y: (n,) in [0, len(classes)).
     group: (n,), the recording or patient a sample belongs to (`np.arange(n)` when samples stand alone).
     span: (n, 2), the raw time steps [start, stop) inside the group, or None where there is no time.
     site: (n,) positions in `site_names`, or None where the data know no sites.
@@ -61,13 +62,13 @@ class Dataset:
             raise InvalidInput(f"{self.name}: site_names", self.site_names, "no names where `site` is None")
 
     def _check_inputs(self) -> None:
-        dims = {"uint8": 4, "float32": 3}.get(str(self.x.dtype))
-        if dims is None:
+        is_image = self.x.dtype == np.uint8
+        if not is_image and self.x.dtype != np.float32:
             raise InvalidInput(f"{self.name}: x", f"dtype {self.x.dtype}", "uint8 (images) or float32 (signals)")
-        if self.x.ndim != dims or self.x.size == 0:
-            expected = "(n, channels, height, width)" if dims == 4 else "(n, channels, time)"
+        if self.x.ndim not in ((4,) if is_image else (3, 4)) or self.x.size == 0:
+            expected = "(n, channels, height, width)" + ("" if is_image else " or (n, channels, time)")
             raise InvalidInput(f"{self.name}: x", f"shape {self.x.shape}", f"{expected} without an empty axis")
-        if dims == 3 and not np.isfinite(self.x).all():
+        if not is_image and not np.isfinite(self.x).all():
             bad = int(np.argmin(np.isfinite(self.x).reshape(len(self.x), -1).all(axis=1)))
             raise InvalidInput(f"{self.name}: x", f"NaN or infinity in sample {bad}", "finite numbers")
 
@@ -138,6 +139,13 @@ class DataOptions:
     def text(self, key: str, default: str) -> str:
         return self.options.get(key, default)
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A comma-separated list; empty when the option is not given."""
+        parts = tuple(part.strip() for part in self.options.get(key, "").split(",") if part.strip())
+        if key in self.options and not parts:
+            raise InvalidInput(f"data option {key!r}", self.options[key], "a list separated by commas")
+        return parts
+
     def flag(self, key: str, *, default: bool) -> bool:
         text = self.options.get(key)
         if text is None:
@@ -191,3 +199,16 @@ def numbered(values: NDArray[np.generic]) -> tuple[IndexArray, tuple[str, ...]]:
     """Any labels as positions 0, 1, ... in their sorted distinct values, and those values as text."""
     distinct, positions = np.unique(values, return_inverse=True)
     return positions.astype(np.int64).reshape(values.shape), tuple(str(value) for value in distinct.tolist())
+
+
+def named_labels(
+    labels: NDArray[np.generic], listed: tuple[str, ...], where: str
+) -> tuple[IndexArray, tuple[str, ...]]:
+    """Text labels as positions in `listed`, or in their own sorted distinct values when nothing is listed."""
+    y, found = numbered(labels)
+    if not listed:
+        return y, found
+    unlisted = [name for name in found if name not in listed]
+    if unlisted:
+        raise InvalidInput(where, unlisted[0], f"one of {', '.join(listed)}")
+    return np.array([listed.index(name) for name in found], dtype=np.int64)[y], listed

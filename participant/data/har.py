@@ -11,10 +11,11 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
+from fedap_core.arrays import IndexArray
 from fedap_core.errors import InvalidInput
 from fedap_core.preprocessing import Preprocessing
 from participant.data.archive import read_archive
-from participant.data.base import DataOptions, Dataset, IndexArray, numbered
+from participant.data.base import DataOptions, Dataset, numbered
 
 FILE_NAME = "uci_har.npz"
 CLASSES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")

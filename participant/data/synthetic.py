@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedap_core.arrays import IndexArray
 from fedap_core.preprocessing import IMAGE_8BIT, Preprocessing
 from fedap_core.randomness import generator
-from participant.data.base import DataOptions, Dataset, IndexArray, InputArray
+from participant.data.base import DataOptions, Dataset, InputArray
 
 _KNOWN = ("samples", "classes", "sites", "label_shift", "feature_shift", "noise", "seed", "shape")
 _WAVES = 4

@@ -1,0 +1,48 @@
+"""The curated COVID-19 chest X-ray set as its publisher unpacks it: one folder per class, names recognised by word.
+
+Sait et al., Curated Dataset for COVID-19 Posterior-Anterior Chest Radiography Images: `COVID-19`, `Normal`,
+`Pneumonia-Bacterial`, `Pneumonia-Viral`. It cannot be downloaded without an account, so it is only ever read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedap_core.errors import InvalidInput
+from participant.data.base import DataOptions, Dataset
+from participant.data.folder import OPTIONS, images_dataset
+
+WORDS = ("covid", "normal", "bacterial", "viral")
+DEFAULT_FOLDER = "Curated X-Ray Dataset"
+DEFAULT_SIZE = 224
+"""AlexNet's customary input; grey, because X-rays are: 9,208 images then take 462 MB."""
+
+
+def load(options: DataOptions) -> Dataset:
+    """(n, 1, size, size) uint8 with the classes covid, normal, bacterial, viral. Options: folder (below the data root,
+    or absolute), size (224), channels (1), group and site (regular expressions, see the image folder)."""
+    options.require_known("covid", (*OPTIONS, "folder"))
+    base = options.folder / options.text("folder", DEFAULT_FOLDER)
+    folders = [match_classes(base)[word] for word in WORDS]
+    size = options.integer("size", DEFAULT_SIZE, minimum=1)
+    return images_dataset("covid", base, folders, WORDS, options, size=size, channels=1)
+
+
+def match_classes(base: Path) -> dict[str, Path]:
+    """The sub-folder of each class; a word that no folder or two folders carry is an error, as is a folder with two."""
+    fix = "Unpack the publisher's archive there, or name its place with the data option folder=."
+    if not base.is_dir():
+        raise InvalidInput(str(base), "no such folder", "the unpacked COVID-19 X-ray set", fix)
+    matched: dict[str, Path] = {}
+    for folder in sorted(entry for entry in base.iterdir() if entry.is_dir()):
+        words = [word for word in WORDS if word in folder.name.lower()]
+        if len(words) > 1 or (words and words[0] in matched):
+            raise InvalidInput(str(folder), f"a second match for {words[-1]!r}", "one folder for each class", fix)
+        if words:
+            matched[words[0]] = folder
+    missing = [word for word in WORDS if word not in matched]
+    if missing:
+        raise InvalidInput(
+            str(base), f"no folder with {missing[0]!r} in its name", f"one each for {', '.join(WORDS)}", fix
+        )
+    return matched

@@ -1,0 +1,103 @@
+"""Image files as one uint8 array: found, opened, brought to one size and one number of channels.
+
+It knows no classes and no sources. Sixteen-bit images are refused rather than silently clipped to eight bits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from fedap_core.arrays import IndexArray
+from fedap_core.errors import InvalidInput
+from participant.data.base import numbered
+
+SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff"})
+_GREY, _COLOUR = ("1", "L"), ("CMYK", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "YCbCr")
+
+
+def image_paths(folder: Path) -> list[Path]:
+    """All image files below the folder, sorted by path so that every machine counts them alike."""
+    found = [path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")]
+    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+
+
+def read_images(paths: Sequence[Path], *, size: int | None, channels: int | None) -> NDArray[np.uint8]:
+    """(n, C, H, W). size None: all must have one size already. channels None: 1 when all are grey, else 3.
+
+    Resizing is bilinear with antialiasing and ignores the aspect ratio.
+    """
+    wanted = channels or (1 if all(_mode(path) in _GREY for path in paths) else 3)
+    images: NDArray[np.uint8] | None = None
+    for number, path in enumerate(paths):
+        pixels = _read(path, size=size, channels=wanted)
+        if images is None:
+            images = np.empty((len(paths), *pixels.shape), dtype=np.uint8)
+        if pixels.shape != images.shape[1:]:
+            got = f"{pixels.shape[2]}x{pixels.shape[1]} pixels"
+            first = f"{images.shape[3]}x{images.shape[2]} pixels like {paths[0].name}"
+            raise InvalidInput(str(path), got, first, "Set the data option size=224 (or another) to resize all.")
+        images[number] = pixels
+    if images is None:
+        raise InvalidInput("images", "none", "at least one image file")
+    return images
+
+
+def codes_from_paths(
+    paths: Sequence[Path], base: Path, pattern: str, option: str
+) -> tuple[IndexArray, tuple[str, ...]]:
+    """What the regular expression captures in each path relative to `base`, numbered, with the captured texts."""
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise InvalidInput(f"data option {option!r}", pattern, f"a regular expression ({error})") from error
+    if expression.groups != 1:
+        raise InvalidInput(
+            f"data option {option!r}", pattern, "a regular expression with one group, as in (person[0-9]+)"
+        )
+    captured = []
+    for path in paths:
+        found = expression.search(path.relative_to(base).as_posix())
+        if found is None or found[1] is None:
+            raise InvalidInput(
+                str(path), "a path that does not match", f"one that matches {pattern!r} (option {option})"
+            )
+        captured.append(found[1])
+    return numbered(np.array(captured))
+
+
+def _mode(path: Path) -> str:
+    with _opened(path) as image:
+        return image.mode
+
+
+def _read(path: Path, *, size: int | None, channels: int) -> NDArray[np.uint8]:
+    """(channels, H, W) of one file."""
+    with _opened(path) as image:
+        flat = image.convert("L" if channels == 1 else "RGB")
+        if size is not None and flat.size != (size, size):
+            flat = flat.resize((size, size), Image.Resampling.BILINEAR)
+    pixels = np.asarray(flat, dtype=np.uint8)
+    return pixels[None] if channels == 1 else np.moveaxis(pixels, -1, 0)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    """The image, with every way in which a file can be no usable image turned into one line."""
+    try:
+        with Image.open(path) as image:
+            if image.mode not in _GREY + _COLOUR:
+                raise InvalidInput(str(path), f"pixel format {image.mode}", "an 8-bit image", "Convert it to 8 bits.")
+            yield image
+    except InvalidInput:
+        raise
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        fix = "Replace the file or remove it from the folder."
+        raise InvalidInput(str(path), f"a damaged image ({reason})", "a readable image", fix) from error

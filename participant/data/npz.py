@@ -1,0 +1,133 @@
+"""A user's own data set as an .npz file: which arrays it may hold and what they mean.
+
+No pickle. Preprocessing comes from the file or is the constant default of its kind, never from the values.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from fedap_core.arrays import IndexArray
+from fedap_core.errors import InvalidInput
+from fedap_core.preprocessing import IMAGE_8BIT, Preprocessing
+from participant.data.archive import AnyArray, Archive, read_archive
+from participant.data.base import DataOptions, Dataset, InputArray, named_labels, numbered
+
+SCALE, OFFSET, STEPS = "preprocessing_scale", "preprocessing_offset", "preprocessing_steps"
+_GROUPS = ("group", "patient")
+_SITES = ("site", "subject")
+
+
+def load(path: Path, options: DataOptions) -> Dataset:
+    """A user's file. Arrays: x, y; optional classes, group or patient, site or subject, span, site_names.
+
+    x: uint8 images (n, H, W), (n, C, H, W) or (n, H, W, C), or numbers (n, C, T) or (n, T). y: whole numbers or text.
+    A patient is a group (never divided), a subject is a site (a client of its own).
+    """
+    options.require_known(path.name)
+    return dataset_of(read_archive(path))
+
+
+def dataset_of(archive: Archive) -> Dataset:
+    """The data set that the archive's arrays describe."""
+    path = archive.path
+    x = as_inputs(archive.array("x"), f"{path}: x")
+    y, classes = _labels(archive, len(x))
+    group_name = _one_of(archive, _GROUPS)
+    site_name = _one_of(archive, _SITES)
+    group = np.arange(len(x), dtype=np.int64)
+    if group_name is not None:
+        group = _codes(archive, group_name, len(x))[0]
+    site, site_names = (None, ()) if site_name is None else _codes(archive, site_name, len(x))
+    return Dataset(
+        name=_text(archive, "name", path.stem),
+        x=x,
+        y=y,
+        classes=classes,
+        group=group,
+        preprocessing=_preprocessing(archive, x),
+        span=None if archive.get("span") is None else archive.integers("span", shape=(len(x), 2)),
+        site=site,
+        site_names=site_names,
+        overlapping=archive.get("overlapping") is not None and bool(archive.array("overlapping", shape=())),
+    )
+
+
+def as_inputs(values: AnyArray, where: str) -> InputArray:
+    """Stored values in the layout of `Dataset.x`; raises where the layout cannot be told."""
+    if values.dtype == np.uint8:
+        images = values.astype(np.uint8, copy=False)
+        if images.ndim == 3:
+            return images[:, None]
+        if images.ndim == 4:
+            channels_last = images.shape[1] not in (1, 3) and images.shape[3] in (1, 3)
+            return np.ascontiguousarray(np.moveaxis(images, -1, 1)) if channels_last else images
+        raise InvalidInput(where, f"shape {images.shape}", "images (n, H, W), (n, C, H, W) or (n, H, W, C)")
+    if values.dtype.kind not in "iuf":
+        raise InvalidInput(where, f"dtype {values.dtype}", "uint8 images or numbers")
+    numbers = values.astype(np.float32)
+    if numbers.ndim not in (2, 3, 4):
+        raise InvalidInput(where, f"shape {numbers.shape}", "(n, T), (n, C, T) or (n, C, H, W)")
+    return numbers[:, None] if numbers.ndim == 2 else numbers
+
+
+def _labels(archive: Archive, samples: int) -> tuple[IndexArray, tuple[str, ...]]:
+    stored = archive.get("classes")
+    listed = () if stored is None else tuple(str(name) for name in archive.array("classes", shape=(None,)).tolist())
+    labels = archive.array("y")
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.shape != (samples,):
+        raise InvalidInput(f"{archive.path}: y", f"shape {labels.shape}", f"({samples},), one label per sample")
+    if labels.dtype.kind == "U":
+        return named_labels(labels, listed, f"{archive.path}: y")
+    if labels.dtype.kind not in "iu":
+        raise InvalidInput(f"{archive.path}: y", f"dtype {labels.dtype}", "whole numbers from 0, or text")
+    y = labels.astype(np.int64)
+    highest = int(y.max(initial=-1))
+    if not listed and highest >= max(samples, 1000):
+        raise InvalidInput(f"{archive.path}: y", f"a label {highest}", "labels from 0 without holes")
+    return y, listed or tuple(f"class {number}" for number in range(highest + 1))
+
+
+def _one_of(archive: Archive, names: tuple[str, ...]) -> str | None:
+    present = [name for name in names if archive.get(name) is not None]
+    if len(present) > 1:
+        raise InvalidInput(str(archive.path), f"arrays {' and '.join(present)}", "only one of them")
+    return present[0] if present else None
+
+
+def _codes(archive: Archive, name: str, samples: int) -> tuple[IndexArray, tuple[str, ...]]:
+    """Whole numbers stay as they are when their names are stored (sites) or not needed (groups)."""
+    values = archive.array(name, shape=(samples,))
+    if name in _GROUPS and values.dtype.kind in "iu":
+        return values.astype(np.int64), ()
+    if name in _SITES and archive.get("site_names") is not None:
+        names = archive.array("site_names", shape=(None,))
+        return archive.integers(name), tuple(str(value) for value in names.tolist())
+    if values.dtype.kind not in "iuU":
+        raise InvalidInput(f"{archive.path}: {name}", f"dtype {values.dtype}", "whole numbers or text")
+    return numbered(values)
+
+
+def _preprocessing(archive: Archive, x: InputArray) -> Preprocessing:
+    if archive.get(SCALE) is None:
+        return IMAGE_8BIT if x.dtype == np.uint8 else Preprocessing(steps=("values as stored",))
+    return Preprocessing(
+        scale=_number(archive, SCALE),
+        offset=_number(archive, OFFSET),
+        steps=tuple(str(step) for step in archive.array(STEPS, shape=(None,)).tolist()),
+    )
+
+
+def _number(archive: Archive, name: str) -> float:
+    value = archive.array(name, shape=())
+    if value.dtype.kind != "f":
+        raise InvalidInput(f"{archive.path}: {name}", f"dtype {value.dtype}", "one floating-point number")
+    return float(value.item())
+
+
+def _text(archive: Archive, name: str, default: str) -> str:
+    return default if archive.get(name) is None else str(archive.array(name, shape=()).item())
