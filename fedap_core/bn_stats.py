@@ -77,14 +77,14 @@ class LayerMoments:
             raise InvalidInput(self._field("merge"), others, f"the same name, channels and covariance: {mine}")
         count = self.count + other.count
         a, b = self.count / count, other.count / count
-        delta = other.mean - self.mean
         covariance: FloatArray | None = None
-        if self.covariance is not None and other.covariance is not None:
-            covariance = a * self.covariance + b * other.covariance + (a * b) * np.outer(delta, delta)
-        variance = a * self.variance + b * other.variance + (a * b) * np.square(delta)
-        return LayerMoments(
-            name=self.name, count=count, mean=self.mean + b * delta, variance=variance, covariance=covariance
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            delta = other.mean - self.mean
+            mean = self.mean + b * delta
+            variance = a * self.variance + b * other.variance + (a * b) * np.square(delta)
+            if self.covariance is not None and other.covariance is not None:
+                covariance = a * self.covariance + b * other.covariance + (a * b) * np.outer(delta, delta)
+        return LayerMoments(name=self.name, count=count, mean=mean, variance=variance, covariance=covariance)
 
     @staticmethod
     def merge_all(parts: Iterable[LayerMoments]) -> LayerMoments:

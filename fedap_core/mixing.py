@@ -39,8 +39,9 @@ def mixing_from_distances(distances: FloatArray, *, self_weight: float) -> Float
 def mixing_from_counts(counts: FloatArray | IndexArray) -> FloatArray:
     """FedAvg's W: every row is counts / sum(counts). counts: (n,), >= 0, not all 0; ones give the plain mean."""
     weights = np.asarray(counts, dtype=np.float64)
-    if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
+    if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
         raise InvalidInput("counts", weights, "one number >= 0 per member, not all 0")
+    weights = weights / weights.max()  # their sum cannot overflow then
     return np.tile(weights / weights.sum(), (weights.size, 1))
 
 
@@ -203,9 +204,9 @@ def _without_diagonal(matrix: FloatArray) -> FloatArray:
 def _worth(n: int, *, usable: BoolArray, own: BoolArray, discount: FloatArray | None) -> FloatArray:
     """(n,): what each member's update is worth to others, 0 where there is none to use."""
     worth = np.ones(n) if discount is None else np.asarray(discount, dtype=np.float64)
-    for field, array in (("usable", usable), ("own", own), ("discount", worth)):
-        if array.shape != (n,):
-            raise InvalidInput(field, f"shape {array.shape}", f"({n},)")
+    for field, array, dtype in (("usable", usable, np.bool_), ("own", own, np.bool_), ("discount", worth, np.float64)):
+        if array.shape != (n,) or array.dtype != dtype:
+            raise InvalidInput(field, f"{array.dtype} {array.shape}", f"{np.dtype(dtype)} ({n},)")
     if not ((worth >= 0.0) & (worth <= 1.0)).all():
         raise InvalidInput("discount", worth, "numbers from 0 to 1")
     if (own & ~usable).any():
