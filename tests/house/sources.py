@@ -1,0 +1,73 @@
+"""Which files belong to the project, and where. Knows folders and names, not what is right or wrong in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("protocol", "fedap_core", "coordinator", "participant", "scripts")
+"""The packages of the wheel, exactly these."""
+
+_GENERATED = frozenset({"__pycache__", "build", "dist", "runs"})
+_HIDDEN_BUT_OURS = frozenset({".ci"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One Python file: its path from the root, its dotted module name, its text."""
+
+    path: str
+    module: str
+    text: str
+
+    @property
+    def is_package(self) -> bool:
+        return self.path.endswith("__init__.py")
+
+    @property
+    def room(self) -> str:
+        return self.path.partition("/")[0]
+
+
+def source_of(path: str, text: str) -> Source:
+    """The source at a path given from the root; the module name follows from it."""
+    parts = path.removesuffix(".py").split("/")
+    return Source(path=path, module=".".join(parts[:-1] if parts[-1] == "__init__" else parts), text=text)
+
+
+@cache
+def python_sources(*folders: str) -> tuple[Source, ...]:
+    """Every Python file below the named folders of the root, in order of path."""
+    paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return tuple(source_of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in paths)
+
+
+def room_sources() -> tuple[Source, ...]:
+    """The five packages."""
+    return python_sources(*ROOMS)
+
+
+def claim_sources() -> tuple[Source, ...]:
+    """The tests and what they build on."""
+    return python_sources("tests")
+
+
+def text_files(root: Path = ROOT) -> Iterator[tuple[str, str]]:
+    """(path from the root, text) of every project file that is text; caches, environments and results are left out."""
+    for path in sorted(root.iterdir()):
+        if path.is_dir():
+            hidden = path.name.startswith(".") and path.name not in _HIDDEN_BUT_OURS
+            if not hidden and path.name not in _GENERATED and not path.name.endswith(".egg-info"):
+                yield from ((f"{path.name}/{below}", text) for below, text in text_files(path))
+        elif (text := _text_of(path)) is not None:
+            yield path.name, text
+
+
+def _text_of(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (UnicodeDecodeError, FileNotFoundError):  # an array or a picture; or a file removed while we look
+        return None
