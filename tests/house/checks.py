@@ -25,6 +25,7 @@ _TORCH_SEEDS = frozenset(
     for method in ("manual_seed", "manual_seed_all", "seed", "set_rng_state", "set_state")
 )
 _TORCH_DRAWS = frozenset({"rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial"})
+_CHECKING = ("assert_", "check_")
 UNSEEDED_DRAW = "draws without a generator"
 _SLEEPS = frozenset({"time.sleep", "asyncio.sleep", "trio.sleep"})
 
@@ -160,8 +161,10 @@ def name_faults(source: Source) -> list[str]:
 def idle_tests(source: Source) -> list[str]:
     """Tests that cannot fail: no assertion, no expected error, no property; or an assertion on a constant."""
     faults = []
-    for function in _functions(source.text):
-        if function.name.startswith("test_") and not _can_fail(function):
+    functions = _functions(source.text)
+    failing = _can_fail(functions)
+    for function in functions:
+        if function.name.startswith("test_") and function.name not in failing:
             faults.append(f"{source.path}:{function.lineno}: {function.name} checks nothing")
         faults += [
             f"{source.path}:{node.lineno}: {function.name} asserts a constant"
@@ -171,16 +174,24 @@ def idle_tests(source: Source) -> list[str]:
     return faults
 
 
-def _can_fail(function: _Function) -> bool:
-    if any(_dotted(mark, {}).rpartition(".")[2] == "given" for mark in function.decorator_list):
-        return True
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assert):
-            return True
-        name = _dotted(node, {}).rpartition(".")[2] if isinstance(node, ast.Call) else ""
-        if name in {"raises", "warns", "fail"} or name.startswith(("assert_", "check_", "_assert_", "_check_")):
-            return True
-    return False
+def _can_fail(functions: list[_Function]) -> set[str]:
+    """Names of the functions that hold a check, or call one of the same file that does, directly or not."""
+    calls = {function.name: _called_names(function) for function in functions}
+    failing = {function.name for function in functions if _holds_a_check(function, calls[function.name])}
+    while more := {name for name, called in calls.items() if name not in failing and called & failing}:
+        failing |= more
+    return failing
+
+
+def _called_names(function: _Function) -> set[str]:
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+    return {_dotted(call, {}).rpartition(".")[2] for call in calls}
+
+
+def _holds_a_check(function: _Function, called: set[str]) -> bool:
+    marks = {_dotted(mark, {}).rpartition(".")[2] for mark in function.decorator_list}
+    by_name = called & {"raises", "warns", "fail"} or any(name.lstrip("_").startswith(_CHECKING) for name in called)
+    return "given" in marks or bool(by_name) or any(isinstance(node, ast.Assert) for node in ast.walk(function))
 
 
 def _is_always_true(test: ast.expr) -> bool:

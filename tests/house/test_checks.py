@@ -178,6 +178,7 @@ def test_name_that_only_contains_a_vague_word_passes() -> None:
     [
         "def test_a() -> None:\n    f()",
         "class TestA:\n    def test_a(self) -> None:\n        pass",
+        "def build() -> None:\n    pass\ndef test_a() -> None:\n    build()",
         "def test_a() -> None:\n    assert True",
         "def test_a() -> None:\n    assert 1, 'always'",
         "def test_a() -> None:\n    assert (x == 1, 'a tuple is true')",
@@ -194,6 +195,7 @@ def test_test_that_cannot_fail_is_found(text: str) -> None:
         "def test_a() -> None:\n    with pytest.raises(ValueError):\n        f()",
         "@given(integers())\ndef test_a(x: int) -> None:\n    f(x)",
         "def test_a() -> None:\n    np.testing.assert_allclose(f(), 1)",
+        "def same(x):\n    assert x\ndef twice(x):\n    same(x)\ndef test_a() -> None:\n    twice(f())",
         "def build() -> None:\n    pass",
     ],
 )
