@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from fedap_core.errors import InvalidInput
 
 AnyArray = NDArray[np.generic]
+_DAMAGE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError, MemoryError)
+"""What reading a damaged archive raises; MemoryError where a broken header promises more than any machine holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +59,14 @@ def read_archive(path: Path, *, names: Collection[str] | None = None, fix: str =
     if not path.is_file():
         raise InvalidInput(str(path), "no such file", "an .npz archive", fix)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise InvalidInput(str(path), "a single array", "an .npz archive of named arrays", fix)
-            wanted = [name for name in archive.files if names is None or name in names]
-            return Archive(path=path, arrays=tuple((name, archive[name]) for name in wanted))
-    except InvalidInput:
-        raise
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.lib.npyio.NpzFile):
+            with archive:
+                wanted = [name for name in archive.files if names is None or name in names]
+                return Archive(path=path, arrays=tuple((name, archive[name]) for name in wanted))
+    except _DAMAGE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInput(
             str(path), f"a damaged archive ({reason})", "an .npz archive without pickles", fix
         ) from error
+    raise InvalidInput(str(path), "a single array", "an .npz archive of named arrays", fix)

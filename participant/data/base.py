@@ -146,14 +146,6 @@ class DataOptions:
             raise InvalidInput(f"data option {key!r}", self.options[key], "a list separated by commas")
         return parts
 
-    def flag(self, key: str, *, default: bool) -> bool:
-        text = self.options.get(key)
-        if text is None:
-            return default
-        if text.lower() not in {"true", "false"}:
-            raise InvalidInput(f"data option {key!r}", text, "true or false")
-        return text.lower() == "true"
-
     def integer(self, key: str, default: int, *, minimum: int, maximum: int | None = None) -> int:
         text = self.options.get(key)
         if text is None:

@@ -100,7 +100,7 @@ def read_segments(path: Path) -> list[Segment]:
     if unknown:
         raise InvalidInput(f"{path}: column 2", min(unknown), "a PAMAP2 activity number", _FIX)
     changes = np.flatnonzero((np.diff(activity) != 0) | (np.diff(step) > _MAX_GAP_STEPS + 1)) + 1
-    segments = []
+    segments: list[Segment] = []
     for first, stop in zip([0, *changes.tolist()], [*changes.tolist(), len(table)], strict=True):
         if activity[first] != 0:
             parts = whole_parts(step[first:stop], table[first:stop, 2:])
