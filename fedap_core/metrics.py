@@ -74,7 +74,8 @@ def wilson_interval(correct: int, samples: int, confidence: float = 0.95) -> tup
     shrink = 1.0 + z * z / samples
     centre = (share + z * z / (2 * samples)) / shrink
     half = z * math.sqrt(share * (1.0 - share) / samples + z * z / (4 * samples * samples)) / shrink
-    return max(0.0, centre - half), min(1.0, centre + half)
+    # At the ends the two terms are equal; rounding must not show an impossible bound.
+    return 0.0 if correct == 0 else centre - half, 1.0 if correct == samples else centre + half
 
 
 def mean_accuracy(evaluations: Sequence[Evaluation]) -> float:

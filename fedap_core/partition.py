@@ -35,8 +35,8 @@ def dirichlet_pairs(
     the groups by Dirichlet(alpha); one that already has its equal share gets nothing of later classes. Redrawn until
     the smaller has at least half of an equal share. A group counts as its most frequent label.
     """
-    _check_request(clients, alpha)
-    units = _Units.of(labels, groups)
+    _check_alpha(alpha)
+    units = _Units.of(labels, groups, clients=clients)
     owner = np.zeros(units.size.size, dtype=np.int64)
     seats = [min(2, clients - first) for first in range(0, clients, 2)]
     order = rng.permutation(units.size.size)
@@ -45,7 +45,7 @@ def dirichlet_pairs(
         part = order[part_of == number]
         side = _divide_pair(units, part, alpha, rng) if seated == 2 else 0
         owner[part] = 2 * number + side
-    return _shares(owner[units.of_sample], clients, min_samples=1)
+    return _shares(owner[units.of_sample], clients)
 
 
 def dirichlet(
@@ -61,8 +61,10 @@ def dirichlet(
 
     labels, groups: (n,). Redrawn until every client has min_samples. A group counts as its most frequent label.
     """
-    _check_request(clients, alpha)
-    units = _Units.of(labels, groups)
+    _check_alpha(alpha)
+    if min_samples < 1:
+        raise InvalidInput("min_samples", min_samples, "at least one")
+    units = _Units.of(labels, groups, clients=clients)
     concentration = np.full(clients, alpha)
     for _ in range(_ATTEMPTS):
         owner = np.zeros(units.size.size, dtype=np.int64)
@@ -71,7 +73,7 @@ def dirichlet(
             owner[chosen] = _apportion(units.size[chosen], rng.dirichlet(concentration))
         smallest = int(np.bincount(owner, weights=units.size, minlength=clients).min())
         if smallest >= min_samples:
-            return _shares(owner[units.of_sample], clients, min_samples=min_samples)
+            return _shares(owner[units.of_sample], clients)
     got = f"{clients} clients with alpha {alpha}, the smallest of the last of {_ATTEMPTS} draws has {smallest}"
     raise InvalidInput("partition", got, f"at least {min_samples} samples for every client", _REMEDY)
 
@@ -85,8 +87,7 @@ def by_site(site: IndexArray) -> tuple[tuple[int, IndexArray], ...]:
 
 def iid(groups: IndexArray, *, clients: int, rng: np.random.Generator) -> Partition:
     """No shift: shuffled groups, largest first, each to the client that has least so far. groups: (n,)."""
-    _check_request(clients, alpha=1.0)
-    units = _Units.of(groups, groups)
+    units = _Units.of(groups, groups, clients=clients)
     order = rng.permutation(units.size.size)
     order = order[np.argsort(-units.size[order], kind="stable")]
     owner = np.zeros(units.size.size, dtype=np.int64)
@@ -95,7 +96,7 @@ def iid(groups: IndexArray, *, clients: int, rng: np.random.Generator) -> Partit
         size, client = held[0]
         owner[unit] = client
         heapq.heapreplace(held, (size + int(units.size[unit]), client))
-    return _shares(owner[units.of_sample], clients, min_samples=1)
+    return _shares(owner[units.of_sample], clients)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,11 +108,16 @@ class _Units:
     of_sample: IndexArray
 
     @classmethod
-    def of(cls, labels: IndexArray, groups: IndexArray) -> _Units:
+    def of(cls, labels: IndexArray, groups: IndexArray, *, clients: int) -> _Units:
+        """The groups, provided that there is at least one for every client."""
         if labels.ndim != 1 or labels.size == 0 or groups.shape != labels.shape:
             shapes = f"{labels.shape} labels, {groups.shape} groups"
             raise InvalidInput("partition", shapes, "one label and one group per sample, at least one sample")
         names, of_sample = np.unique(groups, return_inverse=True)
+        if not 1 <= clients <= names.size:
+            raise InvalidInput(
+                "clients", clients, f"1 to {names.size}, the number of groups: none is ever divided", _REMEDY
+            )
         values, code = np.unique(labels, return_inverse=True)
         # Pairs (unit, label) with their counts, ordered by count: the last one written per unit is its majority; of
         # equally frequent labels the smallest, because it comes last.
@@ -153,12 +159,12 @@ def _apportion(size: IndexArray, proportions: FloatArray) -> IndexArray:
     return np.searchsorted(edges, np.cumsum(size) - size / 2, side="right").astype(np.int64)
 
 
-def _shares(owner: IndexArray, clients: int, *, min_samples: int) -> Partition:
-    """The samples of each client; a client with too few means that the groups cannot be spread over so many."""
+def _shares(owner: IndexArray, clients: int) -> Partition:
+    """The samples of each client; one without any means that large groups stand in the way."""
     held = np.bincount(owner, minlength=clients)
-    if held.min() < min_samples:
-        got = f"{int(held.min())} samples for client {int(held.argmin())} of {clients}"
-        raise InvalidInput("partition", got, f"at least {min_samples} for every client", _REMEDY)
+    if held.min() == 0:
+        got = f"no samples for client {int(held.argmin())} of {clients}"
+        raise InvalidInput("partition", got, "at least one for every client", _REMEDY)
     return tuple(_indices(owner == client) for client in range(clients))
 
 
@@ -166,8 +172,6 @@ def _indices(chosen: BoolArray) -> IndexArray:
     return np.flatnonzero(chosen).astype(np.int64)
 
 
-def _check_request(clients: int, alpha: float) -> None:
-    if clients < 1:
-        raise InvalidInput("clients", clients, "at least one")
+def _check_alpha(alpha: float) -> None:
     if not 0.0 < alpha < math.inf:
         raise InvalidInput("alpha", alpha, "a finite number > 0")
