@@ -6,7 +6,8 @@ Commands turn `InvalidInput` into one line on stderr and exit code 2; everything
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 
 _SHOWN_CHARS = 120
 """A value longer than this is cut in the message: the reader needs to recognise it, not to read it all."""
@@ -31,3 +32,15 @@ def unknown_name(field: str, got: str, known: Iterable[str]) -> InvalidInput:
     names = sorted(known)
     nearest = difflib.get_close_matches(got, names, n=1)
     return InvalidInput(field, got, f"one of {', '.join(names)}", f"Did you mean {nearest[0]!r}?" if nearest else "")
+
+
+def exit_on_invalid_input(command: Callable[[], object]) -> None:
+    """Run a command; wrong input ends it with one line on stderr and exit code 2, an interrupt with 130."""
+    try:
+        command()
+    except InvalidInput as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -51,8 +51,8 @@ class ModelSpec:
         """Agrees exactly when class 3 means the same to both."""
         return _digest(list(self.classes))
 
-    def to_metadata(self) -> dict[str, str]:
-        """The description as a safetensors file carries it: text under one key."""
+    def to_metadata(self, notes: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Description and notes as a safetensors file carries them: one key, so that equal models are equal bytes."""
         described = {
             "format": FORMAT,
             "model": self.model,
@@ -62,6 +62,7 @@ class ModelSpec:
             "input_shape": self.input_shape,
             "preprocessing": [self.preprocessing.scale, self.preprocessing.offset, self.preprocessing.steps],
             "seed": self.seed,
+            "notes": dict(notes or {}),
         }
         return {METADATA_KEY: json.dumps(described)}
 
@@ -87,7 +88,14 @@ class ModelSpec:
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidInput):
                 raise
-            raise InvalidInput(source, f"a broken description ({error})", "a file of `fedap-participant init`") from error
+            raise InvalidInput(
+                source, f"a broken description ({error})", "a file of `fedap-participant init`"
+            ) from error
+
+
+def notes_of(metadata: Mapping[str, str]) -> dict[str, str]:
+    """What else a model file's writer noted: round, provenance, metrics."""
+    return dict(json.loads(metadata[METADATA_KEY])["notes"])
 
 
 def _tensor(name: str, shape: list[int], part: str, trainable: bool, floating: bool) -> TensorSpec:

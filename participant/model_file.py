@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -16,7 +19,7 @@ from safetensors.torch import save
 from torch import nn
 
 from fedap_core.errors import InvalidInput
-from fedap_core.model_spec import ModelSpec
+from fedap_core.model_spec import ModelSpec, notes_of
 from fedap_core.models import ModelRequest, build_model
 from fedap_core.nn.heads import find_head
 from fedap_core.nn.state import State, copy_into, describe_tensors, model_entries
@@ -61,7 +64,7 @@ def module_of(spec: ModelSpec, state: State) -> nn.Module:
 
 def write_model(path: Path, spec: ModelSpec, state: State, notes: dict[str, str] | None = None) -> None:
     """Write a model file atomically; `notes` are further metadata (provenance, metrics)."""
-    data = save({name: t.contiguous() for name, t in state.items()}, metadata={**spec.to_metadata(), **(notes or {})})
+    data = save({name: t.contiguous() for name, t in state.items()}, metadata=spec.to_metadata(notes))
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         temporary = Path(file.name)
@@ -75,20 +78,32 @@ def write_model(path: Path, spec: ModelSpec, state: State, notes: dict[str, str]
     temporary.replace(path)
 
 
-def read_model(path: Path) -> tuple[ModelSpec, State, dict[str, str]]:
-    """Description, tensors and notes of a model file, checked against each other."""
+def read_spec(path: Path) -> ModelSpec:
+    """The description alone: no tensor is read."""
+    with _opened(path) as file:
+        return ModelSpec.from_metadata(file.metadata() or {}, source=str(path))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise InvalidInput("model file", path, "an existing file", "Write one with `fedap-participant init`.")
     try:
         with safe_open(path, framework="pt") as file:
-            notes: dict[str, str] = dict(file.metadata() or {})
-            state: State = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+            yield file
     except (SafetensorError, OSError) as error:
         raise InvalidInput("model file", path, "an intact safetensors file", str(error)) from error
-    spec = ModelSpec.from_metadata(notes, source=str(path))
+
+
+def read_model(path: Path) -> tuple[ModelSpec, State, dict[str, str]]:
+    """Description, tensors and notes of a model file, checked against each other."""
+    with _opened(path) as file:
+        metadata: dict[str, str] = dict(file.metadata() or {})
+        state: State = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    spec = ModelSpec.from_metadata(metadata, source=str(path))
     for tensor in spec.tensors:
         if tensor.name not in state or tuple(state[tensor.name].shape) != tensor.shape:
             raise InvalidInput(str(path), f"tensor {tensor.name} missing or misshapen", f"shape {tensor.shape}")
         if not torch.isfinite(state[tensor.name]).all():
             raise InvalidInput(str(path), f"tensor {tensor.name} not finite", "finite values")
-    return spec, state, notes
+    return spec, state, notes_of(metadata)

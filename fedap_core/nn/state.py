@@ -29,7 +29,9 @@ def describe_tensors(model: nn.Module, head: Iterable[str]) -> tuple[TensorSpec,
         if aliases[name] != name:
             continue
         if tensor.is_floating_point() and tensor.dtype != torch.float32:
-            raise InvalidInput(f"tensor {name}", str(tensor.dtype), "float32 (or an integer type)", "Call model.float().")
+            raise InvalidInput(
+                f"tensor {name}", str(tensor.dtype), "float32 (or an integer type)", "Call model.float()."
+            )
         specs.append(
             TensorSpec(
                 name=name,
@@ -43,10 +45,10 @@ def describe_tensors(model: nn.Module, head: Iterable[str]) -> tuple[TensorSpec,
 
 
 class FlatModel:
-    """A module whose trainable and shared tensors are views of `flat`; what is neither stays where it was.
+    """A module whose trainable and shared tensors are views of `flat`; the others stay where they were.
 
-    Laws: `trainable` and `shared` are slices of `flat`; writing to them changes the module; `state()` and `home_state()`
-    are copies.
+    Laws: `trainable` and `shared` are slices of `flat`, and writing to them changes the module; `state()` and
+    `home_state()` are copies.
     """
 
     def __init__(
@@ -135,4 +137,3 @@ def copy_into(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, value in state.items():
             entries[name].copy_(value)
-

@@ -84,4 +84,5 @@ def _convert(field: str, value: object, kind: type) -> object:
             raise InvalidInput(field, value, "a number") from error
     if isinstance(value, kind):
         return value
-    raise InvalidInput(field, value, {bool: "true or false", float: "a number"}.get(kind, kind.__name__))
+    expected: dict[type, str] = {bool: "true or false", float: "a number"}
+    raise InvalidInput(field, value, expected.get(kind, kind.__name__))

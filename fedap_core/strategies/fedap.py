@@ -22,7 +22,7 @@ class FedAp(FedBn):
     """psi_i <- sum_j w_ij psi_j with w_ii = self_weight and w_ij proportional to 1 / d_ij (eq. 2, 6-8).
 
     max_peer_weight caps what any one member gives another; 1 leaves the paper's W as it is.
-    full_covariance compares layers by eq. 4 instead of its diagonal approximation, eq. 5 (lab only: it sends C x C values).
+    full_covariance compares layers by eq. 4 instead of its diagonal approximation, eq. 5 (C x C values per layer).
     """
 
     name: ClassVar[str] = "fedap"

@@ -1,0 +1,226 @@
+"""Runs one whole federation in this process (or in forked workers): the coordinator's arithmetic without its network.
+
+Deterministic: the same settings give the same bits, whatever the number of workers. Nothing is decided here that a
+strategy decides; the order of a round is train, mix, evaluate what was delivered.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedap_core.aggregation import mix
+from fedap_core.arrays import FloatArray
+from fedap_core.errors import InvalidInput
+from fedap_core.strategies import Evidence, Measure, Mixing, Phase, fedbn_weights
+from participant.local import LocalPlan, LocalReport
+from participant.model_file import make_initial, read_spec, write_model
+from scripts.engines.forked import ForkedPool, run_in_child
+from scripts.engines.pool import ClientPool, InlinePool, make_clients
+from scripts.experiments.anchors import train_pooled_anchor
+from scripts.experiments.cohort import Cohort
+from scripts.experiments.results import RunFolder, scores
+from scripts.experiments.settings import RunSettings
+from scripts.experiments.versions import versions
+
+SAVE_EVERY_S = 60.0
+"""A killed run loses at most about this much work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InlineOptions:
+    """How the work is done, none of which changes a number."""
+
+    root: Path
+    workers: int = 1
+    keep_models: bool = True
+    on_round: Callable[[int, float | None], None] = lambda _round_no, _accuracy: None
+
+
+def run_inline(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> RunFolder:
+    """Run what is still missing of a run; returns its folder."""
+    folder = RunFolder(options.root, settings)
+    if folder.is_complete():
+        return folder
+    initial = _initial(settings, cohort, options)
+    first = folder.begin(versions(), {"clients": [c.name for c in cohort.clients], "classes": cohort.data.classes,
+                                      "class_counts": cohort.class_counts()})  # fmt: skip
+    anchor = _anchor(settings, cohort, initial, options) if settings.uses_anchor else None
+    start = anchor if settings.start_from == "anchor" and anchor is not None else initial
+    pool = _open_pool(settings, cohort, start, options)
+    try:
+        Federation(settings, cohort, folder, pool, options).run(first, anchor)
+    finally:
+        pool.close()
+    return folder
+
+
+def _initial(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> Path:
+    """The model file that every algorithm of a comparison starts from."""
+    path = options.root / "initial" / f"{settings.initial_identity}.safetensors"
+
+    def work() -> None:
+        data = cohort.data
+        spec, state = make_initial(
+            settings.model,
+            input_shape=data.input_shape,
+            classes=data.classes,
+            preprocessing=data.preprocessing,
+            seed=settings.seed,
+        )
+        write_model(path, spec, state)
+
+    _make_once(path, work, options)
+    return path
+
+
+def _anchor(settings: RunSettings, cohort: Cohort, initial: Path, options: InlineOptions) -> Path:
+    """The model file that W is measured under."""
+    if settings.anchor.kind == "file":
+        return Path(settings.anchor.path)
+    if settings.anchor.kind == "warmup":
+        return _warm_up(settings, cohort, options)
+    path = options.root / "anchors" / f"{settings.anchor_identity}.safetensors"
+    _make_once(path, lambda: train_pooled_anchor(settings, cohort, initial, path), options)
+    return path
+
+
+def _make_once(path: Path, work: Callable[[], None], options: InlineOptions) -> None:
+    """Make a file that does not exist yet; in a child when this process still has to fork its workers."""
+    if path.exists():
+        return
+    if options.workers > 1:
+        run_in_child(work)
+    else:
+        work()
+
+
+def _warm_up(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> Path:
+    """The first rounds as FedAvg with shared BN: that run's model after `anchor.rounds` rounds is the anchor."""
+    warm = settings.model_copy(
+        update={"algorithm": "fedavg", "options": {}, "rounds": settings.anchor.rounds, "start_from": "initial"}
+    )
+    folder = run_inline(warm, cohort, InlineOptions(root=options.root / "warmup", workers=options.workers))
+    return folder.models(settings.anchor.rounds - 1) / f"{cohort.clients[0].name}.safetensors"
+
+
+def _open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: InlineOptions) -> ClientPool:
+    plan = LocalPlan(strategy=settings.strategy(), sgd=settings.sgd(), seed=settings.seed)
+    spec = read_spec(start)
+    if options.workers > 1 and settings.device == "cpu":
+        return ForkedPool(cohort, spec=spec, start=start, plan=plan, threads=settings.threads, workers=options.workers)
+    clients = make_clients(
+        cohort,
+        cohort.clients,
+        start=start,
+        plan=plan,
+        threads=settings.threads,
+        device=settings.device,
+        buffers=[None] * len(cohort.clients),
+    )
+    return InlinePool(clients, spec)
+
+
+class Federation:
+    """The rounds of one run."""
+
+    def __init__(
+        self, settings: RunSettings, cohort: Cohort, folder: RunFolder, pool: ClientPool, options: InlineOptions
+    ) -> None:
+        self._settings = settings
+        self._strategy = settings.strategy()
+        self._cohort = cohort
+        self._folder = folder
+        self._pool = pool
+        self._options = options
+        self._counts = tuple(len(client.splits["train"]) for client in cohort.clients)
+        self._splits = [name for name in cohort.clients[0].splits if name != "train"]
+        self._mixing: Mixing | None = None
+
+    def run(self, first: int, anchor: Path | None) -> None:
+        """Rounds first .. rounds - 1; round `first` continues from the saved models of the one before."""
+        skipped = self._warm_up_rounds()
+        if first > 0:
+            self._pool.load(self._folder.models(first - 1))
+            self._mixing = self._folder.read_mixing()
+        if self._mixing is None and self._strategy.first_measure is not Measure.NONE:
+            if anchor is None:
+                raise InvalidInput("anchor", "none", f"a model to measure under ({self._strategy.name})")
+            stats = self._pool.measure(anchor, self._strategy.first_measure)
+            self._settle(Evidence(counts=self._counts, stats=tuple(stats)), from_round=skipped)
+        saved_at = time.monotonic()
+        for round_no in range(max(first, skipped), self._settings.rounds):
+            self._round(round_no, skipped)
+            last = round_no == self._settings.rounds - 1
+            if self._options.keep_models and (last or time.monotonic() - saved_at > SAVE_EVERY_S):
+                self._save(round_no)
+                saved_at = time.monotonic()
+
+    def _warm_up_rounds(self) -> int:
+        warm = self._settings.uses_anchor and self._settings.anchor.kind == "warmup"
+        return self._settings.anchor.rounds if warm else 0
+
+    def _round(self, round_no: int, skipped: int) -> None:
+        began = time.monotonic()
+        plan = self._strategy.round_plan(round_no - skipped, self._settings.rounds - skipped)
+        reports = self._pool.train(round_no, plan.measure)
+        trained = time.monotonic()
+        weights = self._weights(round_no, plan.phase, reports)
+        self._require_finite(round_no)
+        mix(weights, self._pool.rows, self._pool.rows)
+        mixed = time.monotonic()
+        record: dict[str, Any] = {
+            "round": round_no,
+            "phase": plan.phase,
+            "train_loss": [r.metrics.loss for r in reports],
+        }
+        last = round_no == self._settings.rounds - 1
+        accuracy = None
+        if last or (round_no + 1) % self._settings.evaluate_every == 0:
+            for split in self._splits:
+                evaluations = self._pool.evaluate(split)
+                record[split] = scores(evaluations, confusion=last)
+            accuracy = float(np.mean(record["test"]["accuracy"]))
+        record["seconds"] = {
+            "train": round(trained - began, 4),
+            "mix": round(mixed - trained, 4),
+            "evaluate": round(time.monotonic() - mixed, 4),
+        }
+        self._folder.append(record)
+        self._options.on_round(round_no, accuracy)
+
+    def _weights(self, round_no: int, phase: Phase, reports: list[LocalReport]) -> FloatArray:
+        stats = tuple(report.stats for report in reports if report.stats is not None)
+        evidence = Evidence(counts=self._counts, stats=stats)
+        if phase is Phase.FEDBN:
+            return fedbn_weights(evidence).weights
+        if self._mixing is None:
+            self._settle(evidence, from_round=round_no)
+        if self._mixing is None:
+            raise InvalidInput("mixing", "none", "weights for a mixed round")
+        return self._mixing.weights
+
+    def _settle(self, evidence: Evidence, from_round: int) -> None:
+        self._mixing = self._strategy.mixing(evidence)
+        self._folder.write_mixing(self._mixing, [client.name for client in self._cohort.clients], from_round)
+
+    def _require_finite(self, round_no: int) -> None:
+        for client, row in zip(self._cohort.clients, self._pool.rows, strict=True):
+            if not np.isfinite(row).all():
+                raise InvalidInput(
+                    f"update of {client.name} in round {round_no}", "values that are not finite", "finite weights",
+                    "Training diverged: lower the learning rate.",
+                )  # fmt: skip
+
+    def _save(self, round_no: int) -> None:
+        half = self._folder.path / f"half-written-{round_no}"
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir()
+        self._pool.save(half, round_no)
+        self._folder.keep_models(half, round_no)

@@ -1,0 +1,82 @@
+"""What a pool's worker process and its parent tell each other, as JSON: statistics, reports, evaluations.
+
+JSON keeps every bit of a float (its shortest text reads back as the same number) and can run no code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedap_core.bn_stats import BnStats, LayerMoments
+from fedap_core.metrics import Evaluation
+from fedap_core.nn.training import TrainingMetrics
+from participant.local import LocalReport
+
+Json = dict[str, Any]
+
+
+def stats_to_json(stats: BnStats) -> Json:
+    """Moments as lists of numbers."""
+    layers = [
+        {
+            "name": layer.name,
+            "count": layer.count,
+            "mean": layer.mean.tolist(),
+            "variance": layer.variance.tolist(),
+            "covariance": None if layer.covariance is None else layer.covariance.tolist(),
+        }
+        for layer in stats.layers
+    ]
+    return {"samples": stats.samples, "layers": layers}
+
+
+def stats_from_json(text: Json) -> BnStats:
+    """The inverse of `stats_to_json`."""
+    layers = tuple(
+        LayerMoments(
+            name=layer["name"],
+            count=layer["count"],
+            mean=np.array(layer["mean"], dtype=np.float64),
+            variance=np.array(layer["variance"], dtype=np.float64),
+            covariance=None if layer["covariance"] is None else np.array(layer["covariance"], dtype=np.float64),
+        )
+        for layer in text["layers"]
+    )
+    return BnStats(samples=text["samples"], layers=layers)
+
+
+def report_to_json(report: LocalReport) -> Json:
+    """Metrics, and statistics where they were asked for."""
+    metrics = report.metrics
+    return {
+        "metrics": {"samples": metrics.samples, "steps": metrics.steps, "loss": metrics.loss},
+        "stats": None if report.stats is None else stats_to_json(report.stats),
+    }
+
+
+def report_from_json(text: Json) -> LocalReport:
+    """The inverse of `report_to_json`."""
+    stats = None if text["stats"] is None else stats_from_json(text["stats"])
+    return LocalReport(metrics=TrainingMetrics(**text["metrics"]), stats=stats)
+
+
+def evaluation_to_json(evaluation: Evaluation) -> Json:
+    """Counts, loss and the confusion matrix."""
+    return {
+        "samples": evaluation.samples,
+        "correct": evaluation.correct,
+        "loss": evaluation.loss,
+        "confusion": evaluation.confusion.tolist(),
+    }
+
+
+def evaluation_from_json(text: Json) -> Evaluation:
+    """The inverse of `evaluation_to_json`."""
+    return Evaluation(
+        samples=text["samples"],
+        correct=text["correct"],
+        loss=text["loss"],
+        confusion=np.array(text["confusion"], dtype=np.int64),
+    )

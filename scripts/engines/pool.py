@@ -1,0 +1,120 @@
+"""Where the clients of a run live: `ClientPool` is what an engine asks of them, `InlinePool` keeps them right here.
+
+A pool answers in the cohort's order and offers every client's shared weights as a live row, so that mixing writes
+straight into the models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fedap_core.arrays import Float32Array
+from fedap_core.bn_stats import BnStats
+from fedap_core.errors import InvalidInput
+from fedap_core.metrics import Evaluation
+from fedap_core.model_spec import ModelSpec
+from fedap_core.strategies import Measure
+from participant.local import LocalClient, LocalPlan, LocalReport, use_threads
+from participant.model_file import module_of, read_model, write_model
+from scripts.experiments.anchors import read_anchor
+from scripts.experiments.cohort import Client, Cohort
+
+
+class ClientPool(Protocol):
+    """All clients of one run."""
+
+    @property
+    def rows(self) -> Sequence[Float32Array]:
+        """Every client's shared weights, live."""
+
+    def measure(self, anchor: Path, what: Measure) -> list[BnStats]:
+        """Everyone's statistics under the anchor in that model file."""
+
+    def train(self, round_no: int, what: Measure) -> list[LocalReport]:
+        """One round of local training by everyone."""
+
+    def evaluate(self, split: str) -> list[Evaluation]:
+        """Everyone's model as it stands on its own split."""
+
+    def save(self, folder: Path, round_no: int) -> None:
+        """Write everyone's personalised model."""
+
+    def load(self, folder: Path) -> None:
+        """Take everyone's model from such a folder."""
+
+    def close(self) -> None:
+        """End whatever the pool started."""
+
+
+def make_clients(
+    cohort: Cohort,
+    chosen: Sequence[Client],
+    *,
+    start: Path,
+    plan: LocalPlan,
+    threads: int,
+    device: str,
+    buffers: Sequence[Tensor | None],
+) -> list[LocalClient]:
+    """Build the chosen clients in this process."""
+    use_threads(threads)
+    spec, state, _ = read_model(start)
+    place = resolve_device(device)
+    return [
+        LocalClient(
+            client.name,
+            splits=cohort.samples(client, place),
+            module=module_of(spec, state).to(place),
+            spec=spec,
+            plan=plan,
+            buffer=buffer,
+        )
+        for client, buffer in zip(chosen, buffers, strict=True)
+    ]
+
+
+def resolve_device(name: str) -> torch.device:
+    """`auto` is CUDA where there is one."""
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise InvalidInput("device", "cuda", "a machine with a CUDA device", "Use device = cpu or auto.")
+    return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+class InlinePool:
+    """Clients trained one after the other in this process."""
+
+    def __init__(self, clients: Sequence[LocalClient], spec: ModelSpec) -> None:
+        self._clients = clients
+        self._spec = spec
+
+    @property
+    def rows(self) -> Sequence[Float32Array]:
+        return [client.shared for client in self._clients]
+
+    def measure(self, anchor: Path, what: Measure) -> list[BnStats]:
+        state = read_anchor(anchor, self._spec)
+        return [client.measure(state, what) for client in self._clients]
+
+    def train(self, round_no: int, what: Measure) -> list[LocalReport]:
+        return [client.train(round_no, measure=what) for client in self._clients]
+
+    def evaluate(self, split: str) -> list[Evaluation]:
+        return [client.evaluate(split) for client in self._clients]
+
+    def save(self, folder: Path, round_no: int) -> None:
+        notes = {"round": str(round_no)}
+        for client in self._clients:
+            write_model(folder / f"{client.name}.safetensors", self._spec, client.state(), notes)
+
+    def load(self, folder: Path) -> None:
+        for client in self._clients:
+            client.load(read_model(folder / f"{client.name}.safetensors")[1])
+
+    def close(self) -> None:
+        self._clients = ()

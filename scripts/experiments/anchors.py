@@ -1,0 +1,63 @@
+"""The anchor that W is measured under, when the lab makes it: trained on a share of the pooled training halves.
+
+Never on a test or validation sample. Kept beside the runs under its own identity: every algorithm of a comparison uses
+the same file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedap_core.arrays import IndexArray
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.state import FlatModel, State
+from fedap_core.nn.training import Randomness, SgdSettings, train
+from fedap_core.objectives import ObjectiveSpec
+from fedap_core.randomness import derive_seed, generator
+from participant.local import use_threads
+from participant.model_file import module_of, read_model, write_model
+from scripts.experiments.cohort import Cohort
+from scripts.experiments.settings import RunSettings
+
+
+def anchor_samples(cohort: Cohort, *, share: float, seed: int) -> IndexArray:
+    """Positions of the pooled samples an anchor may see: a random share of all clients' training samples."""
+    pool = np.concatenate([client.splits["train"] for client in cohort.clients])
+    count = max(2, round(share * len(pool)))
+    chosen: IndexArray = np.sort(generator(seed, purpose="anchor-samples").choice(pool, size=count, replace=False))
+    return chosen
+
+
+def train_pooled_anchor(settings: RunSettings, cohort: Cohort, initial: Path, path: Path) -> None:
+    """Train the anchor and write it to `path`."""
+    use_threads(settings.threads)
+    spec, state, _ = read_model(initial)
+    samples = cohort.gather(
+        anchor_samples(cohort, share=settings.anchor.share, seed=settings.seed), torch.device("cpu")
+    )
+    model = FlatModel(module_of(spec, state), spec.tensors, frozenset())
+    train(
+        model,
+        samples,
+        objective=ObjectiveSpec(),
+        settings=SgdSettings(
+            learning_rate=settings.learning_rate, batch_size=settings.batch_size, epochs=settings.anchor.epochs
+        ),
+        randomness=Randomness(
+            order=derive_seed(settings.seed, purpose="anchor-order"),
+            noise=derive_seed(settings.seed, purpose="anchor-noise"),
+        ),
+    )
+    write_model(path, spec, model.state(), {"anchor": settings.anchor.model_dump_json()})
+
+
+def read_anchor(path: Path, spec: ModelSpec) -> State:
+    """An anchor file, checked to be of the run's model."""
+    found, state, _ = read_model(path)
+    if (found.tensors, found.classes) != (spec.tensors, spec.classes):
+        raise InvalidInput("anchor", str(path), f"a model file of {spec.model} with the same tensors and classes")
+    return state

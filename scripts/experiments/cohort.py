@@ -1,0 +1,111 @@
+"""Who the clients of a run are: which samples each of them has, and on which side of the split.
+
+The one place where the lab sees all data at once. Everything is drawn from the run's seed; algorithms compared under
+one seed get identical clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedap_core import partition, splits
+from fedap_core.arrays import IndexArray
+from fedap_core.errors import InvalidInput
+from fedap_core.nn.samples import Samples
+from fedap_core.randomness import generator
+from participant.data import load_dataset
+from participant.data.base import DataOptions, Dataset
+from scripts.experiments.settings import CohortSettings
+
+SPLIT_NAMES = {2: ("train", "test"), 3: ("train", "validation", "test")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """One client: its name and the positions of its samples, per split, in the whole data set."""
+
+    name: str
+    splits: Mapping[str, IndexArray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cohort:
+    """A data set and its division among clients, in name order."""
+
+    data: Dataset
+    clients: tuple[Client, ...]
+
+    def samples(self, client: Client, device: torch.device) -> dict[str, Samples]:
+        """One client's tensors on the training device."""
+        return {name: self.gather(indices, device) for name, indices in client.splits.items()}
+
+    def gather(self, indices: IndexArray, device: torch.device) -> Samples:
+        """The named samples as tensors."""
+        return Samples(
+            x=torch.from_numpy(self.data.x[indices]).to(device),
+            y=torch.from_numpy(self.data.y[indices]).to(device),
+            preprocessing=self.data.preprocessing,
+        )
+
+    def class_counts(self) -> list[list[int]]:
+        """(clients, classes): how many samples of each class a client has, over all splits."""
+        width = len(self.data.classes)
+        return [
+            np.bincount(self.data.y[np.concatenate(list(client.splits.values()))], minlength=width).tolist()
+            for client in self.clients
+        ]
+
+
+def make_cohort(settings: CohortSettings, seed: int, options: DataOptions | None = None) -> Cohort:
+    """Load the data and divide them; the same settings and seed give the same clients."""
+    options = options or DataOptions(options=settings.data_options)
+    data = load_dataset(settings.data, options)
+    shares = _divide(settings, data, seed)
+    names = SPLIT_NAMES[len(settings.fractions)]
+    clients = []
+    for name, indices in shares:
+        sides = _split(settings, data, indices, generator(seed, purpose="split", participant=name))
+        splits.require_samples(name, sides, min_train=settings.min_samples)
+        clients.append(Client(name=name, splits=dict(zip(names, sides, strict=True))))
+    return Cohort(data=data, clients=tuple(sorted(clients, key=lambda client: client.name)))
+
+
+def _divide(settings: CohortSettings, data: Dataset, seed: int) -> list[tuple[str, IndexArray]]:
+    rng = generator(seed, purpose="partition")
+    if settings.partition == "site":
+        if data.site is None:
+            raise InvalidInput(
+                "partition", "site", f"data that know their sites ({data.name} do not)", "Use dirichlet-pairs."
+            )
+        return [(data.site_names[value], indices) for value, indices in partition.by_site(data.site)]
+    if settings.partition == "iid":
+        shares = partition.iid(data.group, clients=settings.clients, rng=rng)
+    elif settings.partition == "dirichlet":
+        shares = partition.dirichlet(
+            data.y,
+            data.group,
+            clients=settings.clients,
+            alpha=settings.alpha,
+            rng=rng,
+            min_samples=settings.min_samples,
+        )
+    else:
+        shares = partition.dirichlet_pairs(data.y, data.group, clients=settings.clients, alpha=settings.alpha, rng=rng)
+    width = len(str(settings.clients))
+    return [(f"c{number + 1:0{width}d}", indices) for number, indices in enumerate(shares)]
+
+
+def _split(
+    settings: CohortSettings, data: Dataset, indices: IndexArray, rng: np.random.Generator
+) -> tuple[IndexArray, ...]:
+    labels = data.y[indices]
+    if settings.overlapping_windows:
+        sides = splits.split_overlapping(labels, fractions=settings.fractions, rng=rng)
+    else:
+        spans = None if data.span is None else data.span[indices]
+        sides = splits.split_client(labels, data.group[indices], spans, fractions=settings.fractions, rng=rng)
+    return tuple(indices[side] for side in sides)

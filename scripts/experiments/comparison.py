@@ -1,0 +1,97 @@
+"""A comparison: several algorithms and seeds on identical clients and initial weights, and what is written about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+from rich.console import Console
+
+from fedap_core.errors import InvalidInput
+from participant.data import load_dataset
+from participant.data.base import DataOptions
+from scripts.experiments.cohort import make_cohort
+from scripts.experiments.results import write_text
+from scripts.experiments.settings import CohortSettings, RunSettings, checked, digest
+from scripts.experiments.sweep import SweepOptions, run_sweep
+from scripts.report import tables
+
+ALEXNET_FROM = 63
+"""Images at least this large go to AlexNet by default, smaller ones to LeNet-5."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """All runs of a comparison, seed by seed."""
+
+    runs: tuple[RunSettings, ...]
+
+    @classmethod
+    def parse(cls, base: RunSettings, *, algorithms: str, seeds: str) -> Comparison:
+        """`algorithms`: name[:key=value...], comma-separated; `seeds`: numbers, comma-separated."""
+        wanted = [text.strip() for text in algorithms.split(",") if text.strip()]
+        if not wanted:
+            raise InvalidInput("algorithms", algorithms, "at least one name")
+        runs = [_with(base, text, seed) for seed in _numbers(seeds) for text in wanted]
+        if len({run.identity for run in runs}) != len(runs):
+            raise InvalidInput("algorithms", algorithms, "every algorithm and seed once")
+        return cls(runs=tuple(runs))
+
+    @property
+    def identity(self) -> str:
+        """Names the comparison."""
+        return digest([run.model_dump(mode="json") for run in self.runs])
+
+
+def _with(base: RunSettings, text: str, seed: int) -> RunSettings:
+    name, *pairs = text.split(":")
+    while pairs and "=" not in pairs[0]:  # package.module:factory has a colon of its own
+        name += ":" + pairs.pop(0)
+    described = base.model_dump() | {"algorithm": name, "options": parse_pairs(name, pairs), "seed": seed}
+    try:
+        return RunSettings.model_validate(described)
+    except ValidationError as error:
+        raise checked(error) from error
+
+
+def _numbers(seeds: str) -> list[int]:
+    try:
+        return [int(text) for text in seeds.split(",")]
+    except ValueError as error:
+        raise InvalidInput("seeds", seeds, "whole numbers, comma-separated") from error
+
+
+def parse_pairs(field: str, pairs: Iterable[str]) -> dict[str, str]:
+    """key=value texts as a mapping."""
+    parsed: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals):
+            raise InvalidInput(f"option of {field}", pair, "key=value")
+        parsed[key] = value
+    return parsed
+
+
+def default_model(cohort: CohortSettings) -> str:
+    """The paper's model for this kind of input."""
+    shape = load_dataset(cohort.data, DataOptions(options=cohort.data_options)).input_shape
+    if len(shape) == 2:
+        return "har-cnn"
+    return "alexnet" if min(shape[1:]) >= ALEXNET_FROM else "lenet5"
+
+
+def compare_and_report(comparison: Comparison, options: SweepOptions, console: Console) -> None:
+    """Run what is missing; print the table and write it as csv and Markdown."""
+    first = comparison.runs[0]
+    folders = run_sweep(comparison.runs, options, console)
+    summaries = [folder.summary() for folder in folders]
+    names = [client.name for client in make_cohort(first.cohort, first.seed).clients]
+    table = tables.rows(summaries)
+    label = " (overlapping windows)" if first.cohort.overlapping_windows else ""
+    title = f"{first.cohort.data}{label}, {len(names)} clients, protocol {first.cohort.protocol}, {first.rounds} rounds"
+    console.print(tables.terminal_table(table, title))
+    path = options.root / f"compare-{first.cohort.data}-{comparison.identity}".replace("/", "_")
+    write_text(path.with_suffix(".csv"), tables.csv_table(summaries, names))
+    write_text(path.with_suffix(".md"), f"{title}\n\n{tables.markdown_table(table)}")
+    console.print(f"Per client: {path.with_suffix('.csv')}; every run has its folder in {options.root}")

@@ -1,0 +1,177 @@
+"""Where a run's results lie, and how they are read again: settings, one JSON line per round, W, the models.
+
+A run folder is named by the run's identity. Models are saved now and then and at the end; a killed run goes on from the
+last saved round, and a longer run of equal settings goes on from a shorter one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedap_core.arrays import FloatArray
+from fedap_core.errors import InvalidInput
+from fedap_core.metrics import Evaluation, convergence_round
+from fedap_core.strategies import Mixing
+from scripts.experiments.settings import RunSettings
+
+Json = dict[str, Any]
+TAIL_ROUNDS = 10
+"""Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A run's headline, in shares of 1.
+
+    last: mean test accuracy of the last round; tail: its mean over the last rounds; converged: the round (from 1) from
+    which the curve stays near its end; selected: at the best validation round, where there is a validation split.
+    """
+
+    algorithm: str
+    seed: int
+    rounds: int
+    last: float
+    tail: float
+    converged: int | None
+    per_client: tuple[float, ...]
+    curve: tuple[tuple[int, float], ...]
+    selected: float | None = None
+
+
+class RunFolder:
+    """One run's files."""
+
+    def __init__(self, root: Path, settings: RunSettings) -> None:
+        name = settings.algorithm.replace(":", ".")
+        self.path = root / f"{settings.cohort.data}-{name}-s{settings.seed}-{settings.identity}".replace("/", "_")
+        self.settings = settings
+
+    @property
+    def _rounds_path(self) -> Path:
+        return self.path / "rounds.jsonl"
+
+    def begin(self, versions: dict[str, str], cohort: Json) -> int:
+        """Make the folder, forget what lies behind the last saved models; returns the first round still to run."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        described = {"settings": self.settings.model_dump(mode="json"), "versions": versions, "cohort": cohort}
+        write_text(self.path / "settings.json", json.dumps(described, indent=1))
+        saved = self.saved_round()
+        kept = [line for line in self._lines() if json.loads(line)["round"] <= saved]
+        write_text(self._rounds_path, "".join(kept))
+        return saved + 1
+
+    def saved_round(self) -> int:
+        """The last round whose models are on disk, or -1."""
+        rounds = [int(path.name.removeprefix("round-")) for path in self.path.glob("models/round-*")]
+        return max(rounds, default=-1)
+
+    def models(self, round_no: int) -> Path:
+        """The folder of a round's models."""
+        return self.path / "models" / f"round-{round_no:05d}"
+
+    def keep_models(self, half_written: Path, round_no: int) -> None:
+        """Move fully written models into place, then drop older ones."""
+        old = list(self.path.glob("models/round-*"))
+        self.models(round_no).parent.mkdir(parents=True, exist_ok=True)
+        half_written.replace(self.models(round_no))
+        for path in old:
+            shutil.rmtree(path)
+
+    def append(self, record: Json) -> None:
+        """Add one round."""
+        with self._rounds_path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def rounds(self) -> list[Json]:
+        """All rounds so far."""
+        return [json.loads(line) for line in self._lines()]
+
+    def _lines(self) -> list[str]:
+        if not self._rounds_path.exists():
+            return []
+        lines = self._rounds_path.read_text(encoding="utf-8").splitlines(keepends=True)
+        return [line for line in lines if line.endswith("\n")]  # a torn last line was never a result
+
+    def write_mixing(self, mixing: Mixing, members: list[str], from_round: int) -> None:
+        """Write W and what explains it."""
+        described = {
+            "members": members,
+            "from_round": from_round,
+            "weights": mixing.weights.tolist(),
+            "layers": mixing.layers,
+            "distances": None if mixing.distances is None else mixing.distances.tolist(),
+        }
+        write_text(self.path / "mixing.json", json.dumps(described))
+
+    def read_mixing(self) -> Mixing | None:
+        """W as it was written, to the bit."""
+        path = self.path / "mixing.json"
+        if not path.exists():
+            return None
+        described = json.loads(path.read_text(encoding="utf-8"))
+        distances: FloatArray | None = None
+        if described["distances"] is not None:
+            distances = np.array(described["distances"], dtype=np.float64)
+        weights = np.array(described["weights"], dtype=np.float64)
+        return Mixing(weights=weights, layers=tuple(described["layers"]), distances=distances)
+
+    def is_complete(self) -> bool:
+        """Whether the asked-for number of rounds has been run."""
+        last = max((record["round"] for record in self.rounds()), default=-1)
+        return last + 1 >= self.settings.rounds
+
+    def summary(self) -> Summary:
+        """The headline of the first `rounds` rounds."""
+        records = [r for r in self.rounds() if r["round"] < self.settings.rounds and "test" in r]
+        if not records:
+            raise InvalidInput("run", str(self.path), "at least one evaluated round")
+        curve = [(r["round"], _mean_accuracy(r, "test")) for r in records]
+        values = [value for _, value in curve]
+        tail = [value for number, value in curve if number >= self.settings.rounds - TAIL_ROUNDS]
+        index = convergence_round(values)
+        selected = None
+        if "validation" in records[0]:
+            best = max(range(len(records)), key=lambda at: _mean_accuracy(records[at], "validation"))
+            selected = values[best]
+        return Summary(
+            algorithm=self.settings.algorithm,
+            seed=self.settings.seed,
+            rounds=self.settings.rounds,
+            last=values[-1],
+            tail=float(np.mean(tail)),
+            converged=None if index is None else curve[index][0] + 1,
+            per_client=tuple(records[-1]["test"]["accuracy"]),
+            curve=tuple(curve),
+            selected=selected,
+        )
+
+
+def scores(evaluations: list[Evaluation], *, confusion: bool = False) -> Json:
+    """What a round's line says of one split: lists in client order."""
+    record: Json = {
+        "accuracy": [e.accuracy for e in evaluations],
+        "macro_f1": [e.macro_f1 for e in evaluations],
+        "loss": [e.loss for e in evaluations],
+        "samples": [e.samples for e in evaluations],
+    }
+    if confusion:
+        record["confusion"] = [e.confusion.tolist() for e in evaluations]
+    return record
+
+
+def _mean_accuracy(record: Json, split: str) -> float:
+    return float(np.mean(record[split]["accuracy"]))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,144 @@
+"""What one run of the lab is: every choice that shapes its numbers, checked, and a digest that names it.
+
+Equal settings give equal numbers, so results are found again by the digest. How many processes do the work is not a
+setting: it must not change a bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fedap_core.errors import InvalidInput
+from fedap_core.nn.training import SgdSettings
+from fedap_core.splits import PROTOCOLS
+from fedap_core.strategies import Strategy, make_strategy
+
+Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
+
+
+class AnchorSettings(BaseModel):
+    """Where the model that W is measured under comes from.
+
+    pooled: trained on a share of the clients' pooled training halves (lab only; no test sample is ever seen);
+    warmup: `rounds` federated FedAvg rounds that count towards the run's rounds; file: a model file.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["pooled", "warmup", "file"] = "pooled"
+    share: Fraction = 0.2
+    epochs: int = Field(default=20, ge=1)
+    rounds: int = Field(default=5, ge=1)
+    path: str = ""
+
+
+class CohortSettings(BaseModel):
+    """Which data, and how they are divided among clients and inside each client."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: str
+    data_options: dict[str, str] = {}
+    partition: Literal["dirichlet-pairs", "dirichlet", "site", "iid"] = "dirichlet-pairs"
+    alpha: float = Field(default=0.1, gt=0.0)
+    clients: int = Field(default=20, ge=1)
+    protocol: Literal["paper", "reference"] = "paper"
+    overlapping_windows: bool = False
+    min_samples: int = Field(default=32, ge=2)
+
+    @property
+    def fractions(self) -> tuple[float, ...]:
+        """Training, validation if any, test."""
+        return PROTOCOLS[self.protocol]
+
+
+class RunSettings(BaseModel):
+    """One algorithm on one cohort with one seed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cohort: CohortSettings
+    model: str
+    algorithm: str
+    options: dict[str, str | float | bool] = {}
+    rounds: int = Field(default=100, ge=1)
+    seed: int = Field(default=0, ge=0)
+    learning_rate: float = Field(default=0.01, gt=0.0)
+    momentum: float = Field(default=0.0, ge=0.0, lt=1.0)
+    weight_decay: float = Field(default=0.0, ge=0.0)
+    batch_size: int = Field(default=32, ge=2)
+    epochs: int = Field(default=1, ge=1)
+    anchor: AnchorSettings = AnchorSettings()
+    start_from: Literal["initial", "anchor"] = "initial"
+    evaluate_every: int = Field(default=1, ge=1)
+    threads: int = Field(default=1, ge=1)
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+
+    @model_validator(mode="after")
+    def _strategy_exists(self) -> RunSettings:
+        self.strategy()
+        if self.uses_anchor and self.anchor.kind == "warmup" and self.anchor.rounds >= self.rounds:
+            raise InvalidInput("anchor.rounds", self.anchor.rounds, f"fewer than the run's {self.rounds} rounds")
+        return self
+
+    def strategy(self) -> Strategy:
+        """The algorithm with its options."""
+        return make_strategy(self.algorithm, self.options)
+
+    def sgd(self) -> SgdSettings:
+        """The local optimiser."""
+        return SgdSettings(
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+        )
+
+    @property
+    def uses_anchor(self) -> bool:
+        """Whether the anchor shapes this run at all."""
+        return self.start_from == "anchor" or self.strategy().first_measure != "none"
+
+    @property
+    def identity(self) -> str:
+        """Names the run by what its numbers depend on; the total of rounds has a part only where it matters."""
+        described = self.model_dump(mode="json")
+        if not self.uses_anchor:
+            described.pop("anchor")
+        if not self.strategy().depends_on_rounds:
+            described.pop("rounds")
+        return digest(described)
+
+    @property
+    def anchor_identity(self) -> str:
+        """Names the anchor: the same for every algorithm of a comparison."""
+        fields = {"cohort", "model", "seed", "anchor", "learning_rate", "batch_size", "threads"}
+        return self._named(digest(self.model_dump(mode="json", include=fields)))
+
+    @property
+    def initial_identity(self) -> str:
+        """Names the initial model: the same for every algorithm and every division of the data."""
+        return self._named(digest([self.cohort.data, self.cohort.data_options, self.model]))
+
+    def _named(self, digits: str) -> str:
+        return f"{self.cohort.data}-{self.model}-s{self.seed}-{digits}".replace("/", "_").replace(":", ".")
+
+
+def digest(value: object) -> str:
+    """Ten hex digits of a JSON value."""
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=5).hexdigest()
+
+
+def checked(error: ValidationError) -> InvalidInput:
+    """The first complaint of pydantic as the house's error."""
+    first = error.errors()[0]
+    inner = first.get("ctx", {}).get("error")
+    if isinstance(inner, InvalidInput):
+        return inner
+    field = ".".join(str(part) for part in first["loc"])
+    return InvalidInput(field, first.get("input"), first["msg"].lower())

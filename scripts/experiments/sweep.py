@@ -1,0 +1,151 @@
+"""Runs many runs: several at once in forked processes, skipping what is already there, telling how far it is.
+
+The parent does no tensor work, so every job forks from a clean process. A killed sweep loses what its running jobs had
+not saved; called again it goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from fedap_core.errors import InvalidInput
+from scripts.engines.inline import InlineOptions, run_inline
+from scripts.experiments.cohort import Cohort, make_cohort
+from scripts.experiments.results import RunFolder
+from scripts.experiments.settings import RunSettings
+
+_FORK = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """jobs: runs at once; workers: processes inside each run; keep_models: whether runs can be continued."""
+
+    root: Path
+    jobs: int = 1
+    workers: int = 1
+    keep_models: bool = True
+
+
+def run_sweep(runs: Sequence[RunSettings], options: SweepOptions, console: Console) -> list[RunFolder]:
+    """Run what is missing, in order; returns all folders in the order asked for."""
+    folders = [RunFolder(options.root, run) for run in runs]
+    missing = [run for run, folder in zip(runs, folders, strict=True) if not folder.is_complete()]
+    if missing:
+        with _progress(console) as progress:
+            _Jobs(missing, options, progress, console).run()
+    return folders
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Progress]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        yield progress
+
+
+class _Jobs:
+    """Up to `jobs` children at a time, each one run."""
+
+    def __init__(
+        self, runs: Sequence[RunSettings], options: SweepOptions, progress: Progress, console: Console
+    ) -> None:
+        self._waiting = list(runs)
+        self._options = options
+        self._progress = progress
+        self._console = console
+        self._total = progress.add_task("all runs", total=sum(run.rounds for run in runs))
+        self._running: dict[Connection, tuple[ForkProcess, RunSettings, TaskID]] = {}
+        self._cohorts: dict[str, Cohort] = {}
+
+    def run(self) -> None:
+        try:
+            while self._waiting or self._running:
+                while self._waiting and len(self._running) < self._options.jobs:
+                    self._start(self._waiting.pop(0))
+                for ready in wait(list(self._running)):
+                    if isinstance(ready, Connection):
+                        self._listen(ready)
+        finally:
+            for process, _, _ in self._running.values():
+                process.terminate()
+            for process, _, _ in self._running.values():
+                process.join()
+
+    def _start(self, run: RunSettings) -> None:
+        cohort = self._cohort(run)
+        ours, theirs = _FORK.Pipe(duplex=False)
+        process = _FORK.Process(target=_job, args=(run, cohort, self._options, theirs))
+        process.start()
+        theirs.close()
+        task = self._progress.add_task(f"  {run.algorithm} seed {run.seed}", total=run.rounds)
+        self._running[ours] = (process, run, task)
+
+    def _cohort(self, run: RunSettings) -> Cohort:
+        key = f"{run.seed} {run.cohort.model_dump_json()}"
+        if key not in self._cohorts:
+            self._cohorts = {key: make_cohort(run.cohort, run.seed)}  # one at a time: a cohort holds all the data
+        return self._cohorts[key]
+
+    def _listen(self, connection: Connection) -> None:
+        process, run, task = self._running[connection]
+        try:
+            message = json.loads(connection.recv_bytes())
+        except EOFError:
+            message = {"error": f"its process ended unexpectedly (code {process.exitcode})"}
+        if "round" in message:
+            self._progress.update(task, completed=message["round"] + 1)
+            done = sum(t.completed for t in self._progress.tasks if t.id != self._total)
+            self._progress.update(self._total, completed=done)
+            return
+        del self._running[connection]
+        process.join()
+        if "error" in message:
+            raise InvalidInput(f"run {run.algorithm} seed {run.seed}", message["error"], "a finished run")
+        if not self._console.is_terminal:
+            mean = RunFolder(self._options.root, run).summary().last
+            self._console.print(f"{run.algorithm} seed {run.seed}: {100 * mean:.2f} % after {run.rounds} rounds")
+
+
+def _job(run: RunSettings, cohort: Cohort, options: SweepOptions, parent: Connection) -> None:
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))  # unwinds, so that workers are ended too
+
+    def tell(round_no: int, accuracy: float | None) -> None:
+        parent.send_bytes(json.dumps({"round": round_no, "accuracy": accuracy}).encode())
+
+    try:
+        inline = InlineOptions(
+            root=options.root, workers=options.workers, keep_models=options.keep_models, on_round=tell
+        )
+        run_inline(run, cohort, inline)
+        parent.send_bytes(b'{"done": true}')
+    except (InvalidInput, OSError, RuntimeError) as error:
+        parent.send_bytes(json.dumps({"error": str(error)}).encode())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,113 @@
+"""The `fedap-lab` command: experiments on one machine. Reads options, calls experiments, prints; decides nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+
+from fedap_core.errors import InvalidInput, exit_on_invalid_input
+from scripts.experiments.comparison import Comparison, compare_and_report, default_model, parse_pairs
+from scripts.experiments.settings import AnchorSettings, CohortSettings, RunSettings, checked
+from scripts.experiments.sweep import SweepOptions
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+DEFAULT_ALGORITHMS = "base,fedavg,fedprox,fedper,fedbn,fedap,d-fedap,f-fedap"
+RUNS = Path("runs")
+
+
+@app.callback()
+def lab() -> None:
+    """Personalised federated learning on one machine: compare algorithms, reproduce the paper, measure."""
+
+
+@app.command()
+def compare(
+    data: Annotated[str, typer.Option(help="A known name, package.module:factory, or a path to npz, csv or images.")],
+    algorithms: Annotated[
+        str, typer.Option(help="Comma-separated; options as name:key=value:key=value.")
+    ] = DEFAULT_ALGORITHMS,
+    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "0",
+    rounds: Annotated[int, typer.Option(help="Communication rounds.")] = 100,
+    clients: Annotated[int, typer.Option(help="Number of clients (a division by site has its own).")] = 20,
+    partition: Annotated[str, typer.Option(help="dirichlet-pairs, dirichlet, site or iid.")] = "dirichlet-pairs",
+    alpha: Annotated[float, typer.Option(help="Dirichlet concentration; smaller is more uneven.")] = 0.1,
+    protocol: Annotated[str, typer.Option(help="paper (half/half) or reference (40/30/30).")] = "paper",
+    model: Annotated[str, typer.Option(help="lenet5, har-cnn, alexnet or package.module:factory.")] = "",
+    data_option: Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")] = None,
+    overlapping_windows: Annotated[bool, typer.Option(help="The paper's random windows; leaks.")] = False,
+    learning_rate: Annotated[float, typer.Option()] = 0.01,
+    momentum: Annotated[float, typer.Option()] = 0.0,
+    weight_decay: Annotated[float, typer.Option()] = 0.0,
+    batch_size: Annotated[int, typer.Option()] = 32,
+    epochs: Annotated[int, typer.Option(help="Local epochs a round.")] = 1,
+    anchor: Annotated[str, typer.Option(help="pooled, warmup:ROUNDS or a model file.")] = "pooled",
+    start_from: Annotated[str, typer.Option(help="initial or anchor, for all algorithms alike.")] = "initial",
+    evaluate_every: Annotated[int, typer.Option(help="Evaluate in every k-th round and in the last.")] = 1,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
+    jobs: Annotated[int, typer.Option(help="Runs at once; 0: as many as there are cores.")] = 0,
+    workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that jobs leave.")] = 0,
+    keep_models: Annotated[bool, typer.Option(help="Save models, so that a run can be continued.")] = True,
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS,
+) -> None:
+    """Run algorithms on identical clients and initial weights, and print one table."""
+    try:
+        cohort = CohortSettings.model_validate(
+            {
+                "data": data,
+                "data_options": parse_pairs("data-option", data_option or []),
+                "partition": partition,
+                "alpha": alpha,
+                "clients": clients,
+                "protocol": protocol,
+                "overlapping_windows": overlapping_windows,
+            }
+        )
+        base = RunSettings.model_validate(
+            {
+                "cohort": cohort,
+                "model": model or default_model(cohort),
+                "algorithm": "base",
+                "rounds": rounds,
+                "learning_rate": learning_rate,
+                "momentum": momentum,
+                "weight_decay": weight_decay,
+                "batch_size": batch_size,
+                "epochs": epochs,
+                "anchor": _anchor(anchor),
+                "start_from": start_from,
+                "evaluate_every": evaluate_every,
+                "device": device,
+            }
+        )
+        comparison = Comparison.parse(base, algorithms=algorithms, seeds=seeds)
+    except ValidationError as error:
+        raise checked(error) from error
+    cores = len(os.sched_getaffinity(0))
+    jobs = min(jobs or cores, len(comparison.runs))
+    options = SweepOptions(root=out, jobs=jobs, workers=workers or max(1, cores // jobs), keep_models=keep_models)
+    compare_and_report(comparison, options, Console())
+
+
+def _anchor(text: str) -> AnchorSettings:
+    kind, _, value = text.partition(":")
+    if text == "pooled":
+        return AnchorSettings()
+    if kind == "warmup":
+        return AnchorSettings.model_validate({"kind": "warmup", "rounds": value or 5})
+    if Path(text).is_file():
+        return AnchorSettings(kind="file", path=text)
+    raise InvalidInput("anchor", text, "pooled, warmup:ROUNDS or an existing model file")
+
+
+def main() -> None:
+    """Entry point: wrong input ends in one line and exit code 2."""
+    exit_on_invalid_input(app)
+
+
+if __name__ == "__main__":
+    main()
