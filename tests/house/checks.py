@@ -25,7 +25,7 @@ _TORCH_SEEDS = frozenset(
     for method in ("manual_seed", "manual_seed_all", "seed", "set_rng_state", "set_state")
 )
 _TORCH_DRAWS = frozenset({"rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial"})
-_CHECKING = ("assert_", "check_")
+_CHECKING = ("assert_", "check_", "require_")
 UNSEEDED_DRAW = "draws without a generator"
 _SLEEPS = frozenset({"time.sleep", "asyncio.sleep", "trio.sleep"})
 

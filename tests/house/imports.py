@@ -23,7 +23,10 @@ LAW: Mapping[str, frozenset[str]] = {
 }
 """Top-level packages that each room may import besides the standard library."""
 
+TORCH_HALF = ("torch", "fedap_core.nn", "fedap_core.models")
 TORCH_ROOMS = ("fedap_core.nn", "fedap_core.models", "participant", "scripts")
+"""Where torch, and the half of the mathematics that needs it, may be imported."""
+
 ZMQ_SHELLS = ("coordinator.router", "coordinator.auth", "participant.dealer")
 """The modules that own a socket; all others decide without one."""
 
@@ -91,8 +94,10 @@ def direction_faults(source: Source) -> list[str]:
     for found in imports_of(source):
         if found.top not in LAW[source.room] and found.top not in sys.stdlib_module_names:
             faults.append(f"{source.path}:{found.line}: {source.room} must not import {found.target}")
-        elif found.top == "torch" and not within(source.module, TORCH_ROOMS):
-            faults.append(f"{source.path}:{found.line}: torch belongs under {', '.join(TORCH_ROOMS)}")
+        elif within(found.target, TORCH_HALF) and not within(source.module, TORCH_ROOMS):
+            faults.append(
+                f"{source.path}:{found.line}: {found.target} may be imported under {', '.join(TORCH_ROOMS)} alone"
+            )
         elif found.top == "zmq" and not within(source.module, ZMQ_SHELLS):
             faults.append(f"{source.path}:{found.line}: zmq belongs in the socket shells {', '.join(ZMQ_SHELLS)}")
     return faults

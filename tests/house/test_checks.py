@@ -22,6 +22,8 @@ from tests.house.words import REGISTRY_HOST, SELF_TALK, forbidden_words
         ("coordinator/machine.py", "import importlib\nimportlib.import_module('torch.nn')"),
         ("coordinator/machine.py", "if TYPE_CHECKING:\n    import participant.machine"),
         ("coordinator/machine.py", "import zmq"),
+        ("coordinator/machine.py", "def f():\n    from fedap_core import nn"),
+        ("fedap_core/strategies/fedprox.py", "from ..nn.objectives import proximal"),
         ("participant/machine.py", "from coordinator.roster import Roster"),
         ("participant/machine.py", "from zmq import Context"),
         ("participant/data/folder.py", "import torchvision"),
