@@ -34,6 +34,17 @@ def unknown_name(field: str, got: str, known: Iterable[str]) -> InvalidInput:
     return InvalidInput(field, got, f"one of {', '.join(names)}", f"Did you mean {nearest[0]!r}?" if nearest else "")
 
 
+def parse_pairs(field: str, pairs: Iterable[str]) -> dict[str, str]:
+    """key=value texts as a mapping."""
+    parsed: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals):
+            raise InvalidInput(f"option of {field}", pair, "key=value")
+        parsed[key] = value
+    return parsed
+
+
 def exit_on_invalid_input(command: Callable[[], object]) -> None:
     """Run a command; wrong input ends it with one line on stderr and exit code 2, an interrupt with 130."""
     try:

@@ -10,8 +10,8 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from fedap_core.errors import InvalidInput, exit_on_invalid_input
-from scripts.experiments.comparison import Comparison, compare_and_report, default_model, parse_pairs
+from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
+from scripts.experiments.comparison import Comparison, compare_and_report, default_model
 from scripts.experiments.settings import AnchorSettings, CohortSettings, RunSettings, checked
 from scripts.experiments.sweep import SweepOptions
 

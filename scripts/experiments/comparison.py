@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 from rich.console import Console
 
-from fedap_core.errors import InvalidInput
+from fedap_core.errors import InvalidInput, parse_pairs
 from participant.data import load_dataset
 from participant.data.base import DataOptions
 from scripts.experiments.cohort import make_cohort
@@ -60,17 +59,6 @@ def _numbers(seeds: str) -> list[int]:
         return [int(text) for text in seeds.split(",")]
     except ValueError as error:
         raise InvalidInput("seeds", seeds, "whole numbers, comma-separated") from error
-
-
-def parse_pairs(field: str, pairs: Iterable[str]) -> dict[str, str]:
-    """key=value texts as a mapping."""
-    parsed: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not (key and equals):
-            raise InvalidInput(f"option of {field}", pair, "key=value")
-        parsed[key] = value
-    return parsed
 
 
 def default_model(cohort: CohortSettings) -> str:

@@ -1,0 +1,63 @@
+"""The `fedap-participant` command: reads options, calls the room's functions, prints; decides nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
+from fedap_core.parts import Part
+from participant.data import load_dataset
+from participant.data.base import DataOptions
+from participant.model_file import make_initial, write_model
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def participant() -> None:
+    """A hospital's side of a federation: its data and its batch-norm layers never leave home."""
+
+
+@app.command()
+def init(
+    data: Annotated[str, typer.Option(help="Data that show the input shape and the classes; no sample is stored.")],
+    model: Annotated[str, typer.Option(help="lenet5, har-cnn, alexnet or package.module:factory.")],
+    out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("initial.safetensors"),
+    seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
+    head: Annotated[
+        list[str] | None, typer.Option(help="Name of the classification layer, where guessing fails.")
+    ] = None,
+    data_root: Annotated[Path | None, typer.Option(help="Folder of the data files (else FEDAP_DATA).")] = None,
+    data_option: Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")] = None,
+    force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
+) -> None:
+    """Write the initial model file that a whole federation starts from."""
+    if out.exists() and not force:
+        raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
+    dataset = load_dataset(data, DataOptions(root=data_root, options=parse_pairs("data-option", data_option or [])))
+    spec, state = make_initial(
+        model,
+        input_shape=dataset.input_shape,
+        classes=dataset.classes,
+        preprocessing=dataset.preprocessing,
+        seed=seed,
+        head=tuple(head or ()),
+    )
+    write_model(out, spec, state)
+    sizes = {part: sum(tensor.size for tensor in spec.tensors if tensor.part is part) for part in Part}
+    typer.echo(
+        f"{out}: {model} for {len(spec.classes)} classes, input {spec.input_shape}, head {', '.join(spec.head)}; "
+        f"values: body {sizes[Part.BODY]:,}, head {sizes[Part.HEAD]:,}, batch norm {sizes[Part.BATCH_NORM]:,}"
+    )
+
+
+def main() -> None:
+    """Entry point: wrong input ends in one line and exit code 2."""
+    exit_on_invalid_input(app)
+
+
+if __name__ == "__main__":
+    main()
