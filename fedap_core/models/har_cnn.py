@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedap_core.models.request import ModelRequest
+from fedap_core.nn.layers import conv_bn_pool
 
 _KERNEL = (1, 9)
 _POOL = (1, 2)
@@ -39,9 +40,7 @@ class HarCnn(nn.Module):
 
     def forward(self, windows: Tensor) -> Tensor:
         hidden = windows.unsqueeze(2)
-        # Max-pool before ReLU: ReLU is monotone, so relu(max(v)) == max(relu(v)), and the gradient takes the same way
-        # (a pair whose maximum is <= 0 passes none in either order). ReLU then works on half of the values.
-        hidden = F.relu(F.max_pool2d(self.bn1(self.conv1(hidden)), _POOL))
-        hidden = F.relu(F.max_pool2d(self.bn2(self.conv2(hidden)), _POOL))
+        hidden = conv_bn_pool(self.conv1, self.bn1, hidden, _POOL)
+        hidden = conv_bn_pool(self.conv2, self.bn2, hidden, _POOL)
         logits: Tensor = self.fc2(F.relu(self.fc1(torch.flatten(hidden, 1))))
         return logits

@@ -10,15 +10,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedap_core.models.request import ModelRequest
+from fedap_core.nn.layers import conv_bn_pool
 
 _KERNEL = 5
+_POOL = (2, 2)
 _MIN_SIDE = 16
 """16 - 4 = 12, pooled 6, 6 - 4 = 2, pooled 1: one pixel is left for the classifier; 15 would leave none."""
 
 
 def _side_after_features(side: int) -> int:
     for _ in range(2):
-        side = (side - _KERNEL + 1) // 2
+        side = (side - _KERNEL + 1) // _POOL[0]
     return side
 
 
@@ -38,10 +40,8 @@ class LeNet5(nn.Module):
         self.fc3 = nn.Linear(84, request.classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        # Max-pool before ReLU: ReLU is monotone, so relu(max(v)) == max(relu(v)), and the gradient takes the same way
-        # (a window whose maximum is <= 0 passes none in either order). ReLU then works on a quarter of the values.
-        hidden = F.relu(F.max_pool2d(self.bn1(self.conv1(images)), 2))
-        hidden = F.relu(F.max_pool2d(self.bn2(self.conv2(hidden)), 2))
+        hidden = conv_bn_pool(self.conv1, self.bn1, images, _POOL)
+        hidden = conv_bn_pool(self.conv2, self.bn2, hidden, _POOL)
         hidden = F.relu(self.fc1(torch.flatten(hidden, 1)))
         logits: Tensor = self.fc3(F.relu(self.fc2(hidden)))
         return logits
