@@ -18,6 +18,7 @@ from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.preprocessing import Preprocessing
 from participant.data.base import DataOptions, Dataset, named_labels, numbered
 
+_LARGEST = float(np.finfo(np.float32).max)
 _KNOWN = ("label", "group", "site", "ignore", "classes", "shape", "scale", "offset", "separator")
 
 
@@ -107,23 +108,20 @@ def _numbers(table: _Table, features: Sequence[int]) -> NDArray[np.float32]:
     if not features:
         raise InvalidInput(str(table.path), "no column besides label, group and site", "at least one column of numbers")
     try:
-        values = np.array([[float(row[at]) for at in features] for row in table.rows], dtype=np.float32)
-        if np.isfinite(values).all():
-            return values
+        with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the search below names
+            values = np.array([[float(row[at]) for at in features] for row in table.rows], dtype=np.float32)
     except ValueError:
-        pass  # the search below finds which entry it was
-    for number, row in enumerate(table.rows):
-        for at in features:
-            if not _is_finite(row[at]):
-                where = f"{table.path}: row {number + 1}, column {table.header[at]!r}"
-                raise InvalidInput(
-                    where, row[at] or "nothing", "a finite number", "Or leave the column out: ignore=NAME."
-                )
-    raise InvalidInput(str(table.path), "a number beyond float32", "numbers of at most 3e38")
+        values = np.full((1, 1), np.nan, dtype=np.float32)
+    if np.isfinite(values).all():
+        return values
+    number, at = next((n, at) for n, row in enumerate(table.rows) for at in features if not _fits(row[at]))
+    where = f"{table.path}: row {number + 1}, column {table.header[at]!r}"
+    fix = "Or leave the column out: ignore=NAME."
+    raise InvalidInput(where, table.rows[number][at] or "nothing", "a finite number of at most 3.4e38", fix)
 
 
-def _is_finite(text: str) -> bool:
+def _fits(text: str) -> bool:
     try:
-        return math.isfinite(float(text))
+        return abs(float(text)) <= _LARGEST
     except ValueError:
         return False

@@ -67,7 +67,8 @@ def as_inputs(values: AnyArray, where: str) -> InputArray:
         raise InvalidInput(where, f"shape {images.shape}", "images (n, H, W), (n, C, H, W) or (n, H, W, C)")
     if values.dtype.kind not in "iuf":
         raise InvalidInput(where, f"dtype {values.dtype}", "uint8 images or numbers")
-    numbers = values.astype(np.float32)
+    with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the data set refuses
+        numbers = values.astype(np.float32)
     if numbers.ndim not in (2, 3, 4):
         raise InvalidInput(where, f"shape {numbers.shape}", "(n, T), (n, C, T) or (n, C, H, W)")
     return numbers[:, None] if numbers.ndim == 2 else numbers
