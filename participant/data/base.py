@@ -47,6 +47,8 @@ class Dataset:
 
     def __post_init__(self) -> None:
         self._check_inputs()
+        # One memory layout for all: the order of values in memory decides which kernels run, and so the last bits.
+        object.__setattr__(self, "x", np.ascontiguousarray(self.x))
         samples = len(self.x)
         self._check_index("y", self.y, (samples,))
         self._check_index("group", self.group, (samples,))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.preprocessing import Preprocessing
 from participant.data.base import DataOptions, Dataset, named_labels, numbered
 
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _LARGEST = float(np.finfo(np.float32).max)
 _KNOWN = ("label", "group", "site", "ignore", "classes", "shape", "scale", "offset", "separator")
 
@@ -29,10 +31,10 @@ class _Table:
     rows: tuple[tuple[str, ...], ...]
 
     def column(self, name: str) -> NDArray[np.generic]:
-        """One column: as whole numbers when all its entries are, else as text."""
+        """One column: as whole numbers when all its entries are plain ones (so that 10 sorts after 9), else as text."""
         at = self.position(name)
         values = [row[at].strip() for row in self.rows]
-        if all(value.lstrip("-").isdecimal() for value in values):
+        if all(_WHOLE.fullmatch(value) for value in values):
             return np.array([int(value) for value in values], dtype=np.int64)
         return np.array(values)
 
@@ -47,7 +49,7 @@ def load(path: Path, options: DataOptions) -> Dataset:
     (names in order), shape (CxT; default 1xT), scale and offset (input = value * scale + offset), separator (,)."""
     options.require_known(path.name, _KNOWN)
     table = _read(path, options.text("separator", ","))
-    label, group_name, site_name = (options.text(key, default) for key, default in _COLUMNS)
+    label, group_name, site_name = options.text("label", "label"), options.text("group", ""), options.text("site", "")
     taken = {label, *options.texts("ignore")} | {name for name in (group_name, site_name) if name}
     positions = [table.position(name) for name in taken]
     features = [at for at in range(len(table.header)) if at not in positions]
@@ -57,10 +59,9 @@ def load(path: Path, options: DataOptions) -> Dataset:
         raise InvalidInput(
             "data option 'shape'", options.text("shape", ""), f"{len(features)} values, as many as columns"
         )
+    listed = options.texts("classes")
     labels = table.column(label)
-    y, classes = named_labels(
-        labels.astype(np.str_) if options.texts("classes") else labels, options.texts("classes"), f"{path}: {label}"
-    )
+    y, classes = named_labels(labels.astype(np.str_) if listed else labels, listed, f"{path}: {label}")
     site, site_names = numbered(table.column(site_name)) if site_name else (None, ())
     return Dataset(
         name=path.stem,
@@ -76,9 +77,6 @@ def load(path: Path, options: DataOptions) -> Dataset:
         site=site,
         site_names=site_names,
     )
-
-
-_COLUMNS = (("label", "label"), ("group", ""), ("site", ""))
 
 
 def _read(path: Path, separator: str) -> _Table:

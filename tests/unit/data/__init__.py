@@ -1,0 +1,1 @@
+"""The data sources, one test file each."""

@@ -68,6 +68,13 @@ def test_wrong_inputs_are_refused(x: InputArray, complaint: str) -> None:
     assert caught.value.field == "demo: x"
 
 
+def test_values_lie_in_memory_in_the_order_of_their_axes() -> None:
+    turned = np.arange(3 * 2 * 5, dtype=np.float32).reshape(5, 2, 3).T
+    stored = dataset(x=turned).x
+    assert stored.flags.c_contiguous
+    assert np.array_equal(stored, turned)
+
+
 def test_float_images_are_allowed() -> None:
     assert dataset(x=np.zeros((3, 1, 4, 4), dtype=np.float32)).input_shape == (1, 4, 4)
 

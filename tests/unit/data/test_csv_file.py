@@ -48,6 +48,11 @@ def test_number_labels_sort_as_numbers(tmp_path: Path) -> None:
     assert dataset.y.tolist() == [2, 1, 0]
 
 
+def test_codes_that_only_look_like_numbers_stay_text(tmp_path: Path) -> None:
+    text = "a,label,patient\n1,x,007\n2,y,7\n3,x,--7\n4,y,99999999999999999999\n"
+    assert len(np.unique(loaded(tmp_path, text, group="patient").group)) == 4
+
+
 def test_stated_classes_keep_their_order_for_hospitals_that_lack_one(tmp_path: Path) -> None:
     dataset = loaded(tmp_path, "a,label\n1,2\n2,0\n", classes="0,1,2")
     assert dataset.classes == ("0", "1", "2")

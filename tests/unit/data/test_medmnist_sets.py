@@ -69,6 +69,24 @@ def test_wrong_shapes_and_labels_name_the_file(tmp_path: Path) -> None:
         assemble("organcmnist", read_archive(path), published, 28)
 
 
+def test_images_that_are_not_8_bit_are_refused(tmp_path: Path) -> None:
+    images, labels = np.zeros((1, 28, 28)), np.zeros((1, 1), dtype=np.uint8)
+    arrays = {
+        f"{split}_{kind}": array
+        for split in ("train", "val", "test")
+        for kind, array in (("images", images), ("labels", labels))
+    }
+    np.savez(tmp_path / "set.npz", allow_pickle=False, **arrays)
+    with pytest.raises(InvalidInput, match="train_images: got dtype float64, expected uint8"):
+        assemble("organcmnist", read_archive(tmp_path / "set.npz"), lookup("organcmnist", 28), 28)
+
+
+def test_a_size_the_package_does_not_list_is_an_old_package() -> None:
+    """The 3-D sets come in 28 and 64 only, so 224 is an entry that the table lacks."""
+    with pytest.raises(InvalidInput, match=r"no entry 'url_224' for organmnist3d.*pip install"):
+        lookup("organmnist3d", 224)
+
+
 def test_another_file_under_the_official_name_is_refused_by_md5(tmp_path: Path) -> None:
     write_medmnist(tmp_path / "organamnist.npz", counts=(2, 2, 2), size=28, channels=1, classes=11)
     with pytest.raises(InvalidInput, match=f"expected MD5 {ORGAN_A_MD5}"):

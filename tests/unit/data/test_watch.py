@@ -82,6 +82,13 @@ def test_a_plain_container_of_another_shape_is_refused(tmp_path: Path) -> None:
         read_recordings(path, sha256=sha256)
 
 
+def test_missing_package_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None in sys.modules is how Python itself marks a module that cannot be imported."""
+    monkeypatch.setitem(sys.modules, "seglearn", None)
+    with pytest.raises(InvalidInput, match=r"seglearn 1.2.5.*pip install"):
+        locate()
+
+
 def test_loading_imports_neither_seglearn_nor_medmnist_nor_torch() -> None:
     code = (
         "import sys; from participant.data import load_dataset; load_dataset('watch'); "
