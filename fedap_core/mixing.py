@@ -135,13 +135,7 @@ def restrict(
         _check_self_weight(self_weight)
     if own.all() and (worth == 1.0).all():
         return mixing.copy()
-    others = _without_diagonal(mixing) * worth
-    weight_of_others = others.sum(axis=1)
-    alike = _without_diagonal(np.tile(worth, (len(mixing), 1)))
-    blind = ~own & ~(weight_of_others > 0)
-    if not alike[blind].any(axis=1).all():
-        raise InvalidInput("usable", "nobody", "for every member an update of its own or of somebody else")
-    others[blind] = alike[blind]
+    others = _usable_others(mixing, worth, own)
     weight_of_others = others.sum(axis=1)
     if self_weight is None:
         kept = np.where(own, mixing.diagonal(), 0.0)
@@ -212,3 +206,14 @@ def _worth(n: int, *, usable: BoolArray, own: BoolArray, discount: FloatArray | 
     if (own & ~usable).any():
         raise InvalidInput("own", own, "only members whose update is usable")
     return np.where(usable, worth, 0.0)
+
+
+def _usable_others(mixing: FloatArray, worth: FloatArray, own: BoolArray) -> FloatArray:
+    """(n, n), not normalised: what each member would take from others; who must and has no weights takes them alike."""
+    others = _without_diagonal(mixing) * worth
+    alike = _without_diagonal(np.tile(worth, (len(mixing), 1)))
+    blind = ~own & ~others.any(axis=1)
+    if not alike[blind].any(axis=1).all():
+        raise InvalidInput("usable", "nobody", "for every member an update of its own or of somebody else")
+    others[blind] = alike[blind]
+    return others
