@@ -60,6 +60,14 @@ _interpreter() {
     die "${first_reason:-no python3 on the PATH}. Install Python 3.11 or newer, or name one: PYTHON=/path/to/python3.11 $0"
 }
 
+# Succeeds when .venv/bin/python really lives in .venv. Without its pyvenv.cfg the same link runs as the interpreter it
+# was made from, and pip would then install into that one, for everybody on the machine.
+_lives_in_venv() {
+    "$venv_python" -I -c '
+import os, sys
+sys.exit(sys.prefix == sys.base_prefix or not os.path.samefile(sys.prefix, sys.argv[1]))' "$venv" 2>/dev/null </dev/null
+}
+
 # Succeeds when `.venv` can be used or installed into; otherwise says in $_rebuild_reason why it is made anew.
 _venv_usable() {
     _rebuild_reason=""
@@ -68,6 +76,8 @@ _venv_usable() {
         _rebuild_reason="the last installation was cut short"
     elif [[ -n "$(_why_not "$venv_python")" ]]; then
         _rebuild_reason="its interpreter has gone or is too old"
+    elif ! _lives_in_venv; then
+        _rebuild_reason="it is not whole"
     elif [[ -n "${PYTHON:-}" && "$(_series "$PYTHON")" != "$(_series "$venv_python")" ]]; then
         _rebuild_reason="PYTHON asks for another version of Python"
     else
@@ -113,6 +123,8 @@ _stop_ticker() {
 _install() {
     local target="$root" interrupted=0 code=0
     [[ -z "$1" ]] || target="$root[$1]"
+    _lives_in_venv || die "$venv is not an environment of its own; nothing was installed. Remove it and call again"
+    export PIP_REQUIRE_VIRTUALENV=1  # pip's own guard against the same mistake
     : >"$_installing"
     : >"$_pip_log"
     trap 'interrupted=1' INT TERM
@@ -144,9 +156,11 @@ ensure_venv() {
     if ! _venv_usable; then
         interpreter="$(_interpreter)" || exit 1
         say "making .venv with $interpreter${_rebuild_reason:+ anew: $_rebuild_reason}"
-        rm -rf "$venv"
-        # The marker comes first: a kill inside `venv` itself must not leave something that looks whole.
-        mkdir "$venv" && : >"$_installing"
+        # The marker comes first and outlives the clearing: a kill in between must not leave what looks whole.
+        [[ -d "$venv" ]] || rm -f "$venv"
+        mkdir -p "$venv" && : >"$_installing" || die "cannot write to $venv"
+        rm -f "$_stamp"
+        find "$venv/" -mindepth 1 -maxdepth 1 ! -name "${_installing##*/}" -exec rm -rf {} +
         "$interpreter" -m venv "$venv" </dev/null || die "$interpreter could not make $venv (its output is above)"
     elif [[ -f "$_stamp" ]]; then
         { read -r have_hash && read -r have_extras; } <"$_stamp" || true

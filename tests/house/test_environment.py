@@ -17,17 +17,20 @@ from tests.house.sources import ROOT
 SCRIPTS = ("scripts/demo.sh", "scripts/test.sh", ".ci/run")
 
 STAND_IN = """#!/usr/bin/env bash
+inner="$(dirname "$0")/real"
+[[ -e "$inner" ]] || inner="$REAL"
 case "$1 ${2:-}" in
-    "-m venv") mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+    "-m venv") "$REAL" -m venv --without-pip "$3" && mv "$3/bin/python" "$3/bin/real" && cp "$0" "$3/bin/python" ;;
     "-m pip") [[ "$3" == --version ]] && exit 0
         echo "$*" >>"$LOG"
+        "$inner" -c 'import sys; print(sys.prefix)' >>"$LOG.prefix"
         echo "words of pip"
         [[ ! -e "$LOG.kill" ]] || kill -KILL $PPID
         [[ ! -e "$LOG.fail" ]] || exit 7
         printf '#!/usr/bin/env bash\\necho "lab $*"\\n' >"$(dirname "$0")/fedap-lab"
         chmod +x "$(dirname "$0")/fedap-lab" ;;
     "-m "*) echo "$2 ${*:3}" >>"$LOG"; [[ "$2" != "${FAILING:-}" ]] || { echo "words of $2"; exit 3; } ;;
-    *) exec "$REAL" "$@" ;;
+    *) exec "$inner" "$@" ;;
 esac
 """
 
@@ -127,6 +130,17 @@ def test_install_killed_half_way_is_done_anew(desk: Desk) -> None:
     again = desk.call("scripts/demo.sh")
     assert "cut short" in again.stderr
     assert again.stdout == "lab demo\n"
+
+
+def test_pip_never_works_outside_the_environment_even_when_its_configuration_was_lost(desk: Desk) -> None:
+    """Without pyvenv.cfg, which a clearing cut short can leave, bin/python is the interpreter of the whole machine."""
+    desk.call("scripts/demo.sh")
+    (desk.folder / "repo/.venv/pyvenv.cfg").unlink()
+    (desk.folder / "repo/.venv/.fedap-stamp").unlink()
+    again = desk.call("scripts/demo.sh")
+    assert "not whole" in again.stderr
+    assert again.stdout == "lab demo\n"
+    assert set(Path(f"{desk.log}.prefix").read_text().split()) == {str(desk.folder / "repo/.venv")}
 
 
 def test_environment_whose_interpreter_has_gone_is_made_anew(desk: Desk) -> None:
