@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedap_core import mixing
-from fedap_core.arrays import FloatArray
+from fedap_core.arrays import BoolArray, FloatArray
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.objectives import ObjectiveSpec
@@ -107,7 +107,7 @@ class Strategy:
         return Mixing(weights=self._by_counts(evidence))
 
     def restrict(
-        self, weights: FloatArray, *, usable: np.ndarray, own: np.ndarray, discount: FloatArray | None = None
+        self, weights: FloatArray, *, usable: BoolArray, own: BoolArray, discount: FloatArray | None = None
     ) -> FloatArray:
         """W of a round that closed without everyone; see `mixing.restrict`."""
         return mixing.restrict(weights, usable=usable, own=own, discount=discount, self_weight=self.kept_self_weight)

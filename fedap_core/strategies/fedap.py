@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedap_core import distances, mixing
+from fedap_core.arrays import BoolArray, FloatArray
 from fedap_core.errors import InvalidInput
 from fedap_core.parts import Part
 from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPlan
@@ -43,6 +44,12 @@ class FedAp(FedBn):
     @property
     def kept_self_weight(self) -> float | None:
         return self.self_weight
+
+    def restrict(
+        self, weights: FloatArray, *, usable: BoolArray, own: BoolArray, discount: FloatArray | None = None
+    ) -> FloatArray:
+        restricted = super().restrict(weights, usable=usable, own=own, discount=discount)
+        return mixing.cap_peer_weight(restricted, max_peer_weight=self.max_peer_weight)  # rescaling may pass the cap
 
     def mixing(self, evidence: Evidence) -> Mixing:
         if not evidence.stats:
