@@ -47,7 +47,7 @@ def compare(
     epochs: Annotated[int, typer.Option(help="Local epochs a round.")] = 1,
     anchor: Annotated[str, typer.Option(help="pooled, warmup:ROUNDS or a model file.")] = "pooled",
     start_from: Annotated[str, typer.Option(help="initial or anchor, for all algorithms alike.")] = "initial",
-    evaluate_every: Annotated[int, typer.Option(help="Evaluate in every k-th round and in the last.")] = 1,
+    evaluate_every: Annotated[int, typer.Option(help="Evaluate in every k-th round and in the last ten.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
     jobs: Annotated[int, typer.Option(help="Runs at once; 0: as many as there are cores.")] = 0,
     workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that jobs leave.")] = 0,

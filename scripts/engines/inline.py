@@ -182,7 +182,7 @@ class Federation:
         }
         last = round_no == self._settings.rounds - 1
         accuracy = None
-        if last or (round_no + 1) % self._settings.evaluate_every == 0:
+        if self._settings.evaluates(round_no):
             for split in self._splits:
                 evaluations = self._pool.evaluate(split)
                 record[split] = scores(evaluations, confusion=last)

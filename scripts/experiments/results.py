@@ -19,11 +19,9 @@ from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation, convergence_round
 from fedap_core.strategies import Mixing
-from scripts.experiments.settings import RunSettings
+from scripts.experiments.settings import TAIL_ROUNDS, RunSettings
 
 Json = dict[str, Any]
-TAIL_ROUNDS = 10
-"""Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
 
 
 @dataclass(frozen=True, kw_only=True)

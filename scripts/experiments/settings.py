@@ -17,6 +17,9 @@ from fedap_core.nn.training import SgdSettings
 from fedap_core.splits import PROTOCOLS
 from fedap_core.strategies import Strategy, make_strategy
 
+TAIL_ROUNDS = 10
+"""Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
+
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
@@ -84,6 +87,10 @@ class RunSettings(BaseModel):
         if self.uses_anchor and self.anchor.kind == "warmup" and self.anchor.rounds >= self.rounds:
             raise InvalidInput("anchor.rounds", self.anchor.rounds, f"fewer than the run's {self.rounds} rounds")
         return self
+
+    def evaluates(self, round_no: int) -> bool:
+        """Every k-th round is evaluated, and each of the last ones: their mean stands beside the headline."""
+        return (round_no + 1) % self.evaluate_every == 0 or round_no >= self.rounds - TAIL_ROUNDS
 
     def strategy(self) -> Strategy:
         """The algorithm with its options."""
