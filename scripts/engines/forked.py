@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import mmap
 import multiprocessing
+import signal
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +28,8 @@ from fedap_core.nn.state import flat_size
 from fedap_core.strategies import Measure
 from participant.local import LocalPlan, LocalReport
 from scripts.engines.messages import (
+    error_from_json,
+    error_to_json,
     evaluation_from_json,
     evaluation_to_json,
     report_from_json,
@@ -37,6 +40,7 @@ from scripts.engines.messages import (
 from scripts.engines.pool import InlinePool, make_clients
 from scripts.experiments.cohort import Cohort
 
+T = TypeVar("T")
 _FORK = multiprocessing.get_context("fork")
 _ALIGNED_FLOATS = 16
 """Every client's buffer starts on 64 bytes, as torch allocates them: alignment can change the bits of a product."""
@@ -46,23 +50,33 @@ def run_in_child(work: Callable[[], None]) -> None:
     """Do tensor work in a forked child, so that this process may still fork afterwards."""
     outcome, theirs = _FORK.Pipe(duplex=False)
     child = _FORK.Process(target=_report_failure, args=(work, theirs), daemon=True)
-    child.start()
+    start_deaf(child)
     theirs.close()
     try:
-        complaint = outcome.recv_bytes().decode()
-    except EOFError:
-        complaint = f"a worker process ended with code {child.exitcode}"
+        complaint = json.loads(outcome.recv_bytes())
+    except EOFError as error:
+        child.join()
+        raise RuntimeError(f"a worker process ended with code {child.exitcode}") from error
     child.join()
-    if complaint:
-        raise InvalidInput("worker process", complaint, "finished work")
+    if complaint is not None:
+        raise error_from_json(complaint)
 
 
 def _report_failure(work: Callable[[], None], parent: Connection) -> None:
     try:
         work()
-        parent.send_bytes(b"")
+        parent.send_bytes(b"null")
     except (InvalidInput, OSError) as error:
-        parent.send_bytes(str(error).encode())
+        parent.send_bytes(json.dumps(error_to_json(error)).encode())
+
+
+def start_deaf(process: ForkProcess) -> None:
+    """Start a child that Ctrl-C does not reach, from its first instruction on: whoever started it ends it."""
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
 
 
 class ForkedPool:
@@ -95,7 +109,7 @@ class ForkedPool:
                 _serve(InlinePool(clients, spec), theirs)
 
             process = _FORK.Process(target=work, daemon=True)
-            process.start()
+            start_deaf(process)
             theirs.close()
             self._workers.append((process, ours))
         self._ask("ready")
@@ -123,27 +137,31 @@ class ForkedPool:
         for _, connection in self._workers:
             connection.close()
         for process, _ in self._workers:
-            process.join(timeout=10.0)
-            if process.is_alive():
-                process.kill()
+            process.terminate()  # amid a round it would hear of the closed pipe only afterwards
+        for process, _ in self._workers:
+            process.join()
         self._workers = []
 
     def _ask(self, order: str, *arguments: object) -> list[Any]:
-        for _, connection in self._workers:
-            connection.send_bytes(json.dumps([order, *arguments]).encode())
+        sent = json.dumps([order, *arguments]).encode()
+        for number in range(len(self._workers)):
+            self._exchange(number, order, lambda connection: connection.send_bytes(sent))
         answers: list[Any] = [None] * self._count
-        for number, (process, connection) in enumerate(self._workers):
-            try:
-                answer = json.loads(connection.recv_bytes())
-            except EOFError as error:
-                process.join()
-                raise RuntimeError(f"worker {number} died during {order!r} (exit code {process.exitcode})") from error
+        for number in range(len(self._workers)):
+            answer = json.loads(self._exchange(number, order, lambda connection: connection.recv_bytes()))
             if "error" in answer:
-                raise InvalidInput("worker", answer["error"], f"a finished {order!r}")
-            answers[number :: len(self._workers)] = answer["answers"] or [None] * len(
-                answers[number :: len(self._workers)]
-            )
+                raise error_from_json(answer["error"])
+            if answer["answers"] is not None:
+                answers[number :: len(self._workers)] = answer["answers"]
         return answers
+
+    def _exchange(self, number: int, order: str, step: Callable[[Connection], T]) -> T:
+        process, connection = self._workers[number]
+        try:
+            return step(connection)
+        except (EOFError, ConnectionError) as error:
+            process.join()
+            raise RuntimeError(f"worker {number} died during {order!r} (exit code {process.exitcode})") from error
 
 
 def _serve(pool: InlinePool, parent: Connection) -> None:
@@ -159,12 +177,13 @@ def _serve(pool: InlinePool, parent: Connection) -> None:
     while True:
         try:
             order, *arguments = json.loads(parent.recv_bytes())
-        except (EOFError, KeyboardInterrupt):
+        except (EOFError, ConnectionError):
             return
         try:
             answer: dict[str, Any] = {"answers": orders[order](*arguments)}
         except (InvalidInput, OSError) as error:
-            answer = {"error": str(error)}
-        except KeyboardInterrupt:
+            answer = {"error": error_to_json(error)}
+        try:
+            parent.send_bytes(json.dumps(answer).encode())
+        except ConnectionError:
             return
-        parent.send_bytes(json.dumps(answer).encode())

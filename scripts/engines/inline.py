@@ -6,6 +6,7 @@ strategy decides; the order of a round is train, mix, evaluate what was delivere
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Callable
@@ -23,8 +24,8 @@ from participant.local import LocalPlan, LocalReport
 from participant.model_file import make_initial, read_spec, write_model
 from scripts.engines.forked import ForkedPool, run_in_child
 from scripts.engines.pool import ClientPool, InlinePool, make_clients
-from scripts.experiments.anchors import train_pooled_anchor
-from scripts.experiments.cohort import Cohort
+from scripts.experiments.anchors import require_same_model, train_pooled_anchor
+from scripts.experiments.cohort import Cohort, model_file_name
 from scripts.experiments.results import RunFolder, scores
 from scripts.experiments.settings import RunSettings
 from scripts.experiments.versions import versions
@@ -46,11 +47,21 @@ class InlineOptions:
 def run_inline(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> RunFolder:
     """Run what is still missing of a run; returns its folder."""
     folder = RunFolder(options.root, settings)
-    if folder.is_complete():
-        return folder
+    if not folder.is_complete():
+        with folder.alone():
+            if not folder.is_complete():  # another process may have finished it meanwhile
+                _run_missing(folder, settings, cohort, options)
+    return folder
+
+
+def _run_missing(folder: RunFolder, settings: RunSettings, cohort: Cohort, options: InlineOptions) -> None:
     initial = _initial(settings, cohort, options)
-    first = folder.begin(versions(), {"clients": [c.name for c in cohort.clients], "classes": cohort.data.classes,
-                                      "class_counts": cohort.class_counts()})  # fmt: skip
+    described = {
+        "clients": [client.name for client in cohort.clients],
+        "classes": cohort.data.classes,
+        "class_counts": cohort.class_counts(),
+    }
+    first = folder.begin(versions(), described, keep_models=options.keep_models)
     anchor = _anchor(settings, cohort, initial, options) if settings.uses_anchor else None
     start = anchor if settings.start_from == "anchor" and anchor is not None else initial
     pool = _open_pool(settings, cohort, start, options)
@@ -58,7 +69,6 @@ def run_inline(settings: RunSettings, cohort: Cohort, options: InlineOptions) ->
         Federation(settings, cohort, folder, pool, options).run(first, anchor)
     finally:
         pool.close()
-    return folder
 
 
 def _initial(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> Path:
@@ -83,7 +93,9 @@ def _initial(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> P
 def _anchor(settings: RunSettings, cohort: Cohort, initial: Path, options: InlineOptions) -> Path:
     """The model file that W is measured under."""
     if settings.anchor.kind == "file":
-        return Path(settings.anchor.path)
+        path = Path(settings.anchor.path)
+        require_same_model(path, read_spec(initial))
+        return path
     if settings.anchor.kind == "warmup":
         return _warm_up(settings, cohort, options)
     path = options.root / "anchors" / f"{settings.anchor_identity}.safetensors"
@@ -106,8 +118,10 @@ def _warm_up(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> P
     warm = settings.model_copy(
         update={"algorithm": "fedavg", "options": {}, "rounds": settings.anchor.rounds, "start_from": "initial"}
     )
-    folder = run_inline(warm, cohort, InlineOptions(root=options.root / "warmup", workers=options.workers))
-    return folder.models(settings.anchor.rounds - 1) / f"{cohort.clients[0].name}.safetensors"
+    rounds = settings.anchor.rounds
+    root = options.root / "warmup" / f"{rounds} rounds"  # apart: a longer run drops the models of a shorter one
+    folder = run_inline(warm, cohort, InlineOptions(root=root, workers=options.workers))
+    return folder.models(rounds - 1) / model_file_name(cohort.clients[0].name)
 
 
 def _open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: InlineOptions) -> ClientPool:
@@ -171,8 +185,8 @@ class Federation:
         plan = self._strategy.round_plan(round_no - skipped, self._settings.rounds - skipped)
         reports = self._pool.train(round_no, plan.measure)
         trained = time.monotonic()
+        self._require_finite(round_no, reports)
         weights = self._weights(round_no, plan.phase, reports)
-        self._require_finite(round_no)
         mix(weights, self._pool.rows, self._pool.rows)
         mixed = time.monotonic()
         record: dict[str, Any] = {
@@ -210,9 +224,10 @@ class Federation:
         self._mixing = self._strategy.mixing(evidence)
         self._folder.write_mixing(self._mixing, [client.name for client in self._cohort.clients], from_round)
 
-    def _require_finite(self, round_no: int) -> None:
-        for client, row in zip(self._cohort.clients, self._pool.rows, strict=True):
-            if not np.isfinite(row).all():
+    def _require_finite(self, round_no: int, reports: list[LocalReport]) -> None:
+        """Stop before anyone is given broken weights; the loss tells of those that stay home."""
+        for client, report, row in zip(self._cohort.clients, reports, self._pool.rows, strict=True):
+            if not (math.isfinite(report.metrics.loss) and np.isfinite(row).all()):
                 raise InvalidInput(
                     f"update of {client.name} in round {round_no}", "values that are not finite", "finite weights",
                     "Training diverged: lower the learning rate.",

@@ -1,4 +1,4 @@
-"""What a pool's worker process and its parent tell each other, as JSON: statistics, reports, evaluations.
+"""What worker processes and their parents tell each other, as JSON: statistics, reports, evaluations, complaints.
 
 JSON keeps every bit of a float (its shortest text reads back as the same number) and can run no code.
 """
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedap_core.bn_stats import BnStats, LayerMoments
+from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 from fedap_core.nn.training import TrainingMetrics
 from participant.local import LocalReport
@@ -80,3 +81,17 @@ def evaluation_from_json(text: Json) -> Evaluation:
         loss=text["loss"],
         confusion=np.array(text["confusion"], dtype=np.int64),
     )
+
+
+def error_to_json(error: Exception) -> Json:
+    """A complaint with its parts, so that it arrives whole and in one line."""
+    if isinstance(error, InvalidInput):
+        got = error.got if isinstance(error.got, str) else repr(error.got)
+        return {"field": error.field, "got": got, "expected": error.expected, "fix": error.fix}
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return {"field": "work", "got": "an error", "expected": "none", "fix": said}
+
+
+def error_from_json(text: Json, *, where: str = "") -> InvalidInput:
+    """The inverse of `error_to_json`; `where` says whose complaint it is."""
+    return InvalidInput(f"{where}{text['field']}", text["got"], text["expected"], text["fix"])

@@ -21,8 +21,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.strategies import Measure
 from participant.local import LocalClient, LocalPlan, LocalReport, use_threads
 from participant.model_file import module_of, read_model, write_model
-from scripts.experiments.anchors import read_anchor
-from scripts.experiments.cohort import Client, Cohort
+from scripts.experiments.cohort import Client, Cohort, model_file_name
 
 
 class ClientPool(Protocol):
@@ -98,7 +97,7 @@ class InlinePool:
         return [client.shared for client in self._clients]
 
     def measure(self, anchor: Path, what: Measure) -> list[BnStats]:
-        state = read_anchor(anchor, self._spec)
+        state = read_model(anchor)[1]
         return [client.measure(state, what) for client in self._clients]
 
     def train(self, round_no: int, what: Measure) -> list[LocalReport]:
@@ -110,11 +109,11 @@ class InlinePool:
     def save(self, folder: Path, round_no: int) -> None:
         notes = {"round": str(round_no)}
         for client in self._clients:
-            write_model(folder / f"{client.name}.safetensors", self._spec, client.state(), notes)
+            write_model(folder / model_file_name(client.name), self._spec, client.state(), notes)
 
     def load(self, folder: Path) -> None:
         for client in self._clients:
-            client.load(read_model(folder / f"{client.name}.safetensors")[1])
+            client.load(read_model(folder / model_file_name(client.name))[1])
 
     def close(self) -> None:
         self._clients = ()

@@ -6,6 +6,7 @@ the same file.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,12 @@ import torch
 from fedap_core.arrays import IndexArray
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
-from fedap_core.nn.state import FlatModel, State
+from fedap_core.nn.state import FlatModel
 from fedap_core.nn.training import Randomness, SgdSettings, train
 from fedap_core.objectives import ObjectiveSpec
 from fedap_core.randomness import derive_seed, generator
 from participant.local import use_threads
-from participant.model_file import module_of, read_model, write_model
+from participant.model_file import module_of, read_model, read_spec, write_model
 from scripts.experiments.cohort import Cohort
 from scripts.experiments.settings import RunSettings
 
@@ -40,7 +41,7 @@ def train_pooled_anchor(settings: RunSettings, cohort: Cohort, initial: Path, pa
         anchor_samples(cohort, share=settings.anchor.share, seed=settings.seed), torch.device("cpu")
     )
     model = FlatModel(module_of(spec, state), spec.tensors, frozenset())
-    train(
+    metrics = train(
         model,
         samples,
         objective=ObjectiveSpec(),
@@ -52,12 +53,15 @@ def train_pooled_anchor(settings: RunSettings, cohort: Cohort, initial: Path, pa
             noise=derive_seed(settings.seed, purpose="anchor-noise"),
         ),
     )
+    if not (math.isfinite(metrics.loss) and bool(torch.isfinite(model.flat).all())):
+        raise InvalidInput(
+            "anchor", "values that are not finite", "finite weights", "Training diverged: lower the learning rate."
+        )
     write_model(path, spec, model.state(), {"anchor": settings.anchor.model_dump_json()})
 
 
-def read_anchor(path: Path, spec: ModelSpec) -> State:
-    """An anchor file, checked to be of the run's model."""
-    found, state, _ = read_model(path)
+def require_same_model(path: Path, spec: ModelSpec) -> None:
+    """Refuse an anchor file that is not of the run's model; no tensor is read."""
+    found = read_spec(path)
     if (found.tensors, found.classes) != (spec.tensors, spec.classes):
         raise InvalidInput("anchor", str(path), f"a model file of {spec.model} with the same tensors and classes")
-    return state

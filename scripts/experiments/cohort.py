@@ -32,6 +32,11 @@ class Client:
     splits: Mapping[str, IndexArray]
 
 
+def model_file_name(client: str) -> str:
+    """The name of a client's model file: a site may be called anything, a file may hold no slash."""
+    return client.replace("%", "%25").replace("/", "%2F") + ".safetensors"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cohort:
     """A data set and its division among clients, in name order."""

@@ -6,9 +6,12 @@ last saved round, and a longer run of equal settings goes on from a shorter one.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,11 +58,31 @@ class RunFolder:
     def _rounds_path(self) -> Path:
         return self.path / "rounds.jsonl"
 
-    def begin(self, versions: dict[str, str], cohort: Json) -> int:
+    @property
+    def _settings_path(self) -> Path:
+        return self.path / "settings.json"
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Inside, no other process works in this folder: who comes second waits. The system lets go for the dead."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+    def begin(self, versions: dict[str, str], cohort: Json, *, keep_models: bool) -> int:
         """Make the folder, forget what lies behind the last saved models; returns the first round still to run."""
         self.path.mkdir(parents=True, exist_ok=True)
-        described = {"settings": self.settings.model_dump(mode="json"), "versions": versions, "cohort": cohort}
-        write_text(self.path / "settings.json", json.dumps(described, indent=1))
+        described = {
+            "settings": self.settings.model_dump(mode="json"),
+            "versions": versions,
+            "cohort": cohort,
+            "keep_models": keep_models,
+        }
+        write_text(self._settings_path, json.dumps(described, indent=1))
         saved = self.saved_round()
         kept = [line for line in self._lines() if json.loads(line)["round"] <= saved]
         write_text(self._rounds_path, "".join(kept))
@@ -121,15 +144,26 @@ class RunFolder:
         return Mixing(weights=weights, layers=tuple(described["layers"]), distances=distances)
 
     def is_complete(self) -> bool:
-        """Whether the asked-for number of rounds has been run."""
+        """Whether the asked-for number of rounds has been run, and its models saved where they are kept."""
         last = max((record["round"] for record in self.rounds()), default=-1)
-        return last + 1 >= self.settings.rounds
+        if last + 1 < self.settings.rounds:
+            return False
+        described = json.loads(self._settings_path.read_text(encoding="utf-8"))
+        return not described.get("keep_models", False) or self.saved_round() + 1 >= self.settings.rounds
 
     def summary(self) -> Summary:
         """The headline of the first `rounds` rounds."""
         records = [r for r in self.rounds() if r["round"] < self.settings.rounds and "test" in r]
         if not records:
             raise InvalidInput("run", str(self.path), "at least one evaluated round")
+        evaluated = {record["round"] for record in records}
+        first = min(record["round"] for record in self.rounds())
+        missing = [r for r in range(first, self.settings.rounds) if self.settings.evaluates(r) and r not in evaluated]
+        if missing:  # a longer run is stored here, which evaluated other rounds
+            raise InvalidInput(
+                "rounds", self.settings.rounds, f"rounds that {self.path} evaluated (round {missing[0]} it did not)",
+                "Use evaluate_every = 1 or another folder.",
+            )  # fmt: skip
         curve = [(r["round"], _mean_accuracy(r, "test")) for r in records]
         values = [value for _, value in curve]
         tail = [value for number, value in curve if number >= self.settings.rounds - TAIL_ROUNDS]
@@ -139,7 +173,7 @@ class RunFolder:
             best = max(range(len(records)), key=lambda at: _mean_accuracy(records[at], "validation"))
             selected = values[best]
         return Summary(
-            algorithm=self.settings.algorithm,
+            algorithm=self.settings.label,
             seed=self.settings.seed,
             rounds=self.settings.rounds,
             last=values[-1],

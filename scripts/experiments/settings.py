@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -112,11 +113,18 @@ class RunSettings(BaseModel):
         return self.start_from == "anchor" or self.strategy().first_measure != "none"
 
     @property
+    def label(self) -> str:
+        """The algorithm as it was asked for: its name and the options that differ from run to run."""
+        return ":".join([self.algorithm, *(f"{key}={value}" for key, value in self.options.items())])
+
+    @property
     def identity(self) -> str:
         """Names the run by what its numbers depend on; the total of rounds has a part only where it matters."""
         described = self.model_dump(mode="json")
         if not self.uses_anchor:
             described.pop("anchor")
+        elif self.anchor.kind == "file":
+            described["anchor"]["path"] = file_digest(Path(self.anchor.path))
         if not self.strategy().depends_on_rounds:
             described.pop("rounds")
         return digest(described)
@@ -139,6 +147,15 @@ class RunSettings(BaseModel):
 def digest(value: object) -> str:
     """Ten hex digits of a JSON value."""
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=5).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Names a file by its content: under one path, other values make another run."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InvalidInput("anchor", str(path), "a model file that can be read", str(error)) from error
 
 
 def checked(error: ValidationError) -> InvalidInput:

@@ -11,7 +11,7 @@ import multiprocessing
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -29,7 +29,9 @@ from rich.progress import (
 )
 
 from fedap_core.errors import InvalidInput
+from scripts.engines.forked import start_deaf
 from scripts.engines.inline import InlineOptions, run_inline
+from scripts.engines.messages import Json, error_from_json, error_to_json
 from scripts.experiments.cohort import Cohort, make_cohort
 from scripts.experiments.results import RunFolder
 from scripts.experiments.settings import RunSettings
@@ -45,6 +47,11 @@ class SweepOptions:
     jobs: int = 1
     workers: int = 1
     keep_models: bool = True
+
+    def __post_init__(self) -> None:
+        for field, value in (("jobs", self.jobs), ("workers", self.workers)):
+            if value < 1:
+                raise InvalidInput(field, value, "at least 1")
 
 
 def run_sweep(runs: Sequence[RunSettings], options: SweepOptions, console: Console) -> list[RunFolder]:
@@ -101,10 +108,10 @@ class _Jobs:
     def _start(self, run: RunSettings) -> None:
         cohort = self._cohort(run)
         ours, theirs = _FORK.Pipe(duplex=False)
-        process = _FORK.Process(target=_job, args=(run, cohort, self._options, theirs))
-        process.start()
+        process = _FORK.Process(target=_job, args=(run, cohort, self._options, theirs, [*self._running, ours]))
+        start_deaf(process)
         theirs.close()
-        task = self._progress.add_task(f"  {run.algorithm} seed {run.seed}", total=run.rounds)
+        task = self._progress.add_task(f"  {run.label} seed {run.seed}", total=run.rounds)
         self._running[ours] = (process, run, task)
 
     def _cohort(self, run: RunSettings) -> Cohort:
@@ -118,7 +125,9 @@ class _Jobs:
         try:
             message = json.loads(connection.recv_bytes())
         except EOFError:
-            message = {"error": f"its process ended unexpectedly (code {process.exitcode})"}
+            process.join()
+            error = RuntimeError(f"its process ended unexpectedly (exit code {process.exitcode})")
+            message = {"error": error_to_json(error)}
         if "round" in message:
             self._progress.update(task, completed=message["round"] + 1)
             done = sum(t.completed for t in self._progress.tasks if t.id != self._total)
@@ -127,25 +136,33 @@ class _Jobs:
         del self._running[connection]
         process.join()
         if "error" in message:
-            raise InvalidInput(f"run {run.algorithm} seed {run.seed}", message["error"], "a finished run")
+            raise error_from_json(message["error"], where=f"run {run.label} seed {run.seed}: ")
         if not self._console.is_terminal:
             mean = RunFolder(self._options.root, run).summary().last
-            self._console.print(f"{run.algorithm} seed {run.seed}: {100 * mean:.2f} % after {run.rounds} rounds")
+            self._console.print(f"{run.label} seed {run.seed}: {100 * mean:.2f} % after {run.rounds} rounds")
 
 
-def _job(run: RunSettings, cohort: Cohort, options: SweepOptions, parent: Connection) -> None:
+def _job(
+    run: RunSettings, cohort: Cohort, options: SweepOptions, parent: Connection, inherited: Sequence[Connection]
+) -> None:
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))  # unwinds, so that workers are ended too
+    for connection in inherited:  # the parent's ends of the pipes: held open here they would hide its death
+        connection.close()
 
-    def tell(round_no: int, accuracy: float | None) -> None:
-        parent.send_bytes(json.dumps({"round": round_no, "accuracy": accuracy}).encode())
+    def tell(message: Json) -> None:
+        parent.send_bytes(json.dumps(message).encode())
 
-    try:
-        inline = InlineOptions(
-            root=options.root, workers=options.workers, keep_models=options.keep_models, on_round=tell
-        )
-        run_inline(run, cohort, inline)
-        parent.send_bytes(b'{"done": true}')
-    except (InvalidInput, OSError, RuntimeError) as error:
-        parent.send_bytes(json.dumps({"error": str(error)}).encode())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    with suppress(BrokenPipeError):  # nobody is left to work for
+        try:
+            inline = InlineOptions(
+                root=options.root,
+                workers=options.workers,
+                keep_models=options.keep_models,
+                on_round=lambda round_no, _accuracy: tell({"round": round_no}),
+            )
+            run_inline(run, cohort, inline)
+            tell({"done": True})
+        except BrokenPipeError:
+            raise
+        except (InvalidInput, OSError, RuntimeError) as error:
+            tell({"error": error_to_json(error)})

@@ -1,0 +1,1 @@
+"""Claims about parts working together: real files, real processes."""

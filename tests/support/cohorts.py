@@ -1,0 +1,157 @@
+"""Small federations on made-up data, run by the real engine: settings, clients, runs, and the bits they leave behind.
+
+Sizes are chosen so that a round of three clients takes hundredths of a second; nothing here stands in for real code.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from participant.model_file import read_model
+from scripts.engines.inline import InlineOptions, run_inline
+from scripts.experiments.cohort import Cohort, make_cohort
+from scripts.experiments.results import RunFolder
+from scripts.experiments.settings import RunSettings
+
+Bits = dict[str, dict[str, bytes]]
+"""Client -> tensor -> its bytes."""
+
+DATA_OPTIONS = {"samples": "240", "classes": "3", "sites": "3", "shape": "1x16x16"}
+CLIENTS = 3
+QUICK_ANCHOR = {"share": 0.5, "epochs": 1}
+
+_LAB = """
+import signal
+import scripts.engines.inline as inline
+from scripts.lab import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell hands SIGINT down as ignored
+inline.SAVE_EVERY_S = 0.0
+main()
+"""
+"""`fedap-lab` that saves the models of every round, so that a killed run has something to go on from."""
+
+
+def small_run(
+    algorithm: str, *, rounds: int = 3, cohort: Mapping[str, object] | None = None, **others: Any
+) -> RunSettings:  # noqa: ANN401
+    """Three clients with 40 training and 40 test samples each."""
+    described: dict[str, object] = {
+        "cohort": {
+            "data": "synthetic",
+            "data_options": DATA_OPTIONS,
+            "partition": "iid",
+            "clients": CLIENTS,
+            **(cohort or {}),
+        },
+        "model": "lenet5",
+        "algorithm": algorithm,
+        "rounds": rounds,
+        "batch_size": 16,
+        "learning_rate": 0.05,
+        "anchor": QUICK_ANCHOR,
+        **others,
+    }
+    return RunSettings.model_validate(described)
+
+
+def clients_of(settings: RunSettings) -> Cohort:
+    """The cohort that the lab would make for these settings."""
+    return make_cohort(settings.cohort, settings.seed)
+
+
+def run_small(root: Path, settings: RunSettings, *, workers: int = 1, cohort: Cohort | None = None) -> RunFolder:
+    """Run what is missing under `root`."""
+    return run_inline(settings, cohort or clients_of(settings), InlineOptions(root=root, workers=workers))
+
+
+def rounds_run(root: Path, settings: RunSettings) -> list[int]:
+    """Run what is missing; the numbers of the rounds that were run for it."""
+    numbers: list[int] = []
+    options = InlineOptions(root=root, on_round=lambda number, _accuracy: numbers.append(number))
+    run_inline(settings, clients_of(settings), options)
+    return numbers
+
+
+def model_bits(folder: RunFolder, round_no: int | None = None) -> Bits:
+    """Every tensor of every personalised model of a round, the last one by default."""
+    chosen = folder.models(folder.settings.rounds - 1 if round_no is None else round_no)
+    return {path.stem: tensor_bits(path) for path in sorted(chosen.glob("*.safetensors"))}
+
+
+def tensor_bits(path: Path) -> dict[str, bytes]:
+    """The tensors of one model file."""
+    return {name: tensor.numpy().tobytes() for name, tensor in read_model(path)[1].items()}
+
+
+def numbers_of(folder: RunFolder) -> list[dict[str, object]]:
+    """The lines of a run without what may differ between equal runs: times, and where it was cut into two calls."""
+    records = []
+    for record in folder.rounds():
+        test = {key: value for key, value in record["test"].items() if key != "confusion"}
+        records.append({**record, "seconds": None, "test": test})
+    return records
+
+
+def mean_of(folder: RunFolder, split: str = "test") -> float:
+    """The plain mean over clients of the last recorded accuracies."""
+    return float(np.mean(folder.rounds()[-1][split]["accuracy"]))
+
+
+@contextmanager
+def lab_process(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """`fedap-lab` as a real process that leads its own process group; nothing of the group outlives the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _LAB, *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if group_is_alive(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def group_is_alive(group: int) -> bool:
+    """Whether any process of that group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_until(condition: Callable[[], bool], what: str, *, deadline_s: float = 60.0) -> None:
+    """Poll until the condition holds; past the deadline, fail and say what was waited for."""
+    pause = threading.Event()
+    ends = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() > ends:
+            raise AssertionError(f"waited {deadline_s:g} s in vain for {what}")
+        pause.wait(0.01)
+
+
+def lab_arguments(out: Path, algorithms: str, *, rounds: int, more: Sequence[str] = ()) -> list[str]:
+    """The command line of `small_run`, pooled anchors left at their defaults."""
+    options = [part for key, value in DATA_OPTIONS.items() for part in ("--data-option", f"{key}={value}")]
+    fixed = ["--partition", "iid", "--model", "lenet5", "--batch-size", "16", "--learning-rate", "0.05"]
+    return [
+        *("compare", "--data", "synthetic", *options, "--clients", str(CLIENTS), *fixed),
+        *("--algorithms", algorithms, "--rounds", str(rounds), "--out", str(out), *more),
+    ]
