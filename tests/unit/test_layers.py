@@ -77,9 +77,10 @@ def test_values_and_all_gradients_equal_the_stock_layers_to_the_bit_on_exact_num
     ("outputs", "kernel", "pool"), [(6, (5, 5), (2, 2)), (16, (5, 5), (2, 2)), (16, (1, 9), (1, 2))]
 )
 def test_training_mode_agrees_with_the_stock_layers_within_rounding(outputs: int, kernel: Pair, pool: Pair) -> None:
-    torch.manual_seed(3)
-    conv, bn, twin = nn.Conv2d(2, outputs, kernel), nn.BatchNorm2d(outputs), nn.BatchNorm2d(outputs)
-    images = torch.randn(8, 2, 16, 20, requires_grad=True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        conv, bn, twin = nn.Conv2d(2, outputs, kernel), nn.BatchNorm2d(outputs), nn.BatchNorm2d(outputs)
+        images = torch.randn(8, 2, 16, 20, requires_grad=True)
     ours, theirs = conv_bn_pool(conv, bn, images, pool), stock(conv, twin, images, pool)
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(bn.running_mean, twin.running_mean, rtol=1e-5, atol=1e-6)
@@ -91,9 +92,10 @@ def test_training_mode_agrees_with_the_stock_layers_within_rounding(outputs: int
 
 @pytest.mark.parametrize("outputs", [6, 8])
 def test_repeating_a_step_gives_the_same_bits(outputs: int) -> None:
-    torch.manual_seed(4)
-    conv, bn = nn.Conv2d(3, outputs, 5), nn.BatchNorm2d(outputs)
-    images = torch.randn(8, 3, 12, 12, requires_grad=True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(4)
+        conv, bn = nn.Conv2d(3, outputs, 5), nn.BatchNorm2d(outputs)
+        images = torch.randn(8, 3, 12, 12, requires_grad=True)
     first = gradients(conv_bn_pool(conv, bn, images, (2, 2)), conv, bn, images)
     second = gradients(conv_bn_pool(conv, bn, images, (2, 2)), conv, bn, images)
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
