@@ -12,6 +12,7 @@ from rich.console import Console
 
 from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
 from scripts.experiments.comparison import Comparison, compare_and_report, default_model
+from scripts.experiments.demo import demo_comparison, run_demo
 from scripts.experiments.settings import AnchorSettings, CohortSettings, RunSettings, checked
 from scripts.experiments.sweep import SweepOptions
 
@@ -23,6 +24,15 @@ RUNS = Path("runs")
 @app.callback()
 def lab() -> None:
     """Personalised federated learning on one machine: compare algorithms, reproduce the paper, measure."""
+
+
+@app.command()
+def demo(
+    rounds: Annotated[int, typer.Option(help="Communication rounds.", min=1)] = 40,
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS / "demo",
+) -> None:
+    """Ten people with a smartwatch: FedAP against FedBN, FedAvg and everyone alone, with no network."""
+    run_demo(rounds, _sweep_options(out, runs=len(demo_comparison(rounds).runs)), Console())
 
 
 @app.command()
@@ -87,10 +97,15 @@ def compare(
         comparison = Comparison.parse(base, algorithms=algorithms, seeds=seeds)
     except ValidationError as error:
         raise checked(error) from error
-    cores = len(os.sched_getaffinity(0))
-    jobs = min(jobs or cores, len(comparison.runs))
-    options = SweepOptions(root=out, jobs=jobs, workers=workers or max(1, cores // jobs), keep_models=keep_models)
+    options = _sweep_options(out, len(comparison.runs), jobs=jobs, workers=workers, keep_models=keep_models)
     compare_and_report(comparison, options, Console())
+
+
+def _sweep_options(out: Path, runs: int, *, jobs: int = 0, workers: int = 0, keep_models: bool = True) -> SweepOptions:
+    """Runs at once first, then workers inside a run: a run alone in a process never waits for its neighbour."""
+    cores = len(os.sched_getaffinity(0))
+    jobs = min(jobs or cores, runs)
+    return SweepOptions(root=out, jobs=jobs, workers=workers or max(1, cores // jobs), keep_models=keep_models)
 
 
 def _anchor(text: str) -> AnchorSettings:

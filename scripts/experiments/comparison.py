@@ -11,7 +11,7 @@ from fedap_core.errors import InvalidInput, parse_pairs
 from participant.data import load_dataset
 from participant.data.base import DataOptions
 from scripts.experiments.cohort import make_cohort
-from scripts.experiments.results import write_text
+from scripts.experiments.results import Summary, write_text
 from scripts.experiments.settings import CohortSettings, RunSettings, checked, digest
 from scripts.experiments.sweep import SweepOptions, run_sweep
 from scripts.report import tables
@@ -69,7 +69,7 @@ def default_model(cohort: CohortSettings) -> str:
     return "alexnet" if min(shape[1:]) >= ALEXNET_FROM else "lenet5"
 
 
-def compare_and_report(comparison: Comparison, options: SweepOptions, console: Console) -> None:
+def compare_and_report(comparison: Comparison, options: SweepOptions, console: Console) -> list[Summary]:
     """Run what is missing; print the table and write it as csv and Markdown."""
     first = comparison.runs[0]
     folders = run_sweep(comparison.runs, options, console)
@@ -82,4 +82,5 @@ def compare_and_report(comparison: Comparison, options: SweepOptions, console: C
     path = options.root / f"compare-{first.cohort.data}-{comparison.identity}".replace("/", "_")
     write_text(path.with_suffix(".csv"), tables.csv_table(summaries, names))
     write_text(path.with_suffix(".md"), f"{title}\n\n{tables.markdown_table(table)}")
-    console.print(f"Per client: {path.with_suffix('.csv')}; every run has its folder in {options.root}")
+    console.print(f"Per client: {path.with_suffix('.csv')}; every run has its folder in {options.root}", soft_wrap=True)
+    return summaries

@@ -92,6 +92,7 @@ class _Jobs:
         self._cohorts: dict[str, Cohort] = {}
 
     def run(self) -> None:
+        _unwind_on_sigterm()
         try:
             while self._waiting or self._running:
                 while self._waiting and len(self._running) < self._options.jobs:
@@ -142,10 +143,15 @@ class _Jobs:
             self._console.print(f"{run.label} seed {run.seed}: {100 * mean:.2f} % after {run.rounds} rounds")
 
 
+def _unwind_on_sigterm() -> None:
+    """Let a polite kill run the `finally` clauses, so that no child outlives this process."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
+
+
 def _job(
     run: RunSettings, cohort: Cohort, options: SweepOptions, parent: Connection, inherited: Sequence[Connection]
 ) -> None:
-    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))  # unwinds, so that workers are ended too
+    _unwind_on_sigterm()
     for connection in inherited:  # the parent's ends of the pipes: held open here they would hide its death
         connection.close()
 
