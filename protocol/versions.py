@@ -1,0 +1,41 @@
+"""Which versions of the protocol understand each other. The number belongs to SPEC.md, not to any release.
+
+A header of another major version is not read beyond its version. A minor version may add kinds, optional fields and
+codes. A receiver ignores fields it does not know when the header says a higher minor than its own, and refuses them
+otherwise: a newer peer is welcome, and a misspelt field is still found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.errors import InvalidField
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Version:
+    """major.minor, ordered as one expects."""
+
+    major: int
+    minor: int
+
+    def __post_init__(self) -> None:
+        for name in ("major", "minor"):
+            value = getattr(self, name)
+            if type(value) is not int or not 0 <= value <= 127:  # one byte each in msgpack, at a fixed place
+                raise InvalidField(name, value, "a whole number from 0 to 127")
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+    def understands(self, other: Version) -> bool:
+        """True when messages of `other` can be decoded here: the same major number."""
+        return self.major == other.major
+
+    def common_with(self, other: Version) -> Version:
+        """The version both may speak: kinds and codes newer than it must not be sent to this peer."""
+        return min(self, other)
+
+
+VERSION = Version(major=1, minor=0)
+"""What this code speaks."""
