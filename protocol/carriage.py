@@ -1,0 +1,91 @@
+"""How bulk bytes ride with a header: inside it, in a frame behind it, or announced by it and sent by a transfer.
+
+The size alone decides, on both sides, so there is one way to say a thing. This file must not know which message a set
+belongs to, nor how a transfer proceeds.
+"""
+
+from __future__ import annotations
+
+from protocol.contracts import Buffer, Contract, Frames
+from protocol.encodings import ENCODINGS, Encoding
+from protocol.errors import InvalidField
+from protocol.limits import EMBEDDED_BYTES, SLICE_BYTES
+from protocol.tensors import Layout, TensorSet
+
+_HEX = frozenset("0123456789abcdef")
+
+
+class Tensors(Contract):
+    """A tensor set: a map of `layout` (text), `encoding` and `body`.
+
+    `body` is binary up to 64 KiB; nil up to one slice, the bytes then being the next frame; above that it is text, the
+    SHA-256 by which the bytes are offered.
+    """
+
+    def __init__(self, *, optional: bool) -> None:
+        expected = "nil or a tensor set" if optional else "a tensor set"
+        super().__init__(expected, lambda v: isinstance(v, TensorSet) or (optional and v is None))
+
+    def write(self, value: object, frames: list[Buffer]) -> object:
+        if not isinstance(value, TensorSet):
+            return value
+        body: object = value.transfer
+        if value.data is not None and value.transfer is None:
+            if value.size_bytes <= EMBEDDED_BYTES:
+                body = value.data.tobytes()
+            else:
+                frames.append(value.data)
+        return {"layout": value.layout.text, "encoding": value.encoding, "body": body}
+
+    def read(self, wire: object, frames: Frames, newer: bool) -> object:
+        if not isinstance(wire, dict):
+            return wire
+        if not wire.keys() >= {"layout", "encoding", "body"} or (len(wire) > 3 and not newer):
+            raise InvalidField("tensors", tuple(wire), "the fields layout, encoding and body")
+        layout = _layout(wire["layout"])
+        encoding = _encoding(wire["encoding"])
+        body, size = wire["body"], layout.size_bytes(encoding)
+        if size > SLICE_BYTES:
+            if type(body) is not str or len(body) != 64 or not _HEX.issuperset(body):
+                raise InvalidField("body", body, f"the SHA-256 under which {size} bytes are offered")
+            return TensorSet(layout=layout, encoding=encoding, data=None, transfer=body)
+        if size > EMBEDDED_BYTES:
+            if body is not None:
+                raise InvalidField("body", body, f"nil, and {size} bytes in the next frame")
+            body = frames.take("body")
+        if not isinstance(body, bytes | bytearray | memoryview):
+            raise InvalidField("body", body, f"{size} bytes")
+        return TensorSet(layout=layout, encoding=encoding, data=memoryview(body).toreadonly())
+
+
+class RawFrame(Contract):
+    """Bytes that are the next frame; the header holds nil in their place."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"a frame of 1 to {most} bytes",
+            lambda v: isinstance(v, memoryview) and v.format == "B" and 0 < v.nbytes <= most,
+        )
+
+    def write(self, value: object, frames: list[Buffer]) -> object:
+        if isinstance(value, memoryview):
+            frames.append(value)
+        return None
+
+    def read(self, wire: object, frames: Frames, newer: bool) -> object:  # noqa: ARG002 - the contract's signature
+        if wire is not None:
+            raise InvalidField("frame", wire, "nil, and the bytes in the next frame")
+        return memoryview(frames.take("frame")).toreadonly()
+
+
+def _layout(wire: object) -> Layout:
+    if type(wire) is not str:
+        raise InvalidField("layout", wire, "a layout text")
+    return Layout.parse(wire)
+
+
+def _encoding(wire: object) -> Encoding:
+    for encoding in ENCODINGS:
+        if wire == encoding:
+            return encoding
+    raise InvalidField("encoding", wire, f"one of {', '.join(ENCODINGS)}")

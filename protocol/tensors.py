@@ -1,0 +1,245 @@
+"""Named arrays as one flat run of bytes, and the layout text that says what lies where.
+
+A layout is agreed on by its digest, so its text is canonical: equal tensors, equal text. Sizes are computed from the
+layout and checked before a byte is reserved; only three dtypes exist, none of which can hold an object. This file must
+not know which tensors are shared, nor how a set reaches the other side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.contracts import Buffer
+from protocol.encodings import ENCODINGS, Encoding, Float32Array, narrow, widen
+from protocol.errors import InvalidField
+from protocol.limits import DIMENSIONS, LAYOUT_BYTES, SET_BYTES, SLICE_BYTES, TENSOR_NAME_CHARS, TENSORS
+
+Array = NDArray[Any]
+"""Any array; which dtypes may travel is checked where a layout is made, not by the type."""
+
+DTYPES: Mapping[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float64": np.dtype("<f8"), "int64": np.dtype("<i8")}
+"""float32: model tensors; float64: statistics; int64: counts. Little-endian on the wire, whatever the machine."""
+
+_HALF: np.dtype[Any] = np.dtype("<f2")
+_LINE = re.compile(r"(\S+) (float32|float64|int64) (-|(?:0|[1-9][0-9]{0,9})(?:,(?:0|[1-9][0-9]{0,9}))*)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSpec:
+    """One tensor's name, dtype and shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.name) <= TENSOR_NAME_CHARS or not self.name.isprintable() or " " in self.name:
+            raise InvalidField("name", self.name, f"1 to {TENSOR_NAME_CHARS} printable characters without a space")
+        if self.dtype not in DTYPES:
+            raise InvalidField(self.name, self.dtype, f"one of {', '.join(DTYPES)}")
+        if len(self.shape) > DIMENSIONS or not all(type(n) is int and 0 <= n < 10**10 for n in self.shape):
+            raise InvalidField(self.name, self.shape, f"at most {DIMENSIONS} dimensions, none negative")
+
+    @property
+    def line(self) -> str:
+        return f"{self.name} {self.dtype} {','.join(map(str, self.shape)) or '-'}"
+
+    def wire_dtype(self, encoding: Encoding) -> np.dtype[Any]:
+        return _HALF if encoding == "f16" and self.dtype == "float32" else DTYPES[self.dtype]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Tensors in order; each begins at the next multiple of its item size. Equal layouts have equal digests."""
+
+    specs: tuple[TensorSpec, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.specs) > TENSORS:
+            raise InvalidField("layout", len(self.specs), f"at most {TENSORS} tensors")
+        if len({spec.name for spec in self.specs}) != len(self.specs):
+            raise InvalidField("layout", "a name twice", "every name once")
+        if self.size_bytes("f32") > SET_BYTES:
+            raise InvalidField("layout", self.size_bytes("f32"), f"at most {SET_BYTES} bytes")
+        if len(self.text.encode()) > LAYOUT_BYTES:
+            raise InvalidField("layout", len(self.text.encode()), f"a text of at most {LAYOUT_BYTES} bytes")
+
+    @staticmethod
+    def of(arrays: Mapping[str, Array]) -> Layout:
+        """The layout of these arrays, in the mapping's order."""
+        return Layout(tuple(TensorSpec(name=n, dtype=a.dtype.name, shape=a.shape) for n, a in arrays.items()))
+
+    @staticmethod
+    def parse(text: str) -> Layout:
+        """The layout of a canonical text; anything else, however similar, is InvalidField."""
+        if len(text) > LAYOUT_BYTES:  # before it is used as a key or split
+            raise InvalidField("layout", len(text), f"a text of at most {LAYOUT_BYTES} bytes")
+        return _parse(text)
+
+    @cached_property
+    def text(self) -> str:
+        return "".join(spec.line + "\n" for spec in self.specs)
+
+    @cached_property
+    def digest(self) -> str:
+        """32 hex digits of the text."""
+        return hashlib.blake2b(self.text.encode(), digest_size=16).hexdigest()
+
+    @cached_property
+    def elements(self) -> int:
+        return sum(math.prod(spec.shape) for spec in self.specs)
+
+    @cached_property
+    def is_float32(self) -> bool:
+        """True if every tensor is float32, so that the flat bytes are one float32 vector."""
+        return all(spec.dtype == "float32" for spec in self.specs)
+
+    def size_bytes(self, encoding: Encoding) -> int:
+        return self._places[encoding][-1]
+
+    def offsets(self, encoding: Encoding) -> tuple[int, ...]:
+        """Where each tensor begins."""
+        return self._places[encoding][:-1]
+
+    @cached_property
+    def _places(self) -> Mapping[str, tuple[int, ...]]:
+        """Per encoding: the offset of every tensor, then the end."""
+        return {encoding: self._place(encoding) for encoding in ENCODINGS}
+
+    def _place(self, encoding: Encoding) -> tuple[int, ...]:
+        places, end = [], 0
+        for spec in self.specs:
+            step = spec.wire_dtype(encoding).itemsize
+            start = -(-end // step) * step
+            places.append(start)
+            end = start + math.prod(spec.shape) * step
+        return (*places, end)
+
+
+@lru_cache(maxsize=16)  # a federation uses a handful; a hostile one can fill at most 16 of the largest
+def _parse(text: str) -> Layout:
+    lines = text.split("\n")
+    if lines.pop() != "" or len(lines) > TENSORS:
+        raise InvalidField("layout", text, f"at most {TENSORS} lines, each ended by a line feed")
+    specs = []
+    for line in lines:
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise InvalidField("layout", line, "name, dtype and shape, separated by single spaces")
+        name, dtype, dims = match.groups()
+        shape = () if dims == "-" else tuple(map(int, dims.split(",")))
+        specs.append(TensorSpec(name=name, dtype=dtype, shape=shape))
+    return Layout(tuple(specs))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSet:
+    """Tensors as they travel: layout, encoding, and the wire bytes or, above one slice, the promise of them.
+
+    `data` None means the bytes come (or are sent) by a transfer; `transfer` is then their SHA-256. A set above one
+    slice that is built with its bytes computes the name itself: do that off the socket thread.
+    """
+
+    layout: Layout
+    encoding: Encoding = "f32"
+    data: memoryview | None
+    transfer: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.encoding not in ENCODINGS:
+            raise InvalidField("encoding", self.encoding, f"one of {', '.join(ENCODINGS)}")
+        if self.data is not None and self.data.nbytes != self.size_bytes:
+            raise InvalidField("data", self.data.nbytes, f"the {self.size_bytes} bytes of its layout")
+        if self.size_bytes <= SLICE_BYTES:
+            if self.data is None or self.transfer is not None:
+                raise InvalidField(
+                    "transfer", self.transfer, f"bytes and no transfer, as {self.size_bytes} fit a slice"
+                )
+        elif self.transfer is None:
+            object.__setattr__(self, "transfer", content_name(self._present()))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on the wire, headers and frames apart."""
+        return self.layout.size_bytes(self.encoding)
+
+    @staticmethod
+    def of(arrays: Mapping[str, Array], encoding: Encoding = "f32") -> TensorSet:
+        """Copy the arrays into one buffer, in the mapping's order; shape and dtype make the layout."""
+        layout = Layout.of(arrays)
+        buffer = np.zeros(layout.size_bytes(encoding), dtype=np.uint8)
+        for spec, start in zip(layout.specs, layout.offsets(encoding), strict=True):
+            source = arrays[spec.name]
+            halved = encoding == "f16" and source.dtype == np.float32
+            _view(buffer.data, spec, start, encoding)[...] = narrow(source) if halved else source
+        return TensorSet(layout=layout, encoding=encoding, data=_bytes_of(buffer))
+
+    @staticmethod
+    def of_flat(layout: Layout, flat: Float32Array, encoding: Encoding = "f32") -> TensorSet:
+        """A set whose bytes are `flat` (elements,) itself under f32: no copy, so leave the array alone until sent."""
+        if not layout.is_float32 or flat.dtype != DTYPES["float32"] or flat.shape != (layout.elements,):
+            raise InvalidField("flat", flat.shape, f"{layout.elements} float32 values of an all-float32 layout")
+        return TensorSet(layout=layout, encoding=encoding, data=_bytes_of(narrow(flat) if encoding == "f16" else flat))
+
+    def filled(self, data: Buffer) -> TensorSet:
+        """The same set with the bytes its transfer brought (and verified)."""
+        return TensorSet(layout=self.layout, encoding=self.encoding, data=memoryview(data), transfer=self.transfer)
+
+    def flat(self) -> Float32Array:
+        """All values as one float32 vector (elements,): a read-only view under f32; under f16 as `widen` does."""
+        if not self.layout.is_float32:
+            raise InvalidField("layout", self.layout.text, "float32 tensors only")
+        dtype = _HALF if self.encoding == "f16" else DTYPES["float32"]
+        values: Array = np.frombuffer(self._present(), dtype=dtype)
+        if self.encoding == "f16":
+            return widen(values)
+        return values if values.flags.aligned else values.copy()
+
+    def arrays(self) -> Mapping[str, Array]:
+        """Every tensor by name, in order; read-only views where the machine allows them."""
+        data, found = self._present(), {}
+        for spec, start in zip(self.layout.specs, self.layout.offsets(self.encoding), strict=True):
+            values = _view(data, spec, start, self.encoding)
+            if values.dtype == _HALF:
+                values = widen(values)
+            found[spec.name] = values if values.flags.aligned else values.copy()
+        return found
+
+    def _present(self) -> memoryview:
+        if self.data is None:
+            raise InvalidField("data", None, f"the bytes of transfer {self.transfer}, which have not arrived")
+        return self.data
+
+
+def content_name(*parts: Buffer) -> str:
+    """The name of a payload: SHA-256 of its bytes. Equal bytes may be sent under one name; a cut transfer can go on."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def names_digest(names: Sequence[str]) -> str:
+    """32 hex digits that agree exactly when two parties have the same names (of classes) in the same order."""
+    return hashlib.blake2b("\x1f".join(names).encode(), digest_size=16).hexdigest()
+
+
+def _view(data: memoryview, spec: TensorSpec, start: int, encoding: Encoding) -> Array:
+    dtype = spec.wire_dtype(encoding)
+    return np.ndarray(spec.shape, dtype=dtype, buffer=data, offset=start)
+
+
+def _bytes_of(array: Array) -> memoryview:
+    """The array's bytes without a copy; read-only for whoever holds the view."""
+    if array.size == 0:
+        return memoryview(b"")
+    return np.ascontiguousarray(array).data.cast("B").toreadonly()
