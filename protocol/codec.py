@@ -1,0 +1,124 @@
+"""Messages to frames and back. The one place where bytes from outside are believed or refused.
+
+decode() gives a message or raises RemoteProtocolError, whatever it is fed, and reserves no memory that the limits do
+not allow. It keeps no state and must not know sockets, peers, or what may follow what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgpack  # type: ignore[import-untyped]
+
+from protocol.contracts import Buffer, Frames
+from protocol.errors import BadField, BadFrames, BadHeader, InvalidField, TooLarge, UnknownKind, VersionMismatch
+from protocol.limits import DEPTH, HEADER_BYTES, ITEMS, LAYOUT_BYTES, SETS_PER_MESSAGE, SLICE_BYTES
+from protocol.messages import KINDS, Message
+from protocol.tensors import TensorSet
+from protocol.versions import VERSION, Version
+
+
+def encode(message: Message) -> list[Buffer]:
+    """The frames of a message: the header, then one per set or slice that travels with it. Payloads are not copied.
+
+    A set above one slice is only announced; send its bytes by a transfer when the peer grants it.
+    """
+    frames: list[Buffer] = []
+    fields = message.write(frames)
+    header = msgpack.packb((VERSION.major, VERSION.minor, message.KIND, fields), use_bin_type=True)
+    if len(header) > HEADER_BYTES:
+        raise InvalidField(message.KIND, len(header), f"a header of at most {HEADER_BYTES} bytes")
+    return [header, *frames]
+
+
+def decode(frames: Sequence[Buffer]) -> Message:
+    """The message in these frames, checked in full; payloads are read-only views of them."""
+    if not 1 <= len(frames) <= 1 + SETS_PER_MESSAGE:
+        raise BadFrames(f"got {len(frames)} frames, expected a header and at most {SETS_PER_MESSAGE} more")
+    sizes = [memoryview(frame).nbytes for frame in frames]
+    if sizes[0] > HEADER_BYTES:
+        raise TooLarge("header bytes", sizes[0], HEADER_BYTES)
+    if max(sizes[1:], default=0) > SLICE_BYTES:
+        raise TooLarge("frame bytes", max(sizes[1:]), SLICE_BYTES)
+    version, kind, fields = _open(_unpack(frames[0]))
+    behind = Frames(frames[1:])
+    try:
+        message = kind.read(fields, behind, newer=version > VERSION)
+    except InvalidField as fault:  # the same law as for ourselves, but broken by the peer
+        raise BadField(f"{kind.KIND}.{fault.field}", fault.got, fault.expected) from None
+    if behind.left_over:
+        raise BadFrames(f"{kind.KIND}: {behind.left_over} frames more than the header announces")
+    return message
+
+
+def offers(message: Message) -> tuple[TensorSet, ...]:
+    """The sets of a message that are announced and not there yet, in the order of its fields."""
+    values = (getattr(message, name) for name, _ in message.CONTRACTS)
+    return tuple(value for value in values if isinstance(value, TensorSet) and value.data is None)
+
+
+def frame_sizes(frames: Sequence[Buffer]) -> tuple[int, ...]:
+    """Bytes of each frame, for whoever counts traffic; what the transport adds is not included."""
+    return tuple(memoryview(frame).nbytes for frame in frames)
+
+
+def _unpack(header: Buffer) -> object:
+    try:
+        plain: object = msgpack.unpackb(
+            header,
+            use_list=False,
+            raw=False,
+            strict_map_key=True,
+            object_pairs_hook=_map,
+            max_str_len=LAYOUT_BYTES,
+            max_bin_len=LAYOUT_BYTES,
+            max_array_len=ITEMS,
+            max_map_len=ITEMS,
+            max_ext_len=0,
+        )
+    except (ValueError, TypeError, msgpack.UnpackException) as fault:
+        raise BadHeader(f"not a msgpack header: {type(fault).__name__}: {str(fault)[:100]}") from None
+    _check_depth(plain)
+    return plain
+
+
+def _map(pairs: Sequence[tuple[object, object]]) -> dict[object, object]:
+    """A map whose keys are text and differ: two parties must never read two values under one name."""
+    found = dict(pairs)
+    if len(found) != len(pairs) or not all(type(key) is str for key in found):
+        raise ValueError("a map with a repeated or non-text key")
+    return found
+
+
+def _check_depth(plain: object) -> None:
+    """Layer by layer, because recursion over a peer's nesting would be its to choose. Only tuples and dicts nest."""
+    layer: list[object] = [plain]
+    for _ in range(DEPTH):
+        inner: list[object] = []
+        for value in layer:
+            if type(value) is dict:
+                inner.extend(value.values())
+            elif type(value) is tuple:
+                inner.extend(value)
+        if not inner:
+            return
+        layer = inner
+    raise TooLarge("nesting of the header", DEPTH + 1, DEPTH)
+
+
+def _open(plain: object) -> tuple[Version, type[Message], dict[str, object]]:
+    """The version, before anything else; then the kind; then the fields."""
+    if not isinstance(plain, tuple) or len(plain) != 4:
+        raise BadHeader("expected an array of major version, minor version, kind and fields")
+    major, minor, kind, fields = plain
+    try:
+        version = Version(major=major, minor=minor)
+    except InvalidField as fault:
+        raise BadHeader(str(fault)) from None
+    if not VERSION.understands(version):
+        raise VersionMismatch(f"the peer speaks {version}, we speak {VERSION}")
+    if type(kind) is not str or kind not in KINDS:
+        raise UnknownKind(f"no message of kind {kind[:40]!r}" if isinstance(kind, str) else "a kind that is not text")
+    if not isinstance(fields, dict):
+        raise BadHeader("expected the fields as a map")
+    return version, KINDS[kind], fields

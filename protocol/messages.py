@@ -1,0 +1,52 @@
+"""Every message there is, in one table. A message is a frozen type which checks itself when it is built; its docstring
+says what it means and, line by line, what each field holds, and SPEC.md is drawn from that.
+
+In which order messages may be said is `conversation`'s to decide, how they become bytes is `codec`'s.
+"""
+
+from __future__ import annotations
+
+from protocol.membership import Hello, HelloRequired, Leave, Reject, Welcome
+from protocol.plan import Compute, Plan, Sgd
+from protocol.rounds import Anchor, Finish, Goodbye, Stats, Train, Update
+from protocol.signals import Cancel, Error, Grant, Heartbeat, Slice
+from protocol.speech import ORDERS, REPORTS, Message, Score, Speaker, Step
+
+__all__ = [
+    "KINDS",
+    "ORDERS",
+    "REPORTS",
+    "Anchor",
+    "Cancel",
+    "Compute",
+    "Error",
+    "Finish",
+    "Goodbye",
+    "Grant",
+    "Heartbeat",
+    "Hello",
+    "HelloRequired",
+    "Leave",
+    "Message",
+    "Plan",
+    "Reject",
+    "Score",
+    "Sgd",
+    "Slice",
+    "Speaker",
+    "Stats",
+    "Step",
+    "Train",
+    "Update",
+    "Welcome",
+]
+
+KINDS: dict[str, type[Message]] = {
+    kind.KIND: kind
+    for kind in (
+        *(Hello, Welcome, Reject, HelloRequired, Leave),
+        *(Anchor, Stats, Train, Update, Finish, Goodbye),
+        *(Heartbeat, Error, Grant, Slice, Cancel),
+    )
+}
+"""Every kind of message by its name on the wire."""

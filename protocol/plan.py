@@ -1,0 +1,144 @@
+"""The plan of a run: everything that shapes its numbers, agreed in `welcome`, so that two runs with equal plans, data
+and members compute the same thing. The words messages are made of (run, round, digest, name) are defined here too.
+
+What differs between participants' machines (addresses, folders, patience) is configuration and must not be known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated
+
+from protocol.contracts import FLAG, Buffer, Contract, Frames, Many, Record, matching, one_of, real, record, text, whole
+from protocol.encodings import ENCODINGS
+from protocol.errors import InvalidField
+from protocol.limits import ITEMS, ROUNDS, TEXT_CHARS
+
+RunId = Annotated[str, matching(r"[a-z0-9][a-z0-9-]{0,63}", "1 to 64 of a-z, 0-9 and -, not beginning with -")]
+PeerName = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "1 to 64 letters, digits, dots, _ and -, beginning with a letter or digit"
+    ),
+]
+RoundNo = Annotated[int, whole(0, ROUNDS)]
+Count = Annotated[int, whole(0, 2**53)]
+Digest = Annotated[str, matching(r"(?:[0-9a-f]{2}){8,32}", "16 to 64 lower-case hex digits, an even number of them")]
+FreeText = Annotated[str, text(TEXT_CHARS)]
+ShortText = Annotated[str, text(100)]
+Seconds = Annotated[float, real(0.0, above=True)]
+Shape = Annotated[tuple[int, ...], Many(whole(1, 2**31), 8)]
+
+
+class Options(Contract):
+    """A flat map of settings: text to text, number, truth value or nil."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"a map of at most {ITEMS} settings: short text to short text, number, true, false or nil", _is_options
+        )
+
+    def write(self, value: object, frames: list[Buffer]) -> object:  # noqa: ARG002 - the contract's signature
+        return dict(value) if isinstance(value, Mapping) else value
+
+    def read(self, wire: object, frames: Frames, newer: bool) -> object:  # noqa: ARG002 - the contract's signature
+        return MappingProxyType(wire) if isinstance(wire, dict) else wire
+
+
+_SETTING_NAME, _SETTING_TEXT, _SETTING_NUMBER = text(64), text(200), real(-1e300, 1e300)
+
+
+def _is_options(value: object) -> bool:
+    if not isinstance(value, Mapping) or len(value) > ITEMS:
+        return False
+    return all(
+        _SETTING_NAME.accepts(name)
+        and (one is None or type(one) is bool or _SETTING_TEXT.accepts(one) or _SETTING_NUMBER.accepts(one))
+        for name, one in value.items()
+    )
+
+
+Settings = Annotated[Mapping[str, str | int | float | bool | None], Options()]
+
+
+@record
+class Sgd(Record):
+    """Local training.
+
+    learning_rate: step size of stochastic gradient descent.
+    momentum: heavy-ball momentum; 0 is none.
+    weight_decay: factor of the squared norm in the loss.
+    keep_momentum: carry the optimiser's state from round to round instead of starting it afresh.
+    batch_size: training samples per step.
+    epochs: passes over the training data per round.
+    work_limit_s: stop after the batch in which this time runs out, and send what there is; nil is never.
+    """
+
+    learning_rate: Annotated[float, real(0.0, above=True)]
+    momentum: Annotated[float, real(0.0, 1.0)] = 0.0
+    weight_decay: Annotated[float, real(0.0)] = 0.0
+    keep_momentum: Annotated[bool, FLAG] = False
+    batch_size: Annotated[int, whole(1, 2**20)]
+    epochs: Annotated[int, whole(1, 10_000)] = 1
+    work_limit_s: Seconds | None = None
+
+
+@record
+class Compute(Record):
+    """How a participant computes, as far as it changes bits.
+
+    threads: threads of the training library.
+    memory_format: order of image tensors in memory.
+    compiled: whether the model is compiled.
+    evaluation_batch_size: samples per forward pass when evaluating or measuring.
+    """
+
+    threads: Annotated[int, whole(1, 1024)] = 1
+    memory_format: Annotated[str, one_of("contiguous", "channels-last")] = "contiguous"
+    compiled: Annotated[bool, FLAG] = False
+    evaluation_batch_size: Annotated[int, whole(1, 2**20)] = 256
+
+
+@record
+class Plan(Record):
+    """Everything that shapes the numbers of a run.
+
+    strategy: name of the algorithm, or `package.module:factory` for one's own.
+    options: the algorithm's settings.
+    mode: whether rounds wait for everyone (barrier) or everyone goes on at once (continuous).
+    rounds: how many each participant trains.
+    seed: where all randomness of the run derives from.
+    split: how each participant divides its data into training, validation and test.
+    start_from: the model of round 0.
+    anchor: where the model under which statistics are measured comes from.
+    warmup_rounds: rounds that make the anchor, when it comes from warm-up; they count towards `rounds`.
+    evaluate_every: rounds between evaluations; the last round is always evaluated.
+    encoding: how float32 tensors travel.
+    model_layout: digest of the layout of the whole initial model.
+    shared_layout: digest of the layout of the tensors that leave a participant.
+    sgd: local training.
+    compute: how a participant computes.
+    """
+
+    strategy: Annotated[str, matching(r"[A-Za-z0-9_.:-]{1,200}", "1 to 200 letters, digits, and _ . : -")]
+    options: Settings
+    mode: Annotated[str, one_of("barrier", "continuous")]
+    rounds: Annotated[int, whole(1, ROUNDS)]
+    seed: Annotated[int, whole(0, 2**63 - 1)]
+    split: Annotated[str, one_of("paper", "reference")]
+    start_from: Annotated[str, one_of("initial", "anchor")] = "initial"
+    anchor: Annotated[str, one_of("none", "file", "warmup")] = "none"
+    warmup_rounds: RoundNo = 0
+    evaluate_every: Annotated[int, whole(1, ROUNDS)] = 1
+    encoding: Annotated[str, one_of(*ENCODINGS)]
+    model_layout: Digest
+    shared_layout: Digest
+    sgd: Sgd
+    compute: Compute
+
+    def _check(self) -> None:
+        if (self.anchor == "warmup") != (self.warmup_rounds > 0):
+            raise InvalidField("warmup_rounds", self.warmup_rounds, "above 0 exactly when the anchor is from warm-up")
+        if self.warmup_rounds >= self.rounds:
+            raise InvalidField("warmup_rounds", self.warmup_rounds, f"fewer than the {self.rounds} rounds of the run")

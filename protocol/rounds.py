@@ -1,0 +1,136 @@
+"""Messages of a round: the coordinator's orders (anchor, train, finish) and the reports that answer them.
+
+When a round opens and closes is policy and must not be known here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from protocol.contracts import one_of, real, record
+from protocol.plan import Count, RoundNo, RunId
+from protocol.speech import FROM_COORDINATOR, FROM_PARTICIPANT, Message, OptionalTensors, RequiredTensors, Scores
+
+
+@record
+class Anchor(Message):
+    """Order: measure the inputs of your layers under this model.
+
+    run: the run.
+    round_no: the round that waits for the statistics.
+    measure: which layers' inputs.
+    weights: the anchor, all tensors; nil is the initial model.
+    """
+
+    KIND = "anchor"
+    SPEAKERS = FROM_COORDINATOR
+
+    run: RunId
+    round_no: RoundNo
+    measure: Annotated[str, one_of("bn-inputs", "head-inputs")]
+    weights: OptionalTensors
+
+
+@record
+class Stats(Message):
+    """Report: exact moments of the inputs of each measured layer; never activations, never samples.
+
+    run: the run.
+    round_no: the round of the order.
+    samples: training samples measured.
+    moments: per layer `NAME/count` (int64), `NAME/mean`, `NAME/variance` and perhaps `NAME/covariance` (float64).
+    """
+
+    KIND = "stats"
+    SPEAKERS = FROM_PARTICIPANT
+
+    run: RunId
+    round_no: RoundNo
+    samples: Count
+    moments: RequiredTensors
+
+
+@record
+class Train(Message):
+    """Order: evaluate these weights as delivered, train on from them, report. Delivers the round before.
+
+    run: the run.
+    round_no: the round.
+    phase: what the round is for.
+    measure: statistics to send along with the update.
+    weights: the shared tensors mixed for this participant; an empty set where everything stays home.
+    """
+
+    KIND = "train"
+    SPEAKERS = FROM_COORDINATOR
+
+    run: RunId
+    round_no: RoundNo
+    phase: Annotated[str, one_of("warmup", "fedbn", "mixed")]
+    measure: Annotated[str, one_of("none", "running")]
+    weights: RequiredTensors
+
+
+@record
+class Update(Message):
+    """Report: the shared tensors after local training, and how good the delivered model was.
+
+    run: the run.
+    round_no: the round of the order.
+    steps: optimiser steps made; fewer than the plan's when the work limit struck.
+    train_loss: mean loss over the last epoch; nil when it is not finite or nothing was trained.
+    scores: evaluations, where the plan asks for one.
+    weights: the shared tensors; an empty set where everything stays home.
+    statistics: as in `stats`, when the order asked for them; nil otherwise.
+    tables: class counts and confusion matrices, when the participant agreed to share them; nil otherwise.
+    """
+
+    KIND = "update"
+    SPEAKERS = FROM_PARTICIPANT
+
+    run: RunId
+    round_no: RoundNo
+    steps: Count
+    train_loss: Annotated[float, real(0.0)] | None
+    scores: Scores
+    weights: RequiredTensors
+    statistics: OptionalTensors = None
+    tables: OptionalTensors = None
+
+
+@record
+class Finish(Message):
+    """Order: the run is over. Brings the last personal weights; answered by goodbye.
+
+    run: the run.
+    round_no: rounds this participant was ordered to train.
+    reason: why the run ended.
+    weights: the shared tensors mixed for this participant; nil when the run ended before any.
+    """
+
+    KIND = "finish"
+    SPEAKERS = FROM_COORDINATOR
+
+    run: RunId
+    round_no: RoundNo
+    reason: Annotated[str, one_of("rounds", "converged", "requested", "aborted")]
+    weights: OptionalTensors
+
+
+@record
+class Goodbye(Message):
+    """Report: the last model has arrived; how good it is.
+
+    run: the run.
+    round_no: the round of the order.
+    scores: evaluations of the last model.
+    tables: as in `update`.
+    """
+
+    KIND = "goodbye"
+    SPEAKERS = FROM_PARTICIPANT
+
+    run: RunId
+    round_no: RoundNo
+    scores: Scores
+    tables: OptionalTensors = None

@@ -1,0 +1,91 @@
+"""What every message has in common: who may speak, the steps of a run, scores, tensor sets.
+
+This file must not know any message by name beyond the kinds of orders and reports.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, ClassVar
+
+from protocol.carriage import Tensors
+from protocol.contracts import Many, Nested, Record, one_of, real, record
+from protocol.errors import InvalidField
+from protocol.plan import Count, RoundNo
+from protocol.tensors import TensorSet
+
+
+class Speaker(enum.StrEnum):
+    """The two sides of every conversation."""
+
+    PARTICIPANT = "participant"
+    COORDINATOR = "coordinator"
+
+    @property
+    def other(self) -> Speaker:
+        return Speaker.COORDINATOR if self is Speaker.PARTICIPANT else Speaker.PARTICIPANT
+
+
+FROM_PARTICIPANT = frozenset({Speaker.PARTICIPANT})
+FROM_COORDINATOR = frozenset({Speaker.COORDINATOR})
+FROM_BOTH = frozenset(Speaker)
+
+ORDERS = ("anchor", "train", "finish")
+"""What a coordinator asks for, in the order in which it can ask within one round."""
+
+REPORTS = ("stats", "update", "goodbye")
+"""What a participant answers: each to the order at the same place of ORDERS."""
+
+
+class Message(Record):
+    """Anything that can be said."""
+
+    __slots__ = ()
+    KIND: ClassVar[str]
+    SPEAKERS: ClassVar[frozenset[Speaker]]
+
+
+@record
+class Step(Record):
+    """One order or report of a run, by name: what a heartbeat has or wants.
+
+    kind: kind of the order or report.
+    round_no: its round.
+    """
+
+    kind: Annotated[str, one_of(*ORDERS, *REPORTS)]
+    round_no: RoundNo
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where the step stands in a run; an order and its report share a place."""
+        return self.round_no, (ORDERS if self.kind in ORDERS else REPORTS).index(self.kind)
+
+
+@record
+class Score(Record):
+    """How good one model was on one part of the data; never which sample was wrong.
+
+    model: `delivered` is the mixed model before further training, `trained` the one after it.
+    split: the part of the participant's data.
+    samples: how many samples.
+    correct: how many of them were classified correctly.
+    loss: mean loss; nil when it is not finite.
+    macro_f1: mean of the classes' F1.
+    """
+
+    model: Annotated[str, one_of("delivered", "trained")]
+    split: Annotated[str, one_of("train", "validation", "test")]
+    samples: Count
+    correct: Count
+    loss: Annotated[float, real(0.0)] | None
+    macro_f1: Annotated[float, real(0.0, 1.0)]
+
+    def _check(self) -> None:
+        if self.correct > self.samples:
+            raise InvalidField("correct", self.correct, f"at most the {self.samples} samples")
+
+
+Scores = Annotated[tuple[Score, ...], Many(Nested(Score), 6)]
+OptionalTensors = Annotated[TensorSet | None, Tensors(optional=True)]
+RequiredTensors = Annotated[TensorSet, Tensors(optional=False)]

@@ -1,0 +1,1 @@
+"""Claims about what may be said on the wire."""
