@@ -1,0 +1,48 @@
+"""When to say an order or a report again: the have/want rule of heartbeats.
+
+A broken connection swallows what was under way and leaves both sides healthy and waiting. So each side holds the latest
+step it said until the peer is known to have it, and says it again when the peer has asked twice: once may have crossed
+it on the way. A side holds one step per peer, because a newer one makes the older useless. This file must not know
+clocks (asking is counted, not timed), nor what a step contains.
+"""
+
+from __future__ import annotations
+
+from protocol.signals import Heartbeat
+from protocol.speech import Step
+
+ASKED_ENOUGH = 2
+"""Heartbeats that want a step we hold before we say it again."""
+
+
+class Outbox:
+    """The latest step said to one peer, until it is known to have arrived."""
+
+    def __init__(self) -> None:
+        self.held: Step | None = None
+        self._asked = 0
+
+    def hold(self, step: Step) -> None:
+        """`step` was said (or is ready to be). It replaces any earlier one; being asked starts from nothing."""
+        self.held = step
+        self._asked = 0
+
+    def heard(self, beat: Heartbeat) -> Step | None:
+        """What a heartbeat of the peer calls for: the step to say again, or None.
+
+        `want` names the next step the peer can use; the held one answers it if it is that step or a later one (a
+        participant that waits for `train` may be owed `finish`).
+        """
+        if self.held is None:
+            return None
+        if beat.have is not None and beat.have.place >= self.held.place:
+            self.held = None
+            return None
+        if beat.want is None or beat.want.place > self.held.place:
+            self._asked = 0
+            return None
+        self._asked += 1
+        if self._asked < ASKED_ENOUGH:
+            return None
+        self._asked = 0
+        return self.held

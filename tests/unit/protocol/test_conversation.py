@@ -1,0 +1,153 @@
+"""The table of what may follow what: closed, reachable, strict towards ourselves and lenient towards the network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from protocol.conversation import TABLE, Conversation, Heard, State, unlisted_kinds
+from protocol.errors import BadRound, LocalProtocolError, WrongSpeaker
+from protocol.messages import KINDS, Goodbye, HelloRequired, Leave, Message, Reject, Speaker
+from tests.unit.protocol.samples import EVERYTHING, FINISH, HELLO, RUN, WELCOME, heartbeat, train, update
+
+P, C = Speaker.PARTICIPANT, Speaker.COORDINATOR
+GOODBYE = Goodbye(run=RUN, round_no=20, scores=())
+
+
+def coordinator_after(*said: tuple[Speaker, Message]) -> Conversation:
+    """The coordinator's view after these messages."""
+    conversation = Conversation(C)
+    for speaker, message in said:
+        if speaker is C:
+            conversation.send(message)
+        else:
+            assert conversation.receive(message) is Heard.VALID
+    return conversation
+
+
+JOINED = ((P, HELLO), (C, WELCOME))
+
+
+def test_table_lists_every_kind_and_no_other() -> None:
+    assert unlisted_kinds() == frozenset()
+
+
+def test_table_lists_a_kind_only_for_those_who_may_speak_it() -> None:
+    for speakers in TABLE.values():
+        for speaker, kinds in speakers.items():
+            assert all(speaker in KINDS[kind].SPEAKERS for kind in kinds)
+
+
+def test_every_state_can_be_reached_from_the_first() -> None:
+    reached, frontier = {State.UNKNOWN}, [State.UNKNOWN]
+    while frontier:
+        for kinds in TABLE[frontier.pop()].values():
+            frontier += set(kinds.values()) - reached
+            reached |= set(kinds.values())
+    assert reached == set(State) == set(TABLE)
+
+
+def test_hello_is_legal_in_every_state_and_starts_afresh() -> None:
+    assert {TABLE[state][P]["hello"] for state in State} == {State.GREETED}
+
+
+def test_coordinator_can_ask_for_a_hello_in_every_state() -> None:
+    assert {TABLE[state][C]["hello-required"] for state in State} == {State.UNKNOWN}
+
+
+def test_two_views_of_an_undisturbed_run_agree_at_every_step() -> None:
+    views = {speaker: Conversation(speaker) for speaker in Speaker}
+    run = [*JOINED, (C, train(0)), (P, update(0)), (C, train(1)), (P, update(1)), (C, FINISH), (P, GOODBYE)]
+    for speaker, message in run:
+        views[speaker].send(message)
+        assert views[speaker.other].receive(message) is Heard.VALID
+        assert views[P].state is views[C].state
+        assert views[P].ordered == views[C].ordered
+    assert views[P].state is State.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ((), WELCOME),
+        (((P, HELLO),), train(0)),
+        (JOINED, WELCOME),
+        ((*JOINED, (C, FINISH)), train(3)),
+        ((*JOINED, (P, Leave(run=RUN, reason=""))), heartbeat()),
+        (JOINED, replace(train(0), run="another-run")),
+        (JOINED, HELLO),
+    ],
+)
+def test_saying_what_the_table_does_not_allow_is_our_fault(
+    said: tuple[tuple[Speaker, Message], ...], message: Message
+) -> None:
+    conversation = coordinator_after(*said)
+    before = conversation.state
+    with pytest.raises(LocalProtocolError):
+        conversation.send(message)
+    assert conversation.state is before
+
+
+def test_participant_cannot_report_on_a_round_it_was_not_ordered() -> None:
+    conversation = Conversation(P)
+    conversation.send(HELLO)
+    conversation.receive(WELCOME)
+    with pytest.raises(LocalProtocolError, match="round 1"):
+        conversation.send(update(1))
+
+
+def test_report_on_a_round_never_ordered_is_the_peers_fault() -> None:
+    conversation = coordinator_after(*JOINED, (C, train(4)))
+    assert conversation.receive(update(3)) is Heard.VALID
+    with pytest.raises(BadRound, match="round 5, ordered up to 4"):
+        conversation.receive(update(5))
+
+
+def test_welcome_of_one_who_comes_back_lets_it_report_what_it_trained_meanwhile() -> None:
+    conversation = coordinator_after((P, HELLO), (C, replace(WELCOME, round_no=7)))
+    assert conversation.receive(update(7)) is Heard.VALID
+
+
+@pytest.mark.parametrize("message", [m for m in EVERYTHING if P not in m.SPEAKERS], ids=lambda m: m.KIND)
+def test_participant_that_speaks_as_coordinator_is_at_fault_in_every_state(message: Message) -> None:
+    for said in ((), ((P, HELLO),), JOINED, (*JOINED, (C, FINISH))):
+        with pytest.raises(WrongSpeaker):
+            coordinator_after(*said).receive(message)
+
+
+def test_message_of_an_unknown_connection_is_stale_and_calls_for_a_hello() -> None:
+    conversation = Conversation(C)
+    assert conversation.receive(heartbeat()) is Heard.STALE
+    assert conversation.hello_required
+    conversation.send(HelloRequired())
+    assert conversation.receive(HELLO) is Heard.VALID
+    assert not conversation.hello_required
+
+
+def test_stale_message_of_a_member_does_not_call_for_a_hello() -> None:
+    conversation = coordinator_after(*JOINED, (C, FINISH))
+    assert conversation.receive(update(3)) is Heard.STALE
+    assert not conversation.hello_required
+
+
+def test_message_of_another_run_is_stale() -> None:
+    conversation = coordinator_after(*JOINED)
+    assert conversation.receive(replace(heartbeat(), run="yesterday")) is Heard.STALE
+
+
+def test_rejected_participant_may_try_again() -> None:
+    conversation = coordinator_after((P, HELLO), (C, Reject(code="full", reason="")), (P, HELLO))
+    assert conversation.state is State.GREETED
+
+
+def test_participant_told_to_say_hello_drops_everything_else_until_welcomed() -> None:
+    conversation = Conversation(P)
+    conversation.send(HELLO)
+    conversation.receive(WELCOME)
+    conversation.receive(HelloRequired())
+    assert conversation.receive(train(0)) is Heard.STALE
+    with pytest.raises(LocalProtocolError):
+        conversation.send(heartbeat())
+    conversation.send(HELLO)
+    assert conversation.receive(WELCOME) is Heard.VALID
