@@ -1,0 +1,196 @@
+"""All transfers of a process in one direction: how credit and the line are shared so that memory stays bounded.
+
+Receiving (`Intake`), credit is what may arrive unbidden; sending (`Dispatch`), in flight is what the socket may hold.
+Each is capped over all peers together and by the window for each peer. Pure bookkeeping: both return what to say to
+whom. A peer that stops answering keeps its share until `drop`; noticing that is the caller's: there is no clock here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from protocol.contracts import Buffer
+from protocol.errors import BadChecksum, BadTransfer, LocalProtocolError
+from protocol.limits import IN_FLIGHT_BYTES, SLICE_BYTES, TRANSFERS_PER_PEER
+from protocol.signals import Grant, Slice
+from protocol.transfer import Fate, Incoming, Outgoing, Span
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class To(Generic[T]):
+    """Something for one peer."""
+
+    peer: str
+    what: T
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrival:
+    """A slice's fate, whether its payload is now complete and verified, and the grants that follow, for any peers."""
+
+    fate: Fate
+    complete: bool = False
+    grants: tuple[To[Grant], ...] = ()
+
+
+class Intake:
+    """Every payload on its way to us. A peer's payloads come one after another, in the order of their offers."""
+
+    def __init__(self, *, capacity_bytes: int = IN_FLIGHT_BYTES, slice_bytes: int = SLICE_BYTES) -> None:
+        _check_capacity(capacity_bytes, slice_bytes)
+        self._capacity = capacity_bytes
+        self._slice = slice_bytes
+        self._lines: dict[str, list[Incoming]] = {}
+
+    @property
+    def credit_bytes(self) -> int:
+        """Bytes that may be on their way to us; never above the capacity."""
+        return sum(incoming.credit_bytes for line in self._lines.values() for incoming in line)
+
+    def received_bytes(self, peer: str, transfer: str) -> int | None:
+        """How far a transfer has come; None if there is none."""
+        incoming = self._find(peer, transfer)
+        return None if incoming is None else incoming.received
+
+    def offered(self, peer: str, transfer: str, size_bytes: int, held: Iterable[Buffer] = ()) -> tuple[To[Grant], ...]:
+        """A peer offers a payload that we accept. `held`: its first whole slices, where they are held already.
+
+        Offered again, a transfer goes on; it begins again at the last slice held if it stood still since the last time.
+        """
+        incoming = self._find(peer, transfer)
+        if incoming is not None:
+            if incoming.size_bytes != size_bytes:
+                raise BadTransfer(
+                    f"{transfer[:16]}… offered with {size_bytes} bytes, before with {incoming.size_bytes}"
+                )
+            awaited = (To(peer, incoming.offered_again()),) if incoming.credit_bytes else ()
+            return (*awaited, *self._spread())
+        incoming = Incoming(transfer=transfer, size_bytes=size_bytes, slice_bytes=self._slice)
+        incoming.resume(held)
+        line = self._lines.setdefault(peer, [])
+        if len(line) == TRANSFERS_PER_PEER:
+            del line[0]
+        line.append(incoming)
+        return self._spread()
+
+    def arrived(self, peer: str, piece: Slice) -> Arrival:
+        """A slice came. Keep its bytes if, and only if, its fate is TAKEN. BadChecksum ends the transfer."""
+        incoming = self._find(peer, piece.transfer)
+        if incoming is None:
+            return Arrival(fate=Fate.UNASKED)
+        try:
+            fate = incoming.take(piece)
+        except BadChecksum:
+            self._forget(peer, incoming)
+            raise
+        if fate is Fate.GAP:
+            complaint = (To(peer, incoming.grant(again=True)),) if incoming.should_complain() else ()
+            return Arrival(fate=fate, grants=complaint)
+        if fate is Fate.UNASKED:
+            return Arrival(fate=fate)
+        if incoming.is_complete:
+            self._forget(peer, incoming)
+        following = self._spread()
+        if all(one.what.transfer != piece.transfer or one.peer != peer for one in following):
+            following = (To(peer, incoming.grant()), *following)
+        return Arrival(fate=fate, complete=incoming.is_complete, grants=following)
+
+    def reconnected(self, peer: str) -> tuple[To[Grant], ...]:
+        """A new connection to the same peer: what was under way is lost, its transfers begin again where they stand."""
+        line = self._lines.get(peer, [])
+        return tuple(To(peer, incoming.grant(again=True)) for incoming in line if incoming.credit_bytes)
+
+    def drop(self, peer: str, transfer: str | None = None) -> tuple[To[Grant], ...]:
+        """Give up one transfer of a peer, or all; its credit goes to others."""
+        line = self._lines.get(peer, [])
+        for incoming in [one for one in line if transfer in (None, one.transfer)]:
+            self._forget(peer, incoming)
+        return self._spread()
+
+    def _find(self, peer: str, transfer: str) -> Incoming | None:
+        return next((one for one in self._lines.get(peer, ()) if one.transfer == transfer), None)
+
+    def _forget(self, peer: str, incoming: Incoming) -> None:
+        line = self._lines[peer]
+        line.remove(incoming)
+        if not line:
+            del self._lines[peer]
+
+    def _spread(self) -> tuple[To[Grant], ...]:
+        """Share free credit slice by slice among the first transfer of every peer, oldest peers first."""
+        room, extended, spreading = self._capacity - self.credit_bytes, dict[str, Incoming](), True
+        while spreading:
+            spreading = False
+            for peer, line in self._lines.items():
+                cost = line[0].next_credit_bytes
+                if 0 < cost <= room:
+                    line[0].extend()
+                    room -= cost
+                    extended[peer] = line[0]
+                    spreading = True
+        return tuple(To(peer, incoming.grant()) for peer, incoming in extended.items())
+
+
+class Dispatch:
+    """Every payload on its way from us."""
+
+    def __init__(self, *, capacity_bytes: int = IN_FLIGHT_BYTES, slice_bytes: int = SLICE_BYTES) -> None:
+        _check_capacity(capacity_bytes, slice_bytes)
+        self._capacity = capacity_bytes
+        self._slice = slice_bytes
+        self._open: dict[tuple[str, str], Outgoing] = {}
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes handed to the socket that no receipt covers; never above the capacity."""
+        return sum(outgoing.in_flight_bytes for outgoing in self._open.values())
+
+    def offer(self, peer: str, transfer: str, size_bytes: int) -> None:
+        """A message that announces this payload is being sent (or sent again) to the peer."""
+        if (peer, transfer) not in self._open:
+            outgoing = Outgoing(transfer=transfer, size_bytes=size_bytes, slice_bytes=self._slice)
+            self._open[peer, transfer] = outgoing
+
+    def granted(self, peer: str, grant: Grant) -> tuple[To[Span], ...]:
+        """A grant came: what to read and send now, to any peers. One for a transfer we do not know changes nothing:
+        its receiver still wants the message, and will be offered it again."""
+        outgoing = self._open.get((peer, grant.transfer))
+        if outgoing is not None:
+            outgoing.granted(grant)
+            if outgoing.is_done:
+                del self._open[peer, grant.transfer]
+        return self._pump()
+
+    def drop(self, peer: str, transfer: str | None = None) -> tuple[To[Span], ...]:
+        """End one transfer to a peer, or all; others may use the line.
+
+        Due when the peer has gone or said hello anew, when it cancels, and when its heartbeat has the message that
+        announced the payload: the last receipt may have been lost, and nothing would free its share.
+        """
+        for key in [key for key in self._open if key[0] == peer and transfer in (None, key[1])]:
+            del self._open[key]
+        return self._pump()
+
+    def _pump(self) -> tuple[To[Span], ...]:
+        """Slices that credit and capacity allow, one per transfer in turn."""
+        room, spans, pumping = self._capacity - self.in_flight_bytes, list[To[Span]](), True
+        while pumping:
+            pumping = False
+            for (peer, _), outgoing in self._open.items():
+                if room < self._slice:
+                    break
+                span = outgoing.next_span()
+                if span is not None:
+                    spans.append(To(peer, span))
+                    room -= span.stop - span.start
+                    pumping = True
+        return tuple(spans)
+
+
+def _check_capacity(capacity_bytes: int, slice_bytes: int) -> None:
+    if capacity_bytes < slice_bytes:
+        raise LocalProtocolError(f"a capacity of {capacity_bytes} bytes cannot hold one slice of {slice_bytes}")

@@ -1,0 +1,163 @@
+"""One payload on its way: how a sender and a receiver of slices behave, each on its own, over a link that may fail.
+
+The payload's name is the SHA-256 of its bytes, so a transfer has no session: whoever holds equal bytes can go on with
+it, after a cut or a restart. The receiver leads. It grants credit in cumulative grants, takes slices in order, ignores
+repeats, and asks to begin again where it stands when something is missing; the sender only obeys. No clock: a transfer
+that stands still is woken by the next offer, which the heartbeat's `want` brings about. This file must not know peers,
+caps over several transfers (that is `traffic`), or where bytes are kept.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from protocol.contracts import Buffer
+from protocol.errors import BadChecksum, BadTransfer, LocalProtocolError
+from protocol.limits import SLICE_BYTES, WINDOW_SLICES
+from protocol.signals import Grant, Slice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Bytes [start, stop) of a payload, to be read and sent as one slice."""
+
+    transfer: str
+    start: int
+    stop: int
+
+    def filled(self, data: Buffer) -> Slice:
+        return Slice(transfer=self.transfer, offset=self.start, data=memoryview(data).cast("B"))
+
+
+class Fate(enum.Enum):
+    """What became of a slice."""
+
+    TAKEN = enum.auto()  # keep its bytes at its offset
+    REPEATED = enum.auto()  # held already
+    GAP = enum.auto()  # something before it is missing; both will come again
+    UNASKED = enum.auto()  # no credit for it: meant for an earlier life of this receiver
+
+
+class Outgoing:
+    """The sending side. 0 <= acked <= sent <= size; a grant with `again` may move both back."""
+
+    def __init__(self, *, transfer: str, size_bytes: int, slice_bytes: int = SLICE_BYTES) -> None:
+        self.transfer = transfer
+        self.size_bytes = size_bytes
+        self.acked = 0
+        self.sent = 0
+        self._until = 0
+        self._slice = slice_bytes
+
+    @property
+    def in_flight_bytes(self) -> int:
+        return self.sent - self.acked
+
+    @property
+    def is_done(self) -> bool:
+        """The receiver has confirmed every byte."""
+        return self.acked == self.size_bytes
+
+    def granted(self, grant: Grant) -> None:
+        """Take a grant. An outdated receipt changes nothing; an outdated `again` costs repeats, never the transfer."""
+        for name, value in (("received", grant.received), ("until", grant.until)):
+            if value > self.size_bytes or (value % self._slice and value != self.size_bytes):
+                raise BadTransfer(f"grant.{name} is {value}, not a slice boundary within {self.size_bytes} bytes")
+        if grant.until - grant.received > WINDOW_SLICES * self._slice:
+            raise BadTransfer(f"a grant of {grant.until - grant.received} bytes exceeds {WINDOW_SLICES} slices")
+        if grant.again:
+            self.acked = self.sent = grant.received
+            self._until = grant.until
+        else:
+            self.acked = max(self.acked, grant.received)
+            self.sent = max(self.sent, self.acked)
+            self._until = max(self._until, grant.until)
+
+    def next_span(self) -> Span | None:
+        """The next slice that credit allows, now counted as sent; None when there is none."""
+        if self.sent >= self._until:
+            return None
+        start, self.sent = self.sent, min(self.sent + self._slice, self.size_bytes)
+        return Span(transfer=self.transfer, start=start, stop=self.sent)
+
+
+class Incoming:
+    """The receiving side. `received` bytes are held without a gap; 0 <= received <= until <= size."""
+
+    def __init__(self, *, transfer: str, size_bytes: int, slice_bytes: int = SLICE_BYTES) -> None:
+        self.transfer = transfer
+        self.size_bytes = size_bytes
+        self.received = 0
+        self.until = 0
+        self._slice = slice_bytes
+        self._digest = hashlib.sha256()
+        self._begun = False
+        self._moved = False
+        self._complained_at = -1
+
+    def resume(self, held: Iterable[Buffer]) -> None:
+        """Begin after bytes held since an earlier life, given in order; a last incomplete slice must be left out."""
+        if self.received or self.until:
+            raise LocalProtocolError("a transfer can be resumed only before it has begun")
+        for piece in held:
+            self._digest.update(piece)
+            self.received += memoryview(piece).nbytes
+        if self.received >= self.size_bytes or self.received % self._slice:
+            raise LocalProtocolError(f"cannot resume at {self.received} of {self.size_bytes}: not a slice boundary")
+        self.until = self.received
+
+    @property
+    def is_complete(self) -> bool:
+        return self.received == self.size_bytes
+
+    @property
+    def credit_bytes(self) -> int:
+        """Bytes that may be on their way to us."""
+        return self.until - self.received
+
+    @property
+    def next_credit_bytes(self) -> int:
+        """What one more slice of credit would cost; 0 when the window is full or everything is granted."""
+        if self.credit_bytes > (WINDOW_SLICES - 1) * self._slice:
+            return 0
+        return min(self._slice, self.size_bytes - self.until)
+
+    def extend(self) -> None:
+        """Grant one more slice; tell the sender with `grant`."""
+        self.until += self.next_credit_bytes
+
+    def grant(self, *, again: bool = False) -> Grant:
+        """Receipt and credit as they stand. The first says `again`: the sender may remember an earlier life of ours."""
+        again, self._begun = again or not self._begun, True
+        return Grant(transfer=self.transfer, received=self.received, until=self.until, again=again)
+
+    def offered_again(self) -> Grant:
+        """The answer to a repeated offer: as things stand, or, if nothing has come since the last one, begin again."""
+        moved, self._moved = self._moved, False
+        return self.grant(again=not moved)
+
+    def take(self, piece: Slice) -> Fate:
+        """Judge a slice. BadTransfer if no honest sender cuts so; BadChecksum if the payload is complete and wrong."""
+        stop = piece.offset + piece.data.nbytes
+        if piece.offset % self._slice or stop != min(piece.offset + self._slice, self.size_bytes):
+            raise BadTransfer(f"a slice of {piece.data.nbytes} bytes at {piece.offset} of {self.size_bytes}")
+        if stop <= self.received:
+            return Fate.REPEATED
+        if stop > self.until:
+            return Fate.UNASKED
+        if piece.offset > self.received:
+            return Fate.GAP
+        self._digest.update(piece.data)
+        self.received = stop
+        self._moved = True
+        if self.is_complete and self._digest.hexdigest() != self.transfer:
+            raise BadChecksum(f"transfer {self.transfer[:16]}… came as {self._digest.hexdigest()[:16]}…")
+        return Fate.TAKEN
+
+    def should_complain(self) -> bool:
+        """After a gap: whether to ask at once to begin again. Once per place, or the answers would pile up."""
+        first, self._complained_at = self._complained_at != self.received, self.received
+        return first
