@@ -115,12 +115,13 @@ def global_randomness(source: Source) -> list[str]:
 
 def _why_hidden(use: Use) -> str:
     head, _, tail = use.name.rpartition(".")
+    unseeded = use.call is not None and not (use.call.args or use.call.keywords)
+    if use.name in {"random.Random", "numpy.random.default_rng"}:
+        return "a generator without a seed" if unseeded else ""
     if use.name == "random" or use.name.startswith("random."):
         return "the global generator of the standard library"
     if head == "numpy.random" and tail not in _SEEDED_BY_HAND:
         return "numpy's global generator"
-    if use.name == "numpy.random.default_rng" and use.call and not (use.call.args or use.call.keywords):
-        return "a generator without a seed"
     if use.name in _TORCH_SEEDS and not use.forked:
         return "seeds torch outside of fork_rng"
     draws = head == "torch" and tail in _TORCH_DRAWS and use.call is not None and not use.forked

@@ -112,6 +112,7 @@ def test_safe_loading_passes() -> None:
     [
         "import random\nrandom.random()",
         "from random import shuffle\nshuffle(x)",
+        "import random\nrandom.Random()",
         "import numpy as np\nnp.random.seed(1)",
         "import numpy as np\nx = np.random.rand(3)",
         "from numpy.random import default_rng\ndefault_rng()",
@@ -130,6 +131,7 @@ def test_hidden_randomness_is_found(text: str) -> None:
     [
         "import numpy as np\ndef f(rng: np.random.Generator) -> None:\n    rng.random()",
         "import numpy as np\nnp.random.default_rng(7)",
+        "import random\ndef f(rng: random.Random = random.Random(7)) -> None:\n    rng.random()",
         "import torch\nwith torch.random.fork_rng(devices=[]):\n    torch.manual_seed(1)\n    torch.rand(2)",
         "import torch\ng = torch.Generator()\ng.manual_seed(1)\ntorch.randperm(3, generator=g)",
     ],
