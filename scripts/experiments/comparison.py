@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import ValidationError
 from rich.console import Console
@@ -11,10 +12,10 @@ from fedap_core.errors import InvalidInput, parse_pairs
 from participant.data import load_dataset
 from participant.data.base import DataOptions
 from scripts.experiments.cohort import make_cohort
-from scripts.experiments.results import Summary, write_text
+from scripts.experiments.results import RunFolder, Summary, write_text
 from scripts.experiments.settings import CohortSettings, RunSettings, checked, digest
 from scripts.experiments.sweep import SweepOptions, run_sweep
-from scripts.report import tables
+from scripts.report import figures, tables
 
 ALEXNET_FROM = 63
 """Images at least this large go to AlexNet by default, smaller ones to LeNet-5."""
@@ -82,5 +83,19 @@ def compare_and_report(comparison: Comparison, options: SweepOptions, console: C
     path = options.root / f"compare-{first.cohort.data}-{comparison.identity}".replace("/", "_")
     write_text(path.with_suffix(".csv"), tables.csv_table(summaries, names))
     write_text(path.with_suffix(".md"), f"{title}\n\n{tables.markdown_table(table)}")
-    console.print(f"Per client: {path.with_suffix('.csv')}; every run has its folder in {options.root}", soft_wrap=True)
+    figures.convergence_figure(summaries, title, path)
+    _draw_mixing(folders, path)
+    files = f"Per client: {path.with_suffix('.csv')}; curves: {path.with_suffix('.png')}"
+    console.print(f"{files}; every run has its folder in {options.root}", soft_wrap=True)
     return summaries
+
+
+def _draw_mixing(folders: list[RunFolder], path: Path) -> None:
+    """W of the first run that has one worth seeing: distances, not sample counts, decided it."""
+    for folder in folders:
+        mixing = folder.read_mixing()
+        if mixing is not None and mixing.distances is not None:
+            name = path.with_name(f"{path.name}-mixing")
+            title = f"W of {folder.settings.algorithm}, seed {folder.settings.seed}"
+            figures.mixing_figure(mixing.weights, folder.members(), title, name)
+            return

@@ -1,4 +1,4 @@
-"""The demo: ten people with a smartwatch, seven physiotherapy exercises, no network. What it runs and how it is told."""
+"""The demo: ten people with a smartwatch, seven physiotherapy exercises, no network; and its result in words."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def in_words(*, alone: Summary, together: Summary) -> str:
     change = 100 * (together.last - alone.last)
     verb = "raised" if change > 0 else "did not raise"
     return (
-        f"FedAP {verb} the mean accuracy from {100 * alone.last:.1f} % (everyone alone) to {100 * together.last:.1f} %, "
+        f"FedAP {verb} the mean accuracy: {100 * alone.last:.1f} % alone, {100 * together.last:.1f} % together, "
         f"{change:+.1f} points; {gained} of {len(alone.per_client)} people gained."
     )

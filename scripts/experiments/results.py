@@ -143,6 +143,10 @@ class RunFolder:
         weights = np.array(described["weights"], dtype=np.float64)
         return Mixing(weights=weights, layers=tuple(described["layers"]), distances=distances)
 
+    def members(self) -> list[str]:
+        """The clients' names, in the order of every list."""
+        return list(json.loads((self.path / "settings.json").read_text(encoding="utf-8"))["cohort"]["clients"])
+
     def is_complete(self) -> bool:
         """Whether the asked-for number of rounds has been run, and its models saved where they are kept."""
         last = max((record["round"] for record in self.rounds()), default=-1)
