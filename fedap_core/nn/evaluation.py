@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 from fedap_core.nn.heads import evaluating
 from fedap_core.nn.samples import Samples
@@ -21,6 +22,8 @@ def evaluate(module: nn.Module, samples: Samples, *, classes: int, batch_size: i
     with evaluating(module), torch.no_grad():
         for inputs, targets in samples.batches(batch_size):
             logits = module(inputs)
+            if logits.shape != (len(targets), classes):
+                raise InvalidInput("model output", tuple(logits.shape), f"one logit for each of {classes} classes")
             loss += float(F.cross_entropy(logits, targets, reduction="sum"))
             confusion += torch.bincount(targets * classes + logits.argmax(dim=1), minlength=classes * classes)
     matrix = confusion.view(classes, classes).cpu().numpy()

@@ -17,7 +17,10 @@ Head = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
 def find_head(model: nn.Module, input_shape: tuple[int, ...]) -> str:
-    """The name of the head, found by one forward pass of one zero sample in eval mode. The model is left as it was."""
+    """The name of the head, found by one forward pass of zeros in eval mode. The model is left as it was.
+
+    Two samples: a BN layer without running statistics normalises by its batch even then, and cannot by a batch of one.
+    """
     executed: list[str] = []
 
     def note(name: str) -> None:
@@ -30,7 +33,7 @@ def find_head(model: nn.Module, input_shape: tuple[int, ...]) -> str:
     ]
     try:
         with evaluating(model), torch.no_grad():
-            model(torch.zeros((1, *input_shape), device=device_of(model)))
+            model(torch.zeros((2, *input_shape), device=device_of(model)))
     finally:
         for handle in handles:
             handle.remove()

@@ -5,6 +5,7 @@ Values stay as stored (8-bit images included) until their batch; batches are sli
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -42,10 +43,11 @@ class Samples:
             yield self.prepare(x[start:stop]), y[start:stop]
 
     def prepare(self, stored: Tensor) -> Tensor:
-        """The affine step from stored values to model inputs, in float32."""
+        """The affine step from stored values to model inputs, in float32. A copy: a model may work in place."""
+        inputs = stored.to(torch.float32, copy=True)
         if self.preprocessing.is_identity:
-            return stored.to(torch.float32)
-        return stored.to(torch.float32, copy=True).mul_(self.preprocessing.scale).add_(self.preprocessing.offset)
+            return inputs
+        return inputs.mul_(self.preprocessing.scale).add_(self.preprocessing.offset)
 
 
 def batch_bounds(samples: int, batch_size: int) -> list[tuple[int, int]]:
@@ -53,4 +55,4 @@ def batch_bounds(samples: int, batch_size: int) -> list[tuple[int, int]]:
     starts = list(range(0, samples, batch_size))
     if len(starts) > 1 and samples - starts[-1] == 1:
         starts.pop()
-    return list(zip(starts, [*starts[1:], samples], strict=True))
+    return list(itertools.pairwise([*starts, samples]))

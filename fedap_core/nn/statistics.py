@@ -1,7 +1,8 @@
 """Measures what FedAP compares: exact moments of the inputs of BN layers, of the head, or the BN running statistics.
 
-Population moments over all values of a channel, accumulated in float64 batch by batch (the same batches give the same
-bits; other batches agree within 1e-10). Only moments leave these functions, never activations.
+Population moments over all values of a channel, accumulated in float64 batch by batch: the same batches give the same
+bits, other batches of the same activations agree within 1e-10 (the float32 layers before may themselves round another
+batch differently). Only moments leave these functions, never activations.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def _input_moments(
         seen[name] = seen[name].merge(moments) if name in seen else moments
 
     handles = [
-        layer.register_forward_pre_hook(lambda module, args, name=name: note(name, module, args[0]))
+        layer.register_forward_pre_hook(
+            lambda module, args, named, name=name: note(name, module, (*args, *named.values())[0]), with_kwargs=True
+        )
         for name, layer in layers.items()
     ]
     samples = 0

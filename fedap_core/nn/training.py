@@ -74,8 +74,11 @@ def train(
     `should_stop` is asked after every batch; what was learnt until then stands.
     """
     device = model.trainable.device
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.random.manual_seed(randomness.noise)
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        # Only what is forked may be seeded: torch.manual_seed would reach every GPU.
+        for generator in (torch.default_generator, *(torch.cuda.default_generators[one.index] for one in devices)):
+            generator.manual_seed(randomness.noise)
         return _epochs(model, samples, objective, settings, randomness, velocity, should_stop)
 
 
@@ -95,6 +98,7 @@ def _epochs(
     seen = steps = 0
     loss_sum = torch.zeros((), device=device)
     epoch_samples = 0
+    stopped = False
     try:
         for _ in range(settings.epochs):
             loss_sum.zero_()
@@ -107,10 +111,11 @@ def _epochs(
                 loss_sum.add_(loss.detach(), alpha=len(targets))
                 epoch_samples += len(targets)
                 steps += 1
-                if should_stop():
+                stopped = should_stop()
+                if stopped:
                     break
             seen += epoch_samples
-            if epoch_samples < len(samples):
+            if stopped:
                 break
     finally:
         model.detach_gradient()

@@ -1,0 +1,1 @@
+"""The torch half: which tensors are whose, statistics, training, evaluation."""

@@ -1,0 +1,71 @@
+"""How samples become batches: the last one is never alone, stored values are never touched."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from fedap_core.errors import InvalidInput
+from fedap_core.nn.samples import Samples, batch_bounds
+from fedap_core.preprocessing import IMAGE_8BIT, Preprocessing
+from tests.support.models import draw, draw_labels
+
+
+@pytest.mark.parametrize(
+    ("samples", "batch_size", "expected"),
+    [
+        (0, 4, []),
+        (1, 4, [(0, 1)]),
+        (4, 4, [(0, 4)]),
+        (5, 4, [(0, 5)]),
+        (6, 4, [(0, 4), (4, 6)]),
+        (8, 4, [(0, 4), (4, 8)]),
+        (9, 4, [(0, 4), (4, 9)]),
+        (3, 2, [(0, 3)]),
+    ],
+)
+def test_a_last_batch_of_one_joins_the_one_before(
+    samples: int, batch_size: int, expected: list[tuple[int, int]]
+) -> None:
+    assert batch_bounds(samples, batch_size) == expected
+
+
+def test_8_bit_images_become_numbers_from_minus_one_to_one() -> None:
+    """0 / 127.5 - 1 = -1, 255 / 127.5 - 1 = 1, 51 / 127.5 - 1 = -0.6."""
+    samples = Samples(
+        x=torch.tensor([[0], [255], [51]], dtype=torch.uint8), y=torch.zeros(3, dtype=torch.int64),
+        preprocessing=IMAGE_8BIT,
+    )  # fmt: skip
+    (inputs,) = samples.inputs(8)
+    assert inputs.dtype == torch.float32
+    torch.testing.assert_close(inputs, torch.tensor([[-1.0], [1.0], [-0.6]]))
+    assert samples.x.dtype == torch.uint8
+
+
+def test_batches_follow_the_given_order() -> None:
+    samples = Samples(
+        x=torch.arange(4.0)[:, None], y=torch.arange(4), preprocessing=Preprocessing(scale=2.0, offset=1.0)
+    )
+    batches = list(samples.batches(2, torch.tensor([3, 1, 0, 2])))
+    assert [inputs.flatten().tolist() for inputs, _ in batches] == [[7.0, 3.0], [1.0, 5.0]]
+    assert [targets.tolist() for _, targets in batches] == [[3, 1], [0, 2]]
+    assert [targets.tolist() for _, targets in samples.batches(2)] == [[0, 1], [2, 3]]
+    assert len(samples) == 4
+
+
+@pytest.mark.parametrize("preprocessing", [Preprocessing(), Preprocessing(scale=2.0)])
+def test_a_model_that_works_in_place_cannot_change_the_stored_values(preprocessing: Preprocessing) -> None:
+    stored = draw(6, 3)
+    samples = Samples(x=stored.clone(), y=draw_labels(6), preprocessing=preprocessing)
+    careless = nn.ReLU(inplace=True)
+    for inputs, _ in (*samples.batches(4), *samples.batches(4, torch.arange(6))):
+        careless(inputs)
+    for inputs in samples.inputs(4):
+        careless(inputs)
+    assert torch.equal(samples.x, stored)
+
+
+def test_samples_without_a_label_each_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="labels: got 3 labels, expected one for each of 4 samples"):
+        Samples(x=draw(4, 2), y=draw_labels(3), preprocessing=Preprocessing())
