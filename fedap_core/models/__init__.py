@@ -6,13 +6,13 @@ federation or data sets; the weights depend on (name, request, seed) alone.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 
 import torch
 from torch import nn
 
 from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.factories import find_factory
 from fedap_core.models.alexnet import AlexNet
 from fedap_core.models.har_cnn import HarCnn
 from fedap_core.models.lenet import LeNet5
@@ -38,19 +38,9 @@ def build_model(name: str, request: ModelRequest, seed: int) -> nn.Module:
 def _find_factory(name: str) -> ModelFactory:
     if name in MODELS:
         return MODELS[name]
-    module_name, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise unknown_name("model", name, [*MODELS, "package.module:factory"])
-    try:
-        module = importlib.import_module(module_name)
-    except (ImportError, ValueError, TypeError) as error:  # ValueError: an empty name; TypeError: a relative one
-        fix = f"Is the package installed, or its folder on PYTHONPATH? ({error})"
-        raise InvalidInput("model", name, f"an importable module {module_name!r}", fix) from error
-    factory = getattr(module, attribute, None)
-    if not callable(factory):
-        raise InvalidInput("model", name, f"a callable {attribute!r} in module {module_name!r}")
-    found: ModelFactory = factory
-    return found
+    return find_factory("model", name)
 
 
 __all__ = ["MODELS", "ModelFactory", "ModelRequest", "build_model"]

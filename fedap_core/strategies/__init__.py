@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Mapping
 
 from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.factories import find_factory
 from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPlan, Strategy
 from fedap_core.strategies.fedap import DFedAp, FedAp, FFedAp, SharedBnFedAp
 from fedap_core.strategies.fedavg import FedAvg
@@ -41,6 +41,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
 }
 
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_EXPECTED: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 def make_strategy(name: str, options: Mapping[str, object] | None = None) -> Strategy:
@@ -57,17 +58,13 @@ def make_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
     return kind(**values)  # type: ignore[arg-type]
 
 
-def fedbn_weights(evidence: Evidence) -> Mixing:
-    """How rounds of the phase `fedbn` are mixed, whatever the strategy."""
-    return FedBn().mixing(evidence)
+def fedbn_weights(evidence: Evidence, *, equal: bool = False) -> Mixing:
+    """How rounds of the phase `fedbn` are mixed, whatever the strategy; `equal` is the strategy's own option."""
+    return FedBn(equal=equal).mixing(evidence)
 
 
 def _user_strategy(name: str) -> type[Strategy]:
-    module_name, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InvalidInput("algorithm", name, "an importable package.module:factory", str(error)) from error
+    found = find_factory("algorithm", name)
     if not (isinstance(found, type) and issubclass(found, Strategy)):
         raise InvalidInput("algorithm", name, "a subclass of fedap_core.strategies.Strategy")
     return found
@@ -75,14 +72,14 @@ def _user_strategy(name: str) -> type[Strategy]:
 
 def _convert(field: str, value: object, kind: type) -> object:
     """Text from a command line becomes the field's type; other values must have it already."""
-    if kind is bool and isinstance(value, str) and value.lower() in _BOOLEANS:
-        return _BOOLEANS[value.lower()]
-    if kind is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except ValueError as error:
-            raise InvalidInput(field, value, "a number") from error
-    if isinstance(value, kind):
-        return value
-    expected: dict[type, str] = {bool: "true or false", float: "a number"}
-    raise InvalidInput(field, value, expected.get(kind, kind.__name__))
+    converted = value
+    try:
+        if kind is bool and isinstance(value, str):
+            converted = _BOOLEANS.get(value.lower(), value)
+        elif (kind in (int, float) and isinstance(value, str)) or (kind is float and type(value) is int):
+            converted = kind(value)
+    except ValueError as error:
+        raise InvalidInput(field, value, _EXPECTED[kind]) from error
+    if not isinstance(converted, kind) or (isinstance(converted, bool) and kind is not bool):
+        raise InvalidInput(field, value, _EXPECTED.get(kind, kind.__name__))
+    return converted
