@@ -90,6 +90,13 @@ class FFedAp(FedAp):
     name: ClassVar[str] = "f-fedap"
     depends_on_rounds: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.full_covariance:  # refused now, not when half of the rounds have been trained
+            raise InvalidInput(
+                f"{self.name}.full_covariance", True, "false: BN running statistics have no covariance", "Use fedap."
+            )
+
     @property
     def first_measure(self) -> Measure:
         return Measure.NONE

@@ -5,6 +5,7 @@ The squared norm, over all trainable parameters. mu = 0 is FedAvg exactly.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,8 +23,8 @@ class FedProx(Strategy):
     mu: float = 0.01
 
     def __post_init__(self) -> None:
-        if not self.mu >= 0.0:
-            raise InvalidInput("fedprox.mu", self.mu, "a number >= 0")
+        if not 0.0 <= self.mu < math.inf:
+            raise InvalidInput("fedprox.mu", self.mu, "a finite number >= 0")
 
     @property
     def objective(self) -> ObjectiveSpec:

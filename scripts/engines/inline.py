@@ -213,7 +213,7 @@ class Federation:
         stats = tuple(report.stats for report in reports if report.stats is not None)
         evidence = Evidence(counts=self._counts, stats=stats)
         if phase is Phase.FEDBN:
-            return fedbn_weights(evidence).weights
+            return fedbn_weights(evidence, equal=self._strategy.equal).weights
         if self._mixing is None:
             self._settle(evidence, from_round=round_no)
         if self._mixing is None:

@@ -1,0 +1,99 @@
+"""How a strategy is made from a name and options: the table, text that becomes values, users' own, and errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from fedap_core.errors import InvalidInput
+from fedap_core.strategies import STRATEGIES, Strategy, make_strategy
+from fedap_core.strategies.fedap import FedAp
+from fedap_core.strategies.fedavg import FedAvg
+from fedap_core.strategies.fedprox import FedProx
+
+HERE = "tests.unit.strategies.test_table"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsersOwn(Strategy):
+    """A strategy of a user with an option of every kind."""
+
+    name: ClassVar[str] = "users-own"
+
+    patience: int = 3
+    label: str = "none"
+    share: float = 0.5
+
+
+def not_a_strategy() -> None:
+    """Callable, but no strategy."""
+
+
+def test_the_table_holds_the_ten_algorithms_under_their_own_names() -> None:
+    assert [make_strategy(name).name for name in STRATEGIES] == list(STRATEGIES)
+    assert list(STRATEGIES) == [
+        "base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap", "fedap-sbn", "fedap-unweighted",
+    ]  # fmt: skip
+
+
+def test_text_becomes_the_type_of_its_option() -> None:
+    assert make_strategy("fedap", {"self_weight": "0.3", "full_covariance": "yes"}) == FedAp(
+        self_weight=0.3, full_covariance=True
+    )
+    assert make_strategy("fedavg", {"equal": "False"}) == FedAvg(equal=False)
+    assert make_strategy("fedavg", {"equal": "1"}) == FedAvg(equal=True)
+
+
+def test_values_that_have_their_type_already_are_taken_as_they_are() -> None:
+    assert make_strategy("fedprox", {"mu": 1, "equal": True}) == FedProx(mu=1.0, equal=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("fedprox", {"mu": "much"}, "fedprox.mu: got much, expected a number"),
+        ("fedprox", {"mu": True}, "fedprox.mu: got True, expected a number"),
+        ("fedprox", {"mu": None}, "fedprox.mu: got None, expected a number"),
+        ("fedavg", {"equal": "maybe"}, "fedavg.equal: got maybe, expected true or false"),
+        ("fedavg", {"equal": 1}, "fedavg.equal: got 1, expected true or false"),
+        ("fedap", {"selfweight": 0.5}, "option of fedap: got selfweight.*Did you mean 'self_weight'"),
+        ("base", {"mu": 0.5}, "option of base: got mu, expected one of equal"),
+        ("fedap", {"self_weight": "1.1"}, "fedap.self_weight: got 1.1, expected a number in"),
+        ("fedap", {"self_weight": "nan"}, "fedap.self_weight: got nan"),
+        ("d-fedap", {"max_peer_weight": -0.1}, "d-fedap.max_peer_weight: got -0.1"),
+        ("fedprox", {"mu": -1}, "fedprox.mu: got -1"),
+        ("fedprox", {"mu": "nan"}, "fedprox.mu: got nan"),
+        ("fedprox", {"mu": "inf"}, "fedprox.mu: got inf"),
+        ("f-fedap", {"full_covariance": "true"}, "f-fedap.full_covariance: .*running statistics"),
+        ("fedpa", None, "algorithm: got fedpa, expected one of base, .* Did you mean"),
+    ],
+)
+def test_wrong_names_and_values_are_refused_by_name(name: str, options: dict[str, object] | None, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        make_strategy(name, options)
+
+
+def test_a_users_own_strategy_is_found_by_module_and_name() -> None:
+    made = make_strategy(f"{HERE}:UsersOwn", {"patience": "7", "label": "mine", "share": "0.25"})
+    assert made == UsersOwn(patience=7, label="mine", share=0.25)
+    assert make_strategy(f"{HERE}:UsersOwn", {"patience": 8}) == UsersOwn(patience=8)
+
+
+@pytest.mark.parametrize("value", ["7.5", "seven", 7.5, True])
+def test_whole_numbers_are_whole(value: object) -> None:
+    with pytest.raises(InvalidInput, match=r"UsersOwn.patience: got .*, expected a whole number"):
+        make_strategy(f"{HERE}:UsersOwn", {"patience": value})
+
+
+@pytest.mark.parametrize("name", [f"{HERE}:Missing", f"{HERE}:HERE", "no.such.module:Thing", ":Thing", ".near:Thing"])
+def test_a_users_strategy_that_cannot_be_imported_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match=r"algorithm: got .*, expected (an importable module|a callable)"):
+        make_strategy(name)
+
+
+@pytest.mark.parametrize("attribute", ["not_a_strategy", "InvalidInput"])
+def test_what_is_no_strategy_is_refused(attribute: str) -> None:
+    with pytest.raises(InvalidInput, match=r"a subclass of fedap_core\.strategies\.Strategy"):
+        make_strategy(f"{HERE}:{attribute}")
