@@ -74,6 +74,11 @@ def test_console_command_leads_to_a_function(command: str) -> None:
     assert callable(getattr(importlib.import_module(module), function))
 
 
+def test_command_that_the_demo_script_runs_exists() -> None:
+    assert 'fedap-lab" demo "$@"' in (ROOT / "scripts/demo.sh").read_text(encoding="utf-8")
+    assert "demo" in built_trees()["fedap-lab"].children
+
+
 def test_wheel_holds_exactly_the_five_packages() -> None:
     """The build file's patterns, applied as setuptools applies them to the dotted names of all folders with code."""
     found = BUILD["tool"]["setuptools"]["packages"]["find"]

@@ -42,7 +42,7 @@ def test_rooms_draw_only_from_generators_passed_in() -> None:
 
 
 def test_tests_leave_the_global_generators_alone() -> None:
-    """They may draw inputs from torch's own; they may seed it only inside its fork_rng, and never use those of numpy and the standard library."""
+    """They may draw from torch's own, seeded only inside fork_rng; never from numpy's or the standard library's."""
     faults = [fault for source in claim_sources() for fault in checks.global_randomness(source)]
     assert [fault for fault in faults if checks.UNSEEDED_DRAW not in fault] == []
 
