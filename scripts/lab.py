@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 
 from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
-from scripts.experiments.comparison import Comparison, compare_and_report, default_model
+from scripts.experiments.comparison import Comparison, compare_and_report
 from scripts.experiments.demo import demo_comparison, run_demo
-from scripts.experiments.settings import AnchorSettings, CohortSettings, RunSettings, checked
 from scripts.experiments.sweep import SweepOptions
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -65,38 +63,29 @@ def compare(
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS,
 ) -> None:
     """Run algorithms on identical clients and initial weights, and print one table."""
-    try:
-        cohort = CohortSettings.model_validate(
-            {
-                "data": data,
-                "data_options": parse_pairs("data-option", data_option or []),
-                "partition": partition,
-                "alpha": alpha,
-                "clients": clients,
-                "protocol": protocol,
-                "overlapping_windows": overlapping_windows,
-            }
-        )
-        base = RunSettings.model_validate(
-            {
-                "cohort": cohort,
-                "model": model or default_model(cohort),
-                "algorithm": "base",
-                "rounds": rounds,
-                "learning_rate": learning_rate,
-                "momentum": momentum,
-                "weight_decay": weight_decay,
-                "batch_size": batch_size,
-                "epochs": epochs,
-                "anchor": _anchor(anchor),
-                "start_from": start_from,
-                "evaluate_every": evaluate_every,
-                "device": device,
-            }
-        )
-        comparison = Comparison.parse(base, algorithms=algorithms, seeds=seeds)
-    except ValidationError as error:
-        raise checked(error) from error
+    cohort = {
+        "data": data,
+        "data_options": parse_pairs("data-option", data_option or []),
+        "partition": partition,
+        "alpha": alpha,
+        "clients": clients,
+        "protocol": protocol,
+        "overlapping_windows": overlapping_windows,
+    }
+    run = {
+        "model": model,
+        "rounds": rounds,
+        "learning_rate": learning_rate,
+        "momentum": momentum,
+        "weight_decay": weight_decay,
+        "batch_size": batch_size,
+        "epochs": epochs,
+        "anchor": _anchor(anchor),
+        "start_from": start_from,
+        "evaluate_every": evaluate_every,
+        "device": device,
+    }
+    comparison = Comparison.of(cohort, run, algorithms=algorithms, seeds=seeds)
     options = _sweep_options(out, len(comparison.runs), jobs=jobs, workers=workers, keep_models=keep_models)
     compare_and_report(comparison, options, Console())
 
@@ -108,14 +97,14 @@ def _sweep_options(out: Path, runs: int, *, jobs: int = 0, workers: int = 0, kee
     return SweepOptions(root=out, jobs=jobs, workers=workers or max(1, cores // jobs), keep_models=keep_models)
 
 
-def _anchor(text: str) -> AnchorSettings:
+def _anchor(text: str) -> dict[str, object]:
     kind, _, value = text.partition(":")
     if text == "pooled":
-        return AnchorSettings()
+        return {}
     if kind == "warmup":
-        return AnchorSettings.model_validate({"kind": "warmup", "rounds": value or 5})
+        return {"kind": "warmup", "rounds": value or 5}
     if Path(text).is_file():
-        return AnchorSettings(kind="file", path=text)
+        return {"kind": "file", "path": text}
     raise InvalidInput("anchor", text, "pooled, warmup:ROUNDS or an existing model file")
 
 

@@ -90,9 +90,11 @@ def _plain_round(cohort: Cohort) -> Callable[[int], None]:
         optimiser = torch.optim.SGD(module.parameters(), lr=0.01)
         trainees.append((module, optimiser, samples.prepare(samples.x), samples.y))
 
+    generator = torch.Generator().manual_seed(0)
+
     def one_round(_number: int) -> None:
         for module, optimiser, x, y in trainees:
-            order = torch.randperm(len(y))
+            order = torch.randperm(len(y), generator=generator)
             for start in range(0, len(y), 32):
                 chosen = order[start : start + 32]
                 optimiser.zero_grad()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +13,6 @@ from rich.console import Console
 from fedap_core.errors import InvalidInput, parse_pairs
 from participant.data import load_dataset
 from participant.data.base import DataOptions
-from scripts.experiments.cohort import make_cohort
 from scripts.experiments.results import RunFolder, Summary, write_text
 from scripts.experiments.settings import CohortSettings, RunSettings, checked, digest
 from scripts.experiments.sweep import SweepOptions, run_sweep
@@ -26,6 +27,17 @@ class Comparison:
     """All runs of a comparison, seed by seed."""
 
     runs: tuple[RunSettings, ...]
+
+    @classmethod
+    def of(cls, cohort: Mapping[str, object], run: Mapping[str, object], *, algorithms: str, seeds: str) -> Comparison:
+        """From settings as a command line gives them; an empty model is the paper's for this kind of input."""
+        try:
+            clients = CohortSettings.model_validate(cohort)
+            model = run["model"] or default_model(clients)
+            base = RunSettings.model_validate({**run, "cohort": clients, "model": model, "algorithm": "base"})
+        except ValidationError as error:
+            raise checked(error) from error
+        return cls.parse(base, algorithms=algorithms, seeds=seeds)
 
     @classmethod
     def parse(cls, base: RunSettings, *, algorithms: str, seeds: str) -> Comparison:
@@ -75,13 +87,12 @@ def compare_and_report(comparison: Comparison, options: SweepOptions, console: C
     first = comparison.runs[0]
     folders = run_sweep(comparison.runs, options, console)
     summaries = [folder.summary() for folder in folders]
-    names = [client.name for client in make_cohort(first.cohort, first.seed).clients]
+    names, protocol = folders[0].members(), first.cohort.protocol_label
     table = tables.rows(summaries)
-    label = " (overlapping windows)" if first.cohort.overlapping_windows else ""
-    title = f"{first.cohort.data}{label}, {len(names)} clients, protocol {first.cohort.protocol}, {first.rounds} rounds"
+    title = f"{first.cohort.data}, {len(names)} clients, protocol {protocol}, {first.rounds} rounds"
     console.print(tables.terminal_table(table, title))
-    path = options.root / f"compare-{first.cohort.data}-{comparison.identity}".replace("/", "_")
-    write_text(path.with_suffix(".csv"), tables.csv_table(summaries, names))
+    path = options.root / re.sub(r"[/.:]", "_", f"compare-{first.cohort.data}-{comparison.identity}")
+    write_text(path.with_suffix(".csv"), tables.csv_table(summaries, names, protocol))
     write_text(path.with_suffix(".md"), f"{title}\n\n{tables.markdown_table(table)}")
     figures.convergence_figure(summaries, title, path)
     _draw_mixing(folders, path)
@@ -96,6 +107,6 @@ def _draw_mixing(folders: list[RunFolder], path: Path) -> None:
         mixing = folder.read_mixing()
         if mixing is not None and mixing.distances is not None:
             name = path.with_name(f"{path.name}-mixing")
-            title = f"W of {folder.settings.algorithm}, seed {folder.settings.seed}"
+            title = f"W of {folder.settings.label}, seed {folder.settings.seed}"
             figures.mixing_figure(mixing.weights, folder.members(), title, name)
             return

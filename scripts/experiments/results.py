@@ -145,15 +145,18 @@ class RunFolder:
 
     def members(self) -> list[str]:
         """The clients' names, in the order of every list."""
-        return list(json.loads((self.path / "settings.json").read_text(encoding="utf-8"))["cohort"]["clients"])
+        return list(self._described()["cohort"]["clients"])
+
+    def _described(self) -> Json:
+        described: Json = json.loads(self._settings_path.read_text(encoding="utf-8"))
+        return described
 
     def is_complete(self) -> bool:
         """Whether the asked-for number of rounds has been run, and its models saved where they are kept."""
         last = max((record["round"] for record in self.rounds()), default=-1)
         if last + 1 < self.settings.rounds:
             return False
-        described = json.loads(self._settings_path.read_text(encoding="utf-8"))
-        return not described.get("keep_models", False) or self.saved_round() + 1 >= self.settings.rounds
+        return not self._described().get("keep_models", False) or self.saved_round() + 1 >= self.settings.rounds
 
     def summary(self) -> Summary:
         """The headline of the first `rounds` rounds."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedap_core.errors import InvalidInput
 from fedap_core.nn.training import SgdSettings
-from fedap_core.splits import PROTOCOLS
+from fedap_core.splits import OVERLAPPING_LABEL, PROTOCOLS
 from fedap_core.strategies import Strategy, make_strategy
 
 TAIL_ROUNDS = 10
@@ -43,7 +43,7 @@ class AnchorSettings(BaseModel):
 class CohortSettings(BaseModel):
     """Which data, and how they are divided among clients and inside each client."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     data: str
     data_options: dict[str, str] = {}
@@ -59,18 +59,23 @@ class CohortSettings(BaseModel):
         """Training, validation if any, test."""
         return PROTOCOLS[self.protocol]
 
+    @property
+    def protocol_label(self) -> str:
+        """How figures under these settings are headed."""
+        return f"{self.protocol} ({OVERLAPPING_LABEL})" if self.overlapping_windows else self.protocol
+
 
 class RunSettings(BaseModel):
     """One algorithm on one cohort with one seed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     cohort: CohortSettings
     model: str
     algorithm: str
     options: dict[str, str | float | bool] = {}
     rounds: int = Field(default=100, ge=1)
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     learning_rate: float = Field(default=0.01, gt=0.0)
     momentum: float = Field(default=0.0, ge=0.0, lt=1.0)
     weight_decay: float = Field(default=0.0, ge=0.0)

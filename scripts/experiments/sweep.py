@@ -140,7 +140,10 @@ class _Jobs:
             raise error_from_json(message["error"], where=f"run {run.label} seed {run.seed}: ")
         if not self._console.is_terminal:
             mean = RunFolder(self._options.root, run).summary().last
-            self._console.print(f"{run.label} seed {run.seed}: {100 * mean:.2f} % after {run.rounds} rounds")
+            self._console.print(
+                f"{run.label} seed {run.seed}: {100 * mean:.2f} % after {run.rounds} rounds, "
+                f"protocol {run.cohort.protocol_label}"
+            )
 
 
 def _unwind_on_sigterm() -> None:

@@ -80,13 +80,14 @@ def markdown_table(table: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def csv_table(summaries: Sequence[Summary], clients: Sequence[str]) -> str:
+def csv_table(summaries: Sequence[Summary], clients: Sequence[str], protocol: str) -> str:
     """One line per run, every client a column, in per cent."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["algorithm", "seed", "rounds", "last", "tail", "converged", "selected", *clients])
+    writer.writerow(["algorithm", "seed", "protocol", "rounds", "last", "tail", "converged", "selected", *clients])
     for run in summaries:
         numbers = [run.last, run.tail, run.selected, *run.per_client]
         last, tail, selected, *per_client = ["" if n is None else f"{100 * n:.3f}" for n in numbers]
-        writer.writerow([run.algorithm, run.seed, run.rounds, last, tail, run.converged or "", selected, *per_client])
+        converged = "" if run.converged is None else run.converged
+        writer.writerow([run.algorithm, run.seed, protocol, run.rounds, last, tail, converged, selected, *per_client])
     return text.getvalue()
