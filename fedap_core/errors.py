@@ -20,7 +20,8 @@ class InvalidInput(ValueError):
         shown = got if isinstance(got, str) else repr(got)
         if len(shown) > _SHOWN_CHARS:
             shown = shown[: _SHOWN_CHARS - 1] + "…"
-        super().__init__(f"{field}: got {shown}, expected {expected}" + (f". {fix}" if fix else ""))
+        message = f"{field}: got {shown}, expected {expected}" + (f". {fix}" if fix else "")
+        super().__init__(" ".join(message.split()))  # one line, whatever an array or another library's error holds
         self.field = field
         self.got = got
         self.expected = expected

@@ -35,6 +35,8 @@ class ModelSpec:
     def __post_init__(self) -> None:
         if len(self.classes) < 2:
             raise InvalidInput("classes", self.classes, "at least two class names")
+        if not self.head:
+            raise InvalidInput("head", "no module", "the name of the classification layer")
         if len({tensor.name for tensor in self.tensors}) != len(self.tensors):
             raise InvalidInput("tensors", "a name twice", "every tensor once")
 
@@ -75,6 +77,8 @@ class ModelSpec:
             described = json.loads(metadata[METADATA_KEY])
             if described["format"] != FORMAT:
                 raise InvalidInput(source, f"format {described['format']}", f"format {FORMAT}", "Write it anew.")
+            if not isinstance(described["notes"], dict):
+                raise TypeError("notes that are no mapping")
             scale, offset, steps = described["preprocessing"]
             return cls(
                 model=described["model"],
@@ -94,7 +98,7 @@ class ModelSpec:
 
 
 def notes_of(metadata: Mapping[str, str]) -> dict[str, str]:
-    """What else a model file's writer noted: round, provenance, metrics."""
+    """What else the writer of a file that `from_metadata` accepts noted: round, provenance, metrics."""
     return dict(json.loads(metadata[METADATA_KEY])["notes"])
 
 

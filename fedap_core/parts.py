@@ -35,6 +35,8 @@ class TensorSpec:
     def __post_init__(self) -> None:
         if self.trainable and not self.floating:
             raise InvalidInput(f"tensor {self.name}", "integer and trainable", "integer tensors are never trained")
+        if not all(isinstance(size, int) and size >= 0 for size in self.shape):
+            raise InvalidInput(f"tensor {self.name}", self.shape, "a shape of whole numbers >= 0")
 
     @property
     def size(self) -> int:

@@ -33,7 +33,7 @@ class Preprocessing:
     @property
     def digest(self) -> str:
         """Sixteen hex digits that agree exactly when two parties preprocess alike."""
-        text = "\x1f".join((self.scale.hex(), self.offset.hex(), *self.steps))
+        text = "\x1f".join((float(self.scale).hex(), float(self.offset).hex(), *self.steps))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
