@@ -36,6 +36,8 @@ def make_initial(
     head: tuple[str, ...] = (),
 ) -> tuple[ModelSpec, State]:
     """A freshly initialised model and its description; `head` overrides what a forward pass finds."""
+    if not 0 <= seed < 2**63:
+        raise InvalidInput("seed", seed, "a whole number from 0 to 2**63 - 1")
     module = build_model(model, ModelRequest(input_shape=input_shape, classes=len(classes)), seed)
     head = head or (find_head(module, input_shape),)
     spec = ModelSpec(
@@ -65,17 +67,20 @@ def module_of(spec: ModelSpec, state: State) -> nn.Module:
 def write_model(path: Path, spec: ModelSpec, state: State, notes: dict[str, str] | None = None) -> None:
     """Write a model file atomically; `notes` are further metadata (provenance, metrics)."""
     data = save({name: t.contiguous() for name, t in state.items()}, metadata=spec.to_metadata(notes))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        temporary = Path(file.name)
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        except BaseException:
-            temporary.unlink()
-            raise
-    temporary.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            temporary = Path(file.name)
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                temporary.replace(path)
+            except BaseException:
+                temporary.unlink()
+                raise
+    except OSError as error:
+        raise InvalidInput("model file", str(path), "a place that can be written", str(error)) from error
 
 
 def read_spec(path: Path) -> ModelSpec:

@@ -105,7 +105,7 @@ def test_anchor_of_another_model_is_refused(start_from: str, tmp_path: Path) -> 
     )
     write_model(tmp_path / "other.safetensors", spec, state)
     anchor = {"kind": "file", "path": str(tmp_path / "other.safetensors")}
-    with pytest.raises(InvalidInput, match="anchor.*same tensors and classes"):
+    with pytest.raises(InvalidInput, match=r"anchor.*same tensors and classes"):
         run_small(tmp_path, small_run("fedap", rounds=1, anchor=anchor, start_from=start_from))
 
 
@@ -123,7 +123,7 @@ def test_anchor_for_other_classes_is_refused(tmp_path: Path) -> None:
 
 def test_missing_anchor_file_is_refused_by_name(tmp_path: Path) -> None:
     anchor = {"kind": "file", "path": str(tmp_path / "nowhere.safetensors")}
-    with pytest.raises(InvalidInput, match="nowhere.safetensors"):
+    with pytest.raises(InvalidInput, match=r"nowhere\.safetensors"):
         run_small(tmp_path, small_run("fedap", rounds=1, anchor=anchor))
 
 

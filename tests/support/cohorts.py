@@ -5,6 +5,7 @@ Sizes are chosen so that a round of three clients takes hundredths of a second; 
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -12,11 +13,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from participant.model_file import read_model
 from scripts.engines.inline import InlineOptions, run_inline
@@ -43,8 +42,8 @@ main()
 
 
 def small_run(
-    algorithm: str, *, rounds: int = 3, cohort: Mapping[str, object] | None = None, **others: Any
-) -> RunSettings:  # noqa: ANN401
+    algorithm: str, *, rounds: int = 3, cohort: Mapping[str, object] | None = None, **others: object
+) -> RunSettings:
     """Three clients with 40 training and 40 test samples each."""
     described: dict[str, object] = {
         "cohort": {
@@ -103,11 +102,6 @@ def numbers_of(folder: RunFolder) -> list[dict[str, object]]:
     return records
 
 
-def mean_of(folder: RunFolder, split: str = "test") -> float:
-    """The plain mean over clients of the last recorded accuracies."""
-    return float(np.mean(folder.rounds()[-1][split]["accuracy"]))
-
-
 @contextmanager
 def lab_process(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
     """`fedap-lab` as a real process that leads its own process group; nothing of the group outlives the block."""
@@ -155,3 +149,33 @@ def lab_arguments(out: Path, algorithms: str, *, rounds: int, more: Sequence[str
         *("compare", "--data", "synthetic", *options, "--clients", str(CLIENTS), *fixed),
         *("--algorithms", algorithms, "--rounds", str(rounds), "--out", str(out), *more),
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a command left on a terminal."""
+
+    code: int
+    out: str
+    complaint: str
+
+    @property
+    def is_one_clear_line(self) -> bool:
+        """Exit code 2 and a single line that opens with `error:`, no traceback."""
+        lines = self.complaint.splitlines()
+        return self.code == 2 and len(lines) == 1 and lines[0].startswith("error: ")
+
+
+def run_command(main: Callable[[], None], *arguments: str) -> Outcome:
+    """A console command in this process, with its real entry point."""
+    out, complaint, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["command", *arguments]
+    code = 0
+    try:
+        with redirect_stdout(out), redirect_stderr(complaint):
+            main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1 if end.code else 0
+    finally:
+        sys.argv = before
+    return Outcome(code=code, out=out.getvalue(), complaint=complaint.getvalue())
