@@ -81,6 +81,9 @@ class LocalClient:
     def measure(self, anchor: State, what: Measure) -> BnStats:
         """Statistics of the training samples under the anchor; the participant's own model is left as it was."""
         own = self._model.state()
+        for name in own:
+            if name not in anchor:  # the participant's own tensor would silently stand in
+                raise InvalidInput("anchor", f"no tensor {name}", "all tensors of the model")
         self._model.load(anchor)
         try:
             return self._statistics(what)
