@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fedap_core.aggregation import TILE_COLUMNS, mix
+from fedap_core.aggregation import TILE_COLUMNS, mix, mix_tiles
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.errors import InvalidInput
 
@@ -67,6 +67,25 @@ def test_in_place_gives_the_same_bits() -> None:
     expected = mixed(mixing, updates)
     mix(mixing, updates, updates)
     assert np.stack(updates).tobytes() == expected.tobytes()
+
+
+def test_rows_outside_memory_give_the_same_bits() -> None:
+    mixing, updates = random_case(4, 2 * TILE_COLUMNS + 77)
+    stored = [bytearray(update.tobytes()) for update in updates]
+    seen: list[tuple[int, int]] = []
+
+    def read(start: int, tile: Float32Array) -> None:
+        seen.append((start, tile.shape[1]))
+        for row, held in zip(tile, stored, strict=True):
+            row[:] = np.frombuffer(held, dtype=np.float32, count=row.size, offset=4 * start)
+
+    def write(start: int, mixed_tile: Float32Array) -> None:
+        for row, held in zip(mixed_tile, stored, strict=True):
+            held[4 * start : 4 * (start + row.size)] = row.tobytes()
+
+    mix_tiles(mixing, updates[0].size, read=read, write=write)
+    assert b"".join(stored) == mixed(mixing, updates).tobytes()
+    assert seen == [(0, TILE_COLUMNS), (TILE_COLUMNS, TILE_COLUMNS), (2 * TILE_COLUMNS, 77)]
 
 
 def test_updates_stay_untouched_out_of_place() -> None:
