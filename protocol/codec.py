@@ -25,10 +25,7 @@ def encode(message: Message) -> list[Buffer]:
     """
     frames: list[Buffer] = []
     fields = message.write(frames)
-    header = msgpack.packb((VERSION.major, VERSION.minor, message.KIND, fields), use_bin_type=True)
-    if len(header) > HEADER_BYTES:
-        raise InvalidField(message.KIND, len(header), f"a header of at most {HEADER_BYTES} bytes")
-    return [header, *frames]
+    return [msgpack.packb((VERSION.major, VERSION.minor, message.KIND, fields), use_bin_type=True), *frames]
 
 
 def decode(frames: Sequence[Buffer]) -> Message:
@@ -92,7 +89,7 @@ def _map(pairs: Sequence[tuple[object, object]]) -> dict[object, object]:
 
 def _check_depth(plain: object) -> None:
     """Layer by layer, because recursion over a peer's nesting would be its to choose. Only tuples and dicts nest."""
-    layer: list[object] = [plain]
+    layer = [plain]
     for _ in range(DEPTH):
         inner: list[object] = []
         for value in layer:
@@ -100,10 +97,9 @@ def _check_depth(plain: object) -> None:
                 inner.extend(value.values())
             elif type(value) is tuple:
                 inner.extend(value)
-        if not inner:
-            return
         layer = inner
-    raise TooLarge("nesting of the header", DEPTH + 1, DEPTH)
+    if any(type(value) in (dict, tuple) for value in layer):
+        raise TooLarge("nesting of the header", DEPTH + 1, DEPTH)
 
 
 def _open(plain: object) -> tuple[Version, type[Message], dict[str, object]]:

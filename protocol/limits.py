@@ -23,7 +23,8 @@ SETS_PER_MESSAGE: Final = 3
 """Most tensor sets in one message (`update`: weights, statistics, class tables)."""
 
 HEADER_BYTES: Final = (SETS_PER_MESSAGE * 2 + 1) * 64 * KIB
-"""Largest header: every set embedded with the longest layout, and 64 KiB for all other fields."""
+"""Largest header: every set embedded with the longest layout, and 64 KiB for all other fields. No message that can be
+built exceeds it, so only arriving ones are measured."""
 
 FRAME_BYTES: Final = SLICE_BYTES + 64 * KIB
 """What a socket should be told to refuse (ZMQ_MAXMSGSIZE): no legal frame comes near it."""

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from protocol.carriage import RawFrame
 from protocol.contracts import FLAG, one_of, record, whole
-from protocol.errors import CODES, CONTENT_CODES, InvalidField
-from protocol.limits import SET_BYTES, SLICE_BYTES
+from protocol.errors import CODES, CONTENT_CODES, InvalidField, RemoteProtocolError
+from protocol.limits import SET_BYTES, SLICE_BYTES, TEXT_CHARS
 from protocol.plan import Digest, FreeText, RoundNo, RunId
 from protocol.speech import FROM_BOTH, Message, Step
 
@@ -52,6 +52,11 @@ class Error(Message):
     code: Annotated[str, one_of(*CODES)]
     reason: FreeText
     about: Step | None
+
+    @staticmethod
+    def of(fault: RemoteProtocolError, about: Step | None = None) -> Error:
+        """The answer to a peer's fault."""
+        return Error(code=fault.code, reason=str(fault)[:TEXT_CHARS], about=about)
 
 
 @record

@@ -20,10 +20,23 @@ from protocol.errors import (
     UnknownKind,
     VersionMismatch,
 )
-from protocol.limits import DEPTH, EMBEDDED_BYTES, HEADER_BYTES, ITEMS, SLICE_BYTES
-from protocol.messages import KINDS, Hello, Message, Train, Update
-from protocol.tensors import TensorSet
-from tests.unit.protocol.samples import EVERYTHING, HELLO, LARGE, MEDIUM, PLAN, SMALL, WELCOME, heartbeat, train, update
+from protocol.limits import DEPTH, EMBEDDED_BYTES, HEADER_BYTES, ITEMS, LAYOUT_BYTES, SLICE_BYTES
+from protocol.messages import KINDS, Error, Hello, Message, Train, Update
+from protocol.tensors import Layout, TensorSet
+from tests.unit.protocol.samples import (
+    EVERYTHING,
+    HELLO,
+    LARGE,
+    MEDIUM,
+    PLAN,
+    SCORE,
+    SMALL,
+    WELCOME,
+    heartbeat,
+    slice_of,
+    train,
+    update,
+)
 
 
 def header(kind: str, fields: object, major: int = 1, minor: int = 0) -> bytes:
@@ -118,6 +131,36 @@ def test_other_major_version_is_refused_before_anything_else_is_looked_at() -> N
         decode([header("no such kind", None, major=2)])
 
 
+@pytest.mark.parametrize("version", [("1", 0), (1, 128), (-1, 0), (True, 0), (None, None)])
+def test_version_that_is_not_one_is_refused(version: tuple[object, object]) -> None:
+    with pytest.raises(BadHeader, match="0 to 127"):
+        decode([msgpack.packb((*version, "hello", {}))])
+
+
+def test_largest_message_fits_the_header_limit() -> None:
+    """Three sets, each with the longest layout and embedded body, and every text at its longest."""
+    longest = "".join(f"{'n' * 180}{index:04d} float32 49\n" for index in range(334))
+    layout = Layout.parse(longest)
+    assert LAYOUT_BYTES - 300 < len(longest) <= LAYOUT_BYTES
+    assert EMBEDDED_BYTES - 300 < layout.size_bytes("f32") <= EMBEDDED_BYTES
+    full = TensorSet.of_flat(layout, np.zeros(layout.elements, dtype=np.float32))
+    message = replace(update(0, full), statistics=full, tables=full, scores=(SCORE,) * 6)
+    (only,) = encode(message)
+    assert len(only) < HEADER_BYTES
+    assert decode([only]) == message
+    options = {chr(0x1F600 + index) * 64: "\U0001f600" * 200 for index in range(ITEMS)}
+    (only,) = encode(replace(WELCOME, plan=replace(PLAN, options=options), initial=full))
+    assert len(only) < HEADER_BYTES
+
+
+def test_slice_carries_its_bytes_in_a_frame_and_nowhere_else() -> None:
+    fields = fields_of(slice_of(b"1234"))
+    with pytest.raises(BadField, match="data"):
+        decode([header("slice", {**fields, "data": b"1234"})])
+    with pytest.raises(BadField, match="data"):
+        decode([header("slice", fields), b""])
+
+
 def test_unknown_kind_is_refused() -> None:
     with pytest.raises(UnknownKind, match="gossip"):
         decode([header("gossip", {})])
@@ -155,16 +198,32 @@ def test_fault_names_the_whole_path_of_the_field() -> None:
         decode([header("welcome", fields)])
 
 
-def test_nesting_and_counts_have_limits() -> None:
-    nested: object = 1
-    for _ in range(DEPTH):
-        nested = [nested]
+def nested(levels: int) -> object:
+    return [nested(levels - 1)] if levels else 1
+
+
+def test_nesting_is_refused_one_level_above_its_limit_and_not_before() -> None:
+    """The header is level 1 and the map of fields level 2, so a field may nest DEPTH - 2 levels of its own."""
+    with pytest.raises(BadField, match="name"):
+        decode([header("hello", {**fields_of(HELLO), "name": nested(DEPTH - 2)})])
     with pytest.raises(TooLarge, match="nesting"):
-        decode([header("hello", {"name": nested})])
-    with pytest.raises(BadHeader, match="max_array_len"):
-        decode([header("hello", {"input_shape": [1] * (ITEMS + 1)})])
+        decode([header("hello", {**fields_of(HELLO), "name": nested(DEPTH - 1)})])
     with pytest.raises(RemoteProtocolError):
         decode([b"\x91" * 5000])
+
+
+def test_array_is_refused_one_entry_above_its_limit_and_not_before() -> None:
+    with pytest.raises(BadField, match="input_shape"):
+        decode([header("hello", {**fields_of(HELLO), "input_shape": [1] * ITEMS})])
+    with pytest.raises(BadHeader, match="max_array_len"):
+        decode([header("hello", {**fields_of(HELLO), "input_shape": [1] * (ITEMS + 1)})])
+
+
+def test_fault_of_a_peer_becomes_the_error_that_answers_it() -> None:
+    fault = BadField("x" * 600, 1, "less")
+    answer = decode(encode(Error.of(fault)))
+    assert isinstance(answer, Error)
+    assert (answer.code, answer.about, answer.reason[:20]) == ("bad-field", None, "field '" + "x" * 13)
 
 
 def test_numbers_that_are_not_finite_are_refused() -> None:

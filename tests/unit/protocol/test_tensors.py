@@ -109,6 +109,19 @@ def test_arrays_of_other_dtypes_do_not_travel() -> None:
             TensorSet.of({"w": array})
 
 
+def test_layouts_of_our_own_keep_the_limits_too() -> None:
+    many = tuple(TensorSpec(name=str(index), dtype="int64", shape=()) for index in range(TENSORS + 1))
+    wordy = tuple(TensorSpec(name=f"{index:0200d}", dtype="int64", shape=()) for index in range(400))
+    for specs in (many, wordy):
+        with pytest.raises(InvalidField, match="at most"):
+            Layout(specs)
+
+
+def test_unknown_encoding_is_refused() -> None:
+    with pytest.raises(InvalidField, match="f32, f16"):
+        TensorSet(layout=Layout(()), encoding="f8", data=memoryview(b""))  # type: ignore[arg-type]
+
+
 def test_flat_vector_must_fit_its_layout() -> None:
     layout = Layout.of({"w": np.zeros((2, 3), dtype=np.float32)})
     with pytest.raises(InvalidField, match="6 float32"):

@@ -209,9 +209,18 @@ def test_failed_checksum_ends_the_transfer_and_a_new_offer_starts_from_nothing()
     assert afresh.what == grant(0, 5, again=True)
 
 
-def test_slice_of_no_known_transfer_is_dropped() -> None:
-    arrival = Intake(slice_bytes=CUT).arrived("a", piece(0))
-    assert (arrival.fate, arrival.grants) == (Fate.UNASKED, ())
+def test_slice_of_no_known_transfer_or_without_credit_is_dropped() -> None:
+    intake = Intake(slice_bytes=CUT)
+    unknown = intake.arrived("a", piece(0))
+    intake.offered("a", NAME, len(PAYLOAD))
+    uncredited = intake.arrived("a", piece(WINDOW_SLICES))
+    for arrival in (unknown, uncredited):
+        assert (arrival.fate, arrival.complete, arrival.grants) == (Fate.UNASKED, False, ())
+
+
+def test_grant_below_what_it_acknowledges_cannot_be_built() -> None:
+    with pytest.raises(LocalProtocolError, match="until"):
+        grant(8, 4)
 
 
 def test_new_connection_begins_open_transfers_again_where_they_stand() -> None:
