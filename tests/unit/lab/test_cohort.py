@@ -1,0 +1,121 @@
+"""Claims about clients: who has what, that nothing is had twice, and that a seed decides it all."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedap_core.errors import InvalidInput
+from scripts.experiments.anchors import anchor_samples
+from scripts.experiments.cohort import Cohort, make_cohort, model_file_name
+from scripts.experiments.settings import CohortSettings
+from tests.support.cohorts import DATA_OPTIONS, clients_of, small_run
+
+DIVISIONS: dict[str, dict[str, object]] = {
+    "iid": {"partition": "iid"},
+    "pairs": {"partition": "dirichlet-pairs", "clients": 2, "alpha": 0.5, "min_samples": 8},
+    "dirichlet": {"partition": "dirichlet", "alpha": 1.0, "min_samples": 4},
+    "site": {"partition": "site"},
+    "reference": {"partition": "iid", "protocol": "reference", "min_samples": 16},
+    "overlapping": {"partition": "iid", "overlapping_windows": True},
+}
+
+
+def cohort_of(division: str, seed: int = 0) -> Cohort:
+    return clients_of(small_run("base", cohort=DIVISIONS[division], seed=seed))
+
+
+@pytest.mark.parametrize("division", DIVISIONS)
+def test_no_sample_is_in_two_clients_or_on_two_sides(division: str) -> None:
+    cohort = cohort_of(division)
+    parts = [set(indices.tolist()) for client in cohort.clients for indices in client.splits.values()]
+    assert all(not first & second for first, second in combinations(parts, 2))
+    assert set().union(*parts) == set(range(240))
+
+
+@pytest.mark.parametrize("division", DIVISIONS)
+def test_same_seed_gives_the_same_clients(division: str) -> None:
+    first, second = cohort_of(division), cohort_of(division)
+    for mine, theirs in zip(first.clients, second.clients, strict=True):
+        assert mine.name == theirs.name
+        assert {n: i.tolist() for n, i in mine.splits.items()} == {n: i.tolist() for n, i in theirs.splits.items()}
+
+
+@pytest.mark.parametrize("division", DIVISIONS)
+@pytest.mark.parametrize("share", [0.05, 1.0])
+def test_anchor_sees_training_samples_only(division: str, share: float) -> None:
+    cohort = cohort_of(division)
+    seen = set(anchor_samples(cohort, share=share, seed=0).tolist())
+    training = {index for client in cohort.clients for index in client.splits["train"].tolist()}
+    assert seen <= training
+    assert len(seen) == max(2, round(share * len(training)))
+
+
+def test_anchor_sees_other_samples_under_another_seed_and_never_one_twice() -> None:
+    cohort = cohort_of("iid")
+    first, second = (anchor_samples(cohort, share=0.5, seed=seed).tolist() for seed in (0, 1))
+    assert first != second
+    assert len(set(first)) == len(first)
+
+
+def test_sites_become_clients_under_their_names() -> None:
+    cohort = cohort_of("site")
+    assert [client.name for client in cohort.clients] == ["site 0", "site 1", "site 2"]
+    assert cohort.data.site is not None
+    for number, client in enumerate(cohort.clients):
+        assert set(cohort.data.site[np.concatenate(list(client.splits.values()))].tolist()) == {number}
+
+
+def test_numbered_clients_sort_as_they_count() -> None:
+    settings = CohortSettings(data="synthetic", data_options=DATA_OPTIONS, partition="iid", clients=12, min_samples=2)
+    names = [client.name for client in make_cohort(settings, 0).clients]
+    assert names == [f"c{number:02d}" for number in range(1, 13)]
+
+
+def test_class_counts_cover_all_splits() -> None:
+    cohort = cohort_of("reference")
+    counts = np.array(cohort.class_counts())
+    assert counts.shape == (3, 3)
+    assert counts.sum(axis=0).tolist() == np.bincount(cohort.data.y).tolist()
+
+
+def test_samples_are_those_of_the_positions() -> None:
+    cohort = cohort_of("iid")
+    samples = cohort.samples(cohort.clients[1], torch.device("cpu"))
+    positions = cohort.clients[1].splits["test"]
+    assert set(samples) == {"train", "test"}
+    np.testing.assert_array_equal(samples["test"].x.numpy(), cohort.data.x[positions])
+    np.testing.assert_array_equal(samples["test"].y.numpy(), cohort.data.y[positions])
+
+
+@pytest.mark.parametrize(
+    ("division", "said"),
+    [
+        ({"partition": "iid", "clients": 20}, "fewer clients"),
+        ({"partition": "iid", "min_samples": 41}, "fewer clients"),
+        ({"partition": "dirichlet", "alpha": 1e-3, "min_samples": 70}, "larger alpha"),
+    ],
+)
+def test_client_with_too_few_samples_is_refused_with_a_remedy(division: dict[str, object], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        clients_of(small_run("base", cohort=division))
+
+
+def test_data_without_sites_cannot_be_divided_by_them(tmp_path: Path) -> None:
+    path = tmp_path / "mine.npz"
+    np.savez(path, allow_pickle=False, x=np.zeros((80, 1, 16, 16), np.uint8), y=np.arange(80) % 2)
+    with pytest.raises(InvalidInput, match="know their sites"):
+        make_cohort(CohortSettings(data=str(path), partition="site"), 0)
+
+
+def test_model_files_of_oddly_named_sites_stay_in_their_folder_and_apart() -> None:
+    names = ["ward 3", "ward/3", "ward%2F3", "../../etc/passwd", "/root", "Zürich"]
+    files = [model_file_name(name) for name in names]
+    assert files[0] == "ward 3.safetensors"
+    assert files[-1] == "Zürich.safetensors"
+    assert len(set(files)) == len(names)
+    assert all(Path(file).name == file for file in files)

@@ -1,0 +1,78 @@
+"""Claims about the comparison table: the numbers in its cells, its columns, and who gets a row."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from rich.console import Console
+
+from scripts.experiments.results import Summary
+from scripts.report.tables import csv_table, markdown_table, rows, terminal_table
+
+
+def summary(
+    algorithm: str, seed: int = 0, *, last: float, converged: int | None = 7, selected: float | None = None
+) -> Summary:
+    return Summary(
+        algorithm=algorithm,
+        seed=seed,
+        rounds=100,
+        last=last,
+        tail=last - 0.01,
+        converged=converged,
+        per_client=(last - 0.1, last + 0.1),
+        curve=((99, last),),
+        selected=selected,
+    )
+
+
+def test_row_is_the_mean_over_seeds_with_the_sample_deviation() -> None:
+    """80 and 84 %: mean 82, deviation sqrt((4 + 4) / 1) = 2.83; tails 79, 83; worst clients 70, 74; rounds 6, 9."""
+    (row,) = rows([summary("fedap", 0, last=0.80, converged=6), summary("fedap", 1, last=0.84, converged=9)])
+    assert markdown_table([row]).splitlines()[2] == "| fedap | 82.00 ± 2.83 | 81.00 | 72.00 | 8 |"
+
+
+def test_one_seed_has_no_deviation_and_a_run_that_never_converged_a_dash() -> None:
+    (row,) = rows([summary("base", last=0.5, converged=None)])
+    assert markdown_table([row]).splitlines()[2] == "| base | 50.00 | 49.00 | 40.00 | – |"
+
+
+def test_algorithms_keep_the_order_of_their_first_appearance() -> None:
+    found = rows(
+        [summary(name, seed, last=0.5) for seed in (0, 1) for name in ("fedap:self_weight=0.3", "base", "fedap")]
+    )
+    assert [(row.algorithm, row.seeds) for row in found] == [("fedap:self_weight=0.3", 2), ("base", 2), ("fedap", 2)]
+
+
+def test_selected_column_exists_only_where_something_was_selected() -> None:
+    plain = markdown_table(rows([summary("base", last=0.5)]))
+    chosen = markdown_table(rows([summary("base", last=0.5, selected=0.612)]))
+    assert "best validation" not in plain
+    assert "best validation round %" in chosen
+    assert chosen.splitlines()[2].endswith("| 61.20 |")
+    assert len({line.count("|") for line in chosen.splitlines()}) == 1
+
+
+def test_best_mean_is_bold_on_the_terminal() -> None:
+    table = terminal_table(rows([summary("base", last=0.5), summary("fedap", last=0.9)]), "a title")
+    assert [row.style for row in table.rows] == [None, "bold"]
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(table)
+    text = console.export_text()
+    assert "a title" in text
+    assert "90.00" in text
+
+
+def test_csv_has_one_line_per_run_and_one_column_per_client() -> None:
+    text = csv_table(
+        [summary("base", 3, last=0.5, converged=None), summary("fedap", 4, last=2 / 3, selected=0.25)],
+        ["c1", "c2"],
+        "paper",
+    )
+    first, second = csv.DictReader(io.StringIO(text))
+    assert first == {
+        "algorithm": "base", "seed": "3", "protocol": "paper", "rounds": "100", "last": "50.000", "tail": "49.000",
+        "converged": "", "selected": "", "c1": "40.000", "c2": "60.000",
+    }  # fmt: skip
+    assert (second["last"], second["selected"], second["converged"]) == ("66.667", "25.000", "7")
