@@ -151,3 +151,21 @@ def test_participant_told_to_say_hello_drops_everything_else_until_welcomed() ->
         conversation.send(heartbeat())
     conversation.send(HELLO)
     assert conversation.receive(WELCOME) is Heard.VALID
+
+
+def test_late_welcome_does_not_make_a_participant_forget_what_it_was_ordered() -> None:
+    """Told to say hello in round 3, it may be answered by a welcome of round 0 that was delayed on its way."""
+    conversation = Conversation(P)
+    conversation.send(HELLO)
+    conversation.receive(WELCOME)
+    conversation.receive(train(3))
+    conversation.receive(HelloRequired())
+    conversation.send(HELLO)
+    conversation.receive(WELCOME)
+    conversation.send(update(3))
+    assert conversation.ordered == 3
+
+
+def test_welcome_into_another_run_forgets_the_orders_of_the_last() -> None:
+    conversation = coordinator_after(*JOINED, (C, train(3)), (P, HELLO), (C, replace(WELCOME, run="run-2")))
+    assert (conversation.run, conversation.ordered) == ("run-2", 0)
