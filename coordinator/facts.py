@@ -1,0 +1,219 @@
+"""What happened in a run, as the journal keeps it: the coordinator's durable state is a function of these facts alone.
+
+The machine turns what it hears (`events`) into facts and asks for each to be journalled (`actions.Persist`) before
+anything that follows from it is done. Fed back into `machine.handle`, a fact changes the state exactly as it did live
+and calls for nothing. Facts hold words and numbers only (texts, whole and real numbers, truth values, None, tuples of
+these, and scores): tensors are named by (member, round_no) and never sit in here. Encoding is `plain`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.messages import Score
+
+
+class Fact:
+    """Anything the journal keeps."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Began(Fact):
+    """The run clock started: enrolment is open."""
+
+    run: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Joined(Fact):
+    """Somebody became a member, for the first time or again after leaving."""
+
+    member: str
+    identity: str
+    software: str
+    train_samples: int
+    test_samples: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Returned(Fact):
+    """A member that was thought dead, or whose process started anew, is here."""
+
+    member: str
+    train_samples: int
+    test_samples: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lost(Fact):
+    """A member has been silent for so long that nobody waits for it; it stays a member."""
+
+    member: str
+    silent_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Left(Fact):
+    """A member went on purpose; it is no member until it says hello again."""
+
+    member: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refused(Fact):
+    """A message of a member was not admitted. kind and round_no name the report, where it was one."""
+
+    member: str
+    code: str
+    reason: str
+    kind: str | None = None
+    round_no: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quarantined(Fact):
+    """A member was excluded: too many refused messages, or its key was taken off the list."""
+
+    member: str
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AllowListSet(Fact):
+    """The list of admitted (identity, name) pairs changed while the run went on."""
+
+    allowed: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnrolmentClosed(Fact):
+    """The members of the first round are known."""
+
+    members: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasuringOpened(Fact):
+    """Members are asked for statistics before training starts; round_no is the round that waits for them."""
+
+    round_no: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StatsAccepted(Fact):
+    """Statistics of a member were admitted and are stored as (member, "stats", round_no)."""
+
+    member: str
+    round_no: int
+    samples: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weighed(Fact):
+    """W over `members`, each of whom gave statistics. weights: one row per member, rows sum to 1."""
+
+    members: tuple[str, ...]
+    weights: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoundOpened(Fact):
+    """Orders for a round exist. members: who trains in it."""
+
+    round_no: int
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpdateAccepted(Fact):
+    """An update was admitted and is stored as (member, "update", round_no); its statistics, if any, beside it.
+
+    distance: length of (update - what was sent), None where nothing was compared. measured: it brought statistics,
+    stored as (member, "update-statistics", round_no).
+    """
+
+    member: str
+    round_no: int
+    steps: int
+    train_loss: float | None
+    scores: tuple[Score, ...]
+    measured: bool
+    distance: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowPlanned(Fact):
+    """One member gets a mix of its own, for its order `round_no`: it reported late, or rounds have no barrier."""
+
+    member: str
+    round_no: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoundClosed(Fact):
+    """A round is mixed from what is there. reason: the sentence of the quorum; missing: who was waited for in vain."""
+
+    round_no: int
+    reason: str
+    reported: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StopAsked(Fact):
+    """The operator asked for the end; the first time after this round, the second time at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Paused(Fact):
+    """Too little disk is free to go on."""
+
+    free_bytes: int
+    needed_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resumed(Fact):
+    """Enough disk is free again; clocks of the open round go on from where they stood."""
+
+    free_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finished(Fact):
+    """Everybody is told to stop. reason: as in the message `finish`; sentence: the same for a person."""
+
+    reason: str
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoodbyeAccepted(Fact):
+    """A member has its last model; how good it is."""
+
+    member: str
+    round_no: int
+    scores: tuple[Score, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended(Fact):
+    """Nobody is waited for any more; the process may end. absent: members that never fetched their last model."""
+
+    absent: tuple[str, ...]
+
+
+FACTS: dict[str, type[Fact]] = {
+    kind.__name__: kind
+    for kind in (
+        *(Began, Joined, Returned, Lost, Left, Refused, Quarantined, AllowListSet, EnrolmentClosed, MeasuringOpened),
+        *(StatsAccepted, Weighed, RoundOpened, UpdateAccepted, RowPlanned, RoundClosed, StopAsked, Paused, Resumed),
+        *(Finished, GoodbyeAccepted, Ended),
+    )
+}
+"""Every kind of fact by the name the journal knows it under."""

@@ -1,0 +1,142 @@
+"""The rules of one run: everything the coordinator's machine is told before it starts, and nothing that changes later.
+
+Made by the shell from its configuration and the initial model file. Says how long to wait and for whom; which numbers
+come out is the strategy's and the plan's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fedap_core.errors import InvalidInput
+from fedap_core.strategies import Measure, Strategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRules:
+    """What a hello must agree with: digests and shape as the message `hello` has them."""
+
+    model_layout: str
+    classes: str
+    input_shape: tuple[int, ...]
+    preprocessing: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberRules:
+    """Who may take part.
+
+    allowed: (identity, name) pairs; None: anybody who can connect (open enrolment).
+    at_least: members that the first round needs. at_most: members beyond which a hello is refused.
+    enrolment_s: with fewer than all listed members (or in open enrolment) the first round starts this long after the
+    run began, if `at_least` are there. late_join: whether somebody may become a member after that.
+    min_samples: training samples a member must have. strikes: refused messages that exclude a member.
+    """
+
+    allowed: tuple[tuple[str, str], ...] | None = None
+    at_least: int = 1
+    at_most: int = 10_000
+    enrolment_s: float = math.inf
+    late_join: bool = True
+    min_samples: int = 32
+    strikes: int = 3
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.at_least <= self.at_most:
+            raise InvalidInput("at_least", self.at_least, f"a number from 1 to at_most, {self.at_most}")
+        if self.allowed is not None:
+            check_allow_list(self.allowed, self.at_least)
+        elif math.isinf(self.enrolment_s) and self.at_least < 2:
+            raise InvalidInput(
+                "enrolment_s", "never", "a time, or a list of members", "Nobody would know when to start."
+            )
+        if self.min_samples < 1 or self.strikes < 1:
+            raise InvalidInput("min_samples, strikes", (self.min_samples, self.strikes), "numbers from 1")
+
+
+def check_allow_list(allowed: tuple[tuple[str, str], ...], at_least: int = 1) -> None:
+    """Refuse a list that names somebody twice or has fewer entries than a run needs."""
+    identities, names = {identity for identity, _ in allowed}, {name for _, name in allowed}
+    if len(identities) != len(allowed) or len(names) != len(allowed):
+        raise InvalidInput("list of members", "a key or a name twice", "every key and every name once")
+    if len(allowed) < at_least:
+        raise InvalidInput("list of members", f"{len(allowed)} members", f"at least {at_least}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaceRules:
+    """When something is late.
+
+    heartbeat_s: how often each side speaks. dead_after_s: silence after which a member is not waited for.
+    quorum: updates that a round needs to close without everyone. deadline_s: how long a round (and measuring) waits for
+    members that are there; infinity: as long as it takes. give_up_s: how long beyond its deadline a round may lack its
+    quorum, and enrolment its members, before the run is aborted; infinity: never.
+    linger_s: how long the end of the run waits for members that are not there, so that they can fetch their model.
+    age_exponent: a in (1 + age) ** -a, what an old update is worth; infinity drops it.
+    patience: end the run when the members' mean validation accuracy has not risen for so many evaluations; None: never.
+    """
+
+    heartbeat_s: float = 10.0
+    dead_after_s: float = 60.0
+    quorum: int = 1
+    deadline_s: float = math.inf
+    give_up_s: float = math.inf
+    linger_s: float = 60.0
+    age_exponent: float = 0.5
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.heartbeat_s < math.inf:
+            raise InvalidInput("heartbeat_s", self.heartbeat_s, "seconds above 0")
+        if not self.dead_after_s >= 2 * self.heartbeat_s:
+            raise InvalidInput("dead_after_s", self.dead_after_s, f"at least two heartbeats, {2 * self.heartbeat_s}")
+        for name in ("deadline_s", "give_up_s", "linger_s", "age_exponent"):
+            if not getattr(self, name) >= 0:
+                raise InvalidInput(name, getattr(self, name), "a number from 0")
+        if self.quorum < 1 or (self.patience is not None and self.patience < 1):
+            raise InvalidInput("quorum, patience", (self.quorum, self.patience), "numbers from 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """One run. continuous: no barrier between rounds. warmup_rounds: rounds that make the anchor; they count.
+
+    anchor_file: the anchor is a file (else warm-up makes it, or statistics are measured under the initial model).
+    start_from_anchor: round 0 (or the first after warm-up) starts from the anchor instead of the initial model.
+    """
+
+    run: str
+    strategy: Strategy
+    rounds: int
+    continuous: bool = False
+    warmup_rounds: int = 0
+    anchor_file: bool = False
+    start_from_anchor: bool = False
+    model: ModelRules
+    members: MemberRules
+    pace: PaceRules
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InvalidInput("rounds", self.rounds, "at least one")
+        if not 0 <= self.warmup_rounds < self.rounds:
+            raise InvalidInput("warmup_rounds", self.warmup_rounds, f"from 0 to fewer than the {self.rounds} rounds")
+        if self.warmup_rounds and self.anchor_file:
+            raise InvalidInput("anchor", "a file and warm-up rounds", "one of the two")
+        if self.warmup_rounds and self.first_measure is Measure.NONE:
+            raise InvalidInput("warmup_rounds", self.warmup_rounds, "0: this run has no use for an anchor")
+        if self.start_from_anchor and not (self.anchor_file or self.warmup_rounds):
+            raise InvalidInput("start_from", "anchor", "an anchor file or warm-up rounds to make one")
+
+    @property
+    def first_measure(self) -> Measure:
+        """What members measure under the anchor before they train.
+
+        An order to measure is the only one that carries a whole model. So a run that starts from an anchor made by
+        warm-up has its members measure, whether or not the strategy looks at the result.
+        """
+        asked = self.strategy.first_measure
+        if asked is Measure.NONE and self.start_from_anchor and self.warmup_rounds:
+            return Measure.HEAD_INPUTS
+        return asked
