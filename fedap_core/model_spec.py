@@ -33,6 +33,15 @@ class ModelSpec:
     seed: int
 
     def __post_init__(self) -> None:
+        for field, values, kind in (
+            ("model", (self.model,), str),
+            ("head", self.head, str),
+            ("classes", self.classes, str),
+            ("input_shape", self.input_shape, int),
+            ("seed", (self.seed,), int),
+        ):
+            if not all(isinstance(value, kind) for value in values):
+                raise InvalidInput(field, values, "text" if kind is str else "whole numbers")
         if len(self.classes) < 2:
             raise InvalidInput("classes", self.classes, "at least two class names")
         if not self.head:

@@ -1,0 +1,173 @@
+"""Every algorithm on a tiny federation against textbook code: same data, same batches, the same models in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fedap_core.arrays import FloatArray
+from tests.parity import textbook
+from tests.parity.federation import ANCHOR_SEED, ROUNDS, Outcome, run
+from tests.parity.textbook import Book, Keep, Moments
+
+RELATIVE, ABSOLUTE = 1e-5, 1e-6
+"""Float32 after 4 rounds, 2 epochs and up to 5 steps each: sums are rounded in another order in every step."""
+
+
+def anchor_moments(book: Book) -> list[Moments]:
+    """Moments of everything that enters BN layers (first two) and the head (last), under the anchor."""
+    anchor = textbook.network(ANCHOR_SEED)
+    return [[textbook.moments_of(z) for z in textbook.layer_inputs(anchor, x)] for x, _ in book.train_data]
+
+
+def running_moments(book: Book) -> list[Moments]:
+    return [
+        [
+            (layer.running_mean.double().numpy(), layer.running_var.double().numpy(), np.zeros((0, 0)))  # type: ignore[union-attr]
+            for layer in (model.norm, model.scale)
+        ]
+        for model in book.models
+    ]
+
+
+def averaging(keep: Keep, mu: float = 0.0) -> Callable[[Book], FloatArray]:
+    def play(book: Book) -> FloatArray:
+        for _ in range(ROUNDS):
+            book.train(mu)
+            book.average(book.by_counts(), keep)
+        return book.by_counts()
+
+    return play
+
+
+def by_anchor(
+    keep: Keep, layers: slice, self_weight: float = 0.5, *, full: bool = False
+) -> Callable[[Book], FloatArray]:
+    def play(book: Book) -> FloatArray:
+        moments = [one[layers] for one in anchor_moments(book)]
+        weights = textbook.by_distances(moments, self_weight, full=full)
+        for _ in range(ROUNDS):
+            book.train()
+            book.average(weights, keep)
+        return weights
+
+    return play
+
+
+def alone(book: Book) -> FloatArray:
+    for _ in range(ROUNDS):
+        book.train()
+    return np.eye(3)
+
+
+def half_as_fedbn(book: Book) -> FloatArray:
+    """R = 4: round 0 as FedBN; after training of round 1 the running statistics decide W for rounds 1 to 3."""
+    book.train()
+    book.average(book.by_counts(), textbook.batch_norm)
+    book.train()
+    weights = textbook.by_distances(running_moments(book), 0.5)
+    book.average(weights, textbook.batch_norm)
+    for _ in range(2):
+        book.train()
+        book.average(weights, textbook.batch_norm)
+    return weights
+
+
+BN_INPUTS, HEAD_INPUTS = slice(0, 2), slice(2, 3)
+
+CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], FloatArray]]] = {
+    "base": ("base", {}, alone),
+    "fedavg": ("fedavg", {}, averaging(textbook.nothing)),
+    "fedprox": ("fedprox", {"mu": 0.3}, averaging(textbook.nothing, mu=0.3)),
+    "fedper": ("fedper", {}, averaging(textbook.head)),
+    "fedbn": ("fedbn", {}, averaging(textbook.batch_norm)),
+    "fedap-unweighted": ("fedap-unweighted", {}, averaging(textbook.batch_norm)),
+    "fedap": ("fedap", {}, by_anchor(textbook.batch_norm, BN_INPUTS)),
+    "fedap-0.2": ("fedap", {"self_weight": 0.2}, by_anchor(textbook.batch_norm, BN_INPUTS, 0.2)),
+    "fedap-full": ("fedap", {"full_covariance": True}, by_anchor(textbook.batch_norm, BN_INPUTS, full=True)),
+    "fedap-sbn": ("fedap-sbn", {}, by_anchor(textbook.nothing, BN_INPUTS)),
+    "d-fedap": ("d-fedap", {}, by_anchor(textbook.batch_norm, HEAD_INPUTS)),
+    "f-fedap": ("f-fedap", {}, half_as_fedbn),
+}
+
+
+def outcome(case: str) -> Outcome:
+    algorithm, options, _ = CASES[case]
+    return run(algorithm, tuple(options.items()))
+
+
+def assert_near(key: str, found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=RELATIVE, atol=ABSOLUTE, msg=lambda text: f"{key}: {text}")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_system_ends_where_the_textbook_ends(case: str) -> None:
+    found = outcome(case)
+    book = Book()
+    weights = CASES[case][2](book)
+    assert found.weights is not None
+    np.testing.assert_allclose(found.weights, weights, rtol=1e-5, atol=1e-7)
+    for number, model in enumerate(book.models):
+        expected = model.state_dict()
+        assert found.models[number].keys() == expected.keys()
+        for key, value in expected.items():
+            assert_near(key, found.models[number][key], value)
+    scores = book.scores()
+    assert found.accuracy == tuple(accuracy for accuracy, _ in scores)
+    assert found.loss == pytest.approx([loss for _, loss in scores], rel=1e-4)
+
+
+def test_the_algorithms_end_in_different_places() -> None:
+    """Otherwise the test above could not tell them apart."""
+    ends = {case: outcome(case).models[0]["fc.weight"] for case in CASES if case not in {"fedap-unweighted"}}
+    for case, end in ends.items():
+        for other, other_end in ends.items():
+            apart = float((end - other_end).abs().max())
+            assert case == other or apart > 20 * ABSOLUTE, (case, other)
+
+
+def same_bits(one: Outcome, other: Outcome) -> bool:
+    pairs = zip(one.models, other.models, strict=True)
+    return all(a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a) for a, b in pairs)
+
+
+def test_fedap_without_weighting_is_fedbn_to_the_bit() -> None:
+    assert same_bits(run("fedap-unweighted"), run("fedbn"))
+
+
+def test_fedprox_without_its_term_is_fedavg_to_the_bit() -> None:
+    assert same_bits(run("fedprox", (("mu", 0.0),)), run("fedavg"))
+    assert not same_bits(run("fedprox", (("mu", 0.3),)), run("fedavg"))
+
+
+@pytest.mark.parametrize("algorithm", ["fedap", "d-fedap", "fedap-sbn"])
+def test_fedap_that_listens_to_itself_alone_is_base_to_the_bit(algorithm: str) -> None:
+    """self_weight 1 makes W the identity, and 1 * own + 0 * others is exact: shared or not, nothing is mixed. The cap
+    of 0 for peers comes to the same. (f-FedAP would still average the rounds it spends as FedBN.)"""
+    assert same_bits(run(algorithm, (("self_weight", 1.0),)), run("base"))
+    assert same_bits(run(algorithm, (("max_peer_weight", 0.0),)), run("base"))
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedbn", "fedper", "fedap", "d-fedap", "f-fedap", "fedap-sbn"])
+def test_a_lone_client_trains_as_base_whatever_the_algorithm(algorithm: str) -> None:
+    assert same_bits(run(algorithm, clients=1), run("base", clients=1))
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedprox"])
+def test_with_everything_shared_all_clients_end_with_one_model(algorithm: str) -> None:
+    first, *others = run(algorithm).models
+    assert all(torch.equal(first[key], other[key]) for other in others for key in first if "num_batches" not in key)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kept"), [("fedbn", ("norm.", "scale.")), ("fedap", ("norm.", "scale.")), ("fedper", ("fc.",))]
+)
+def test_what_stays_home_differs_between_clients(algorithm: str, kept: tuple[str, ...]) -> None:
+    first, second, _ = run(algorithm).models
+    private = [key for key in first if key.startswith(kept)]
+    assert private
+    assert not any(torch.equal(first[key], second[key]) for key in private)
