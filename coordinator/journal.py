@@ -1,0 +1,159 @@
+"""The record of a run: events in the order in which they changed its state, each durable before anything follows it.
+
+A journal knows nothing of what an event means: it keeps a number, the run clock's time, a kind and bytes. `Journal` is
+the contract; `MemoryJournal` keeps it for as long as the process lives, `SqliteJournal` across any crash. Reading goes
+on while another process writes.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from fedap_core.errors import InvalidInput
+
+FORMAT = 1
+"""Raised when tables or encodings change their meaning; a journal of another format is refused, never guessed at."""
+
+_TABLES = """
+create table if not exists entries (serial integer primary key, time_s real not null, kind text not null,
+                                    body blob not null) strict;
+create table if not exists snapshots (serial integer primary key, body blob not null) strict;
+create table if not exists facts (name text primary key, value text not null) strict;
+"""
+_SNAPSHOTS_KEPT = 2
+"""The latest, and the one before it: enough to look back once, and bounded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One event as recorded. serial counts from 1 without gaps; time_s is the run clock, which never goes back."""
+
+    serial: int
+    time_s: float
+    kind: str
+    body: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The state after the entry `serial`; replay may begin behind it."""
+
+    serial: int
+    body: bytes
+
+
+class Journal(Protocol):
+    """What a coordinator asks of its journal."""
+
+    def append(self, *, time_s: float, kind: str, body: bytes) -> int:
+        """Record one event; durable when this returns. Returns its serial."""
+
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        """Entries with a serial above `after`, in order."""
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a state to begin replay from; entries stay, they are the record."""
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest state kept, or None."""
+
+    def fact(self, name: str) -> str | None:
+        """What was written down once about the whole run."""
+
+    def set_fact(self, name: str, value: str) -> None:
+        """Write down, or replace, something about the whole run; durable when this returns."""
+
+    def close(self) -> None:
+        """Let go of it; nothing is lost by not calling this."""
+
+
+class MemoryJournal:
+    """For tests of what stands above a journal."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self._snapshots: list[Snapshot] = []
+        self._facts: dict[str, str] = {}
+
+    def append(self, *, time_s: float, kind: str, body: bytes) -> int:
+        entry = Entry(serial=len(self._entries) + 1, time_s=time_s, kind=kind, body=body)
+        self._entries.append(entry)
+        return entry.serial
+
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        yield from self._entries[after:]
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        self._snapshots = [*self._snapshots, snapshot][-_SNAPSHOTS_KEPT:]
+
+    def latest_snapshot(self) -> Snapshot | None:
+        return self._snapshots[-1] if self._snapshots else None
+
+    def fact(self, name: str) -> str | None:
+        return self._facts.get(name)
+
+    def set_fact(self, name: str, value: str) -> None:
+        self._facts[name] = value
+
+    def close(self) -> None:
+        pass
+
+
+class SqliteJournal:
+    """One file. WAL, and synchronous=FULL: a commit that returned survives a loss of power, not only of the process."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        if read_only and not path.is_file():
+            raise InvalidInput("journal", path, "the journal of a run", "Name the run's folder.")
+        try:
+            if read_only:
+                self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+            else:
+                self._db = sqlite3.connect(path, isolation_level=None)
+                self._db.execute("pragma journal_mode=wal")
+                self._db.execute("pragma synchronous=full")
+                self._db.executescript(_TABLES)
+            self._check_format(path, read_only)
+        except sqlite3.DatabaseError as error:
+            raise InvalidInput("journal", path, "an intact journal", str(error)) from error
+
+    def _check_format(self, path: Path, read_only: bool) -> None:
+        found = self.fact("format")
+        if found is None and not read_only:
+            self.set_fact("format", str(FORMAT))
+        elif found != str(FORMAT):
+            raise InvalidInput("journal", f"{path} of format {found}", f"format {FORMAT}")
+
+    def append(self, *, time_s: float, kind: str, body: bytes) -> int:
+        done = self._db.execute("insert into entries (time_s, kind, body) values (?, ?, ?)", (time_s, kind, body))
+        return int(done.lastrowid or 0)
+
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        found = self._db.execute("select serial, time_s, kind, body from entries where serial > ? order by 1", (after,))
+        for serial, time_s, kind, body in found:
+            yield Entry(serial=serial, time_s=time_s, kind=kind, body=body)
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        self._db.execute("begin")
+        self._db.execute("insert or replace into snapshots values (?, ?)", (snapshot.serial, snapshot.body))
+        kept = "select serial from snapshots order by 1 desc limit ?"
+        self._db.execute(f"delete from snapshots where serial not in ({kept})", (_SNAPSHOTS_KEPT,))  # noqa: S608 - a constant
+        self._db.execute("commit")
+
+    def latest_snapshot(self) -> Snapshot | None:
+        found = self._db.execute("select serial, body from snapshots order by 1 desc limit 1").fetchone()
+        return Snapshot(serial=found[0], body=found[1]) if found else None
+
+    def fact(self, name: str) -> str | None:
+        found = self._db.execute("select value from facts where name = ?", (name,)).fetchone()
+        return str(found[0]) if found else None
+
+    def set_fact(self, name: str, value: str) -> None:
+        self._db.execute("insert or replace into facts values (?, ?)", (name, value))
+
+    def close(self) -> None:
+        self._db.close()

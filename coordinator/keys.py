@@ -1,0 +1,124 @@
+"""Key files and the list of members: how they look on disk and what is refused. No socket, no network.
+
+A key file is TOML with `public` and `secret`, readable by its owner alone. The list of members has one line for each,
+name and public key, and may be edited while a run goes on: it is read again when the file has changed, and a broken
+edit leaves the list as it was. Who is let in at a socket is `auth`'s to decide.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedap_core.errors import InvalidInput
+
+KEY_CHARS = 40
+"""A CURVE key of 32 bytes in Z85, the text form that ZeroMQ itself uses."""
+
+_KEY = re.compile(r"[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyPair:
+    """Two halves in Z85; the secret one never shows in a log."""
+
+    public: str
+    secret: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        require_key("public key", self.public)
+        if not _KEY.fullmatch(self.secret):
+            raise InvalidInput("secret key", "something else", f"{KEY_CHARS} characters of Z85")
+
+
+def require_key(field_name: str, key: str) -> None:
+    """Refuse what cannot be a public key."""
+    if not _KEY.fullmatch(key):
+        raise InvalidInput(field_name, key, f"{KEY_CHARS} characters of Z85, as keygen prints them")
+
+
+def write_key_file(path: Path, pair: KeyPair) -> None:
+    """Write both halves, mode 0600; an existing file is never replaced: a key that members know would be lost."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise InvalidInput("key file", path, "a file that does not exist yet", "Delete it first.") from error
+    with os.fdopen(handle, "w") as file:
+        file.write(f'public = "{pair.public}"\nsecret = "{pair.secret}"\n')
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_key_file(path: Path) -> KeyPair:
+    """Both halves; refused when others than the owner may read them."""
+    try:
+        mode, text = path.stat().st_mode, path.read_text()
+    except OSError as error:
+        raise InvalidInput("key file", path, "a readable file", "Make one with keygen.") from error
+    if mode & 0o077:
+        raise InvalidInput("key file", f"{path} of mode {mode & 0o777:04o}", "mode 0600", f"chmod 600 {path}")
+    try:
+        found = tomllib.loads(text)
+        return KeyPair(public=str(found["public"]), secret=str(found["secret"]))
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise InvalidInput("key file", path, "TOML with public and secret", "Make one with keygen.") from error
+
+
+def parse_members(text: str, *, source: str) -> Mapping[str, str]:
+    """Public key to name, from lines «name key»; empty lines and lines that begin with # say nothing."""
+    names: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 2 or not _NAME.fullmatch(words[0]) or not _KEY.fullmatch(words[1]):
+            raise InvalidInput(f"{source} line {number}", line, "a name and a public key")
+        name, key = words
+        if key in names or name in names.values():
+            raise InvalidInput(f"{source} line {number}", line, "every name and every key once")
+        names[key] = name
+    return names
+
+
+class MemberList:
+    """Who may take part, by public key. Asked from the socket's thread and the authenticator's alike."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._mark: tuple[int, ...] = ()
+        self._names: Mapping[str, str] = {}
+        self.fault = ""
+        """What is wrong with the file as it stands, empty when nothing is; the list before the edit still counts."""
+        if not path.is_file():
+            raise InvalidInput("members file", path, "an existing file with lines «name key»")
+        self._refresh()
+        if self.fault:
+            raise InvalidInput("members file", path, "lines «name key»", self.fault)
+
+    def name_of(self, key: str) -> str | None:
+        """The member's name, or None for a key that is not (or no longer) on the list."""
+        return self.names().get(key)
+
+    def names(self) -> Mapping[str, str]:
+        """Public key to name, as the file says now."""
+        with self._lock:
+            self._refresh()
+            return self._names
+
+    def _refresh(self) -> None:
+        try:
+            found = self._path.stat()
+            mark = (found.st_mtime_ns, found.st_size, found.st_ino)
+            if mark != self._mark:
+                self._names = parse_members(self._path.read_text(), source=self._path.name)
+                self._mark, self.fault = mark, ""
+        except (OSError, UnicodeDecodeError, InvalidInput) as error:
+            self.fault = str(error)

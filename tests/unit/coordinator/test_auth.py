@@ -1,0 +1,151 @@
+"""Claims about keys: files only the owner can read, a list that follows its file, and strangers who get nowhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from coordinator.auth import Authenticator, generate_keys, secure
+from coordinator.keys import KeyPair, MemberList, parse_members, read_key_file, write_key_file
+from fedap_core.errors import InvalidInput
+
+WAIT_MS = 10_000
+"""Longest wait for something that must happen; far above what it takes."""
+
+
+def test_keys_are_written_for_the_owner_alone_and_read_back(tmp_path: Path) -> None:
+    pair = generate_keys()
+    write_key_file(tmp_path / "keys" / "c.key", pair)
+    assert (tmp_path / "keys" / "c.key").stat().st_mode & 0o777 == 0o600
+    assert read_key_file(tmp_path / "keys" / "c.key") == pair
+
+
+def test_an_existing_key_file_is_never_replaced(tmp_path: Path) -> None:
+    first = generate_keys()
+    write_key_file(tmp_path / "c.key", first)
+    with pytest.raises(InvalidInput, match="does not exist yet"):
+        write_key_file(tmp_path / "c.key", generate_keys())
+    assert read_key_file(tmp_path / "c.key") == first
+
+
+def test_a_key_file_that_others_may_read_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    write_key_file(tmp_path / "c.key", generate_keys())
+    (tmp_path / "c.key").chmod(0o640)
+    with pytest.raises(InvalidInput, match=r"mode 0640, expected mode 0600\. chmod 600"):
+        read_key_file(tmp_path / "c.key")
+
+
+@pytest.mark.parametrize("text", ["", "public = 1", 'public = "x"\nsecret = "y"', "\x00"])
+def test_a_broken_key_file_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.key").write_text(text)
+    (tmp_path / "c.key").chmod(0o600)
+    with pytest.raises(InvalidInput):
+        read_key_file(tmp_path / "c.key")
+
+
+def test_the_secret_half_is_in_no_log() -> None:
+    pair = generate_keys()
+    assert pair.secret not in repr(pair)
+    with pytest.raises(InvalidInput) as caught:
+        KeyPair(public=pair.public, secret=pair.secret[:-1])
+    assert pair.secret[:-1] not in str(caught.value)
+
+
+def test_members_are_lines_of_name_and_key() -> None:
+    key, other = generate_keys().public, generate_keys().public
+    text = f"# hospitals\n\nalpha {key}\nbeta.2   {other}\n"
+    assert parse_members(text, source="members") == {key: "alpha", other: "beta.2"}
+
+
+@pytest.mark.parametrize(
+    "line", ["alpha", "alpha short-key", "alpha {key} more", "-x {key}", "beta {key}", "one {new}"]
+)
+def test_a_line_that_is_no_new_member_is_refused_by_its_number(line: str) -> None:
+    key, new = generate_keys().public, generate_keys().public
+    with pytest.raises(InvalidInput, match="members line 2"):
+        parse_members(f"one {key}\n{line.format(key=key, new=new)}", source="members")
+
+
+def test_the_list_follows_its_file_and_survives_a_broken_edit(tmp_path: Path) -> None:
+    first, second = generate_keys().public, generate_keys().public
+    path = tmp_path / "members"
+    path.write_text(f"a {first}\n")
+    members = MemberList(path)
+    assert (members.name_of(first), members.name_of(second)) == ("a", None)
+    path.write_text(f"b {second}\n# longer\n")
+    assert (members.name_of(first), members.name_of(second)) == (None, "b")
+    path.write_text("b nonsense, and much longer than before so that it is seen as changed\n")
+    assert members.name_of(second) == "b"
+    assert "line 1" in members.fault
+    path.unlink()
+    assert members.name_of(second) == "b"
+
+
+@pytest.fixture
+def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    made = zmq.Context()
+    yield made
+    made.destroy(linger=0)
+
+
+def dialled(context: zmq.Context[zmq.Socket[bytes]], endpoint: str, server: str, own: KeyPair) -> zmq.Socket[bytes]:
+    socket = context.socket(zmq.DEALER)
+    socket.linger = 0
+    socket.curve_serverkey = server.encode()
+    socket.curve_publickey = own.public.encode()
+    socket.curve_secretkey = own.secret.encode()
+    socket.connect(endpoint)
+    return socket
+
+
+def test_only_admitted_keys_get_through_and_bring_their_true_identity(
+    context: zmq.Context[zmq.Socket[bytes]],
+) -> None:
+    """The stranger's handshake is over (refused == 1) before the member speaks, and only the member's message comes."""
+    server, member, stranger = generate_keys(), generate_keys(), generate_keys()
+    authenticator = Authenticator(context, lambda key: key == member.public)
+    router = context.socket(zmq.ROUTER)
+    secure(router, server)
+    router.bind("tcp://127.0.0.1:*")
+    endpoint = router.getsockopt_string(zmq.LAST_ENDPOINT)
+    refused = dialled(context, endpoint, server.public, stranger)
+    monitor = refused.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+    refused.send(b"let me in")
+    assert monitor.poll(WAIT_MS), "the stranger's handshake should have been refused"
+    assert authenticator.refused >= 1
+    admitted = dialled(context, endpoint, server.public, member)
+    admitted.send(b"hello")
+    assert router.poll(WAIT_MS)
+    frames = router.recv_multipart(copy=False)
+    assert (bytes(frames[1].buffer), frames[1].get("User-Id")) == (b"hello", member.public)
+    assert not router.poll(0)
+    refused.disable_monitor()
+    for socket in (monitor, refused, admitted, router):
+        socket.close(linger=0)
+    authenticator.close()
+
+
+def test_a_peer_without_keys_is_not_heard(context: zmq.Context[zmq.Socket[bytes]]) -> None:
+    authenticator = Authenticator(context, lambda _key: True)
+    router = context.socket(zmq.ROUTER)
+    secure(router, generate_keys())
+    router.bind("tcp://127.0.0.1:*")
+    plain = context.socket(zmq.DEALER)
+    plain.linger = 0
+    monitor = plain.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_DISCONNECTED)
+    plain.connect(router.getsockopt_string(zmq.LAST_ENDPOINT))
+    plain.send(b"hello")
+    assert monitor.poll(WAIT_MS), "the connection without keys should have been cut"
+    assert not router.poll(0)
+    plain.disable_monitor()
+    for socket in (monitor, plain, router):
+        socket.close(linger=0)
+    authenticator.close()
+
+
+def test_new_keys_are_new() -> None:
+    assert len({os.fsencode(generate_keys().secret) for _ in range(10)}) == 10

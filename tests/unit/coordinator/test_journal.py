@@ -1,0 +1,137 @@
+"""Claims every journal keeps, whatever it is made of; and that the SQLite one keeps them across processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator.journal import Entry, Journal, MemoryJournal, Snapshot, SqliteJournal
+from fedap_core.errors import InvalidInput
+
+
+class JournalContract:
+    """What a coordinator relies on; run against every journal there is."""
+
+    def journal(self, folder: Path) -> Journal:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def kept(self, tmp_path: Path) -> Iterator[Journal]:
+        journal = self.journal(tmp_path)
+        yield journal
+        journal.close()
+
+    def test_entries_come_back_in_the_order_of_writing(self, kept: Journal) -> None:
+        serials = [kept.append(time_s=float(n), kind=f"kind-{n}", body=bytes([n])) for n in range(3)]
+        assert serials == [1, 2, 3]
+        expected = [Entry(serial=n + 1, time_s=float(n), kind=f"kind-{n}", body=bytes([n])) for n in range(3)]
+        assert list(kept.entries()) == expected
+
+    def test_entries_after_a_serial_leave_out_what_came_before(self, kept: Journal) -> None:
+        for n in range(5):
+            kept.append(time_s=0.0, kind="k", body=bytes([n]))
+        assert [entry.serial for entry in kept.entries(after=3)] == [4, 5]
+        assert list(kept.entries(after=5)) == []
+
+    def test_empty_bodies_and_every_byte_survive(self, kept: Journal) -> None:
+        for body in (b"", bytes(range(256)) * 300):
+            kept.append(time_s=0.1 + 0.2, kind="k", body=body)
+        found = list(kept.entries())
+        assert [entry.body for entry in found] == [b"", bytes(range(256)) * 300]
+        assert found[0].time_s == 0.1 + 0.2
+
+    def test_newest_snapshot_wins_and_entries_stay(self, kept: Journal) -> None:
+        assert kept.latest_snapshot() is None
+        kept.append(time_s=0.0, kind="k", body=b"")
+        for serial in (1, 7, 30):
+            kept.save_snapshot(Snapshot(serial=serial, body=bytes([serial])))
+        assert kept.latest_snapshot() == Snapshot(serial=30, body=b"\x1e")
+        assert len(list(kept.entries())) == 1
+
+    def test_facts_can_be_replaced_and_absent_ones_are_none(self, kept: Journal) -> None:
+        assert kept.fact("run") is None
+        kept.set_fact("run", "a")
+        kept.set_fact("run", "b")
+        assert kept.fact("run") == "b"
+
+
+class TestMemoryJournal(JournalContract):
+    def journal(self, folder: Path) -> Journal:
+        return MemoryJournal()
+
+
+class TestSqliteJournal(JournalContract):
+    def journal(self, folder: Path) -> Journal:
+        return SqliteJournal(folder / "journal.sqlite")
+
+
+_WRITE_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from coordinator.journal import SqliteJournal
+journal = SqliteJournal(Path(sys.argv[1]))
+for n in range(3):
+    journal.append(time_s=float(n), kind="k", body=bytes([n]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_was_appended_survives_sigkill(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    died = subprocess.run([sys.executable, "-c", _WRITE_AND_DIE, str(path)], check=False, cwd=Path.cwd())
+    assert died.returncode == -signal.SIGKILL
+    journal = SqliteJournal(path)
+    assert [entry.body for entry in journal.entries()] == [b"\x00", b"\x01", b"\x02"]
+    assert journal.append(time_s=3.0, kind="k", body=b"") == 4
+    journal.close()
+
+
+def test_sqlite_is_asked_to_survive_a_loss_of_power(tmp_path: Path) -> None:
+    """journal_mode is stored in the file; synchronous (2 is FULL) is a property of the writing connection."""
+    journal = SqliteJournal(tmp_path / "journal.sqlite")
+    connection = journal._db
+    assert connection.execute("pragma synchronous").fetchone() == (2,)
+    assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
+    journal.close()
+
+
+def test_a_reader_sees_what_a_writer_has_committed_and_cannot_write(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    writer = SqliteJournal(path)
+    writer.append(time_s=0.0, kind="k", body=b"x")
+    reader = SqliteJournal(path, read_only=True)
+    assert [entry.body for entry in reader.entries()] == [b"x"]
+    writer.append(time_s=1.0, kind="k", body=b"y")
+    assert [entry.body for entry in reader.entries(after=1)] == [b"y"]
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        reader.append(time_s=0.0, kind="k", body=b"")
+    reader.close()
+    writer.close()
+
+
+def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    path.write_bytes(os.urandom(5000))
+    with pytest.raises(InvalidInput, match="an intact journal"):
+        SqliteJournal(path)
+
+
+def test_a_journal_of_another_format_is_refused(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path / "journal.sqlite")
+    journal.set_fact("format", "99")
+    journal.close()
+    with pytest.raises(InvalidInput, match="format 99"):
+        SqliteJournal(tmp_path / "journal.sqlite")
+
+
+def test_reading_a_journal_that_does_not_exist_creates_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="the journal of a run"):
+        SqliteJournal(tmp_path / "journal.sqlite", read_only=True)
+    assert list(tmp_path.iterdir()) == []
