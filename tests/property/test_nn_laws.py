@@ -93,7 +93,7 @@ def test_a_flat_model_holds_every_value_once_and_gives_all_of_them_back(
 
 
 @given(name=st.sampled_from(sorted(ZOO)), home=homes)
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_every_floating_tensor_either_travels_or_stays_home_by_its_part(name: str, home: frozenset[Part]) -> None:
     specimen = ZOO[name]
     model = specimen.make()
@@ -103,7 +103,7 @@ def test_every_floating_tensor_either_travels_or_stays_home_by_its_part(name: st
 
 
 @given(field=st.sampled_from(FIELDS), value=json_values)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_description_with_any_field_replaced_is_read_or_refused(field: str, value: object) -> None:
     described = DESCRIBED | {field: value}
     try:
