@@ -10,7 +10,9 @@ import json
 import mmap
 import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -50,7 +52,8 @@ def run_in_child(work: Callable[[], None]) -> None:
     """Do tensor work in a forked child, so that this process may still fork afterwards."""
     outcome, theirs = _FORK.Pipe(duplex=False)
     child = _FORK.Process(target=_report_failure, args=(work, theirs), daemon=True)
-    start_deaf(child)
+    with signals_held():
+        child.start()
     theirs.close()
     try:
         complaint = json.loads(outcome.recv_bytes())
@@ -63,6 +66,7 @@ def run_in_child(work: Callable[[], None]) -> None:
 
 
 def _report_failure(work: Callable[[], None], parent: Connection) -> None:
+    unwind_on_sigterm()
     try:
         work()
         parent.send_bytes(b"null")
@@ -70,13 +74,33 @@ def _report_failure(work: Callable[[], None], parent: Connection) -> None:
         parent.send_bytes(json.dumps(error_to_json(error)).encode())
 
 
-def start_deaf(process: ForkProcess) -> None:
-    """Start a child that Ctrl-C does not reach, from its first instruction on: whoever started it ends it."""
-    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+_HELD = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Signals wait until the block is done: a child that was started must be on its parent's list before one comes.
+
+    The child inherits the hold, so Ctrl-C never reaches it: whoever started it ends it, see `unwind_on_sigterm`. The
+    mask alone holds nothing here, where numerical libraries have threads of their own; a forked child has none.
+    """
+    arrived: list[int] = []
+    handlers = {number: signal.signal(number, lambda came, _frame: arrived.append(came)) for number in _HELD}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
     try:
-        process.start()
+        yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for came in arrived:
+        signal.raise_signal(came)
+
+
+def unwind_on_sigterm() -> None:
+    """Let a polite kill run the `finally` clauses, so that no child outlives this process."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 class ForkedPool:
@@ -99,6 +123,7 @@ class ForkedPool:
             earlier = [connection for _, connection in self._workers] + [ours]
 
             def work(mine: range = mine, theirs: Connection = theirs, earlier: list[Connection] = earlier) -> None:
+                unwind_on_sigterm()
                 for connection in earlier:  # inherited by the fork; held open they would hide the parent's death
                     connection.close()
                 buffers = [torch.from_numpy(table[index]) for index in mine]
@@ -109,9 +134,10 @@ class ForkedPool:
                 _serve(InlinePool(clients, spec), theirs)
 
             process = _FORK.Process(target=work, daemon=True)
-            start_deaf(process)
+            with signals_held():
+                process.start()
+                self._workers.append((process, ours))
             theirs.close()
-            self._workers.append((process, ours))
         self._ask("ready")
 
     @property

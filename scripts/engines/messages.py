@@ -88,8 +88,12 @@ def error_to_json(error: Exception) -> Json:
     if isinstance(error, InvalidInput):
         got = error.got if isinstance(error.got, str) else repr(error.got)
         return {"field": error.field, "got": got, "expected": error.expected, "fix": error.fix}
-    said = " ".join(f"{type(error).__name__}: {error}".split())
-    return {"field": "work", "got": "an error", "expected": "none", "fix": said}
+    return {
+        "field": "outcome",
+        "got": type(error).__name__,
+        "expected": "results",
+        "fix": " ".join(str(error).split()),
+    }
 
 
 def error_from_json(text: Json, *, where: str = "") -> InvalidInput:

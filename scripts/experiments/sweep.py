@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import signal
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,7 +27,7 @@ from rich.progress import (
 )
 
 from fedap_core.errors import InvalidInput
-from scripts.engines.forked import start_deaf
+from scripts.engines.forked import signals_held, unwind_on_sigterm
 from scripts.engines.inline import InlineOptions, run_inline
 from scripts.engines.messages import Json, error_from_json, error_to_json
 from scripts.experiments.cohort import Cohort, make_cohort
@@ -92,7 +90,7 @@ class _Jobs:
         self._cohorts: dict[str, Cohort] = {}
 
     def run(self) -> None:
-        _unwind_on_sigterm()
+        unwind_on_sigterm()
         try:
             while self._waiting or self._running:
                 while self._waiting and len(self._running) < self._options.jobs:
@@ -110,10 +108,11 @@ class _Jobs:
         cohort = self._cohort(run)
         ours, theirs = _FORK.Pipe(duplex=False)
         process = _FORK.Process(target=_job, args=(run, cohort, self._options, theirs, [*self._running, ours]))
-        start_deaf(process)
-        theirs.close()
         task = self._progress.add_task(f"  {run.label} seed {run.seed}", total=run.rounds)
-        self._running[ours] = (process, run, task)
+        with signals_held():
+            process.start()
+            self._running[ours] = (process, run, task)
+        theirs.close()
 
     def _cohort(self, run: RunSettings) -> Cohort:
         key = f"{run.seed} {run.cohort.model_dump_json()}"
@@ -146,15 +145,10 @@ class _Jobs:
             )
 
 
-def _unwind_on_sigterm() -> None:
-    """Let a polite kill run the `finally` clauses, so that no child outlives this process."""
-    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
-
-
 def _job(
     run: RunSettings, cohort: Cohort, options: SweepOptions, parent: Connection, inherited: Sequence[Connection]
 ) -> None:
-    _unwind_on_sigterm()
+    unwind_on_sigterm()
     for connection in inherited:  # the parent's ends of the pipes: held open here they would hide its death
         connection.close()
 

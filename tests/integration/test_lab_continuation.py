@@ -76,7 +76,7 @@ def test_run_killed_between_its_last_line_and_its_last_models_still_gets_its_mod
 
 def test_killed_lab_leaves_no_process_and_goes_on_to_the_bits_of_an_undisturbed_run(tmp_path: Path) -> None:
     """SIGKILL reaches the command alone: the job it started must notice by itself, then let the next command go on."""
-    arguments = lab_arguments(tmp_path / "killed", "fedap", rounds=40, more=["--workers", "2"])
+    arguments = lab_arguments(tmp_path / "killed", "fedap", rounds=25, more=["--workers", "2"])
     with lab_process(*arguments, cwd=tmp_path) as process:
 
         def has_saved_some() -> bool:
@@ -94,8 +94,8 @@ def test_killed_lab_leaves_no_process_and_goes_on_to_the_bits_of_an_undisturbed_
     folder = RunFolder(tmp_path / "killed", settings)
     saved = folder.saved_round()
     assert folder.path == path
-    assert 0 <= saved < 39, "killed too late to prove anything"
-    assert rounds_run(tmp_path / "killed", settings) == list(range(saved + 1, 40))
+    assert 0 <= saved < 24, "killed too late to prove anything"
+    assert rounds_run(tmp_path / "killed", settings) == list(range(saved + 1, 25))
     undisturbed = run_small(tmp_path / "undisturbed", settings)
     assert model_bits(folder) == model_bits(undisturbed)
     assert numbers_of(folder) == numbers_of(undisturbed)

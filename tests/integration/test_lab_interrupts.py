@@ -6,6 +6,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from scripts.experiments.sweep import SweepOptions, run_sweep
@@ -20,8 +21,10 @@ from tests.support.cohorts import (
 )
 
 
-def test_interrupt_ends_jobs_and_workers_with_one_line_and_code_130(tmp_path: Path) -> None:
-    """Two jobs with two workers each, in the middle of their rounds; SIGINT goes to the group, as a terminal does."""
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt_ends_jobs_and_workers_without_a_trace(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    """Two jobs with two workers each, amid their rounds. SIGINT goes to the group, as from a terminal, SIGTERM to the
+    command alone, as from `kill`."""
     arguments = lab_arguments(
         tmp_path / "out", "fedavg,fedbn", rounds=5000, more=["--jobs", "2", "--workers", "2", "--no-keep-models"]
     )
@@ -33,10 +36,13 @@ def test_interrupt_ends_jobs_and_workers_with_one_line_and_code_130(tmp_path: Pa
             return len(lines) == 2 and min(lines) >= 1
 
         wait_until(both_are_running, "both runs")
-        os.killpg(process.pid, signal.SIGINT)
+        if number is signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
         _, complaint = process.communicate(timeout=60)
         wait_until(lambda: not group_is_alive(process.pid), "the end of all jobs and workers")
-    assert process.returncode == 130
+    assert process.returncode == code
     assert complaint.splitlines() in ([], ["interrupted"])
 
 
