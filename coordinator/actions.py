@@ -2,8 +2,8 @@
 front to back, and what follows a Persist waits until that is durable.
 
 Nothing here holds tensors. A blob that came is named BlobRef(member, kind, round_no); a row that mixing makes is named
-by its receiver and the round whose order delivers it; what an order carries is a WeightsRef. Which bytes these are,
-where they lie and how they travel is the shell's.
+RowRef (its receiver, and the round whose order delivers it); what an order carries is a WeightsRef. Which bytes these
+are, where they lie and how they travel is the shell's.
 """
 
 from __future__ import annotations
@@ -31,19 +31,30 @@ class Source(enum.StrEnum):
     INITIAL = "initial"
     """The initial model: its shared tensors in a `train`."""
     ANCHOR = "anchor"
-    """The anchor: all tensors in an `anchor` order, its shared tensors in a `train`. The anchor file if `member` is
-    None; otherwise the row mixed for (member, round_no) from the last warm-up round, which everybody gets."""
+    """The anchor: all tensors in an `anchor` order, its shared tensors in a `train`. The anchor file if `row` is None;
+    otherwise that row of the last warm-up round, which everybody gets."""
     ROW = "row"
-    """The row mixed for (member, round_no)."""
+    """The row that is named."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowRef:
+    """A row made by mixing: whose it is, and the round whose order (or finish) delivers it.
+
+    alone: mixed for this member by itself, not with everybody's; both may exist for one round.
+    """
+
+    member: str
+    round_no: int
+    alone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeightsRef:
-    """What an order carries. A ROW has member and round_no; so has an ANCHOR that warm-up made."""
+    """What an order carries. `row` names it where mixing made it: always for ROW, for an ANCHOR that warm-up made."""
 
     source: Source
-    member: str | None = None
-    round_no: int | None = None
+    row: RowRef | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,14 +63,6 @@ class BlobRef:
 
     member: str
     kind: str
-    round_no: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RowRef:
-    """A row made by mixing: whose it is, and the round whose order (or finish) delivers it."""
-
-    member: str
     round_no: int
 
 

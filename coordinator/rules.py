@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from fedap_core.errors import InvalidInput
-from fedap_core.strategies import Measure, Strategy
+from fedap_core.strategies import Measure, Phase, RoundPlan, Strategy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +47,9 @@ class MemberRules:
             raise InvalidInput("at_least", self.at_least, f"a number from 1 to at_most, {self.at_most}")
         if self.allowed is not None:
             check_allow_list(self.allowed, self.at_least)
-        elif math.isinf(self.enrolment_s) and self.at_least < 2:
-            raise InvalidInput(
-                "enrolment_s", "never", "a time, or a list of members", "Nobody would know when to start."
-            )
+        elif not self.enrolment_s < math.inf:
+            fix = "With 0 the first round starts as soon as at_least members are there."
+            raise InvalidInput("enrolment_s", self.enrolment_s, "a time, where no list says who will come", fix)
         if self.min_samples < 1 or self.strikes < 1:
             raise InvalidInput("min_samples, strikes", (self.min_samples, self.strikes), "numbers from 1")
 
@@ -116,6 +115,12 @@ class Rules:
     model: ModelRules
     members: MemberRules
     pace: PaceRules
+
+    def round_plan(self, round_no: int) -> RoundPlan:
+        """What round `round_no` is for. The strategy counts from the first round after warm-up."""
+        if round_no < self.warmup_rounds:
+            return RoundPlan(phase=Phase.WARMUP)
+        return self.strategy.round_plan(round_no - self.warmup_rounds, self.rounds - self.warmup_rounds)
 
     def __post_init__(self) -> None:
         if self.rounds < 1:

@@ -1,0 +1,61 @@
+"""How a hello is answered, and who is shown out again.
+
+Pure: a hello and the state in; a refusal, or the welcome and the fact that membership changed, out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator import admission
+from coordinator.actions import SendWelcome
+from coordinator.events import Greeted
+from coordinator.facts import Fact, Joined, Quarantined, Returned
+from coordinator.mixing_plan import next_round
+from coordinator.rules import Rules
+from coordinator.state import Member, Stage, State, Status
+from protocol.messages import Hello, Reject
+
+
+def answer(event: Greeted, state: State, rules: Rules) -> tuple[Reject | None, Fact | None, SendWelcome | None]:
+    """(refusal, None, None), or (None, what changed if anything, welcome)."""
+    hello = event.hello
+    refusal = admission.refuse_hello(hello, event.identity, state, rules)
+    name = admission.name_of(hello, event.identity, state.allowed)
+    if refusal is not None or name is None:
+        return refusal, None, None
+    known = state.members.get(name)
+    fact = _change(name, event.identity, hello, known)
+    comes_back = known is not None and hello.run == rules.run
+    return None, fact, SendWelcome(connection=event.connection, member=name, round_no=0, initial=not comes_back)
+
+
+def _change(name: str, identity: str, hello: Hello, known: Member | None) -> Fact | None:
+    samples = {"train_samples": hello.train_samples, "test_samples": hello.test_samples}
+    if known is None or not known.is_active:
+        return Joined(member=name, identity=identity, software=hello.software, **samples)
+    same = (known.train_samples, known.test_samples) == (hello.train_samples, hello.test_samples)
+    return None if same and known.status is Status.PRESENT else Returned(member=name, **samples)
+
+
+def with_round(welcome: SendWelcome, state: State) -> SendWelcome:
+    """Tell the latest round ordered from the member, or the one it will enter at."""
+    member = state.members[welcome.member]
+    if member.order is not None:
+        return replace(welcome, round_no=member.order.round_no)
+    entry = state.round_no + (1 if state.stage in (Stage.TRAINING, Stage.AGGREGATING) else 0)
+    return replace(welcome, round_no=max(entry, next_round(member)))
+
+
+def offender(state: State, rules: Rules) -> Quarantined | None:
+    """The next member to exclude: too many refused messages, or a key that is no longer on the list."""
+    if state.stage.is_over:
+        return None
+    admitted = None if state.allowed is None else set(state.allowed)
+    for member in state.active():
+        if member.strikes >= rules.members.strikes:
+            reason = f"{member.strikes} messages were refused, {rules.members.strikes} are too many"
+            return Quarantined(member=member.name, code="quarantined", reason=reason)
+        if admitted is not None and (member.identity, member.name) not in admitted:
+            return Quarantined(member=member.name, code="unknown-key", reason="the key was taken off the list")
+    return None

@@ -1,0 +1,327 @@
+"""How each fact changes the state of a run. The only place that changes it, live and on replay alike.
+
+Decides nothing: what had to be judged was judged before the fact was written down, by the clock and the network of that
+moment. Equal facts at equal times give equal states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from coordinator import facts, mixing_plan
+from coordinator.actions import BlobRef, Order, RowRef, Source, WeightsRef
+from coordinator.rules import Rules
+from coordinator.state import Member, Stage, State, Status
+from fedap_core.strategies import Measure, Phase
+from protocol.messages import Step
+
+
+def apply(state: State, rules: Rules, fact: facts.Fact, now: float) -> None:
+    """Change the state by one fact that became true at `now` on the run clock."""
+    _CHANGES[type(fact)](state, rules, fact, now)
+
+
+def _began(state: State, rules: Rules, fact: facts.Began, now: float) -> None:
+    del fact
+    state.began_at = state.opened_at = now
+    state.allowed = rules.members.allowed
+
+
+def _joined(state: State, rules: Rules, fact: facts.Joined, now: float) -> None:
+    del now
+    before = state.members.get(fact.member)
+    member = Member(
+        name=fact.member, identity=fact.identity, train_samples=fact.train_samples, test_samples=fact.test_samples
+    )
+    if before is not None:  # who left and comes again keeps its place in the run's steps, and its strikes
+        member.answered, member.strikes = before.answered, before.strikes
+    state.members[fact.member] = member
+    if state.stage in (Stage.MEASURING, Stage.TRAINING, Stage.AGGREGATING):
+        _receive_newcomer(state, rules, member)
+
+
+def _receive_newcomer(state: State, rules: Rules, member: Member) -> None:
+    if not state.is_ready(member, rules):
+        member.order = _anchor_order(state, rules, member)
+    elif rules.continuous and state.round_no >= rules.warmup_rounds:
+        member.answer_due = True
+
+
+def _anchor_order(state: State, rules: Rules, member: Member) -> Order:
+    """Measure before you train: for the open round of measuring, or for the next one that the member may enter."""
+    round_no = state.round_no if state.stage is Stage.MEASURING else state.round_no + 1
+    if member.answered is not None and member.answered.place >= (round_no, 0):  # steps never go back
+        round_no = member.answered.round_no + 1
+    return Order(kind="anchor", round_no=round_no, weights=state.anchor, measure=rules.first_measure)
+
+
+def _returned(state: State, rules: Rules, fact: facts.Returned, now: float) -> None:
+    del rules, now
+    member = state.members[fact.member]
+    member.status = Status.PRESENT
+    member.train_samples, member.test_samples = fact.train_samples, fact.test_samples
+
+
+def _lost(state: State, rules: Rules, fact: facts.Lost, now: float) -> None:
+    del rules, now
+    state.members[fact.member].status = Status.LOST
+
+
+def _left(state: State, rules: Rules, fact: facts.Left, now: float) -> None:
+    del rules, now
+    _exclude(state.members[fact.member], Status.LEFT)
+
+
+def _quarantined(state: State, rules: Rules, fact: facts.Quarantined, now: float) -> None:
+    del rules, now
+    _exclude(state.members[fact.member], Status.QUARANTINED)
+
+
+def _exclude(member: Member, status: Status) -> None:
+    member.status = status
+    member.order = member.earlier = None
+    member.update_round = member.statistics = None
+    member.answer_due = False
+
+
+def _refused(state: State, rules: Rules, fact: facts.Refused, now: float) -> None:
+    del now
+    member = state.members[fact.member]
+    member.strikes += 1
+    if fact.kind is not None and fact.round_no is not None:
+        _answer(member, fact.kind, fact.round_no)
+        without_barrier = rules.continuous and fact.round_no >= rules.warmup_rounds
+        member.answer_due = member.answer_due or (without_barrier and fact.kind == "update")
+
+
+def _answer(member: Member, kind: str, round_no: int) -> None:
+    step = Step(kind=kind, round_no=round_no)
+    if member.answered is None or step.place > member.answered.place:
+        member.answered = step
+
+
+def _allow_list_set(state: State, rules: Rules, fact: facts.AllowListSet, now: float) -> None:
+    del rules, now
+    state.allowed = fact.allowed
+
+
+def _enrolment_closed(state: State, rules: Rules, fact: facts.EnrolmentClosed, now: float) -> None:
+    del fact, now
+    state.enrolled = True
+    state.anchor = WeightsRef(source=Source.ANCHOR) if rules.anchor_file else None
+
+
+def _measuring_opened(state: State, rules: Rules, fact: facts.MeasuringOpened, now: float) -> None:
+    if state.recipe is not None:  # warm-up is over: its last mix is the anchor, its updates are of another layout
+        state.anchor = WeightsRef(source=Source.ANCHOR, row=state.recipe.receivers[0])
+        state.anchor_recipe, state.recipe = state.recipe, None
+        state.distances, state.accuracies = (), ()
+    state.stage, state.round_no, state.opened_at = Stage.MEASURING, fact.round_no, now
+    for member in state.active():
+        member.update_round, member.answer_due = None, False
+        _replace_order(
+            member,
+            Order(kind="anchor", round_no=fact.round_no, weights=state.anchor, measure=rules.first_measure),
+        )
+
+
+def _stats_accepted(state: State, rules: Rules, fact: facts.StatsAccepted, now: float) -> None:
+    del now
+    member = state.members[fact.member]
+    _answer(member, "stats", fact.round_no)
+    member.statistics = BlobRef(member=fact.member, kind="stats", round_no=fact.round_no)
+    if rules.continuous and state.stage is Stage.TRAINING:
+        member.answer_due = True
+
+
+def _weighed(state: State, rules: Rules, fact: facts.Weighed, now: float) -> None:
+    del rules, now
+    state.weighed_members, state.weighed = fact.members, np.asarray(fact.weights, dtype=np.float64)
+
+
+def _round_opened(state: State, rules: Rules, fact: facts.RoundOpened, now: float) -> None:
+    state.stage, state.round_no, state.opened_at = Stage.TRAINING, fact.round_no, now
+    state.round_members = fact.members
+    for name in fact.members:
+        member = state.members[name]
+        if member.order is None or member.order.kind != "train" or member.order.round_no < fact.round_no:
+            order = _train_order(state, rules, member, fact.round_no)
+            _replace_order(member, order)
+            started = order.weights is not None and order.weights.source is not Source.ROW
+            member.answer_due = member.answer_due or (started and state.recipe is not None)
+    for member in state.active():  # who was refused as it measured may try again for the next round
+        if not state.is_ready(member, rules) and member.has_answered(member.order):
+            _replace_order(member, _anchor_order(state, rules, member))
+
+
+def _train_order(state: State, rules: Rules, member: Member, round_no: int) -> Order:
+    plan = rules.round_plan(round_no)
+    measure = plan.measure
+    if measure is Measure.RUNNING:
+        state.running_asked = True
+    elif state.running_asked and member.statistics is None and plan.phase is Phase.MIXED:
+        measure = Measure.RUNNING
+    return Order(
+        kind="train",
+        round_no=round_no,
+        weights=_row_or_start(state, rules, member, round_no),
+        measure=measure,
+        phase=plan.phase,
+    )
+
+
+def _row_or_start(state: State, rules: Rules, member: Member, round_no: int) -> WeightsRef:
+    row = RowRef(member=member.name, round_no=round_no)
+    if state.recipe is not None and row in state.recipe.receivers:
+        return WeightsRef(source=Source.ROW, row=row)
+    if rules.start_from_anchor and round_no >= rules.warmup_rounds and state.anchor is not None:
+        return state.anchor
+    return WeightsRef(source=Source.INITIAL)
+
+
+def _replace_order(member: Member, order: Order) -> None:
+    """Keep the oldest order that is still unanswered: later ones are not told to somebody who is at work."""
+    replaces = member.order is not None and member.order.step != order.step
+    if replaces and member.has_answered(member.earlier):
+        member.earlier = None if member.has_answered(member.order) else member.order
+    member.order = order
+
+
+def _update_accepted(state: State, rules: Rules, fact: facts.UpdateAccepted, now: float) -> None:
+    member = state.members[fact.member]
+    _answer(member, "update", fact.round_no)
+    state.accepted += 1
+    member.accepted_at, member.update_round = state.accepted, fact.round_no
+    member.distance, member.accuracy = fact.distance, _validation_accuracy(fact)
+    if fact.measured:
+        member.statistics = BlobRef(member=fact.member, kind="update-statistics", round_no=fact.round_no)
+    if rules.continuous and fact.round_no >= rules.warmup_rounds:
+        member.answer_due, state.opened_at = True, now
+        state.distances = _distances(state.active())
+        if state.accepted % max(len(state.active()), 1) == 0:
+            _note_accuracy(state, state.active())
+    else:
+        closed = state.stage is Stage.AGGREGATING or fact.round_no < state.round_no
+        member.answer_due = member.answer_due or closed
+
+
+def _validation_accuracy(fact: facts.UpdateAccepted) -> float | None:
+    """Of the model as delivered, or of the trained one where nothing is delivered."""
+    found = [score for score in fact.scores if score.split == "validation" and score.samples > 0]
+    found.sort(key=lambda score: score.model != "delivered")
+    return found[0].correct / found[0].samples if found else None
+
+
+def _distances(members: list[Member]) -> tuple[float, ...]:
+    return tuple(member.distance for member in members if member.distance is not None)
+
+
+def _note_accuracy(state: State, members: list[Member]) -> None:
+    known = [member.accuracy for member in members if member.accuracy is not None]
+    if known and len(known) == len(members):
+        state.accuracies = (*state.accuracies, sum(known) / len(known))
+
+
+def _row_planned(state: State, rules: Rules, fact: facts.RowPlanned, now: float) -> None:
+    del now
+    member = state.members[fact.member]
+    order = _train_order(state, rules, member, fact.round_no)
+    if mixing_plan.can_mix(state, rules, member):
+        row = WeightsRef(source=Source.ROW, row=RowRef(member=fact.member, round_no=fact.round_no, alone=True))
+        order = Order(kind="train", round_no=fact.round_no, weights=row, measure=order.measure, phase=order.phase)
+    _replace_order(member, order)
+    member.answer_due = False
+
+
+def _round_closed(state: State, rules: Rules, fact: facts.RoundClosed, now: float) -> None:
+    del now
+    state.stage = Stage.AGGREGATING
+    if rules.continuous and state.round_no >= rules.warmup_rounds:
+        state.recipe = mixing_plan.final_recipe(state, rules)
+    else:
+        fresh = [state.members[name] for name in fact.reported]
+        state.distances = _distances(fresh)
+        _note_accuracy(state, fresh)
+        state.recipe = mixing_plan.round_recipe(state, rules)
+    for member in state.active():
+        member.answer_due = False
+
+
+def _stop_asked(state: State, rules: Rules, fact: facts.StopAsked, now: float) -> None:
+    del rules, fact, now
+    state.stops_asked += 1
+
+
+def _paused(state: State, rules: Rules, fact: facts.Paused, now: float) -> None:
+    del rules, fact
+    state.paused_at = now
+
+
+def _resumed(state: State, rules: Rules, fact: facts.Resumed, now: float) -> None:
+    del rules, fact
+    if state.paused_at is not None:
+        state.opened_at += now - max(state.paused_at, state.opened_at)
+    state.paused_at = None
+
+
+def _finished(state: State, rules: Rules, fact: facts.Finished, now: float) -> None:
+    for member in state.active():
+        member.order = _finish_order(state, rules, member, fact.reason)
+        member.earlier, member.answer_due = None, False
+    state.stage = Stage.ABORTED if fact.reason == "aborted" else Stage.FINISHED
+    state.finish_reason, state.sentence, state.opened_at = fact.reason, fact.sentence, now
+
+
+def _finish_order(state: State, rules: Rules, member: Member, reason: str) -> Order:
+    """The last mix where there is one, else what was delivered last; nothing of warm-up, which is not the model."""
+    rows = state.recipe.receivers if state.recipe is not None and state.stage is Stage.AGGREGATING else ()
+    row = next((one for one in rows if one.member == member.name), None)
+    round_no = max(mixing_plan.next_round(member), row.round_no if row else 0)
+    weights: WeightsRef | None = None
+    if state.round_no >= rules.warmup_rounds:
+        if row is not None:
+            weights = WeightsRef(source=Source.ROW, row=row)
+        elif member.order is not None and member.order.kind == "train" and member.order.phase is not Phase.WARMUP:
+            weights = member.order.weights
+    return Order(kind="finish", round_no=round_no, weights=weights, reason=reason)
+
+
+def _goodbye_accepted(state: State, rules: Rules, fact: facts.GoodbyeAccepted, now: float) -> None:
+    del rules, now
+    member = state.members[fact.member]
+    _answer(member, "goodbye", fact.round_no)
+    member.said_goodbye = True
+
+
+def _ended(state: State, rules: Rules, fact: facts.Ended, now: float) -> None:
+    del rules, fact, now
+    state.ended = True
+
+
+_CHANGES: dict[type[facts.Fact], Callable[[State, Rules, Any, float], None]] = {
+    facts.Began: _began,
+    facts.Joined: _joined,
+    facts.Returned: _returned,
+    facts.Lost: _lost,
+    facts.Left: _left,
+    facts.Refused: _refused,
+    facts.Quarantined: _quarantined,
+    facts.AllowListSet: _allow_list_set,
+    facts.EnrolmentClosed: _enrolment_closed,
+    facts.MeasuringOpened: _measuring_opened,
+    facts.StatsAccepted: _stats_accepted,
+    facts.Weighed: _weighed,
+    facts.RoundOpened: _round_opened,
+    facts.UpdateAccepted: _update_accepted,
+    facts.RowPlanned: _row_planned,
+    facts.RoundClosed: _round_closed,
+    facts.StopAsked: _stop_asked,
+    facts.Paused: _paused,
+    facts.Resumed: _resumed,
+    facts.Finished: _finished,
+    facts.GoodbyeAccepted: _goodbye_accepted,
+    facts.Ended: _ended,
+}

@@ -1,0 +1,305 @@
+"""The coordinator's decisions: `handle(event, now)` takes what happened and answers with what to do, in order.
+
+Three steps, always the same: note what the event says; let every fact that has become true by it happen, one after the
+other (`ending`, `barrier`, `continuous`); ask for the work and say the orders that the state then calls for. No socket,
+file, clock, log or random number. A fact given as an event is replay: it changes the state and calls for nothing;
+afterwards `Started` calls for whatever is still owed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from coordinator import barrier, continuous, ending, events, facts, greeting, history, reports
+from coordinator.actions import Action, Forget, Note, Persist, Send, SendOrder, Stop
+from coordinator.invariants import broken_laws
+from coordinator.quorum import Verdict
+from coordinator.roster import Link, Roster
+from coordinator.rules import Rules
+from coordinator.state import Member, Stage, State, Status
+from coordinator.work import Work
+from protocol.messages import ORDERS, REPORTS, Heartbeat, HelloRequired, Reject, Step
+
+_COLLECTS = (facts.RoundOpened, facts.RowPlanned, facts.Finished)
+"""Facts after which something that was kept may have become useless."""
+
+
+class RoundMachine:
+    """One run. `state` is durable and follows from facts; everything else belongs to this life of the process."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.state = State()
+        self.roster = Roster()
+        self.work = Work(rules)
+        self.reports = reports.Desk(rules)
+        self._now = 0.0
+        self._handlers: dict[type[events.Event], Callable[[Any, float], list[Action]]] = {
+            events.Started: self._started,
+            events.Tick: lambda _event, _now: [],
+            events.StopRequested: lambda _event, now: self._let(facts.StopAsked(), now),
+            events.StorageLow: self._storage_low,
+            events.StorageFree: self._storage_free,
+            events.AllowListChanged: self._allow_list_changed,
+            events.Greeted: self._greeted,
+            events.Heard: self._heard,
+            events.Beat: self._beat,
+            events.StatsArrived: self._arrived,
+            events.UpdateArrived: self._arrived,
+            events.GoodbyeArrived: self._arrived,
+            events.LeaveArrived: self._leave_arrived,
+            events.PeerFaulted: self._peer_faulted,
+            events.PeerLost: self._peer_lost,
+            events.Inspected: self._inspected,
+            events.WeighingDone: self._weighing_done,
+            events.MixingDone: self._mixing_done,
+            events.WorkFailed: self._work_failed,
+        }
+
+    # ---- the three questions a shell may ask
+
+    def handle(self, event: events.Event | facts.Fact, now: float) -> list[Action]:
+        """Take one event, or on replay one fact, at a time of the run clock, which never goes back."""
+        self._now = now
+        if isinstance(event, facts.Fact):
+            history.apply(self.state, self.rules, event, now)
+            return []
+        actions = self._handlers[type(event)](event, now)
+        before = self.state.ended
+        actions += self._let_happen(now)
+        actions += self.work.due(self.state, now)
+        actions += self._say_what_is_due(now)
+        if self.state.ended and not before:
+            aborted = self.state.stage is Stage.ABORTED
+            actions.append(Stop(aborted=aborted, sentence=self.state.sentence))
+        return actions
+
+    def next_deadline(self) -> float | None:
+        """When a Tick is due at the latest; None: nothing happens by time alone."""
+        if self.state.ended or self.state.began_at is None:
+            return None
+        times = [] if self.state.paused_at is not None else ending.waits_until(self.state, self.rules)
+        for member in self.state.active():
+            link = self.roster.link(member.name)
+            if link is not None and member.status is Status.PRESENT:
+                times.append(link.heard_at + self.rules.pace.dead_after_s)
+            if link is not None and link.connection is not None:
+                times.append(link.spoke_at + self.rules.pace.heartbeat_s)
+        return min((time for time in times if self._now < time < math.inf), default=None)
+
+    def wants(self, member: str, step: Step) -> bool:
+        """Whether a report would be looked at: asked before its payload is fetched."""
+        known = self.state.members.get(member)
+        return known is not None and self.reports.wants(self.state, known, step)
+
+    def waiting_for(self, now: float) -> Verdict:
+        """Why the run stands where it stands, for people."""
+        return ending.waiting_for(self.state, self.rules, now)
+
+    def digest(self) -> str:
+        """Equal for machines that replayed the same facts at the same times."""
+        return self.state.digest()
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when something holds that never may; for tests, after every event."""
+        broken = broken_laws(self.state, self.roster)
+        if broken:
+            raise AssertionError("; ".join(broken))
+
+    # ---- facts
+
+    def _let(self, fact: facts.Fact, now: float) -> list[Action]:
+        """Let a fact be: remember it, and have it journalled before anything that follows."""
+        history.apply(self.state, self.rules, fact, now)
+        actions: list[Action] = [Persist(fact=fact)]
+        if isinstance(fact, _COLLECTS):
+            actions.append(self.work.collect(self.state, self.reports.under_inspection()))
+        return actions
+
+    def _let_happen(self, now: float) -> list[Action]:
+        actions: list[Action] = []
+        while self.state.began_at is not None and (fact := self._next_fact(now)) is not None:
+            actions += self._let(fact, now)
+            if isinstance(fact, facts.Quarantined):
+                actions += self._show_out(fact)
+        return actions
+
+    def _next_fact(self, now: float) -> facts.Fact | None:
+        state, rules = self.state, self.rules
+        due = self._death(now) or greeting.offender(state, rules) or ending.next_fact(state, rules, now)
+        if due is not None or state.paused_at is not None:
+            return due
+        mixed = self.work.has_mixed(state.recipe)
+        if continuous.is_continuous(state, rules):
+            return continuous.next_fact(state, rules, mixed=mixed)
+        return barrier.next_fact(state, rules, now, mixed=mixed, told=self._is_told)
+
+    def _death(self, now: float) -> facts.Lost | None:
+        for member in self.state.present():
+            link = self.roster.link(member.name)
+            if link is not None and now >= link.heard_at + self.rules.pace.dead_after_s:
+                return facts.Lost(member=member.name, silent_s=now - link.heard_at)
+        return None
+
+    def _is_told(self, member: Member) -> bool:
+        link = self.roster.link(member.name)
+        said = link.said if link is not None else None
+        return said is not None and member.order is not None and said.step == member.order.step
+
+    # ---- what is said without being asked
+
+    def _say_what_is_due(self, now: float) -> list[Action]:
+        actions: list[Action] = []
+        for member in self.state.active():
+            link = self.roster.link(member.name)
+            if link is None or link.connection is None or self.state.ended:
+                continue
+            actions += self._order(member, link, now)
+            if now >= link.spoke_at + self.rules.pace.heartbeat_s:
+                link.spoke_at = now
+                actions.append(
+                    Send(connection=link.connection, member=member.name, message=self._heartbeat(member, link))
+                )
+        return actions
+
+    def _order(self, member: Member, link: Link, now: float, *, asked: bool = False) -> list[Action]:
+        """Say a member's order if it has not been told; or, asked for it twice, say it again."""
+        order = member.order
+        if order is None or member.has_answered(order) or link.connection is None:
+            return []
+        link.offer(order.step)
+        waits = self._is_told(member) or (link.is_busy(member) and order.kind != "finish")
+        if not self.work.has(order.weights) or (waits and not asked):
+            return []
+        link.said, link.spoke_at = order, now
+        return [SendOrder(connection=link.connection, member=member.name, order=order)]
+
+    def _heartbeat(self, member: Member, link: Link) -> Heartbeat:
+        """want: the report to what was said last, unless it is here already or there is no room for it."""
+        want = None
+        if link.said is not None and not member.has_answered(link.said) and self.state.paused_at is None:
+            want = Step(kind=REPORTS[ORDERS.index(link.said.kind)], round_no=link.said.round_no)
+            if self.reports.is_inspecting(member.name, want):
+                want = None
+        return Heartbeat(run=self.rules.run, round_no=self.state.round_no, have=member.answered, want=want)
+
+    # ---- from clock and operator
+
+    def _started(self, event: events.Started, now: float) -> list[Action]:
+        del event
+        self.roster.restart((member.name for member in self.state.active()), now)
+        self.work, self.reports = Work(self.rules), reports.Desk(self.rules)
+        if self.state.began_at is None:
+            return self._let(facts.Began(run=self.rules.run), now)
+        return [Note(event="run.resumed", round_no=self.state.round_no, details=(("stage", str(self.state.stage)),))]
+
+    def _storage_low(self, event: events.StorageLow, now: float) -> list[Action]:
+        if self.state.paused_at is not None or self.state.stage.is_over:
+            return []
+        return self._let(facts.Paused(free_bytes=event.free_bytes, needed_bytes=event.needed_bytes), now)
+
+    def _storage_free(self, event: events.StorageFree, now: float) -> list[Action]:
+        return self._let(facts.Resumed(free_bytes=event.free_bytes), now) if self.state.paused_at is not None else []
+
+    def _allow_list_changed(self, event: events.AllowListChanged, now: float) -> list[Action]:
+        return self._let(facts.AllowListSet(allowed=event.allowed), now) if event.allowed != self.state.allowed else []
+
+    # ---- from the socket
+
+    def _greeted(self, event: events.Greeted, now: float) -> list[Action]:
+        """Let somebody in, or say why not. Its newest connection is the one that counts."""
+        refusal, fact, welcome = greeting.answer(event, self.state, self.rules)
+        if refusal is not None or welcome is None:
+            self.roster.release(event.connection)
+            return [Send(connection=event.connection, member=None, message=refusal)] if refusal is not None else []
+        actions = self._let(fact, now) if fact is not None else []
+        earlier = self.roster.connect(welcome.member, event.connection, now)
+        if earlier is not None and earlier != event.connection:
+            actions.append(Forget(connection=earlier))
+        return [*actions, greeting.with_round(welcome, self.state)]
+
+    def _alive(self, connection: str, now: float) -> tuple[Member | None, list[Action]]:
+        """Who spoke. A member that was thought dead is back by that; a stranger is asked to say hello."""
+        name = self.roster.heard(connection, now)
+        member = self.state.members.get(name) if name is not None else None
+        if member is None:
+            return None, [Send(connection=connection, member=None, message=HelloRequired())]
+        if member.status is not Status.LOST:
+            return member, []
+        samples = {"train_samples": member.train_samples, "test_samples": member.test_samples}
+        return member, self._let(facts.Returned(member=member.name, **samples), now)
+
+    def _heard(self, event: events.Heard, now: float) -> list[Action]:
+        return self._alive(event.connection, now)[1]
+
+    def _beat(self, event: events.Beat, now: float) -> list[Action]:
+        member, actions = self._alive(event.connection, now)
+        link = self.roster.link(member.name) if member is not None else None
+        if member is None or link is None or self.roster.beat(member.name, event.beat) is None:
+            return actions
+        return [*actions, *self._order(member, link, now, asked=True)]
+
+    def _arrived(
+        self, event: events.StatsArrived | events.UpdateArrived | events.GoodbyeArrived, now: float
+    ) -> list[Action]:
+        member, actions = self._alive(event.connection, now)
+        if member is None:
+            return actions
+        fact, answers = self.reports.arrived(self.state, member, event)
+        if fact is not None:
+            actions += self._let(fact, now)
+        link = self.roster.link(member.name)
+        if link is not None and self.reports.leaves_free(member, event, link.said):
+            link.said = None
+        return [*actions, *answers]
+
+    def _leave_arrived(self, event: events.LeaveArrived, now: float) -> list[Action]:
+        member, actions = self._alive(event.connection, now)
+        if member is None:
+            return actions
+        self.roster.drop(member.name)
+        return [*actions, *self._let(facts.Left(member=member.name, reason=event.reason), now)]
+
+    def _peer_faulted(self, event: events.PeerFaulted, now: float) -> list[Action]:
+        name = self.roster.heard(event.connection, now)
+        if name is None:
+            return []
+        return self._let(facts.Refused(member=name, code=event.code, reason=event.reason), now)
+
+    def _peer_lost(self, event: events.PeerLost, now: float) -> list[Action]:
+        del now
+        name = self.roster.release(event.connection)
+        return [Note(event="connection.lost", member=name)] if name is not None else []
+
+    def _show_out(self, fact: facts.Quarantined) -> list[Action]:
+        connection = self.roster.drop(fact.member)
+        if connection is None:
+            return []
+        rejection = Reject(code=fact.code, reason=fact.reason)
+        return [Send(connection=connection, member=fact.member, message=rejection), Forget(connection=connection)]
+
+    # ---- from finished work
+
+    def _inspected(self, event: events.Inspected, now: float) -> list[Action]:
+        member = self.state.members.get(event.member)
+        if member is None:
+            return []
+        link = self.roster.link(event.member)
+        fact, answers = self.reports.judged(self.state, member, event, link.connection if link is not None else None)
+        return [*(self._let(fact, now) if fact is not None else []), *answers]
+
+    def _weighing_done(self, event: events.WeighingDone, now: float) -> list[Action]:
+        fact = self.work.weighed(event.ticket, event.weights)
+        return self._let(fact, now) if fact is not None else []
+
+    def _mixing_done(self, event: events.MixingDone, now: float) -> list[Action]:
+        del now
+        self.work.mixed(event.ticket)
+        return []
+
+    def _work_failed(self, event: events.WorkFailed, now: float) -> list[Action]:
+        if self.state.stage.is_over or not self.work.knows(event.ticket):
+            return []
+        return self._let(facts.Finished(reason="aborted", sentence=event.reason), now)

@@ -1,0 +1,139 @@
+"""What becomes of a report: whether anybody wants it, what must be looked at in it, and whether it counts.
+
+Values are judged off the socket's thread (Inspect), so a report waits here for its judgement. If the process dies
+meanwhile, nothing was promised: the report is not acknowledged and comes again.
+"""
+
+from __future__ import annotations
+
+from coordinator.actions import Action, BlobRef, Discard, Inspect, Note, Order, Send
+from coordinator.admission import distance_limit
+from coordinator.events import GoodbyeArrived, Inspected, StatsArrived, UpdateArrived
+from coordinator.facts import Fact, GoodbyeAccepted, Refused, StatsAccepted, UpdateAccepted
+from coordinator.rules import Rules
+from coordinator.state import Member, Stage, State
+from fedap_core.strategies import Measure, Phase
+from protocol.messages import Error, Step
+
+Report = StatsArrived | UpdateArrived | GoodbyeArrived
+
+
+class Desk:
+    """The reports under inspection in this life of the process."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._waiting: dict[tuple[str, str, int], StatsArrived | UpdateArrived] = {}
+
+    def wants(self, state: State, member: Member, step: Step) -> bool:
+        """Whether a report is of use: asked for, not judged yet, and not of a layout that is past."""
+        if not member.is_active or (member.answered is not None and step.place <= member.answered.place):
+            return False
+        if step.kind == "goodbye":
+            return state.stage.is_over
+        if step.kind == "stats":
+            asked = self._rules.first_measure is not Measure.NONE
+            return asked and state.stage in (Stage.MEASURING, Stage.TRAINING, Stage.AGGREGATING)
+        past_warmup = state.round_no >= self._rules.warmup_rounds
+        of_warmup = step.round_no < self._rules.warmup_rounds
+        return state.stage in (Stage.TRAINING, Stage.AGGREGATING) and past_warmup is not of_warmup
+
+    def is_inspecting(self, member: str, step: Step) -> bool:
+        return (member, step.kind, step.round_no) in self._waiting
+
+    def under_inspection(self) -> frozenset[BlobRef]:
+        """Blobs that may be judged good any moment."""
+        kinds = {"stats": ("stats",), "update": ("update", "update-statistics")}
+        return frozenset(
+            BlobRef(member=member, kind=blob, round_no=round_no)
+            for member, kind, round_no in self._waiting
+            for blob in kinds[kind]
+        )
+
+    def arrived(self, state: State, member: Member, event: Report) -> tuple[Fact | None, list[Action]]:
+        """A complete report: a fact at once (goodbye), an inspection, or nothing but the bin."""
+        step = step_of(event)
+        if not self.wants(state, member, step) or self.is_inspecting(member.name, step):
+            discard = Discard(member=member.name, kind=step.kind, round_no=step.round_no)
+            return None, [discard, Note(event="report.repeated", member=member.name, round_no=step.round_no)]
+        if isinstance(event, GoodbyeArrived):
+            return GoodbyeAccepted(member=member.name, round_no=event.round_no, scores=event.scores), []
+        if state.paused_at is not None:
+            discard = Discard(member=member.name, kind=step.kind, round_no=step.round_no)
+            error = Error(code="no-space", reason="the coordinator's disk is full; it will ask again", about=step)
+            return None, [discard, Send(connection=event.connection, member=member.name, message=error)]
+        self._waiting[member.name, step.kind, step.round_no] = event
+        return None, [self._inspect(state, member, event)]
+
+    def _inspect(self, state: State, member: Member, event: StatsArrived | UpdateArrived) -> Inspect:
+        if isinstance(event, StatsArrived):
+            return Inspect(
+                member=member.name, kind="stats", round_no=event.round_no, phase=Phase.MIXED, sent=None, limit=None,
+                measure=self._rules.first_measure, samples=event.samples,
+            )  # fmt: skip
+        order = _order_for(member, Step(kind="train", round_no=event.round_no))
+        return Inspect(
+            member=member.name,
+            kind="update",
+            round_no=event.round_no,
+            phase=self._rules.round_plan(event.round_no).phase,
+            sent=order.weights if order is not None else None,
+            limit=distance_limit(state.distances),
+            measure=Measure.RUNNING if event.measured else Measure.NONE,
+            samples=member.train_samples,
+        )
+
+    def judged(
+        self, state: State, member: Member, event: Inspected, connection: str | None
+    ) -> tuple[Fact | None, list[Action]]:
+        """The judgement of a report that was waiting: it counts, or it is refused; once is enough either way."""
+        step = Step(kind=event.kind, round_no=event.round_no)
+        report = self._waiting.pop((event.member, event.kind, event.round_no), None)
+        if report is None:
+            return None, []
+        discard = Discard(member=event.member, kind=event.kind, round_no=event.round_no)
+        if not self.wants(state, member, step):
+            return None, [discard]
+        if event.code is not None:
+            error = Error(code=event.code, reason=event.reason[:500], about=step)
+            answers = [Send(connection=connection, member=event.member, message=error)] if connection else []
+            refused = Refused(
+                member=event.member, code=event.code, reason=event.reason, kind=event.kind, round_no=event.round_no
+            )
+            return refused, [discard, *answers]
+        return _accepted(event, report), []
+
+    def leaves_free(self, member: Member, event: Report, said: Order | None) -> bool:
+        """Whether the member has done what it was told and only then is nothing of it used: the next order may go."""
+        step = step_of(event)
+        replaced = said is not None and member.order is not None and member.order.step != said.step
+        return (
+            replaced
+            and said is not None
+            and step.place >= said.step.place
+            and not self.is_inspecting(member.name, step)
+        )
+
+
+def step_of(event: Report) -> Step:
+    """The report's place in the run."""
+    kinds: dict[type[Report], str] = {StatsArrived: "stats", UpdateArrived: "update", GoodbyeArrived: "goodbye"}
+    return Step(kind=kinds[type(event)], round_no=event.round_no)
+
+
+def _order_for(member: Member, step: Step) -> Order | None:
+    return next((one for one in (member.order, member.earlier) if one is not None and one.step == step), None)
+
+
+def _accepted(event: Inspected, report: StatsArrived | UpdateArrived) -> Fact:
+    if isinstance(report, StatsArrived):
+        return StatsAccepted(member=event.member, round_no=report.round_no, samples=report.samples)
+    return UpdateAccepted(
+        member=event.member,
+        round_no=report.round_no,
+        steps=report.steps,
+        train_loss=report.train_loss,
+        scores=report.scores,
+        measured=report.measured,
+        distance=event.distance,
+    )

@@ -1,0 +1,130 @@
+"""The work that the present state calls for and that this process has not yet done or started: weighing and mixing.
+
+Compared with what is needed after every event, so that a restart is no special case: a new process has done nothing,
+and whatever the state still needs is asked for again. Remembers tickets and finished rows; knows no tensors.
+"""
+
+from __future__ import annotations
+
+from coordinator import barrier, mixing_plan
+from coordinator.actions import Action, Aggregate, BlobRef, Collect, RowRef, Weigh, WeightsRef
+from coordinator.facts import Weighed
+from coordinator.rules import Rules
+from coordinator.state import Recipe, Stage, State
+from fedap_core.strategies import Phase
+
+
+class Work:
+    """What runs off the socket's thread for this machine, and which rows exist."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._tickets = 0
+        self._rows: set[RowRef] = set()
+        self._mixing: dict[int, Recipe] = {}
+        self._weighing: tuple[int, tuple[str, ...]] | None = None
+
+    def due(self, state: State, now: float) -> list[Action]:
+        """What to start now."""
+        if state.ended or state.paused_at is not None:
+            return []
+        actions = self._weigh(state) if barrier.wants_weights(state, self._rules, now) else []
+        return [*actions, *(self._start(recipe) for recipe in self._missing(state))]
+
+    def has_mixed(self, recipe: Recipe | None) -> bool:
+        """Whether all rows of a recipe can be sent."""
+        return recipe is not None and self._rows.issuperset(recipe.receivers)
+
+    def has(self, weights: WeightsRef | None) -> bool:
+        """Whether what an order carries can be sent."""
+        return weights is None or weights.row is None or weights.row in self._rows
+
+    def mixed(self, ticket: int) -> None:
+        """An Aggregate ended. Tickets of another life of the process mean nothing."""
+        recipe = self._mixing.pop(ticket, None)
+        if recipe is not None:
+            self._rows.update(recipe.receivers)
+
+    def weighed(self, ticket: int, weights: tuple[tuple[float, ...], ...]) -> Weighed | None:
+        """A Weigh ended: the fact, if that ticket is known."""
+        if self._weighing is None or self._weighing[0] != ticket:
+            return None
+        _, members = self._weighing
+        self._weighing = None
+        return Weighed(members=members, weights=weights)
+
+    def knows(self, ticket: int) -> bool:
+        return ticket in self._mixing or (self._weighing is not None and self._weighing[0] == ticket)
+
+    def collect(self, state: State, arriving: frozenset[BlobRef]) -> Collect:
+        """What must be kept: what is mixed now, may be mixed next, is being judged, or may have to be sent again."""
+        recipes = [one for one in (state.recipe, state.anchor_recipe) if one is not None] + list(self._mixing.values())
+        blobs = {giver for recipe in recipes for giver in recipe.givers} | arriving
+        rows = {row for recipe in recipes for row in recipe.receivers}
+        for member in state.active():
+            if member.statistics is not None:
+                blobs.add(member.statistics)
+            if member.update_round is not None:
+                blobs.add(BlobRef(member=member.name, kind="update", round_no=member.update_round))
+            for order in (member.order, member.earlier):
+                if order is not None and order.weights is not None and order.weights.row is not None:
+                    rows.add(order.weights.row)
+        self._rows &= rows
+        return Collect(blobs=frozenset(blobs), rows=frozenset(rows))
+
+    def _weigh(self, state: State) -> list[Action]:
+        members = state.measured()
+        if self._weighing is not None:  # one at a time; if members changed meanwhile, the next one follows
+            return []
+        self._tickets += 1
+        self._weighing = self._tickets, members
+        known = [state.members[name] for name in members]
+        statistics = tuple(one.statistics for one in known if one.statistics is not None)
+        samples = tuple(one.train_samples for one in known)
+        return [Weigh(ticket=self._tickets, members=members, statistics=statistics, samples=samples)]
+
+    def _missing(self, state: State) -> list[Recipe]:
+        """Recipes whose rows are needed and neither there nor under way."""
+        under_way = {row for recipe in self._mixing.values() for row in recipe.receivers}
+        here = self._rows | under_way
+        needed = self._needed(state)
+        wanted = [
+            recipe
+            for recipe in (state.recipe, state.anchor_recipe)
+            if recipe is not None and not here.issuperset(recipe.receivers) and needed & set(recipe.receivers)
+        ]
+        covered = here | {row for recipe in wanted for row in recipe.receivers}
+        for row in sorted(needed - covered, key=lambda one: (one.member, one.round_no)):
+            recipe = self._own_recipe(state, row)
+            if recipe is not None:
+                wanted.append(recipe)
+        return wanted
+
+    def _needed(self, state: State) -> set[RowRef]:
+        """Rows that somebody still has to be sent, and all of a round that is being mixed."""
+        needed = set(state.recipe.receivers) if state.stage is Stage.AGGREGATING and state.recipe else set()
+        for member in state.active():
+            order = member.order
+            if order is None or member.has_answered(order) or order.weights is None or order.weights.row is None:
+                continue
+            needed.add(order.weights.row)
+        return needed
+
+    def _own_recipe(self, state: State, row: RowRef) -> Recipe | None:
+        member = state.members[row.member]
+        if not state.is_ready(member, self._rules) or not mixing_plan.can_mix(state, self._rules, member):
+            return None
+        if barrier.blocked(state, self._rules, Phase.MIXED):
+            return None
+        return mixing_plan.row_recipe(state, self._rules, member, row.round_no)
+
+    def _start(self, recipe: Recipe) -> Aggregate:
+        self._tickets += 1
+        self._mixing[self._tickets] = recipe
+        return Aggregate(
+            ticket=self._tickets,
+            phase=recipe.phase,
+            receivers=recipe.receivers,
+            givers=recipe.givers,
+            weights=recipe.weights,
+        )
