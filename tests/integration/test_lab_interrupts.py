@@ -40,7 +40,7 @@ def test_interrupt_ends_jobs_and_workers_without_a_trace(number: signal.Signals,
             os.killpg(process.pid, number)
         else:
             process.send_signal(number)
-        _, complaint = process.communicate(timeout=60)
+        _, complaint = process.communicate(timeout=180)
         wait_until(lambda: not group_is_alive(process.pid), "the end of all jobs and workers")
     assert process.returncode == code
     assert complaint.splitlines() in ([], ["interrupted"])

@@ -131,7 +131,7 @@ def group_is_alive(group: int) -> bool:
     return True
 
 
-def wait_until(condition: Callable[[], bool], what: str, *, deadline_s: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, *, deadline_s: float = 180.0) -> None:
     """Poll until the condition holds; past the deadline, fail and say what was waited for."""
     pause = threading.Event()
     ends = time.monotonic() + deadline_s
