@@ -1,0 +1,142 @@
+"""How a tensor set lies in a file: its wire bytes first, so that any part can be read at its offset, then a footer.
+
+The footer holds layout, encoding and a CRC-32 of the bytes. A file without a whole footer was never finished and is
+refused. The CRC finds bytes that a disk has changed since; SHA-256 has guarded them on the way here. Files are read
+with preadv into buffers of the caller, never mapped: what is mapped and touched would count as memory in use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedap_core.arrays import Float32Array
+from fedap_core.errors import InvalidInput
+from protocol.contracts import Buffer
+from protocol.encodings import ENCODINGS, Encoding, narrow, widen
+from protocol.errors import InvalidField
+from protocol.tensors import Layout
+
+_END = struct.Struct("<I8s")
+"""Length of the footer's JSON, and the mark of a finished file."""
+_MARK = b"fedapset"
+CHUNK_BYTES = 1 << 20
+"""Read at once where the order of reading is free: large enough to be fast, nothing beside a model."""
+
+_ITEM_BYTES: dict[Encoding, int] = {"f32": 4, "f16": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSet:
+    """A finished file, as its footer describes it."""
+
+    path: Path
+    layout: Layout
+    encoding: Encoding
+    crc32: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The wire bytes, which begin the file."""
+        return self.layout.size_bytes(self.encoding)
+
+
+def finish(path: Path, layout: Layout, encoding: Encoding, crc32: int) -> StoredSet:
+    """Add the footer to a file that holds exactly the wire bytes, and make it durable under its present name."""
+    footer = json.dumps({"layout": layout.text, "encoding": encoding, "crc32": crc32}).encode()
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size != layout.size_bytes(encoding):
+            raise InvalidInput(path.name, f"{size} bytes", f"the {layout.size_bytes(encoding)} of its layout")
+        file.write(footer + _END.pack(len(footer), _MARK))
+        file.flush()
+        os.fsync(file.fileno())
+    return StoredSet(path=path, layout=layout, encoding=encoding, crc32=crc32)
+
+
+def describe(path: Path) -> StoredSet:
+    """What a finished file says of itself; InvalidInput if it is not one."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _END.size, 0))
+            length, mark = _END.unpack(file.read(_END.size))
+            if mark != _MARK or length > size - _END.size:
+                raise ValueError("no footer")
+            file.seek(size - _END.size - length)
+            fields = json.loads(file.read(length))
+        encoding = next(known for known in ENCODINGS if known == fields["encoding"])
+        found = StoredSet(path=path, layout=Layout.parse(fields["layout"]), encoding=encoding, crc32=fields["crc32"])
+        if found.size_bytes != size - _END.size - length:
+            raise ValueError(f"{size - _END.size - length} bytes for a layout of {found.size_bytes}")
+    except (OSError, ValueError, KeyError, TypeError, StopIteration, struct.error, InvalidField) as error:
+        raise InvalidInput("blob", path, "a finished file", str(error)) from error
+    return found
+
+
+@contextmanager
+def opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
+    """A file descriptor for as long as it is needed."""
+    handle = os.open(path, flags, 0o600)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def read_exactly(handle: int, into: memoryview, offset: int) -> None:
+    """Fill `into` from the file's `offset`; a file that ends before is broken."""
+    view = into.cast("B")
+    while view.nbytes:
+        done = os.preadv(handle, [view], offset)
+        if done == 0:
+            raise InvalidInput("blob", f"an end of file at {offset}", f"{view.nbytes} more bytes")
+        view, offset = view[done:], offset + done
+
+
+def write_exactly(handle: int, data: Buffer, offset: int) -> None:
+    """Put all of `data` at `offset`."""
+    view = memoryview(data).cast("B")
+    while view.nbytes:
+        done = os.pwrite(handle, view, offset)
+        view, offset = view[done:], offset + done
+
+
+def read_bytes(path: Path, start: int, stop: int) -> bytearray:
+    """Bytes [start, stop) of a file in a buffer of their own, which nothing else will ever write to."""
+    buffer = bytearray(stop - start)
+    with opened(path) as handle:
+        read_exactly(handle, memoryview(buffer), start)
+    return buffer
+
+
+class FloatReader:
+    """Reads one flat float32 vector of a file, in order, and checks at the end that no byte has changed."""
+
+    def __init__(self, handle: int, encoding: Encoding) -> None:
+        self._handle = handle
+        self._encoding: Encoding = encoding
+        self.crc32 = 0
+
+    def read(self, start: int, into: Float32Array) -> None:
+        """Values start .. start + len(into) - 1. `into` must be contiguous."""
+        wire = into if self._encoding == "f32" else np.empty(into.shape, dtype=np.float16)
+        if wire.size:
+            read_exactly(self._handle, wire.data, start * _ITEM_BYTES[self._encoding])
+            self.crc32 = zlib.crc32(wire.data, self.crc32)
+        if self._encoding == "f16":
+            into[:] = widen(wire.astype(np.float16, copy=False))
+
+
+def wire_values(values: Float32Array, encoding: Encoding) -> memoryview:
+    """Contiguous values as they travel; a view of them under f32."""
+    made = np.ascontiguousarray(values if encoding == "f32" else narrow(values))
+    return made.data.cast("B") if made.size else memoryview(b"")

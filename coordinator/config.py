@@ -1,0 +1,136 @@
+"""The configuration of one run: what stands in run.toml, checked, and what follows from it (the plan, the rules).
+
+Every field is documented where it stands. An unknown field is refused with the nearest known name, so that a misspelt
+one never passes for a default. Which address may be bound without keys is decided here, before a socket exists.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from coordinator.sections import Algorithm, Anchor, Members, Network, Pace, Storage, Training
+from fedap_core.errors import InvalidInput, unknown_name
+from protocol.encodings import Encoding
+
+
+class RunConfig(BaseModel):
+    """One run of one federation. Paths are relative to the configuration file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$", description="Name of the run: a-z, 0-9 and -.")
+    folder: Path = Field(description="Where the run is kept: journal, blobs, results. A restart finds it again.")
+    initial: Path = Field(description="The initial model file, made with `fedap-participant init`.")
+    rounds: int = Field(default=100, ge=1, le=1_000_000, description="Rounds that each participant trains.")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Where all randomness of the run derives from.")
+    mode: Literal["barrier", "continuous"] = Field(
+        default="barrier", description="Whether rounds wait for everyone, or everyone goes on at once."
+    )
+    split: Literal["paper", "reference"] = Field(
+        default="paper", description="How participants divide their data: half and half, or 40/30/30 with validation."
+    )
+    start_from: Literal["initial", "anchor"] = Field(default="initial", description="The model of the first round.")
+    evaluate_every: int = Field(default=1, ge=1, description="Rounds between evaluations; the last always counts.")
+    encoding: Encoding = Field(default="f32", description="How weights travel: f32, or f16 (half the bytes, lossy).")
+    algorithm: Algorithm = Field(default_factory=Algorithm, description="What is learnt from whom.")
+    anchor: Anchor = Field(default_factory=Anchor, description="The model under which statistics are measured.")
+    training: Training = Field(default_factory=Training, description="Local training, the same for everybody.")
+    members: Members = Field(default_factory=Members, description="Who takes part.")
+    pace: Pace = Field(default_factory=Pace, description="When something is late.")
+    network: Network = Field(default_factory=Network, description="The socket.")
+    storage: Storage = Field(default_factory=Storage, description="The disk.")
+
+    def inside(self, base: Path) -> RunConfig:
+        """The same with every relative path below `base`."""
+        placed = {name: base / getattr(self, name) for name in ("folder", "initial")}
+        anchor = self.anchor.model_copy(update={"file": base / self.anchor.file if self.anchor.file else None})
+        keys = {
+            name: base / path if (path := getattr(section, name)) else None
+            for section, name in ((self.network, "secret_key"), (self.members, "keys"))
+        }
+        return self.model_copy(
+            update={
+                **placed,
+                "anchor": anchor,
+                "network": self.network.model_copy(update={"secret_key": keys["secret_key"]}),
+                "members": self.members.model_copy(update={"keys": keys["keys"]}),
+            }
+        )
+
+
+def read_config(path: Path) -> RunConfig:
+    """The configuration in a TOML file, paths made absolute."""
+    try:
+        fields = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise InvalidInput("config", path, "a readable file", str(error)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput("config", path, "a TOML file", str(error)) from error
+    return make_config(fields).inside(path.absolute().parent)
+
+
+def make_config(fields: dict[str, Any]) -> RunConfig:
+    """A configuration from plain values; InvalidInput names the first wrong field with its path."""
+    try:
+        return RunConfig(**fields)
+    except ValidationError as error:
+        raise _explained(error) from error
+
+
+def _explained(error: ValidationError) -> InvalidInput:
+    """Unknown fields first: what they were meant to be is often what is missing."""
+    faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
+    fault = faults[0]
+    where = ".".join(str(part) for part in fault["loc"]) or "config"
+    if fault["type"] == "extra_forbidden":
+        *outer, name = (str(part) for part in fault["loc"])
+        return unknown_name(f"field of {'.'.join(outer) or 'the configuration'}", name, _fields_at(tuple(outer)))
+    if fault["type"] == "missing":
+        return InvalidInput(where, "nothing", "a value", RunConfig.model_fields[where].description or "")
+    cause = fault.get("ctx", {}).get("error")
+    if isinstance(cause, InvalidInput):
+        return cause
+    return InvalidInput(where, fault["input"], fault["msg"][:1].lower() + fault["msg"][1:])
+
+
+def _fields_at(path: tuple[str, ...]) -> list[str]:
+    kind: type[BaseModel] = RunConfig
+    for name in path:
+        found = kind.model_fields[name].annotation
+        if not (isinstance(found, type) and issubclass(found, BaseModel)):
+            return []
+        kind = found
+    return list(kind.model_fields)
+
+
+def require_safe(network: Network) -> None:
+    """Plain sockets on loopback and ipc only; anything else needs keys, or the operator's word that it may be open."""
+    if network.secret_key is None and not network.insecure and not is_local(network.endpoint):
+        raise InvalidInput(
+            "network.endpoint", network.endpoint, "an address on this machine where no keys are used",
+            "Make keys (`fedap-coordinator keygen`) and set network.secret_key, or accept the risk with --insecure.",
+        )  # fmt: skip
+
+
+def is_local(endpoint: str) -> bool:
+    """Whether only processes of this machine can reach an endpoint."""
+    if endpoint.startswith("ipc://"):
+        return True
+    host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def endless(seconds: float | None) -> float:
+    """None in a file is «never»."""
+    return math.inf if seconds is None else seconds

@@ -1,0 +1,236 @@
+"""What the computing thread does: judge reports, weigh members by their statistics, mix rows. Files in, files out.
+
+Every job is a function of an action and answers with the event that the machine waits for. Models are read tile by
+tile and never lie in memory as a whole. When a job is due, and what follows from it, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.actions import Aggregate, BlobRef, Inspect, RowRef, Weigh, WeightsRef
+from coordinator.admission import Judgement, inspect_stats, inspect_update
+from coordinator.blobs import FloatReader, StoredSet, opened, read_bytes, wire_values, write_exactly
+from coordinator.events import Inspected, WeighingDone
+from coordinator.model_forms import ModelForms, Payload
+from coordinator.rules import Rules
+from coordinator.store import Staged, Store
+from fedap_core.aggregation import TILE_COLUMNS, mix_tiles
+from fedap_core.arrays import Float32Array
+from fedap_core.bn_stats import BnStats
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.parts import Part
+from fedap_core.strategies import Evidence, Measure, Phase
+from protocol.errors import RemoteProtocolError
+from protocol.limits import SLICE_BYTES
+from protocol.tensors import Layout, TensorSet
+
+UPDATE, STATS, UPDATE_STATS = "update", "stats", "update-statistics"
+"""Kinds of blobs: an update's weights, the answer to `anchor`, and statistics that came along with an update."""
+
+
+def measured_channels(spec: ModelSpec, measure: Measure) -> dict[str, int]:
+    """The layers that statistics must hold, in the model's order, and how many channels each has."""
+    if measure is Measure.HEAD_INPUTS:
+        head = spec.head[-1]
+        weights = [
+            tensor for tensor in spec.tensors if tensor.name.rpartition(".")[0] == head and len(tensor.shape) > 1
+        ]
+        return {head: weights[0].shape[1]} if weights else {}
+    layers: dict[str, int] = {}
+    for tensor in spec.tensors:
+        if tensor.part is Part.BATCH_NORM and len(tensor.shape) == 1:
+            layers.setdefault(tensor.name.rpartition(".")[0], tensor.size)
+    return layers
+
+
+class Jobs:
+    """The work of one run, all of it in one thread."""
+
+    def __init__(self, *, store: Store, forms: ModelForms, spec: ModelSpec, rules: Rules) -> None:
+        self._store = store
+        self._forms = forms
+        self._spec = spec
+        self._rules = rules
+
+    # ---- inspect
+
+    def inspect(self, action: Inspect) -> Inspected:
+        """Judge a report that is staged; what is admitted is durable when this returns, what is not is gone."""
+        refs = [BlobRef(member=action.member, kind=action.kind, round_no=action.round_no)]
+        if action.kind == UPDATE and action.measure is not Measure.NONE:
+            refs.append(BlobRef(member=action.member, kind=UPDATE_STATS, round_no=action.round_no))
+        judgement = self._judge(action, refs)
+        for ref in refs:
+            if judgement.code is None:
+                self._store.keep(ref, self._checksum(self._store.staged(ref)))
+            else:
+                self._store.discard(ref)
+        return Inspected(
+            member=action.member,
+            kind=action.kind,
+            round_no=action.round_no,
+            code=judgement.code,
+            reason=judgement.reason,
+            distance=judgement.distance,
+        )
+
+    def _judge(self, action: Inspect, refs: list[BlobRef]) -> Judgement:
+        if not all(map(self._store.is_staged, refs)):
+            return Judgement(code="bad-statistics", reason="the update came without the statistics it was asked for")
+        try:
+            judged = Judgement()
+            if action.kind == UPDATE:
+                judged = self._judge_update(action, self._store.staged(refs[0]))
+            if judged.code is None and action.measure is not Measure.NONE:
+                statistics = self._judge_statistics(action, self._store.staged(refs[-1]))
+                judged = statistics if isinstance(statistics, Judgement) else judged
+        except RemoteProtocolError as fault:  # an infinity under f16
+            return Judgement(code="not-finite", reason=str(fault))
+        return judged
+
+    def _judge_update(self, action: Inspect, staged: Staged) -> Judgement:
+        layout = self._forms.shared(action.phase)
+        if staged.layout != layout:
+            return Judgement(code="wrong-tensors", reason=_difference(staged.layout, layout))
+        with ExitStack() as files:
+            values = FloatReader(files.enter_context(opened(staged.path)), staged.encoding)
+            given = self._given(action.sent, action.phase)
+            sent = FloatReader(files.enter_context(opened(given.path)), given.encoding) if given else None
+            blocks = _blocks(values, sent, layout.elements)
+            return inspect_update(blocks, size=layout.elements, limit=action.limit)
+
+    def _given(self, sent: WeightsRef | None, phase: Phase) -> Payload | None:
+        """What the member was given, if it is still here: rows of long ago are collected."""
+        if sent is None:
+            return None
+        try:
+            return self._forms.weights(sent, phase)
+        except InvalidInput:
+            return None
+
+    def _judge_statistics(self, action: Inspect, staged: Staged) -> Judgement | BnStats:
+        data = read_bytes(staged.path, 0, staged.layout.size_bytes(staged.encoding))
+        tensors = TensorSet(layout=staged.layout, encoding=staged.encoding, data=memoryview(data), transfer=_name(data))
+        least = self._rules.members.min_samples
+        return self._moments(tensors.arrays(), action.measure, samples=action.samples, least=least)
+
+    def _moments(
+        self, arrays: Mapping[str, NDArray[np.generic]], measure: Measure, *, samples: int, least: int
+    ) -> Judgement | BnStats:
+        full = bool(getattr(self._rules.strategy, "full_covariance", False)) and measure is not Measure.RUNNING
+        channels = measured_channels(self._spec, measure)
+        return inspect_stats(arrays, samples=samples, channels=channels, covariance=full, min_samples=least)
+
+    def _checksum(self, staged: Staged) -> int:
+        with opened(staged.path) as handle:
+            return _crc32(handle, staged.layout.size_bytes(staged.encoding))
+
+    # ---- weigh
+
+    def weigh(self, action: Weigh) -> WeighingDone:
+        """W from stored statistics."""
+        stats = tuple(
+            self._stored_moments(ref, samples) for ref, samples in zip(action.statistics, action.samples, strict=True)
+        )
+        mixing = self._rules.strategy.mixing(Evidence(counts=action.samples, stats=stats))
+        return WeighingDone(ticket=action.ticket, weights=tuple(tuple(map(float, row)) for row in mixing.weights))
+
+    def _stored_moments(self, ref: BlobRef, samples: int) -> BnStats:
+        blob = self._store.blob(ref)
+        data = read_bytes(blob.path, 0, blob.size_bytes)
+        if zlib.crc32(data) != blob.crc32:
+            raise _changed(blob)
+        tensors = TensorSet(layout=blob.layout, encoding=blob.encoding, data=memoryview(data), transfer=_name(data))
+        measure = Measure.RUNNING if ref.kind == UPDATE_STATS else self._rules.first_measure
+        found = self._moments(tensors.arrays(), measure, samples=samples, least=0)
+        if isinstance(found, Judgement):
+            raise InvalidInput(f"statistics of {ref.member}", found.reason, "those that were admitted")
+        return found
+
+    # ---- mix
+
+    def aggregate(self, action: Aggregate) -> list[tuple[RowRef, Payload]]:
+        """Mix and write a row for every receiver; the rows are not durable, the givers' blobs are."""
+        layout, encoding = self._forms.shared(action.phase), self._forms.encoding
+        blobs = [self._store.blob(ref) for ref in action.givers]
+        for ref, blob in zip(action.givers, blobs, strict=True):
+            if blob.layout != layout:
+                raise InvalidInput(f"update of {ref.member}", _difference(blob.layout, layout), "the plan's tensors")
+        paths = [self._store.row_path(ref) for ref in action.receivers]
+        needs_name = layout.size_bytes(encoding) > SLICE_BYTES
+        names = [hashlib.sha256() for _ in paths]
+        with ExitStack() as files:
+            readers = [FloatReader(files.enter_context(opened(blob.path)), blob.encoding) for blob in blobs]
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            writers = [files.enter_context(opened(path, flags)) for path in paths]
+
+            def read(start: int, tile: Float32Array) -> None:
+                for row, reader in zip(tile, readers, strict=True):
+                    reader.read(start, row)
+
+            def write(start: int, mixed: Float32Array) -> None:
+                for row, handle, name in zip(mixed, writers, names, strict=True):
+                    wire = wire_values(row, encoding)
+                    write_exactly(handle, wire, start * (wire.nbytes // row.size))
+                    if needs_name:
+                        name.update(wire)
+
+            mix_tiles(action.weights, layout.elements, read=read, write=write)
+        for blob, reader in zip(blobs, readers, strict=True):
+            if reader.crc32 != blob.crc32:
+                raise _changed(blob)
+        return [
+            (
+                ref,
+                Payload(path=path, layout=layout, encoding=encoding, transfer=name.hexdigest() if needs_name else None),
+            )
+            for ref, path, name in zip(action.receivers, paths, names, strict=True)
+        ]
+
+
+def _blocks(
+    values: FloatReader, sent: FloatReader | None, size: int
+) -> Iterator[tuple[Float32Array, Float32Array | None]]:
+    for start in range(0, size, TILE_COLUMNS):
+        block = np.empty(min(TILE_COLUMNS, size - start), dtype=np.float32)
+        values.read(start, block)
+        before: Float32Array | None = None
+        if sent is not None:
+            before = np.empty_like(block)
+            sent.read(start, before)
+        yield block, before
+
+
+def _crc32(handle: int, size: int) -> int:
+    crc32 = 0
+    buffer = bytearray(1 << 20)
+    view, offset = memoryview(buffer), 0
+    while offset < size:
+        done = os.preadv(handle, [view[: size - offset]], offset)
+        crc32 = zlib.crc32(view[:done], crc32)
+        offset += done
+    return crc32
+
+
+def _name(data: bytearray) -> str | None:
+    """Sets above one slice carry a name; inside the process any will do."""
+    return "0" * 64 if len(data) > SLICE_BYTES else None
+
+
+def _difference(got: Layout, expected: Layout) -> str:
+    wanted = {spec.line for spec in expected.specs}
+    odd = next((spec.line for spec in got.specs if spec.line not in wanted), "the order, or one is missing")
+    return f"{len(got.specs)} tensors where the plan shares {len(expected.specs)}; what differs: {odd}"[:400]
+
+
+def _changed(blob: StoredSet) -> InvalidInput:
+    return InvalidInput("blob", blob.path, "the bytes that were written", "The disk has changed them.")

@@ -1,0 +1,175 @@
+"""The ROUTER socket and the thread that waits at it: frames in, frames out, and a way to be woken.
+
+Only transport: it names connections, knows whose key a frame came with, keeps what a slow peer cannot take yet, and
+notices that a peer is gone. It never looks into a frame. All methods but `wake` belong to one thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import zmq
+
+from coordinator.auth import Authenticator, secure
+from coordinator.keys import KeyPair
+from fedap_core.errors import InvalidInput
+from protocol.contracts import Buffer
+from protocol.limits import FRAME_BYTES
+
+QUEUED_MESSAGES = 16
+"""Messages that ZeroMQ keeps per peer and direction: four slices and the small ones between them, four times over."""
+
+WAITING_MESSAGES = 64
+"""Messages kept for a peer whose queue is full; what is more is lost, and its heartbeats bring it again."""
+
+RETRY_MS = 10
+"""Pause between attempts for a peer whose queue is full: a ROUTER socket cannot say which peer has room again."""
+
+PROBE_MS = 15_000
+"""ZeroMQ's own heartbeat: it finds connections that are half open and frees what is queued for them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Received:
+    """A message as it came. identity: the public key in Z85, empty on a socket without keys."""
+
+    connection: str
+    identity: str
+    frames: tuple[Buffer, ...]
+
+
+class Router:
+    """Bound when built; `endpoint` says where. `admits` decides about keys and runs in the authenticator's thread."""
+
+    def __init__(self, *, endpoint: str, keys: KeyPair | None = None, admits: Callable[[str], bool]) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._authenticator = Authenticator(self._context, admits) if keys is not None else None
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._has_keys = keys is not None
+        self._set_options()
+        if keys is not None:
+            secure(self._socket, keys)
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._poller.register(self._wake_read, zmq.POLLIN)
+        self._waiting: dict[str, deque[Sequence[Buffer]]] = {}
+        self.lost_messages = 0
+        """Messages given up because their receiver took nothing for too long."""
+        try:
+            self._socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            self.close(linger_s=0)
+            raise InvalidInput("network.endpoint", endpoint, "an address that can be bound", str(error)) from error
+        self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def _set_options(self) -> None:
+        self._socket.router_mandatory = True
+        self._socket.router_handover = False
+        self._socket.maxmsgsize = FRAME_BYTES
+        self._socket.sndhwm = self._socket.rcvhwm = QUEUED_MESSAGES
+        self._socket.linger = 0
+        self._socket.heartbeat_ivl = PROBE_MS
+        self._socket.heartbeat_timeout = 2 * PROBE_MS
+
+    @property
+    def refused_keys(self) -> int:
+        """Handshakes that ended at the door."""
+        return self._authenticator.refused if self._authenticator is not None else 0
+
+    def wake(self) -> None:
+        """End a `wait`, from any thread or signal handler."""
+        try:
+            os.write(self._wake_write, b"\0")
+        except BlockingIOError:
+            return  # the pipe is full: it will wake anyway
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Until a message is there, somebody calls `wake`, or the time is over."""
+        timeout_ms = None if timeout_s is None else max(0, min(int(timeout_s * 1000) + 1, 3_600_000))
+        if self._waiting:
+            timeout_ms = RETRY_MS if timeout_ms is None else min(RETRY_MS, timeout_ms)
+        ready = dict(self._poller.poll(timeout_ms))
+        if self._wake_read in ready:
+            os.read(self._wake_read, 4096)
+
+    def received(self, most: int) -> Iterator[Received]:
+        """Messages that are there, at most so many: the loop has other duties too."""
+        for _ in range(most):
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            identity = _user_id(frames[-1]) if self._has_keys else ""
+            connection = frames[0].bytes.hex()
+            yield Received(connection=connection, identity=identity, frames=tuple(frame.buffer for frame in frames[1:]))
+
+    def send(self, connection: str, frames: Sequence[Buffer]) -> bool:
+        """Say a message; False when the connection is gone. Frames are not copied: never write to them afterwards."""
+        waiting = self._waiting.get(connection)
+        if waiting:
+            self._keep(connection, frames)
+            return True
+        return self._try(connection, frames)
+
+    def flush(self) -> list[str]:
+        """Try again what could not be sent; returns connections that turn out to be gone."""
+        gone = []
+        for connection in list(self._waiting):
+            waiting = self._waiting.pop(connection)
+            while waiting:
+                if not self._try(connection, waiting[0]):
+                    gone.append(connection)
+                    waiting.clear()
+                elif connection in self._waiting:  # still full: the rest waits behind the first
+                    waiting.popleft()
+                    self._waiting[connection].extend(waiting)
+                    break
+                else:
+                    waiting.popleft()
+        return gone
+
+    def forget(self, connection: str) -> None:
+        """Nothing more is to be sent to it."""
+        self._waiting.pop(connection, None)
+
+    def close(self, *, linger_s: float) -> None:
+        """Give what is queued so long to leave, then close."""
+        self._socket.close(linger=int(linger_s * 1000))
+        if self._authenticator is not None:
+            self._authenticator.close()
+        self._context.term()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _try(self, connection: str, frames: Sequence[Buffer]) -> bool:
+        try:
+            self._socket.send_multipart([bytes.fromhex(connection), *frames], zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            self._keep(connection, frames)
+        except zmq.ZMQError as error:
+            if error.errno != errno.EHOSTUNREACH:
+                raise
+            self._waiting.pop(connection, None)
+            return False
+        return True
+
+    def _keep(self, connection: str, frames: Sequence[Buffer]) -> None:
+        waiting = self._waiting.setdefault(connection, deque())
+        if len(waiting) < WAITING_MESSAGES:
+            waiting.append(frames)
+        else:
+            self.lost_messages += 1
+
+
+def _user_id(frame: zmq.Frame) -> str:
+    """The key that ZAP has vouched for."""
+    try:
+        found = frame.get("User-Id")
+    except zmq.ZMQError:
+        return ""
+    return found if isinstance(found, str) else ""

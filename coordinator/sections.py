@@ -1,0 +1,145 @@
+"""The sections of a run's configuration, field by field, each with its meaning and its default.
+
+Checks that one section can make by itself stand here; what concerns several is `config`'s and `run_plan`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from fedap_core.errors import InvalidInput
+from fedap_core.strategies import make_strategy
+from protocol.limits import IN_FLIGHT_BYTES, MIB
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Section(BaseModel):
+    """Frozen, and closed to fields that do not exist."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Algorithm(Section):
+    """What is learnt from whom."""
+
+    name: str = Field(default="fedap", description="fedap, d-fedap, f-fedap, fedavg, fedprox, fedper, fedbn, base, …")
+    options: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Settings of the algorithm, such as self_weight."
+    )
+
+    @field_validator("options")
+    @classmethod
+    def _known(cls, options: dict[str, str | int | float | bool], info: object) -> dict[str, str | int | float | bool]:
+        name = getattr(info, "data", {}).get("name")
+        if isinstance(name, str):
+            make_strategy(name, options)
+        return options
+
+
+class Anchor(Section):
+    """Where the model under which statistics are measured comes from; with neither, it is the initial model."""
+
+    file: Path | None = Field(default=None, description="A model file with the layout of the initial one.")
+    warmup_rounds: int = Field(
+        default=0, ge=0, description="First rounds that make it by plain averaging; they count towards `rounds`."
+    )
+
+
+class Training(Section):
+    """Local training: stochastic gradient descent, the same for everybody."""
+
+    learning_rate: float = Field(default=0.01, gt=0.0, description="Step size.")
+    momentum: float = Field(default=0.0, ge=0.0, lt=1.0, description="Heavy-ball momentum.")
+    weight_decay: float = Field(default=0.0, ge=0.0, description="Factor of the squared norm in the loss.")
+    keep_momentum: bool = Field(default=False, description="Carry the optimiser's state from round to round.")
+    batch_size: int = Field(default=32, ge=2, le=2**20, description="Samples per step; batch norm needs two.")
+    epochs: int = Field(default=1, ge=1, le=10_000, description="Passes over the training data per round.")
+    work_limit_s: float | None = Field(
+        default=None, gt=0.0, description="Send what there is after so many seconds of training; none: no limit."
+    )
+    threads: int = Field(default=1, ge=1, le=1024, description="Threads of the training library: they change bits.")
+    memory_format: Literal["contiguous", "channels-last"] = Field(
+        default="contiguous", description="Order of image tensors in memory: it changes bits."
+    )
+    compiled: bool = Field(default=False, description="Whether the model is compiled: it changes bits.")
+    evaluation_batch_size: int = Field(default=256, ge=1, le=2**20, description="Samples per pass when evaluating.")
+
+
+class Members(Section):
+    """Who takes part. With `keys` or `names` the list decides; with neither, anybody who can connect."""
+
+    keys: Path | None = Field(
+        default=None, description="File with a line «name public-key» per member; may be edited during the run."
+    )
+    names: tuple[str, ...] = Field(
+        default=(), description="Names of the members where no keys are used (this machine only)."
+    )
+    at_least: int = Field(default=2, ge=1, description="Members that the first round needs.")
+    at_most: int = Field(default=10_000, ge=1, description="Members beyond which a newcomer is refused.")
+    enrolment_s: float | None = Field(
+        default=None,
+        ge=0.0,
+        description="Start so many seconds after the beginning if `at_least` are there; none: wait for the whole list.",
+    )
+    late_join: bool = Field(default=True, description="Whether somebody may become a member after the start.")
+    min_samples: int = Field(default=32, ge=1, description="Training samples that a member must have.")
+    strikes: int = Field(default=3, ge=1, description="Refused messages after which a member is excluded.")
+
+    @field_validator("names")
+    @classmethod
+    def _names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _NAME.fullmatch(name):
+                raise InvalidInput(
+                    "members.names", name, "letters, digits, dots, _ and -, beginning with the first two"
+                )
+        return names
+
+
+class Pace(Section):
+    """When something is late, and what is done about it."""
+
+    heartbeat_s: float = Field(default=10.0, gt=0.0, description="Both sides speak at least this often.")
+    dead_after_s: float = Field(default=60.0, gt=0.0, description="Silence after which a member is not waited for.")
+    quorum: int = Field(default=1, ge=1, description="Updates that a round needs to close without everyone.")
+    deadline_s: float | None = Field(
+        default=None, ge=0.0, description="How long a round waits for members that are there; none: until they report."
+    )
+    give_up_s: float | None = Field(
+        default=None, ge=0.0, description="End the run when enrolment or a round lacks its quorum so long; none: never."
+    )
+    linger_s: float = Field(default=60.0, ge=0.0, description="How long the end waits for members that are not there.")
+    late_updates: Literal["discount", "drop"] = Field(
+        default="discount", description="Whether an absent member's last update still counts, by its age."
+    )
+    age_exponent: float = Field(default=0.5, ge=0.0, description="a in (1 + age) ** -a, what an old update is worth.")
+    patience: int | None = Field(
+        default=None, ge=1, description="End after so many evaluations without a better validation accuracy."
+    )
+
+
+class Network(Section):
+    """The socket."""
+
+    endpoint: str = Field(
+        default="tcp://127.0.0.1:*", pattern=r"^(tcp|ipc)://.+", description="Where to listen; * picks a free port."
+    )
+    secret_key: Path | None = Field(default=None, description="Key file of `fedap-coordinator keygen`: turns CURVE on.")
+    insecure: bool = Field(default=False, description="Listen without keys on an address that others can reach.")
+    in_flight_bytes: int = Field(
+        default=IN_FLIGHT_BYTES, ge=4 * MIB, description="Bytes of all transfers under way, each direction."
+    )
+    messages_per_s: float = Field(default=500.0, gt=0.0, description="Messages per second that one peer may send.")
+
+
+class Storage(Section):
+    """The disk."""
+
+    reserve_bytes: int = Field(
+        default=256 * MIB, ge=0, description="Free disk that a round must leave; below it the run pauses."
+    )
