@@ -19,6 +19,7 @@ from fedap_core.metrics import Evaluation
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.batchnorm import require_batch_norm
 from fedap_core.nn.evaluation import evaluate
+from fedap_core.nn.reestimation import reestimate_batch_norm
 from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel, State
 from fedap_core.nn.statistics import batch_norm_inputs, head_inputs, running_statistics
@@ -27,7 +28,8 @@ from fedap_core.randomness import derive_seed
 from fedap_core.strategies import Measure, Strategy
 
 STATISTICS_BATCH = 256
-"""Samples per forward pass when measuring. A constant: other batches would change the last bits of W."""
+"""Samples per forward pass when measuring or evaluating, unless a plan says otherwise: other batches change the last
+bits of W."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,12 @@ class LocalPlan:
     strategy: Strategy
     sgd: SgdSettings
     seed: int
+    keep_momentum: bool = False
+    evaluation_batch: int = STATISTICS_BATCH
+
+    def __post_init__(self) -> None:
+        if self.evaluation_batch < 1:
+            raise InvalidInput("evaluation_batch", self.evaluation_batch, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +75,9 @@ class LocalClient:
         self._spec = spec
         self._plan = plan
         self._model = FlatModel(module, spec.tensors, plan.strategy.home, buffer)
+        keeps = plan.keep_momentum and plan.sgd.momentum > 0.0
+        self.velocity = torch.zeros_like(self._model.trainable) if keeps else None
+        """The optimiser's state where the plan carries it from round to round; else every round starts afresh."""
 
     @property
     def train_samples(self) -> int:
@@ -75,12 +86,12 @@ class LocalClient:
 
     @property
     def shared(self) -> Float32Array:
-        """The weights that travel, as a view."""
-        return self._model.shared_array()
+        """The weights that travel, in main memory and live: what is written here is what the next method works with."""
+        return self._model.host
 
     def measure(self, anchor: State, what: Measure) -> BnStats:
         """Statistics of the training samples under the anchor; the participant's own model is left as it was."""
-        own = self._model.state()
+        own = self.state()
         for name in own:
             if name not in anchor:  # the participant's own tensor would silently stand in
                 raise InvalidInput("anchor", f"no tensor {name}", "all tensors of the model")
@@ -94,6 +105,7 @@ class LocalClient:
         self, round_no: int, *, measure: Measure = Measure.NONE, should_stop: Callable[[], bool] = lambda: False
     ) -> LocalReport:
         """E local epochs from the weights as delivered; afterwards `shared` is the update."""
+        self._model.receive()
         seeds = {
             purpose: derive_seed(self._plan.seed, participant=self.name, round_no=round_no, purpose=purpose)
             for purpose in ("order", "noise")
@@ -104,23 +116,35 @@ class LocalClient:
             objective=self._plan.strategy.objective,
             settings=self._plan.sgd,
             randomness=Randomness(order=seeds["order"], noise=seeds["noise"]),
+            velocity=self.velocity,
             should_stop=should_stop,
         )
+        self._model.publish()
         return LocalReport(metrics=metrics, stats=None if measure is Measure.NONE else self._statistics(measure))
 
     def evaluate(self, split: str) -> Evaluation:
         """The model as it stands on one of the participant's own splits."""
         if split not in self._splits:
             raise InvalidInput("split", split, f"one of {', '.join(self._splits)}")
-        return evaluate(self._model.module, self._splits[split], classes=len(self._spec.classes))
+        self._model.receive()
+        samples, classes = self._splits[split], len(self._spec.classes)
+        return evaluate(self._model.module, samples, classes=classes, batch_size=self._plan.evaluation_batch)
+
+    def reestimate(self) -> None:
+        """Fit the BN statistics to one's own training samples: for one who enters a run that others have begun."""
+        self._model.receive()
+        reestimate_batch_norm(self._model.module, self._splits["train"].inputs(self._plan.evaluation_batch))
+        self._model.publish()
 
     def state(self) -> State:
         """Copies of all tensors: the personalised model, BN included."""
+        self._model.receive()
         return self._model.state()
 
     def load(self, state: State) -> None:
         """Take over a stored state."""
         self._model.load(state)
+        self._model.publish()
 
     def _statistics(self, what: Measure) -> BnStats:
         strategy, samples = self._plan.strategy, self._splits["train"]
@@ -128,7 +152,7 @@ class LocalClient:
         module = self._model.module
         if what is Measure.RUNNING:
             return running_statistics(module, samples=len(samples))
-        batches = samples.inputs(STATISTICS_BATCH)
+        batches = samples.inputs(self._plan.evaluation_batch)
         if what is Measure.HEAD_INPUTS:
             return head_inputs(module, self._spec.head[-1], batches, covariance=covariance)
         return batch_norm_inputs(module, batches, covariance=covariance)

@@ -38,7 +38,7 @@ def part_of_entries(model: nn.Module, head: Iterable[str]) -> dict[str, Part]:
     Tied tensors have one part under all of their names: BN before head before body, because what one alias keeps at
     home must not travel under another.
     """
-    owners = {name: Part.HEAD for name in head}
+    owners = dict.fromkeys(head, Part.HEAD)
     modules = dict(model.named_modules(remove_duplicate=False))
     for name in owners:
         if name not in modules:

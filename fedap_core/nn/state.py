@@ -52,7 +52,13 @@ class FlatModel:
     """
 
     def __init__(
-        self, module: nn.Module, tensors: tuple[TensorSpec, ...], home: Collection[Part], buffer: Tensor | None = None
+        self,
+        module: nn.Module,
+        tensors: tuple[TensorSpec, ...],
+        home: Collection[Part],
+        buffer: Tensor | None = None,
+        *,
+        mirrored: bool | None = None,
     ) -> None:
         self.module = module
         self.layout = shared_tensors(tensors, home)
@@ -75,6 +81,10 @@ class FlatModel:
         trainable = sum(spec.size for spec in tensors if spec.trainable)
         self.trainable = self.flat[:trainable]
         self.shared = self.flat[shared_from:]
+        self.mirrored = self.flat.device.type != "cpu" if mirrored is None else mirrored
+        on_host = self.shared.detach()
+        self.host: Float32Array = (on_host.to("cpu", copy=True) if self.mirrored else on_host).numpy()
+        """The shared slice in main memory: the model itself on a CPU, a mirror of it on an accelerator."""
         self._home_names = tuple(spec.name for spec in tensors if spec.name not in shared_names)
 
     def attach_gradient(self, gradient: Tensor) -> None:
@@ -90,10 +100,15 @@ class FlatModel:
         for parameter in self.module.parameters():
             parameter.grad = None
 
-    def shared_array(self) -> Float32Array:
-        """The shared slice as a numpy view (CPU models only): mixing reads and writes the model itself."""
-        array: Float32Array = self.shared.detach().numpy()
-        return array
+    def receive(self) -> None:
+        """Take over what was written into `host`."""
+        if self.mirrored:
+            self.shared.copy_(torch.from_numpy(self.host))
+
+    def publish(self) -> None:
+        """Show in `host` what the model has become."""
+        if self.mirrored:
+            torch.from_numpy(self.host).copy_(self.shared)
 
     def home_state(self) -> State:
         """Copies of everything that does not travel, BN counters included."""

@@ -11,7 +11,7 @@ from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.samples import Samples
-from fedap_core.nn.state import State
+from fedap_core.nn.state import FlatModel, State
 from fedap_core.nn.statistics import batch_norm_inputs, head_inputs
 from fedap_core.nn.training import SgdSettings
 from fedap_core.preprocessing import Preprocessing
@@ -163,3 +163,16 @@ def test_the_number_of_threads_is_fixed() -> None:
         assert torch.get_num_threads() == 2
     finally:
         use_threads(before)
+
+
+def test_a_client_whose_weights_are_mirrored_computes_the_same_bits() -> None:
+    """An accelerator's memory is not main memory: the same round through a mirror, as far as a CPU can show it."""
+    plain, mirrored = client("fedap"), client("fedap")
+    model = mirrored._model
+    mirrored._model = FlatModel(model.module, initial()[0].tensors, make_strategy("fedap").home, mirrored=True)
+    for one in (plain, mirrored):
+        one.shared[...] *= 0.5
+        one.train(0)
+        one.shared[...] *= 0.9
+    assert plain.evaluate("test").confusion.tolist() == mirrored.evaluate("test").confusion.tolist()
+    assert all(torch.equal(value, mirrored.state()[name]) for name, value in plain.state().items())

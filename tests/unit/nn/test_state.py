@@ -90,7 +90,7 @@ def test_integer_buffers_are_never_shared(name: str, home: str) -> None:
 
 def test_with_everything_at_home_nothing_is_shared_and_all_is_trained() -> None:
     flat = flatten("tiny", "everything")
-    assert flat.shared_array().shape == (0,)
+    assert flat.host.shape == (0,)
     assert flat.trainable.numel() == flat.flat.numel() == sum(p.numel() for p in flat.module.parameters())
     assert flat.home_state().keys() == flat.module.state_dict().keys()
 
@@ -139,7 +139,7 @@ def test_autograd_writes_into_the_flat_gradient() -> None:
 
 def test_the_shared_array_is_the_model_itself() -> None:
     flat = flatten("tiny", "bn")
-    flat.shared_array()[:] = 3.0
+    flat.host[:] = 3.0
     module = flat.module
     assert isinstance(module, TinyNet)
     assert (module.fc.weight == 3.0).all()
@@ -190,3 +190,18 @@ def test_loading_refuses_before_it_writes_anything(wrong: dict[str, Tensor], mes
 def test_models_of_another_precision_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"tensor 0.weight: got torch.float64.*model.float\(\)"):
         describe_tensors(nn.Sequential(nn.Linear(2, 2).double()), [])
+
+
+def test_a_mirrored_model_takes_and_shows_its_shared_values_only_when_told() -> None:
+    """As on an accelerator: `host` is then a copy in main memory."""
+    model = ZOO["tiny"].make()
+    flat = FlatModel(model, describe_tensors(model, [ZOO["tiny"].head]), HOMES["bn"], mirrored=True)
+    before = flat.shared.clone()
+    flat.host[:] = 3.0
+    assert torch.equal(flat.shared, before)
+    flat.receive()
+    assert (flat.shared == 3.0).all()
+    flat.shared.fill_(4.0)
+    assert (flat.host == 3.0).all()
+    flat.publish()
+    assert (flat.host == 4.0).all()
