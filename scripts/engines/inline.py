@@ -26,7 +26,7 @@ from scripts.engines.forked import ForkedPool, run_in_child
 from scripts.engines.pool import ClientPool, InlinePool, make_clients
 from scripts.experiments.anchors import require_same_model, train_pooled_anchor
 from scripts.experiments.cohort import Cohort, model_file_name
-from scripts.experiments.results import RunFolder, scores
+from scripts.experiments.run_folder import RunFolder, scores
 from scripts.experiments.settings import RunSettings
 from scripts.experiments.versions import versions
 

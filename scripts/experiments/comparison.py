@@ -13,7 +13,7 @@ from rich.console import Console
 from fedap_core.errors import InvalidInput, parse_pairs
 from participant.data import load_dataset
 from participant.data.base import DataOptions
-from scripts.experiments.results import RunFolder, Summary, write_text
+from scripts.experiments.run_folder import RunFolder, Summary, write_text
 from scripts.experiments.settings import CohortSettings, RunSettings, checked, digest
 from scripts.experiments.sweep import SweepOptions, run_sweep
 from scripts.report import figures, tables

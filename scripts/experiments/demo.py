@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from scripts.experiments.comparison import Comparison, compare_and_report
-from scripts.experiments.results import Summary
+from scripts.experiments.run_folder import Summary
 from scripts.experiments.settings import CohortSettings, RunSettings
 from scripts.experiments.sweep import SweepOptions
 

@@ -31,7 +31,7 @@ from scripts.engines.forked import signals_held, unwind_on_sigterm
 from scripts.engines.inline import InlineOptions, run_inline
 from scripts.engines.messages import Json, error_from_json, error_to_json
 from scripts.experiments.cohort import Cohort, make_cohort
-from scripts.experiments.results import RunFolder
+from scripts.experiments.run_folder import RunFolder
 from scripts.experiments.settings import RunSettings
 
 _FORK = multiprocessing.get_context("fork")

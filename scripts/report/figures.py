@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedap_core.arrays import FloatArray
-from scripts.experiments.results import Summary
+from scripts.experiments.run_folder import Summary
 
 COLOURS = {
     "fedap": "#c1272d",

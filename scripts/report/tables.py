@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 
 from rich.table import Table
 
-from scripts.experiments.results import Summary
+from scripts.experiments.run_folder import Summary
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.experiments.results import RunFolder
+from scripts.experiments.run_folder import RunFolder
 from scripts.experiments.settings import RunSettings
 from tests.support.cohorts import (
     group_is_alive,

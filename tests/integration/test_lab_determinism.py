@@ -15,7 +15,7 @@ from participant.local import LocalPlan, LocalReport
 from participant.model_file import read_spec
 from scripts.engines.inline import Federation, InlineOptions
 from scripts.engines.pool import InlinePool, make_clients
-from scripts.experiments.results import RunFolder
+from scripts.experiments.run_folder import RunFolder
 from scripts.experiments.settings import RunSettings
 from tests.support.cohorts import clients_of, model_bits, numbers_of, run_small, small_run
 

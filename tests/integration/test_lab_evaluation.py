@@ -14,7 +14,7 @@ from fedap_core.nn.evaluation import evaluate
 from participant.local import LocalPlan
 from participant.model_file import module_of, read_model
 from scripts.engines.pool import make_clients
-from scripts.experiments.results import RunFolder
+from scripts.experiments.run_folder import RunFolder
 from tests.support.cohorts import clients_of, run_small, small_run
 
 SITES = {"partition": "site"}

@@ -7,7 +7,7 @@ import io
 
 from rich.console import Console
 
-from scripts.experiments.results import Summary
+from scripts.experiments.run_folder import Summary
 from scripts.report.tables import csv_table, markdown_table, rows, terminal_table
 
 
