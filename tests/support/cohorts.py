@@ -20,7 +20,7 @@ from pathlib import Path
 from participant.model_file import read_model
 from scripts.engines.inline import InlineOptions, run_inline
 from scripts.experiments.cohort import Cohort, make_cohort
-from scripts.experiments.results import RunFolder
+from scripts.experiments.run_folder import RunFolder
 from scripts.experiments.settings import RunSettings
 
 Bits = dict[str, dict[str, bytes]]

@@ -1,0 +1,74 @@
+"""Figures: files that show what the numbers say, labels that can be read, clients ordered by similarity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from scripts.experiments.demo import in_words
+from scripts.experiments.run_folder import Summary
+from scripts.report.figures import _apart, by_similarity, convergence_figure, mixing_figure
+
+
+def summary(algorithm: str, values: list[float], per_client: tuple[float, ...] = (0.5,)) -> Summary:
+    return Summary(
+        algorithm=algorithm,
+        seed=0,
+        rounds=len(values),
+        last=values[-1],
+        tail=float(np.mean(values)),
+        converged=1,
+        per_client=per_client,
+        curve=tuple(enumerate(values)),
+    )
+
+
+def test_a_convergence_figure_names_every_algorithm_and_is_the_same_file_twice(tmp_path: Path) -> None:
+    runs = [summary("fedap", [0.2, 0.6, 0.9]), summary("base", [0.3, 0.5, 0.6])]
+    for name in ("one", "two"):
+        convergence_figure(runs, "A title", tmp_path / name)
+    text = (tmp_path / "one.svg").read_text()
+    assert all(f"<!-- {word} -->" in text for word in ("fedap", "base", "A title", "round"))
+    assert text == (tmp_path / "two.svg").read_text()
+    assert Image.open(tmp_path / "one.png").size == (1080, 630)
+
+
+def test_curves_of_several_seeds_are_averaged_over_their_common_rounds(tmp_path: Path) -> None:
+    longer, shorter = summary("fedap", [0.2, 0.6, 0.9]), summary("fedap", [0.4, 0.8])
+    convergence_figure([longer, shorter], "Seeds", tmp_path / "seeds")
+    assert Image.open(tmp_path / "seeds.png").getcolors(1 << 20)
+
+
+def test_labels_keep_their_distance_and_their_order() -> None:
+    """0.80, 0.81 and 0.90 with a gap of 5 units: the second moves up to 85, the third stays."""
+    assert _apart([(81.0, 9), (80.0, 9), (90.0, 9)], gap=5.0) == [(85.0, 9), (80.0, 9), (90.0, 9)]
+
+
+def test_similar_clients_stand_together() -> None:
+    """Clients 0 and 2 are twins, 1 and 3 are twins: each pair ends up side by side."""
+    weights = np.full((4, 4), 0.05)
+    for one, other in ((0, 2), (1, 3)):
+        weights[one, other] = weights[other, one] = 0.4
+    np.fill_diagonal(weights, 0.5)
+    order = by_similarity(weights)
+    assert sorted(order) == [0, 1, 2, 3]
+    assert abs(order.index(0) - order.index(2)) == abs(order.index(1) - order.index(3)) == 1
+    assert by_similarity(np.eye(2)) == [0, 1]
+
+
+def test_a_heat_map_names_receivers_and_sources(tmp_path: Path) -> None:
+    mixing_figure(np.full((3, 3), 1 / 3), ["ann", "bob", "cy"], "W", tmp_path / "w")
+    text = (tmp_path / "w.svg").read_text()
+    assert all(text.count(f"<!-- {name} -->") == 2 for name in ("ann", "bob", "cy"))
+
+
+def test_the_demo_says_in_words_who_gained() -> None:
+    """Alone 0.50, together 0.60: +10.0 points; of the two people one gained."""
+    alone = summary("base", [0.5], per_client=(0.4, 0.6))
+    together = summary("fedap", [0.6], per_client=(0.7, 0.5))
+    assert in_words(alone=alone, together=together) == (
+        "FedAP raised the mean accuracy: 50.0 % alone, 60.0 % together, +10.0 points; 1 of 2 people gained."
+    )
+    assert "did not raise" in in_words(alone=together, together=alone)
