@@ -6,7 +6,6 @@ tile and never lie in memory as a whole. When a job is due, and what follows fro
 
 from __future__ import annotations
 
-import hashlib
 import os
 import zlib
 from collections.abc import Iterator, Mapping
@@ -17,12 +16,13 @@ from numpy.typing import NDArray
 
 from coordinator.actions import Aggregate, BlobRef, Inspect, RowRef, Weigh, WeightsRef
 from coordinator.admission import Judgement, inspect_stats, inspect_update
-from coordinator.blobs import FloatReader, StoredSet, opened, read_bytes, wire_values, write_exactly
+from coordinator.blobs import FloatReader, opened, read_bytes
 from coordinator.events import Inspected, WeighingDone
 from coordinator.model_forms import ModelForms, Payload
+from coordinator.rows import changed, mix_files
 from coordinator.rules import Rules
 from coordinator.store import Staged, Store
-from fedap_core.aggregation import TILE_COLUMNS, mix_tiles
+from fedap_core.aggregation import TILE_COLUMNS
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
@@ -148,7 +148,7 @@ class Jobs:
         blob = self._store.blob(ref)
         data = read_bytes(blob.path, 0, blob.size_bytes)
         if zlib.crc32(data) != blob.crc32:
-            raise _changed(blob)
+            raise changed(blob)
         tensors = TensorSet(layout=blob.layout, encoding=blob.encoding, data=memoryview(data), transfer=_name(data))
         measure = Measure.RUNNING if ref.kind == UPDATE_STATS else self._rules.first_measure
         found = self._moments(tensors.arrays(), measure, samples=samples, least=0)
@@ -160,41 +160,14 @@ class Jobs:
 
     def aggregate(self, action: Aggregate) -> list[tuple[RowRef, Payload]]:
         """Mix and write a row for every receiver; the rows are not durable, the givers' blobs are."""
-        layout, encoding = self._forms.shared(action.phase), self._forms.encoding
+        layout = self._forms.shared(action.phase)
         blobs = [self._store.blob(ref) for ref in action.givers]
         for ref, blob in zip(action.givers, blobs, strict=True):
             if blob.layout != layout:
                 raise InvalidInput(f"update of {ref.member}", _difference(blob.layout, layout), "the plan's tensors")
         paths = [self._store.row_path(ref) for ref in action.receivers]
-        needs_name = layout.size_bytes(encoding) > SLICE_BYTES
-        names = [hashlib.sha256() for _ in paths]
-        with ExitStack() as files:
-            readers = [FloatReader(files.enter_context(opened(blob.path)), blob.encoding) for blob in blobs]
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-            writers = [files.enter_context(opened(path, flags)) for path in paths]
-
-            def read(start: int, tile: Float32Array) -> None:
-                for row, reader in zip(tile, readers, strict=True):
-                    reader.read(start, row)
-
-            def write(start: int, mixed: Float32Array) -> None:
-                for row, handle, name in zip(mixed, writers, names, strict=True):
-                    wire = wire_values(row, encoding)
-                    write_exactly(handle, wire, start * (wire.nbytes // row.size))
-                    if needs_name:
-                        name.update(wire)
-
-            mix_tiles(action.weights, layout.elements, read=read, write=write)
-        for blob, reader in zip(blobs, readers, strict=True):
-            if reader.crc32 != blob.crc32:
-                raise _changed(blob)
-        return [
-            (
-                ref,
-                Payload(path=path, layout=layout, encoding=encoding, transfer=name.hexdigest() if needs_name else None),
-            )
-            for ref, path, name in zip(action.receivers, paths, names, strict=True)
-        ]
+        rows = mix_files(action.weights, blobs, paths, layout, self._forms.encoding)
+        return list(zip(action.receivers, rows, strict=True))
 
 
 def _blocks(
@@ -230,7 +203,3 @@ def _difference(got: Layout, expected: Layout) -> str:
     wanted = {spec.line for spec in expected.specs}
     odd = next((spec.line for spec in got.specs if spec.line not in wanted), "the order, or one is missing")
     return f"{len(got.specs)} tensors where the plan shares {len(expected.specs)}; what differs: {odd}"[:400]
-
-
-def _changed(blob: StoredSet) -> InvalidInput:
-    return InvalidInput("blob", blob.path, "the bytes that were written", "The disk has changed them.")

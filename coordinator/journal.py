@@ -113,7 +113,7 @@ class SqliteJournal:
             if read_only:
                 self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
             else:
-                self._db = sqlite3.connect(path, isolation_level=None)
+                self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)  # one after the other
                 self._db.execute("pragma journal_mode=wal")
                 self._db.execute("pragma synchronous=full")
                 self._db.executescript(_TABLES)

@@ -149,17 +149,16 @@ class ModelForms:
         """All other rows are gone."""
         self._rows = {ref: row for ref, row in self._rows.items() if ref in kept}
 
-    def row(self, member: str, round_no: int) -> Payload:
-        """A mixed row."""
-        ref = RowRef(member=member, round_no=round_no)
-        if ref not in self._rows:
+    def row(self, ref: RowRef | None) -> Payload:
+        """A mixed row; InvalidInput if it is not (or no longer) there."""
+        if ref is None or ref not in self._rows:
             raise InvalidInput("row", ref, "one that has been mixed")
         return self._rows[ref]
 
     def weights(self, ref: WeightsRef, phase: Phase | None) -> Payload:
         """The tensors of a `train` or `finish` of that phase."""
         if ref.source is Source.ROW:
-            return self.row(*_named(ref))
+            return self.row(ref.row)
         layout, suffix = self.shared(phase), "all" if phase is Phase.WARMUP else "shared"
         if ref.source is Source.INITIAL:
             return self._form(f"initial-{suffix}", layout, self.encoding, self._initial.tensor)
@@ -170,11 +169,11 @@ class ModelForms:
         return self._form(f"{_anchor_name(ref)}-whole", self.whole, "f32", self._anchor_tensor(ref))
 
     def _anchor_tensor(self, ref: WeightsRef) -> Callable[[TensorSpec], Array]:
-        if ref.member is None:
+        if ref.row is None:
             if self._anchor is None:
                 raise InvalidInput("anchor", "none", "an anchor file")
             return self._anchor.tensor
-        row = self.row(*_named(ref))
+        row = self.row(ref.row)
         places = dict(zip((s.name for s in row.layout.specs), row.layout.offsets(row.encoding), strict=True))
 
         def tensor(spec: TensorSpec) -> Array:
@@ -208,11 +207,5 @@ def _tensor_of(row: Payload, spec: TensorSpec, places: Mapping[str, int]) -> Arr
     return widen(flat).reshape(spec.shape) if dtype == np.float16 else flat.reshape(spec.shape)
 
 
-def _named(ref: WeightsRef) -> tuple[str, int]:
-    if ref.member is None or ref.round_no is None:
-        raise InvalidInput("weights", ref, "the member and round of a row")
-    return ref.member, ref.round_no
-
-
 def _anchor_name(ref: WeightsRef) -> str:
-    return "anchor" if ref.member is None else f"anchor-{ref.round_no}-{ref.member}"
+    return "anchor" if ref.row is None else f"anchor-{ref.row.round_no}-{ref.row.member}"

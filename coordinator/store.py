@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,12 +35,14 @@ class Staged:
 class Store:
     """The folders of one run. Reading, finishing and collecting may happen in another thread than staging."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, scratch: Path | None = None) -> None:
+        """`scratch`: where to put what can be made again, instead of inside the folder, which then is only read."""
         self._folder = folder
-        for scratch in ("staged", "rows"):  # of an earlier life: will come again, or is computed again
-            shutil.rmtree(folder / scratch, ignore_errors=True)
-        for name in ("incoming", "staged", "blobs", "rows", "fixed"):
-            (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._scratch = scratch or folder
+        for name in ("staged", "rows"):  # of an earlier life: will come again, or is computed again
+            shutil.rmtree(self._scratch / name, ignore_errors=True)
+        for name in ("incoming", "staged", "rows", "fixed"):
+            (self._scratch / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         self._staged: dict[BlobRef, Staged] = {}
 
     # ---- slices under way
@@ -64,7 +67,7 @@ class Store:
 
     def drop_incoming(self, member: str, keep: frozenset[str] = frozenset()) -> None:
         """Delete a member's half-way transfers, apart from those named."""
-        for path in (self._folder / "incoming").glob(f"{member}~*"):
+        for path in (self._scratch / "incoming").glob(f"{member}~*"):
             if path.name.partition("~")[2] not in keep:
                 path.unlink(missing_ok=True)
 
@@ -73,6 +76,7 @@ class Store:
     def stage(self, ref: BlobRef, tensors: TensorSet) -> None:
         """Put a report's set aside: the bytes it brought, or those that its transfer has collected."""
         path = self._place("staged", ref)
+        path.parent.mkdir(parents=True, exist_ok=True)
         if tensors.data is not None:
             path.write_bytes(tensors.data)
         else:
@@ -99,6 +103,7 @@ class Store:
         staged = self.staged(ref)
         finish(staged.path, staged.layout, staged.encoding, crc32)
         path = self._place("blobs", ref)
+        path.parent.mkdir(parents=True, exist_ok=True)
         staged.path.replace(path)
         for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
             with opened(folder, os.O_RDONLY | os.O_DIRECTORY) as handle:
@@ -113,20 +118,26 @@ class Store:
 
     def row_path(self, ref: RowRef) -> Path:
         """Where a mixed row lies, or is to be written."""
-        path = self._folder / "rows" / f"{ref.round_no:07d}" / ref.member
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
+        return self._scratch / "rows" / f"{ref.round_no:07d}" / (f"{ref.member}~" if ref.alone else ref.member)
 
     def fixed_path(self, name: str) -> Path:
         """Where a form of the initial model or the anchor lies that is sent as it is."""
-        return self._folder / "fixed" / name
+        return self._scratch / "fixed" / name
+
+    def keep_tables(self, member: str, round_no: int, tensors: TensorSet) -> None:
+        """Class counts and confusion matrices that a participant agreed to share: results, never collected."""
+        if tensors.data is not None:
+            path = self._folder / "tables" / f"{round_no:07d}" / member
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(tensors.data)
+            finish(path, tensors.layout, tensors.encoding, zlib.crc32(tensors.data))
 
     def collect(self, blobs: frozenset[BlobRef], rows: frozenset[RowRef]) -> int:
         """Delete every blob and row that is not listed; returns the bytes freed."""
         kept = {self._place("blobs", ref) for ref in blobs} | {self.row_path(ref) for ref in rows}
         freed = 0
-        for top in ("blobs", "rows"):
-            for path in sorted((self._folder / top).rglob("*"), reverse=True):
+        for top in (self._folder / "blobs", self._scratch / "rows"):
+            for path in sorted(top.rglob("*"), reverse=True):
                 if path.is_dir():
                     if not any(path.iterdir()):
                         path.rmdir()
@@ -145,9 +156,8 @@ class Store:
         return found.f_bavail * found.f_frsize
 
     def _incoming(self, member: str, transfer: str) -> Path:
-        return self._folder / "incoming" / f"{member}~{transfer}"
+        return self._scratch / "incoming" / f"{member}~{transfer}"
 
     def _place(self, top: str, ref: BlobRef) -> Path:
-        path = self._folder / top / ref.kind / f"{ref.round_no:07d}" / ref.member
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
+        base = self._scratch if top == "staged" else self._folder
+        return base / top / ref.kind / f"{ref.round_no:07d}" / ref.member

@@ -1,0 +1,162 @@
+"""Reports on their way in: a message that offers payloads waits here until they have come, then all of it is staged.
+
+Keeps slices through `Store`, credit through the protocol's `Intake`. A report is arrived when every set of it is here
+and verified. Whether it is wanted is the machine's to decide; whether its tensors could be wanted at all (names and
+sizes) is checked before a byte of them is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator.actions import BlobRef
+from coordinator.events import Event, GoodbyeArrived, StatsArrived, UpdateArrived
+from coordinator.jobs import STATS, UPDATE, UPDATE_STATS
+from coordinator.peers import Peer
+from coordinator.store import Store
+from protocol.codec import offers
+from protocol.messages import Goodbye, Grant, Message, Slice, Stats, Step, Update
+from protocol.tensors import Layout
+from protocol.traffic import Intake, To
+from protocol.transfer import Fate
+
+Report = Stats | Update | Goodbye
+
+
+class Unwanted(Exception):
+    """A report whose tensors cannot be those of the run; `code` is the wire's."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What may be offered: the layouts of updates, and how many bytes of statistics the model's layers can have."""
+
+    updates: tuple[Layout, ...]
+    statistics_bytes: int
+
+
+@dataclass(kw_only=True)
+class _Waiting:
+    message: Report
+    missing: set[str]
+
+
+class Arrivals:
+    """Reports by connection; one at a time from each, because a newer one makes the older useless."""
+
+    def __init__(self, *, store: Store, limits: Limits, intake: Intake, wants: Callable[[str, Step], bool]) -> None:
+        self._wants = wants
+        self._store = store
+        self._limits = limits
+        self._intake = intake
+        self._waiting: dict[str, _Waiting] = {}
+        self._busy: set[tuple[str, str, int]] = set()
+        """Reports staged and not judged yet: a repeat must not write over them."""
+
+    def report(self, peer: Peer, message: Report) -> tuple[tuple[To[Grant], ...], Event | None]:
+        """A report came: grants for what it offers, or the event that it has arrived. Unwanted if it cannot be one."""
+        member, step = str(peer.member), step_of(message)
+        if (member, step.kind, step.round_no) in self._busy:
+            return (), None
+        self._require_fitting(message)
+        if not self._wants(member, step):  # the machine is told all the same: its sender is free again
+            return (), _event(peer.connection, message)
+        offered = {str(one.transfer): one for one in offers(message)}
+        if not offered:
+            return (), self._arrived(peer, message)
+        grants: list[To[Grant]] = []
+        before = self._waiting.get(peer.connection)
+        if before is None or before.message.KIND != message.KIND or before.message.round_no != message.round_no:
+            grants += self._intake.drop(peer.connection)
+            self._waiting[peer.connection] = _Waiting(message=message, missing=set(offered))
+            self._store.drop_incoming(member, keep=frozenset(offered))
+        waiting = self._waiting[peer.connection]
+        for name, one in offered.items():
+            if name in waiting.missing:
+                held = self._store.held_slices(member, name, one.size_bytes)
+                grants += self._intake.offered(peer.connection, name, one.size_bytes, held)
+        return tuple(grants), None
+
+    def slice(self, peer: Peer, piece: Slice) -> tuple[tuple[To[Grant], ...], Event | None]:
+        """A slice came: the grants that follow, and the event if it was the last that its report waited for."""
+        arrival = self._intake.arrived(peer.connection, piece)
+        waiting = self._waiting.get(peer.connection)
+        if arrival.fate is not Fate.TAKEN or waiting is None:
+            return arrival.grants, None
+        self._store.take_slice(str(peer.member), piece.transfer, piece.offset, piece.data)
+        if not arrival.complete:
+            return arrival.grants, None
+        waiting.missing.discard(piece.transfer)
+        if waiting.missing:
+            return arrival.grants, None
+        del self._waiting[peer.connection]
+        return arrival.grants, self._arrived(peer, waiting.message)
+
+    def judged(self, member: str, kind: str, round_no: int) -> None:
+        """The report was judged or discarded: what comes under its name now is new."""
+        self._busy.discard((member, kind, round_no))
+
+    def drop(self, connection: str, transfer: str | None = None) -> tuple[To[Grant], ...]:
+        """The peer has gone, or withdraws. Slices stay on disk: it may come back and go on."""
+        waiting = self._waiting.get(connection)
+        if waiting is not None and (transfer is None or transfer in waiting.missing):
+            del self._waiting[connection]
+            transfer = None
+        return self._intake.drop(connection, transfer)
+
+    def broken(self, peer: Peer) -> None:
+        """A payload was complete and not what its name says: nothing of it is kept."""
+        self._waiting.pop(peer.connection, None)
+        self._store.drop_incoming(str(peer.member))
+
+    def _arrived(self, peer: Peer, message: Report) -> Event:
+        member, round_no = str(peer.member), message.round_no
+        if not isinstance(message, Stats) and message.tables is not None:
+            self._store.keep_tables(member, round_no, message.tables)
+        if isinstance(message, Goodbye):
+            return _event(peer.connection, message)
+        statistics = message.moments if isinstance(message, Stats) else message.statistics
+        sets = {STATS if isinstance(message, Stats) else UPDATE_STATS: statistics}
+        if isinstance(message, Update):
+            sets[UPDATE] = message.weights
+        for kind, tensors in sets.items():
+            if tensors is not None:
+                self._store.stage(BlobRef(member=member, kind=kind, round_no=round_no), tensors)
+        self._busy.add((member, message.KIND, round_no))
+        return _event(peer.connection, message)
+
+    def _require_fitting(self, message: Report) -> None:
+        if isinstance(message, Update) and message.weights.layout not in self._limits.updates:
+            raise Unwanted("wrong-tensors", f"{len(message.weights.layout.specs)} tensors that are not the plan's")
+        statistics = message.moments if isinstance(message, Stats) else getattr(message, "statistics", None)
+        if statistics is not None and statistics.size_bytes > self._limits.statistics_bytes:
+            expected = f"at most {self._limits.statistics_bytes} for this model's layers"
+            raise Unwanted("bad-statistics", f"{statistics.size_bytes} bytes of statistics, {expected}")
+        tables = getattr(message, "tables", None)
+        if tables is not None and tables.data is None:
+            raise Unwanted("wrong-tensors", f"{tables.size_bytes} bytes of tables; they must fit one message")
+
+
+def _event(connection: str, message: Report) -> Event:
+    if isinstance(message, Goodbye):
+        return GoodbyeArrived(connection=connection, round_no=message.round_no, scores=message.scores)
+    if isinstance(message, Stats):
+        return StatsArrived(connection=connection, round_no=message.round_no, samples=message.samples)
+    return UpdateArrived(
+        connection=connection,
+        round_no=message.round_no,
+        steps=message.steps,
+        train_loss=message.train_loss,
+        scores=message.scores,
+        measured=message.statistics is not None,
+    )
+
+
+def step_of(message: Message) -> Step:
+    """The step that a report is."""
+    return Step(kind=message.KIND, round_no=int(getattr(message, "round_no", 0)))

@@ -1,0 +1,225 @@
+"""Between the socket and the machine: frames become events, actions become frames. The protocol's law is applied here.
+
+Size, codec, conversation, then the event: whatever comes in gives events or is dropped, counted and perhaps answered;
+nothing that a peer says can raise out of `hear`. It keeps no state of the run and decides nothing about it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from coordinator.arrivals import Arrivals, Unwanted, step_of
+from coordinator.deliveries import Deliveries
+from coordinator.events import Beat, Event, Greeted, Heard, LeaveArrived, PeerFaulted, PeerLost
+from coordinator.peers import Peer, Peers
+from coordinator.router import Received, Router
+from protocol import conversation
+from protocol.codec import decode, encode, frame_sizes, offers
+from protocol.errors import BadChecksum, LocalProtocolError, RemoteProtocolError
+from protocol.limits import TEXT_CHARS
+from protocol.messages import (
+    Cancel,
+    Error,
+    Goodbye,
+    Grant,
+    Heartbeat,
+    Hello,
+    HelloRequired,
+    Leave,
+    Message,
+    Slice,
+    Stats,
+    Step,
+    Update,
+)
+from protocol.traffic import To
+
+log = structlog.get_logger()
+
+HEARD_EVERY_S = 1.0
+"""Slices and grants are signs of life; the machine is told at most this often."""
+
+
+class Exchange:
+    """One socket's worth of peers. `now` is any clock that never goes back."""
+
+    def __init__(
+        self,
+        *,
+        router: Router,
+        peers: Peers,
+        arrivals: Arrivals,
+        deliveries: Deliveries,
+        admits: Callable[[str], bool],
+    ) -> None:
+        self._router = router
+        self._peers = peers
+        self._arrivals = arrivals
+        self._deliveries = deliveries
+        self._admits = admits
+        self.counts: Counter[str] = Counter()
+        """What came that was no use: by code, or `stale`, `unknown-key`, `rate`."""
+        self.traffic: Counter[tuple[str, int, str]] = Counter()
+        """Bytes by (member, round, in or out)."""
+
+    # ---- in
+
+    def hear(self, received: Received, now: float) -> list[Event]:
+        """What a message means for the machine; most often one event, or none."""
+        if received.identity and not self._admits(received.identity):  # taken off the list since the handshake
+            self.counts["unknown-key"] += 1
+            return []
+        peer = self._peers.meet(received.connection, now)
+        if peer.member is not None:
+            self.traffic[peer.member, peer.round_no, "in"] += sum(frame_sizes(received.frames))
+        if not peer.messages.take(now):
+            return self._fault(peer, "rate", "more messages than the limit allows", None, now)
+        try:
+            message = decode(received.frames)
+            return self._judge(peer, message, received.identity, now)
+        except RemoteProtocolError as fault:
+            return self._fault(peer, fault.code, str(fault), None, now)
+
+    def _judge(self, peer: Peer, message: Message, identity: str, now: float) -> list[Event]:
+        if peer.conversation.receive(message) is conversation.Heard.STALE:
+            self.counts["stale"] += 1
+            if peer.conversation.hello_required and peer.answers.take(now):
+                return self.say(peer.connection, HelloRequired())
+            return []
+        if isinstance(message, Hello):
+            self._deliveries.drop(peer.connection)
+            peer.identity = identity or message.name
+            return [Greeted(connection=peer.connection, identity=peer.identity, hello=message)]
+        if isinstance(message, Stats | Update | Goodbye):
+            return self._report(peer, message, now)
+        return self._signal(peer, message, now)
+
+    def _signal(self, peer: Peer, message: Message, now: float) -> list[Event]:
+        connection, lost = peer.connection, list[Event]()
+        if isinstance(message, Heartbeat):
+            self._deliveries.beat(connection, message)
+            return [Beat(connection=connection, beat=message)]
+        if isinstance(message, Leave):
+            return [LeaveArrived(connection=connection, reason=message.reason)]
+        if isinstance(message, Slice):
+            return self._slice(peer, message, now)
+        if isinstance(message, Grant):
+            self._deliveries.granted(connection, message)
+        elif isinstance(message, Cancel):
+            self._deliveries.drop(connection, message.transfer)
+            lost = self._grant(self._arrivals.drop(connection, message.transfer))
+            log.info("transfer.cancelled", participant=peer.member, code=message.code)
+        elif isinstance(message, Error):
+            log.warning("peer.complained", participant=peer.member, code=message.code, reason=message.reason)
+        return [*self._sign_of_life(peer, now), *lost]
+
+    def _report(self, peer: Peer, message: Stats | Update | Goodbye, now: float) -> list[Event]:
+        try:
+            grants, event = self._arrivals.report(peer, message)
+        except Unwanted as unwanted:
+            events: list[Event] = []
+            for offer in offers(message):
+                events += self.say(peer.connection, Cancel(transfer=str(offer.transfer), code=unwanted.code))
+            return events + self._fault(peer, unwanted.code, str(unwanted), step_of(message), now)
+        except OSError as error:
+            return self._no_space(peer, error, step_of(message))
+        lost = self._grant(grants)
+        return [event, *lost] if event is not None else [*self._sign_of_life(peer, now), *lost]
+
+    def _slice(self, peer: Peer, piece: Slice, now: float) -> list[Event]:
+        try:
+            grants, event = self._arrivals.slice(peer, piece)
+        except BadChecksum:
+            self._arrivals.broken(peer)
+            raise
+        except OSError as error:
+            return self._no_space(peer, error, None)
+        lost = self._grant(grants)
+        return [event, *lost] if event is not None else [*self._sign_of_life(peer, now), *lost]
+
+    def _no_space(self, peer: Peer, error: OSError, about: Step | None) -> list[Event]:
+        """The disk took no more. Nothing is lost: the report is asked for again when there is room."""
+        self.counts["no-space"] += 1
+        log.error("payload.not_stored", participant=peer.member, reason=str(error))
+        lost = self._grant(self._arrivals.drop(peer.connection))
+        return lost + self.say(
+            peer.connection, Error(code="no-space", reason="no disk space for the payload", about=about)
+        )
+
+    def _sign_of_life(self, peer: Peer, now: float) -> list[Event]:
+        if now - peer.heard_told_at < HEARD_EVERY_S:
+            return []
+        peer.heard_told_at = now
+        return [Heard(connection=peer.connection)]
+
+    def _fault(self, peer: Peer, code: str, reason: str, about: Step | None, now: float) -> list[Event]:
+        """Count it; answer, log and tell the machine, but not more often than somebody could read."""
+        self.counts[code] += 1
+        peer.faults += 1
+        if not peer.answers.take(now):
+            return []
+        log.warning("message.refused", participant=peer.member, connection=peer.connection, code=code, reason=reason)
+        lost = self.say(peer.connection, Error(code=code, reason=printable(reason), about=about))
+        return [PeerFaulted(connection=peer.connection, code=code, reason=printable(reason)), *lost]
+
+    # ---- out
+
+    def say(self, connection: str, message: Message) -> list[Event]:
+        """Say a message if the conversation allows it; PeerLost when nobody is there any more."""
+        peer = self._peers.get(connection)
+        if peer is None:
+            return []
+        try:
+            peer.conversation.send(message)
+            frames = encode(message)
+        except LocalProtocolError as error:  # a fault of ours, and no reason to end everybody's run
+            log.error("message.withheld", participant=peer.member, kind=message.KIND, reason=str(error))
+            self.counts["withheld"] += 1
+            return []
+        if peer.member is not None:
+            self.traffic[peer.member, peer.round_no, "out"] += sum(frame_sizes(frames))
+        if self._router.send(connection, frames):
+            return []
+        self.forget(connection)
+        return [PeerLost(connection=connection)]
+
+    def say_welcome(self, connection: str, member: str, message: Message) -> list[Event]:
+        """Say `welcome`; the connection is that member's from now on."""
+        peer = self._peers.get(connection)
+        if peer is None:
+            return [PeerLost(connection=connection)]
+        self._peers.welcome(peer, member)
+        return self.say(connection, message)
+
+    def say_order(self, connection: str, message: Message, step: Step) -> list[Event]:
+        """Say an order, whose payload (if it is an offer) `Deliveries` was told of before."""
+        peer = self._peers.get(connection)
+        if peer is not None:
+            peer.round_no = step.round_no
+        return self.say(connection, message)
+
+    def forget(self, connection: str) -> list[Event]:
+        """Nobody's connection any more. Credit and line it held go to others."""
+        self._peers.forget(connection)
+        self._router.forget(connection)
+        self._deliveries.drop(connection)
+        return self._grant(self._arrivals.drop(connection))
+
+    def flush(self) -> list[Event]:
+        """Send slices that are due, and try again what slow peers could not take."""
+        events = [event for one in self._deliveries.due() for event in self.say(one.peer, one.what)]
+        for connection in self._router.flush():
+            self.forget(connection)
+            events.append(PeerLost(connection=connection))
+        return events
+
+    def _grant(self, grants: Iterable[To[Grant]]) -> list[Event]:
+        return [event for one in grants for event in self.say(one.peer, one.what)]
+
+
+def printable(reason: str) -> str:
+    """Text that may travel: printable, and not too long."""
+    return "".join(char if char.isprintable() else "?" for char in reason)[:TEXT_CHARS]

@@ -1,0 +1,76 @@
+"""Mixing files into files: the one product of `fedap_core.aggregation`, fed from blobs and writing rows.
+
+Reads every giver once, in order, tile by tile, and refuses the whole result if a byte has changed since it was stored.
+Memory is one tile per giver and receiver, whatever the size of the model. Which weights these are is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from coordinator.blobs import FloatReader, StoredSet, opened, wire_values, write_exactly
+from coordinator.model_forms import Payload
+from fedap_core.aggregation import mix_tiles
+from fedap_core.arrays import Float32Array, FloatArray
+from fedap_core.errors import InvalidInput
+from protocol.encodings import Encoding
+from protocol.limits import SLICE_BYTES
+from protocol.tensors import Layout
+
+
+class _RowWriter:
+    """One row on its way to its file, and to its name where it needs one."""
+
+    def __init__(self, handle: int, encoding: Encoding, named: bool) -> None:
+        self._handle = handle
+        self._encoding: Encoding = encoding
+        self._digest = hashlib.sha256() if named else None
+
+    def write(self, start: int, values: Float32Array) -> None:
+        wire = wire_values(values, self._encoding)
+        write_exactly(self._handle, wire, start * (wire.nbytes // values.size))
+        if self._digest is not None:
+            self._digest.update(wire)
+
+    @property
+    def name(self) -> str | None:
+        return self._digest.hexdigest() if self._digest is not None else None
+
+
+def mix_files(
+    weights: FloatArray, givers: Sequence[StoredSet], paths: Sequence[Path], layout: Layout, encoding: Encoding
+) -> list[Payload]:
+    """Write paths[i] = sum_j weights[i, j] * givers[j]; the rows as payloads. givers have this all-float32 layout."""
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    named = layout.size_bytes(encoding) > SLICE_BYTES
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with ExitStack() as files:
+        readers = [FloatReader(files.enter_context(opened(blob.path)), blob.encoding) for blob in givers]
+        writers = [_RowWriter(files.enter_context(opened(path, flags)), encoding, named) for path in paths]
+
+        def read(start: int, tile: Float32Array) -> None:
+            for row, reader in zip(tile, readers, strict=True):
+                reader.read(start, row)
+
+        def write(start: int, mixed: Float32Array) -> None:
+            for row, writer in zip(mixed, writers, strict=True):
+                writer.write(start, row)
+
+        mix_tiles(weights, layout.elements, read=read, write=write)
+    for blob, reader in zip(givers, readers, strict=True):
+        if reader.crc32 != blob.crc32:
+            raise changed(blob)
+    return [
+        Payload(path=path, layout=layout, encoding=encoding, transfer=writer.name)
+        for path, writer in zip(paths, writers, strict=True)
+    ]
+
+
+def changed(blob: StoredSet) -> InvalidInput:
+    """The error for bytes that are not those which were admitted."""
+    return InvalidInput("blob", blob.path, "the bytes that were written", "The disk has changed them.")

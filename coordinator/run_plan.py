@@ -1,0 +1,154 @@
+"""What follows from a configuration and the initial model file: the plan everybody is told, and the machine's rules.
+
+Pure but for the key list it is given. Refuses combinations that no single field shows to be wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+from coordinator.config import RunConfig, endless
+from coordinator.keys import MemberList
+from coordinator.model_forms import shared_layout, whole_layout
+from coordinator.rules import MemberRules, ModelRules, PaceRules, Rules
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.parts import Part
+from fedap_core.strategies import Measure, Strategy, make_strategy
+from protocol.messages import Compute, Plan, Sgd
+from protocol.tensors import names_digest
+
+
+def strategy_of(config: RunConfig) -> Strategy:
+    """The algorithm with its options."""
+    return make_strategy(config.algorithm.name, config.algorithm.options)
+
+
+def make_plan(config: RunConfig, spec: ModelSpec) -> Plan:
+    """Everything that shapes the numbers of the run."""
+    strategy = strategy_of(config)
+    _require_possible(config, spec, strategy)
+    training = config.training
+    return Plan(
+        strategy=config.algorithm.name,
+        options=dict(config.algorithm.options),
+        mode=config.mode,
+        rounds=config.rounds,
+        seed=config.seed,
+        split=config.split,
+        start_from=config.start_from,
+        anchor=_anchor_kind(config),
+        warmup_rounds=config.anchor.warmup_rounds,
+        evaluate_every=config.evaluate_every,
+        encoding=config.encoding,
+        model_layout=whole_layout(spec).digest,
+        shared_layout=shared_layout(spec, strategy.home).digest,
+        sgd=Sgd(
+            learning_rate=training.learning_rate,
+            momentum=training.momentum,
+            weight_decay=training.weight_decay,
+            keep_momentum=training.keep_momentum,
+            batch_size=training.batch_size,
+            epochs=training.epochs,
+            work_limit_s=training.work_limit_s,
+        ),
+        compute=Compute(
+            threads=training.threads,
+            memory_format=training.memory_format,
+            compiled=training.compiled,
+            evaluation_batch_size=training.evaluation_batch_size,
+        ),
+    )
+
+
+def _anchor_kind(config: RunConfig) -> str:
+    if config.anchor.file is not None:
+        return "file"
+    return "warmup" if config.anchor.warmup_rounds else "none"
+
+
+def _require_possible(config: RunConfig, spec: ModelSpec, strategy: Strategy) -> None:
+    if strategy.needs_batch_norm and not any(tensor.part is Part.BATCH_NORM for tensor in spec.tensors):
+        raise InvalidInput(
+            "algorithm.name", config.algorithm.name, f"one that needs no batch norm: {spec.model} has none",
+            "Use fedavg, fedprox, fedper or base.",
+        )  # fmt: skip
+    if config.members.names and config.network.secret_key is not None:
+        raise InvalidInput("members.names", config.members.names, "members.keys, as this run uses keys")
+    if config.members.keys is not None and config.network.secret_key is None:
+        raise InvalidInput("members.keys", str(config.members.keys), "network.secret_key beside it", "Use keygen.")
+    if config.pace.patience is not None and config.split != "reference":
+        raise InvalidInput(
+            "pace.patience", config.pace.patience, 'none where split is "paper"', "It has no validation."
+        )
+    if config.pace.quorum > config.members.at_most:
+        raise InvalidInput("pace.quorum", config.pace.quorum, f"at most members.at_most, {config.members.at_most}")
+    if config.start_from == "anchor" and _anchor_kind(config) == "none":
+        raise InvalidInput("start_from", "anchor", "anchor.file or anchor.warmup_rounds")
+    unused = strategy.first_measure is Measure.NONE and config.start_from != "anchor"
+    if unused and _anchor_kind(config) != "none":
+        raise InvalidInput("anchor", _anchor_kind(config), f"none: {config.algorithm.name} has no use for one")
+
+
+def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) -> Rules:
+    """How the run is led."""
+    pace, members = config.pace, config.members
+    return Rules(
+        run=config.run,
+        strategy=strategy_of(config),
+        rounds=config.rounds,
+        continuous=config.mode == "continuous",
+        warmup_rounds=config.anchor.warmup_rounds,
+        anchor_file=config.anchor.file is not None,
+        start_from_anchor=config.start_from == "anchor",
+        model=ModelRules(
+            model_layout=whole_layout(spec).digest,
+            classes=names_digest(spec.classes),
+            input_shape=spec.input_shape,
+            preprocessing=spec.preprocessing.digest,
+        ),
+        members=MemberRules(
+            allowed=allowed_members(config, listed),
+            at_least=members.at_least,
+            at_most=members.at_most,
+            enrolment_s=endless(members.enrolment_s),
+            late_join=members.late_join,
+            min_samples=members.min_samples,
+            strikes=members.strikes,
+        ),
+        pace=PaceRules(
+            heartbeat_s=pace.heartbeat_s,
+            dead_after_s=pace.dead_after_s,
+            quorum=pace.quorum,
+            deadline_s=endless(pace.deadline_s),
+            give_up_s=endless(pace.give_up_s),
+            linger_s=pace.linger_s,
+            age_exponent=math.inf if pace.late_updates == "drop" else pace.age_exponent,
+            patience=pace.patience,
+        ),
+    )
+
+
+def allowed_members(config: RunConfig, listed: MemberList | None) -> tuple[tuple[str, str], ...] | None:
+    """(identity, name) pairs; None is open enrolment."""
+    if listed is not None:
+        return tuple(sorted(listed.names().items()))
+    if config.members.names:
+        return tuple((name, name) for name in sorted(config.members.names))
+    return None
+
+
+def plan_text(plan: Plan) -> str:
+    """The plan as JSON, for the journal: a run must go on under the plan it began with."""
+    return json.dumps(plan.write([]), sort_keys=True)
+
+
+def require_same_plan(before: str, plan: Plan) -> None:
+    """Refuse to continue a run under another plan; names the first field that differs."""
+    old, new = json.loads(before), json.loads(plan_text(plan))
+    for name in new:
+        if old.get(name) != new[name]:
+            raise InvalidInput(
+                name, str(new[name]), f"{old.get(name)}, with which this run began", "Give a new run a new folder."
+            )

@@ -1,0 +1,206 @@
+"""The folder of a run: who may write to it, what it says about itself, and a coordinator put together on top of it.
+
+journal.sqlite is the record and says under which plan, configuration and model the run began; blobs/ are the tensors it
+mentions; run.toml is a copy for people. One process at a time leads a run. Everything about the run itself is decided
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.arrivals import Arrivals, Limits
+from coordinator.config import RunConfig, make_config, require_safe
+from coordinator.deliveries import Deliveries
+from coordinator.exchange import Exchange
+from coordinator.jobs import Jobs, measured_channels
+from coordinator.journal import Journal, SqliteJournal
+from coordinator.keys import MemberList, read_key_file
+from coordinator.machine import RoundMachine
+from coordinator.model_forms import ModelFile, ModelForms
+from coordinator.orders import Orders
+from coordinator.peers import Peers
+from coordinator.router import Router
+from coordinator.rules import Rules
+from coordinator.run_plan import allowed_members, make_plan, make_rules, plan_text, require_same_plan
+from coordinator.server import Coordinator, Parts, replay
+from coordinator.space import SpaceGuard
+from coordinator.store import Store
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import METADATA_KEY, ModelSpec
+from fedap_core.strategies import Measure, Phase
+from protocol.messages import Plan
+from protocol.traffic import Dispatch, Intake
+
+JOURNAL = "journal.sqlite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Federation:
+    """A coordinator that listens, ready to `run`."""
+
+    coordinator: Coordinator
+    endpoint: str
+    exchange: Exchange
+    machine: RoundMachine
+
+
+def open_run(
+    config: RunConfig,
+    *,
+    config_file: Path | None = None,
+    open_journal: Callable[[Path], Journal] = SqliteJournal,
+) -> Federation:
+    """Begin a run, or go on with the one in the folder; bound to its endpoint when this returns."""
+    require_safe(config.network)
+    initial = ModelFile(config.initial)
+    anchor = ModelFile(config.anchor.file) if config.anchor.file is not None else None
+    plan = make_plan(config, initial.spec)
+    listed = MemberList(config.members.keys) if config.members.keys is not None else None
+    rules = make_rules(config, initial.spec, listed)
+    keys = read_key_file(config.network.secret_key) if config.network.secret_key is not None else None
+    release = _take_folder(config.folder)
+    journal = open_journal(config.folder / JOURNAL)
+    _introduce(journal, config, plan, initial.spec)
+    if config_file is not None:
+        shutil.copyfile(config_file, config.folder / "run.toml")
+    store = Store(config.folder)
+    forms = ModelForms(initial=initial, anchor=anchor, home=rules.strategy.home, encoding=config.encoding, store=store)
+    admits: Callable[[str], bool] = (lambda key: listed.name_of(key) is not None) if listed else (lambda _key: True)
+    router = Router(endpoint=config.network.endpoint, keys=keys, admits=admits)
+    return _assemble(config, plan, rules, initial.spec, journal, store, forms, router, admits, listed, release)
+
+
+def _assemble(
+    config: RunConfig,
+    plan: Plan,
+    rules: Rules,
+    spec: ModelSpec,
+    journal: Journal,
+    store: Store,
+    forms: ModelForms,
+    router: Router,
+    admits: Callable[[str], bool],
+    listed: MemberList | None,
+    release: Callable[[], None],
+) -> Federation:
+    machine = RoundMachine(rules)
+    capacity = config.network.in_flight_bytes
+    arrivals = Arrivals(
+        store=store, limits=_limits(forms, spec, rules), intake=Intake(capacity_bytes=capacity), wants=machine.wants
+    )
+    deliveries = Deliveries(Dispatch(capacity_bytes=capacity))
+    exchange = Exchange(
+        router=router,
+        peers=Peers(messages_per_s=config.network.messages_per_s),
+        arrivals=arrivals,
+        deliveries=deliveries,
+        admits=admits,
+    )
+    parts = Parts(
+        machine=machine,
+        journal=journal,
+        store=store,
+        forms=forms,
+        jobs=Jobs(store=store, forms=forms, spec=spec, rules=rules),
+        router=router,
+        exchange=exchange,
+        arrivals=arrivals,
+        orders=Orders(
+            run=config.run,
+            plan=plan,
+            heartbeat_s=config.pace.heartbeat_s,
+            forms=forms,
+            deliveries=deliveries,
+            exchange=exchange,
+        ),
+        space=SpaceGuard(
+            free_bytes=store.free_bytes,
+            members=lambda: max(len(machine.state.active()), config.members.at_least),
+            row_bytes=_row_bytes(forms, rules),
+            reserve_bytes=config.storage.reserve_bytes,
+        ),
+        allowed=lambda: allowed_members(config, listed),
+        release=release,
+    )
+    return Federation(coordinator=Coordinator(parts), endpoint=router.endpoint, exchange=exchange, machine=machine)
+
+
+def _row_bytes(forms: ModelForms, rules: Rules) -> int:
+    phase = Phase.WARMUP if rules.warmup_rounds else Phase.MIXED
+    return forms.shared(phase).size_bytes(forms.encoding)
+
+
+def _limits(forms: ModelForms, spec: ModelSpec, rules: Rules) -> Limits:
+    """Statistics of C channels: a count, mean and variance, and a covariance where the strategy compares those."""
+    layouts = {forms.shared(Phase.MIXED)} | ({forms.shared(Phase.WARMUP)} if rules.warmup_rounds else set())
+    full = bool(getattr(rules.strategy, "full_covariance", False))
+    sizes = [
+        sum(8 * (1 + 2 * c + (c * c if full else 0)) for c in measured_channels(spec, measure).values())
+        for measure in (Measure.BN_INPUTS, Measure.HEAD_INPUTS)
+    ]
+    return Limits(updates=tuple(layouts), statistics_bytes=max(sizes))
+
+
+def _take_folder(folder: Path) -> Callable[[], None]:
+    """Make the folder ours for the life of this process; the lock goes with the process, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise InvalidInput("folder", folder, "a run that no other process is leading") from error
+    return lambda: os.close(handle)
+
+
+def _introduce(journal: Journal, config: RunConfig, plan: Plan, spec: ModelSpec) -> None:
+    """Write down what the run is, once; afterwards refuse to lead it as something else."""
+    before = journal.fact("plan")
+    if before is not None:
+        require_same_plan(before, plan)
+        if (named := journal.fact("run")) != config.run:
+            raise InvalidInput("run", config.run, f"{named}, whose folder this is")
+        if journal.fact("model") != _described(spec):
+            raise InvalidInput("initial", str(config.initial), "the model with which this run began")
+    journal.set_fact("config", config.model_dump_json())
+    if before is None:
+        journal.set_fact("run", config.run)
+        journal.set_fact("model", _described(spec))
+        journal.set_fact("plan", plan_text(plan))
+
+
+def _described(spec: ModelSpec) -> str:
+    return spec.to_metadata()[METADATA_KEY]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """A run as its journal tells it, for those who only look: no lock, nothing written."""
+
+    folder: Path
+    config: RunConfig
+    spec: ModelSpec
+    machine: RoundMachine
+    journal: Journal
+    ran_s: float
+
+
+def look_at(folder: Path) -> Past:
+    """Read a run's folder, while it is being led or afterwards."""
+    journal = SqliteJournal(folder / JOURNAL, read_only=True)
+    stored, described = journal.fact("config"), journal.fact("model")
+    if stored is None or described is None:
+        raise InvalidInput("folder", folder, "a run that has begun")
+    config = make_config(json.loads(stored))
+    spec = ModelSpec.from_metadata({METADATA_KEY: described}, source=str(folder / JOURNAL))
+    listed = MemberList(config.members.keys) if config.members.keys is not None else None
+    machine = RoundMachine(make_rules(config, spec, listed))
+    ran_s = replay(machine, journal)
+    return Past(folder=folder, config=config, spec=spec, machine=machine, journal=journal, ran_s=ran_s)

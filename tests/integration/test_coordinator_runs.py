@@ -1,0 +1,27 @@
+"""Claims about whole runs of a real coordinator with raw peers over real sockets: same bits as the arithmetic alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
+from tests.support.tiny_models import tiny_model
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedap", "d-fedap", "f-fedap", "fedper", "base"])
+def test_a_run_ends_with_the_bits_of_the_arithmetic(tmp_path: Path, algorithm: str) -> None:
+    model = tiny_model()
+    led = Led(fields(tmp_path / "run", model.write(tmp_path / "initial.safetensors"), algorithm=algorithm))
+    measured = "head" if algorithm == "d-fedap" else "bn"
+    peers = [member(led, model, name, layer=measured) for name in MEMBERS]
+    with running(peers):
+        assert all(peer.ended.wait(WAIT_S) for peer in peers)
+        assert not led.join().aborted
+    expected = expected_rows(model, algorithm, rounds=3)
+    for peer in peers:
+        assert peer.log.final is not None
+        assert peer.log.final.tobytes() == expected[peer.name].tobytes()
+        assert (peer.log.finish_reason, peer.log.errors) == ("rounds", [])
+    assert led.federation.exchange.counts["withheld"] == 0
