@@ -72,15 +72,17 @@ def _lost(state: State, rules: Rules, fact: facts.Lost, now: float) -> None:
 
 def _left(state: State, rules: Rules, fact: facts.Left, now: float) -> None:
     del rules, now
-    _exclude(state.members[fact.member], Status.LEFT)
+    _exclude(state, state.members[fact.member], Status.LEFT)
 
 
 def _quarantined(state: State, rules: Rules, fact: facts.Quarantined, now: float) -> None:
     del rules, now
-    _exclude(state.members[fact.member], Status.QUARANTINED)
+    _exclude(state, state.members[fact.member], Status.QUARANTINED)
 
 
-def _exclude(member: Member, status: Status) -> None:
+def _exclude(state: State, member: Member, status: Status) -> None:
+    """Nobody waits for it, and should it come again, it enters like a newcomer."""
+    state.round_members = tuple(name for name in state.round_members if name != member.name)
     member.status = status
     member.order = member.earlier = None
     member.update_round = member.statistics = None

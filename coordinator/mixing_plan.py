@@ -73,14 +73,16 @@ def row_recipe(state: State, rules: Rules, member: Member, round_no: int) -> Rec
     place = next(index for index, one in enumerate(members) if one.name == member.name)
     phase = _row_phase(rules, state, member)
     weights = full_weights(state, rules, members, phase)
-    own = np.zeros(len(members), dtype=np.bool_)
-    own[place] = member.update_round is not None
+    mine = member.update_round is not None
     ages = _counted_ages(state, members) if rules.continuous else _round_ages(members, state.round_no - 1)
-    usable = _usable(members, ages, rules) | own
-    if rules.continuous and own[place]:
+    usable = _usable(members, ages, rules)
+    usable[place] = mine
+    if rules.continuous and mine:
         row = _aged_row(weights, place, ages, usable, rules)
     else:
-        discount = np.where(own, 1.0, mixing.age_discount(ages, exponent=rules.pace.age_exponent))
+        discount = mixing.age_discount(ages, exponent=rules.pace.age_exponent)
+        discount[place] = 1.0
+        own = usable.copy()  # only this member's row is used; the others' must merely be possible
         row = _restrict(rules, phase, weights, usable=usable, own=own, discount=discount)[place]
     return _recipe(phase, (RowRef(member=member.name, round_no=round_no, alone=True),), members, usable, row[None, :])
 
