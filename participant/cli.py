@@ -9,6 +9,7 @@ import typer
 
 from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
 from fedap_core.parts import Part
+from participant import commands
 from participant.data import load_dataset
 from participant.data.base import DataOptions
 from participant.model_file import make_initial, write_model
@@ -52,6 +53,10 @@ def init(
         f"{out}: {model} for {len(spec.classes)} classes, input {spec.input_shape}, head {', '.join(spec.head)}; "
         f"values: body {sizes[Part.BODY]:,}, head {sizes[Part.HEAD]:,}, batch norm {sizes[Part.BATCH_NORM]:,}"
     )
+
+
+for command in (commands.join, commands.check, commands.keygen, commands.predict, commands.export):
+    app.command()(command)
 
 
 def main() -> None:

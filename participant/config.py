@@ -1,0 +1,106 @@
+"""What a participant is told: by a TOML file, by options of the command, or both (an option wins). Checked as a whole.
+
+Everything about the machine and its patience stands here; what shapes the numbers of a run comes with its plan.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedap_core.errors import InvalidInput, unknown_name
+from participant.dealer.keys import read_keys
+from participant.dealer.line import Address
+from participant.reconnection import Patience
+
+Seconds = Annotated[float, Field(gt=0.0)]
+
+
+class DataSettings(BaseModel):
+    """Where the samples are, and how to read and split them until a plan says otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: str = Field(description="A known data set, a path (.npz, .csv, image folder) or package.module:factory.")
+    data_options: dict[str, str] = Field(default={}, description="What the data source is told.")
+    data_root: Path | None = Field(default=None, description="Folder of the data files; else FEDAP_DATA.")
+    model_file: Path | None = Field(default=None, description="The federation's initial model file.")
+    model: str | None = Field(default=None, description="Or the model's name; its initial values then come by welcome.")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="What the participant calls itself.")
+    split: Literal["paper", "reference"] = Field(default="paper", description="Split assumed in the first hello.")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of the split assumed in the first hello.")
+    share: tuple[Literal["class_counts"], ...] = Field(
+        default=(), description="class_counts: class counts and confusion matrices may leave home."
+    )
+
+
+class JoinSettings(DataSettings):
+    """Everything of `fedap-participant join`."""
+
+    coordinator: str = Field(description="tcp://host:port or ipc://path.")
+    keys: Path | None = Field(default=None, description="Own secret key file, of keygen.")
+    coordinator_key: str | None = Field(default=None, description="The coordinator's public key, or a file with it.")
+    insecure: bool = Field(default=False, description="Allow a line without keys to another machine.")
+    state: Path = Field(default=Path("fedap-state"), description="Folder of everything that must survive a crash.")
+    also_local: bool = Field(default=False, description="Also train alone at home, for comparison.")
+    reconnect_s: Seconds = Field(default=0.5, description="First pause before connecting again; it doubles.")
+    reconnect_cap_s: Seconds = Field(default=30.0, description="Longest pause before connecting again.")
+    answer_s: Seconds = Field(default=5.0, description="Until an unanswered hello is said again.")
+    silence_beats: Seconds = Field(default=4.0, description="Missed heartbeats after which the line counts as dead.")
+    farewell_s: Seconds = Field(default=10.0, description="How long the last message is repeated at the end.")
+    give_up_s: Seconds | None = Field(default=None, description="End after this long without a coordinator.")
+
+    def patience(self) -> Patience:
+        return Patience(
+            reconnect_s=self.reconnect_s,
+            reconnect_cap_s=self.reconnect_cap_s,
+            answer_s=self.answer_s,
+            silence_beats=self.silence_beats,
+            farewell_s=self.farewell_s,
+            give_up_s=self.give_up_s,
+        )
+
+    def address(self) -> Address:
+        """Where to connect, with keys read and checked."""
+        if (self.keys is None) != (self.coordinator_key is None):
+            raise InvalidInput("keys", "one of the two", "both --keys and --coordinator-key, or neither")
+        keys = None
+        if self.keys is not None and self.coordinator_key is not None:
+            keys = read_keys(self.keys, self.coordinator_key)
+        return Address(endpoint=self.coordinator, keys=keys, insecure=self.insecure)
+
+
+def read_settings(config: Path | None, given: Mapping[str, object]) -> JoinSettings:
+    """A file's settings with the given options over them; None among these means «not given»."""
+    described: dict[str, object] = {} if config is None else _read_toml(config)
+    described |= {key: value for key, value in given.items() if value is not None}
+    for key in described:
+        if key not in JoinSettings.model_fields:
+            raise unknown_name(f"field of {config}", key, JoinSettings.model_fields)
+    try:
+        return JoinSettings.model_validate(described)
+    except ValidationError as error:
+        raise complaint(error) from error
+
+
+def complaint(error: ValidationError) -> InvalidInput:
+    """Pydantic's first complaint in the house's words."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "missing":
+        fix = f"Give --{field.replace('_', '-')} or {field} = ... in the config file."
+        return InvalidInput(field, "nothing", "a value", fix)
+    return InvalidInput(field, first.get("input"), first["msg"].lower())
+
+
+def _read_toml(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput("config", str(path), "a readable TOML file", str(error)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput("config", str(path), "a TOML file", str(error)) from error

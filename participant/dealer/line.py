@@ -1,0 +1,125 @@
+"""One connection to the coordinator: a DEALER socket, its encryption, and the monitor that tells when it breaks.
+
+A line is used once: it does not reconnect by itself, because what was under way on a broken connection is gone and only
+the machine knows what to say again. Knows frames, no messages.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from fedap_core.errors import InvalidInput
+from participant.dealer.keys import Keys
+from protocol.contracts import Buffer
+from protocol.limits import FRAME_BYTES
+
+QUEUED_MESSAGES = 16
+"""Per direction: with slices of 4 MiB, more would be memory nobody asked for."""
+
+LAST_WORDS_MS = 2000
+"""How long a closing line may take to hand over what was said last."""
+
+_UP = zmq.EVENT_HANDSHAKE_SUCCEEDED
+_DOWN = {
+    zmq.EVENT_DISCONNECTED: "the connection broke",
+    zmq.EVENT_CLOSED: "nobody answers at this address",
+    zmq.EVENT_CONNECT_RETRIED: "nobody answers at this address",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the coordinator does not admit this key",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "the handshake failed: is the coordinator's key right?",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the handshake failed: does one side use keys and the other none?",
+}
+
+Context = zmq.Context[zmq.Socket[bytes]]
+Socket = zmq.Socket[bytes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where the coordinator is. Without keys, only a loopback or local address, unless `insecure`."""
+
+    endpoint: str
+    keys: Keys | None = None
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.endpoint)
+        if parts.scheme not in ("tcp", "ipc") or not (parts.netloc or parts.path):
+            raise InvalidInput("coordinator", self.endpoint, "tcp://host:port or ipc://path")
+        if parts.scheme == "tcp" and not (parts.hostname and ":" in parts.netloc):
+            raise InvalidInput("coordinator", self.endpoint, "tcp://host:port")
+        if self.keys is None and not self.insecure and parts.scheme == "tcp" and not _is_loopback(parts.hostname or ""):
+            fix = "Give --keys and --coordinator-key (or, in a closed network, --insecure)."
+            raise InvalidInput("keys", "none", f"keys for {self.endpoint}, which is not this machine", fix)
+
+
+class Line:
+    """An attempt to connect, and the connection if it succeeds. `socket` and `monitor` are for a poller."""
+
+    def __init__(self, context: Context, address: Address) -> None:
+        self.socket: Socket = context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.SNDHWM, QUEUED_MESSAGES)
+        self.socket.setsockopt(zmq.RCVHWM, QUEUED_MESSAGES)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES)
+        self.socket.setsockopt(zmq.RECONNECT_IVL, -1)
+        self.socket.setsockopt(zmq.IPV6, 1)
+        if address.keys is not None:
+            self.socket.curve_publickey = address.keys.public.encode()
+            self.socket.curve_secretkey = address.keys.secret.encode()
+            self.socket.curve_serverkey = address.keys.coordinator.encode()
+        self.monitor: Socket = self.socket.get_monitor_socket(_UP | _any(_DOWN))
+        self.is_up = False
+        try:
+            self.socket.connect(address.endpoint)
+        except zmq.ZMQError as error:
+            self.close()
+            raise InvalidInput("coordinator", address.endpoint, "an address to connect to", str(error)) from error
+
+    def read_monitor(self) -> str | None:
+        """Take one event: None if the line stands (or stood already), otherwise why it is gone."""
+        event = int(recv_monitor_message(self.monitor)["event"])
+        if event == _UP:
+            self.is_up = True
+            return None
+        return _DOWN.get(zmq.Event(event), "the connection is gone")
+
+    def receive(self) -> list[Buffer] | None:
+        """The frames of one message, or None when there is none."""
+        try:
+            return [frame.buffer for frame in self.socket.recv_multipart(zmq.NOBLOCK, copy=False)]
+        except zmq.Again:
+            return None
+
+    def send(self, frames: Sequence[Buffer]) -> bool:
+        """Hand a message to the socket; False when its queue is full and it must be tried again."""
+        try:
+            self.socket.send_multipart(frames, zmq.NOBLOCK, copy=True)
+        except zmq.Again:
+            return False
+        return True
+
+    def close(self, *, linger_ms: int = 0) -> None:
+        self.socket.disable_monitor()
+        self.socket.close(linger=linger_ms)
+
+
+def _any(events: Sequence[zmq.Event] | dict[zmq.Event, str]) -> int:
+    mask = 0
+    for event in events:
+        mask |= event
+    return mask
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

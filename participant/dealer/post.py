@@ -1,0 +1,168 @@
+"""Messages on one line: bytes to complete messages and back, who may say what, and large payloads in slices.
+
+Pure: no socket, no clock. A message whose payloads are only offered is handed on when they have arrived; whether they
+are worth fetching is asked of `wants`. What cannot be sent yet waits in order, and a lost line empties the queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.codec import decode, encode, offers
+from protocol.contracts import Buffer
+from protocol.conversation import Conversation, State
+from protocol.conversation import Heard as Judged
+from protocol.errors import RemoteProtocolError
+from protocol.messages import ORDERS, Cancel, Error, Grant, Message, Slice, Speaker
+from protocol.tensors import TensorSet
+from protocol.traffic import Dispatch, Intake, To
+from protocol.transfer import Fate, Span
+
+PEER = "peer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outgoing:
+    """A message as it leaves."""
+
+    message: Message
+    frames: tuple[Buffer, ...]
+
+
+class _Pending:
+    """A message that waits for its payloads: buffers by transfer."""
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.buffers = {o.transfer: bytearray(o.size_bytes) for o in offers(message) if o.transfer is not None}
+        self.missing = set(self.buffers)
+
+    def filled(self) -> Message:
+        """The message with what has arrived."""
+        values: dict[str, Any] = {name: getattr(self.message, name) for name, _ in self.message.CONTRACTS}
+        for name, value in values.items():
+            if isinstance(value, TensorSet) and value.data is None and value.transfer in self.buffers:
+                values[name] = value.filled(self.buffers[value.transfer])
+        return type(self.message)(**values)
+
+
+class Post:
+    """One side's view of a conversation. `say` and `hear` fill `outbound`; the shell empties it."""
+
+    def __init__(self, wants: Callable[[Message], bool], role: Speaker = Speaker.PARTICIPANT) -> None:
+        self._wants = wants
+        self._conversation = Conversation(role)
+        self._intake = Intake()
+        self._dispatch = Dispatch()
+        self._pending: list[_Pending] = []
+        self._offered: dict[str, memoryview] = {}
+        self.outbound: deque[Outgoing] = deque()
+        self.refused: str = ""
+        """Why the last message of the peer was refused; empty when it was not."""
+
+    def say(self, message: Message) -> None:
+        """Queue a message. Its large payloads are offered and sent when they are granted."""
+        if message.KIND == "hello":  # starts afresh: what was promised on the old connection is offered again
+            self._let_go()
+        self._conversation.send(message)
+        for name, _ in message.CONTRACTS:
+            value = getattr(message, name)
+            if isinstance(value, TensorSet) and value.transfer is not None and value.data is not None:
+                self._offered[value.transfer] = value.data
+                self._dispatch.offer(PEER, value.transfer, value.size_bytes)
+        self._queue(message)
+
+    def hear(self, frames: Sequence[Buffer]) -> list[Message]:
+        """Judge what arrived; the messages that are now complete. A fault of the peer is answered, not raised."""
+        self.refused = ""
+        try:
+            message = decode(frames)
+            if self._conversation.receive(message) is Judged.STALE:
+                return []
+            return self._take(message)
+        except RemoteProtocolError as fault:
+            self.refused = str(fault)
+            if self._conversation.state in (State.MEMBER, State.FINISHED):
+                self.say(Error.of(fault))
+            return []
+
+    def lost(self) -> None:
+        """The line broke: nothing queued will leave. Slices of payloads that have arrived are kept."""
+        self.outbound.clear()
+        self._let_go()
+
+    def let_go(self) -> None:
+        """The coordinator has the latest report: forget its payload."""
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._dispatch.drop(PEER)
+        self._offered.clear()
+
+    def _take(self, message: Message) -> list[Message]:
+        if isinstance(message, Grant):
+            self._send(self._dispatch.granted(PEER, message))
+            return []
+        if isinstance(message, Slice):
+            return self._store(message)
+        if isinstance(message, Cancel):
+            self._cancel(message)
+            return []
+        if offers(message) and self._wants(message):
+            return self._fetch(message)
+        return [message]
+
+    def _fetch(self, message: Message) -> list[Message]:
+        """Accept offers. A newer order makes one that is still on its way useless."""
+        known = next((one for one in self._pending if one.message == message), None)
+        if known is None:
+            for old in [one for one in self._pending if one.message.KIND in ORDERS and message.KIND in ORDERS]:
+                self._withdraw(old)
+            known = _Pending(message)
+            self._pending.append(known)
+        for offer in offers(message):
+            if offer.transfer in known.missing and offer.transfer is not None:
+                self._grant(self._intake.offered(PEER, offer.transfer, offer.size_bytes))
+        return []
+
+    def _withdraw(self, old: _Pending) -> None:
+        self._pending.remove(old)
+        for transfer in old.missing:
+            self._grant(self._intake.drop(PEER, transfer))
+            self.say(Cancel(transfer=transfer, code="superseded"))
+
+    def _store(self, piece: Slice) -> list[Message]:
+        arrival = self._intake.arrived(PEER, piece)
+        complete: list[Message] = []
+        for pending in [one for one in self._pending if piece.transfer in one.missing]:
+            if arrival.fate is Fate.TAKEN:
+                stop = piece.offset + piece.data.nbytes
+                pending.buffers[piece.transfer][piece.offset : stop] = piece.data
+            if arrival.complete:
+                pending.missing.remove(piece.transfer)
+            if not pending.missing:
+                self._pending.remove(pending)
+                complete.append(pending.filled())
+        self._grant(arrival.grants)
+        return complete
+
+    def _cancel(self, message: Cancel) -> None:
+        self._grant(self._intake.drop(PEER, message.transfer))
+        self._pending = [one for one in self._pending if message.transfer not in one.missing]
+        self._send(self._dispatch.drop(PEER, message.transfer))
+
+    def _send(self, spans: Sequence[To[Span]]) -> None:
+        for span in spans:
+            data = self._offered[span.what.transfer]
+            self.say(span.what.filled(data[span.what.start : span.what.stop]))
+
+    def _grant(self, grants: Sequence[To[Grant]]) -> None:
+        if self._conversation.state in (State.MEMBER, State.FINISHED):
+            for grant in grants:
+                self.say(grant.what)
+
+    def _queue(self, message: Message) -> None:
+        self.outbound.append(Outgoing(message=message, frames=tuple(encode(message))))

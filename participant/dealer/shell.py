@@ -1,0 +1,205 @@
+"""The I/O thread: waits for the socket, finished work or the machine's deadline, and performs the machine's actions.
+
+It owns the line and nothing else does; it never trains, so heartbeats survive an hour-long epoch. It decides nothing:
+what to do is the machine's, what may be said is the post's.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Mapping
+
+import structlog
+import zmq
+
+from participant.actions import Action, CloseLine, End, LetGo, Note, OpenLine, Prepare, Say, StopWork, Work
+from participant.dealer.line import LAST_WORDS_MS, Address, Line
+from participant.dealer.post import Post
+from participant.events import Event, Heard, LineLost, LineOpened, PayloadMoved, Ticked
+from participant.machine import AgentMachine
+from participant.sent_log import SentLog
+from participant.worker import Worker
+
+log = structlog.get_logger()
+
+_MESSAGES_AT_ONCE = 64
+"""Messages taken from the socket before deadlines are looked at again: slices must not starve heartbeats."""
+
+
+class Shell:
+    """`run` on a thread of its own until the machine ends; `post` gives it events from any thread."""
+
+    def __init__(self, *, address: Address, machine: AgentMachine, sent: SentLog) -> None:
+        self._address = address
+        self._machine = machine
+        self._sent = sent
+        self._post = Post(machine.wants)
+        self._line: Line | None = None
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._waker, self._wakened = socket.socketpair()
+        self._waker.setblocking(False)
+        self._wakened.setblocking(False)
+        self._end: End | None = None
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+
+    def post(self, event: Event) -> None:
+        """From any thread: something has happened."""
+        self._events.put(event)
+        try:
+            self._waker.send(b"\0")
+        except BlockingIOError:
+            return  # it has been wakened often enough already
+
+    def run(self, worker: Worker) -> End:
+        """Everything until the end; the caller closes the worker."""
+        self._context = zmq.Context()
+        try:
+            self._perform(self._machine.start(time.monotonic()), worker)
+            while self._end is None:
+                self._wait()
+                for event in self._taken():
+                    self._handle(event, worker)
+                self._handle(Ticked(), worker)
+                self._flush()
+            return self._end
+        finally:
+            self._close_line(last_words=True)
+            self._context.term()
+            self._sent.close()
+
+    # --- waiting ------------------------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._wakened, zmq.POLLIN)
+        if self._line is not None:
+            poller.register(self._line.monitor, zmq.POLLIN)
+            if self._line.is_up:
+                writing = zmq.POLLOUT if self._post.outbound else 0
+                poller.register(self._line.socket, zmq.POLLIN | writing)
+        deadline = self._machine.next_deadline()
+        pause_s = 3600.0 if deadline is None else max(0.0, deadline - time.monotonic())
+        poller.poll(int(pause_s * 1000) + 1)
+
+    def _taken(self) -> list[Event]:
+        """Everything that has happened, without waiting."""
+        try:
+            while self._wakened.recv(4096):
+                continue
+        except BlockingIOError:
+            pass  # emptied
+        events: list[Event] = []
+        while not self._events.empty():
+            events.append(self._events.get())
+        return [*events, *self._from_line()]
+
+    def _from_line(self) -> list[Event]:
+        line = self._line
+        if line is None:
+            return []
+        events: list[Event] = []
+        if line.is_up:
+            events += self._messages(line)
+        while line.monitor.poll(0):
+            reason = line.read_monitor()
+            if reason is not None:
+                return [*events, LineLost(reason=reason)]
+            events.append(LineOpened())
+        return events
+
+    def _messages(self, line: Line) -> list[Event]:
+        events: list[Event] = []
+        for _ in range(_MESSAGES_AT_ONCE):
+            frames = line.receive()
+            if frames is None:
+                break
+            complete = self._post.hear(frames)
+            if self._post.refused:
+                log.warning("message.faulty", reason=self._post.refused)
+            events += [Heard(message=message) for message in complete] or [PayloadMoved()]
+            self._flush()
+        return events
+
+    # --- acting -------------------------------------------------------------------------------------------------
+
+    def _handle(self, event: Event, worker: Worker) -> None:
+        self._perform(self._machine.handle(event, time.monotonic()), worker)
+
+    def _perform(self, actions: list[Action], worker: Worker) -> None:
+        """In order: what stands first is done first."""
+        for action in actions:
+            match action:
+                case Say(message=message):
+                    self._post.say(message)
+                    self._flush()
+                case OpenLine():
+                    self._open_line()
+                case CloseLine():
+                    self._close_line(last_words=any(isinstance(one, End) for one in actions))
+                case LetGo():
+                    self._post.let_go()
+                case Note():
+                    _log(action.name, action.facts, warn=action.warn)
+                case End():
+                    self._end = action
+                case Prepare() | Work() | StopWork():
+                    _hand_over(action, worker)
+
+    def _open_line(self) -> None:
+        self._close_line()
+        if self._context is not None:
+            self._line = Line(self._context, self._address)
+
+    def _close_line(self, *, last_words: bool = False) -> None:
+        if self._line is not None:
+            if last_words:
+                self._flush()
+            self._line.close(linger_ms=LAST_WORDS_MS if last_words else 0)
+            self._line = None
+        self._post.lost()
+
+    def _flush(self) -> None:
+        """Hand over what the socket takes; the rest waits until it takes more."""
+        line = self._line
+        while line is not None and line.is_up and self._post.outbound:
+            outgoing = self._post.outbound[0]
+            if not line.send(outgoing.frames):
+                return
+            self._post.outbound.popleft()
+            self._sent.note(outgoing.message, outgoing.frames)
+
+
+def _hand_over(action: Prepare | Work | StopWork, worker: Worker) -> None:
+    match action:
+        case Prepare(welcome=welcome):
+            structlog.contextvars.bind_contextvars(run=welcome.run, participant=welcome.participant)
+            worker.prepare(welcome)
+        case Work(order=order):
+            structlog.contextvars.bind_contextvars(round=order.round_no)
+            log.info("order.begun", order=order.KIND)
+            worker.work(order)
+        case StopWork():
+            worker.stop()
+
+
+def _log(name: str, facts: Mapping[str, object], *, warn: bool) -> None:
+    (log.warning if warn else log.info)(name, **facts)
+
+
+def run_in_thread(shell: Shell, worker: Worker) -> tuple[threading.Thread, queue.SimpleQueue[End | BaseException]]:
+    """Start the I/O thread; its end, or what broke it, comes through the queue."""
+    ended: queue.SimpleQueue[End | BaseException] = queue.SimpleQueue()
+
+    def body() -> None:
+        try:
+            ended.put(shell.run(worker))
+        except BaseException as error:
+            ended.put(error)
+            raise
+
+    thread = threading.Thread(target=body, name="dealer", daemon=True)
+    thread.start()
+    return thread, ended

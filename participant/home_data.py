@@ -1,0 +1,83 @@
+"""A participant's own samples, and the sides of their split: from a shard that brings its split, or made at home.
+
+The same split in every life of a process: it derives from the run's seed and the participant's name alone. Data never
+leave this module's callers; only their counts do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedap_core.arrays import IndexArray
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.samples import Samples
+from fedap_core.randomness import generator
+from fedap_core.splits import PROTOCOLS, require_samples, split_client
+from participant.data import load_dataset, read_shard
+from participant.data.base import DataOptions, Dataset
+from participant.data.shard import Split
+
+MIN_TRAIN = 2
+"""Batch norm cannot train on one sample. How many a federation asks for is the coordinator's policy."""
+
+_PARTS = {2: ("train", "test"), 3: ("train", "validation", "test")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HomeData:
+    """The data set, and the split that came with it, if one did."""
+
+    dataset: Dataset
+    own_split: Split | None = None
+
+    @classmethod
+    def load(cls, source: str, options: DataOptions) -> HomeData:
+        """Any source of `participant.data`; an .npz with arrays train and test is a shard and keeps its split."""
+        path = Path(source).expanduser()
+        if path.suffix == ".npz" and not options.options:
+            shard = read_shard(path)
+            return cls(dataset=shard.dataset, own_split=shard.split)
+        return cls(dataset=load_dataset(source, options))
+
+    def split(self, *, protocol: str, seed: int, name: str) -> Mapping[str, IndexArray]:
+        """Positions by part: train, perhaps validation, test."""
+        if self.own_split is not None:
+            parts = dict(self.own_split.parts())
+        else:
+            data, fractions = self.dataset, PROTOCOLS[protocol]
+            rng = generator(seed, purpose="split", participant=name)
+            sides = split_client(data.y, data.group, data.span, fractions=fractions, rng=rng)
+            parts = dict(zip(_PARTS[len(fractions)], sides, strict=True))
+        require_samples(name, tuple(parts.values()), min_train=MIN_TRAIN)
+        return parts
+
+    def samples(self, positions: IndexArray) -> Samples:
+        """The named samples as tensors."""
+        return Samples(
+            x=torch.from_numpy(self.dataset.x[positions]),
+            y=torch.from_numpy(self.dataset.y[positions]),
+            preprocessing=self.dataset.preprocessing,
+        )
+
+    def class_counts(self, positions: IndexArray) -> IndexArray:
+        counts: IndexArray = np.bincount(self.dataset.y[positions], minlength=len(self.dataset.classes)).astype(
+            np.int64
+        )
+        return counts
+
+    def require_fits(self, spec: ModelSpec) -> None:
+        """Refuse data that are not what the model was described for, before anything is sent."""
+        data = self.dataset
+        for field, got, expected in (
+            ("classes of the data", data.classes, spec.classes),
+            ("input shape of the data", data.input_shape, spec.input_shape),
+            ("preprocessing of the data", data.preprocessing, spec.preprocessing),
+        ):
+            if got != expected:
+                raise InvalidInput(field, str(got), f"{expected}, as in the model file")

@@ -1,0 +1,148 @@
+"""Takes part in a federation from beginning to end: the one function behind `join`, for commands and labs alike.
+
+Puts the parts together (data, model, state, threads) and waits for their end. Everything that decides is elsewhere.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from types import FrameType
+
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.randomness import generator
+from participant.actions import End
+from participant.config import DataSettings, JoinSettings
+from participant.data.base import DataOptions
+from participant.dealer.shell import Shell, run_in_thread
+from participant.events import StopRequested
+from participant.home_data import HomeData
+from participant.home_run import HomeSettings
+from participant.machine import AgentMachine
+from participant.model_file import make_initial, read_spec
+from participant.pace import Progress
+from participant.private_state import PrivateState
+from participant.reconnection import Lifeline
+from participant.sent_log import SentLog
+from participant.wire import model_layout
+from participant.worker import Worker
+from protocol.messages import Hello
+from protocol.tensors import names_digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """What is known before anybody is spoken to."""
+
+    data: HomeData
+    spec: ModelSpec
+
+
+def open_home(settings: DataSettings) -> Home:
+    """Load the data and the description of the model, and refuse what does not fit together."""
+    data = HomeData.load(settings.data, DataOptions(root=settings.data_root, options=settings.data_options))
+    if (settings.model_file is None) == (settings.model is None):
+        raise InvalidInput("model", "both or none", "one of --model-file and --model")
+    if settings.model_file is not None:
+        spec = read_spec(settings.model_file)
+    else:
+        dataset = data.dataset
+        spec, _ = make_initial(
+            settings.model or "",
+            input_shape=dataset.input_shape,
+            classes=dataset.classes,
+            preprocessing=dataset.preprocessing,
+            seed=settings.seed,
+        )
+    data.require_fits(spec)
+    return Home(data=data, spec=spec)
+
+
+def greeting_of(home: Home, settings: DataSettings, run: str | None) -> Hello:
+    """The first message: digests of what must agree, and how many samples there are."""
+    parts = home.data.split(protocol=settings.split, seed=settings.seed, name=settings.name)
+    return Hello(
+        name=settings.name,
+        software=f"fedap {software_version()}",
+        run=run,
+        model_layout=model_layout(home.spec).digest,
+        classes=names_digest(home.spec.classes),
+        input_shape=home.spec.input_shape,
+        preprocessing=home.spec.preprocessing.digest,
+        train_samples=len(parts["train"]),
+        test_samples=len(parts["test"]),
+    )
+
+
+def join(
+    settings: JoinSettings, *, home: Home | None = None, watch: Callable[[Progress], None] = lambda _progress: None
+) -> End:
+    """Take part until the run is over, the participant is asked to stop, or it cannot go on."""
+    home = home or open_home(settings)
+    address, patience = settings.address(), settings.patience()
+    with PrivateState(settings.state) as state:
+        machine = AgentMachine(
+            greeting=greeting_of(home, settings, state.current_run()),
+            lifeline=Lifeline(patience, generator(settings.seed, purpose="reconnect", participant=settings.name)),
+            model_bytes=model_layout(home.spec).size_bytes("f32"),
+        )
+        shell = Shell(address=address, machine=machine, sent=SentLog(state.sent_path))
+        worker = Worker(
+            spec=home.spec,
+            data=home.data,
+            state=state,
+            settings=HomeSettings(share_class_counts="class_counts" in settings.share, also_local=settings.also_local),
+            post=shell.post,
+            watch=watch,
+        )
+        with _signals(shell):
+            thread, ended = run_in_thread(shell, worker)
+            end = _wait(ended)
+            thread.join()
+            worker.close(at_once=not (isinstance(end, End) and end.code == 0))
+    for fault in (end, worker.fault):
+        if isinstance(fault, BaseException):
+            raise fault
+    return end if isinstance(end, End) else End(code=1, reason="")
+
+
+def software_version() -> str:
+    """The installed release, or `source` where nothing is installed."""
+    try:
+        return version("fedap")
+    except PackageNotFoundError:
+        return "source"
+
+
+def _wait(ended: queue.SimpleQueue[End | BaseException]) -> End | BaseException:
+    """Wait in short turns: a signal is handled between two of them."""
+    while True:
+        try:
+            return ended.get(timeout=0.2)
+        except queue.Empty:
+            continue
+
+
+@contextmanager
+def _signals(shell: Shell) -> Iterator[None]:
+    """SIGTERM and SIGINT ask the participant to leave; only where signals can be handled, in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        shell.post(StopRequested(reason=f"asked to stop by {name}", code=128 + number))
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,357 @@
+"""Decides what a participant does next: greet, work on orders, report, beat, come back, give up, end.
+
+Pure: events and the time in, actions out. It must not know sockets, files, threads, models or clocks. Two facts move on
+their own: the line to the coordinator (`participant.reconnection`) and the work at home; training goes on while the
+line is down. The laws: one piece of work at a time; the newest order waits, an older one is forgotten; a report is said
+until the coordinator is known to hold it; orders already carried out are never carried out again.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import replace
+
+from participant.actions import Action, CloseLine, End, LetGo, Note, Order, Prepare, Say, StopWork, Work
+from participant.events import (
+    Event,
+    Failed,
+    Heard,
+    LineLost,
+    LineOpened,
+    PayloadMoved,
+    Prepared,
+    Report,
+    Reported,
+    Stopped,
+    StopRequested,
+    Ticked,
+)
+from participant.reconnection import Lifeline
+from protocol.delivery import Outbox
+from protocol.messages import (
+    ORDERS,
+    REPORTS,
+    Anchor,
+    Error,
+    Finish,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    HelloRequired,
+    Leave,
+    Message,
+    Reject,
+    Step,
+    Train,
+    Welcome,
+)
+
+RETRIED_REFUSALS = frozenset({"name-taken"})
+"""Refusals that may end by themselves for one who comes back: its old connection may not be known to be dead yet."""
+
+
+class Phase(enum.StrEnum):
+    """Where a participant stands, for people; derived from the facts, never set."""
+
+    OFFLINE = "offline"
+    GREETING = "greeting"
+    MEASURING = "measuring"
+    IDLE = "idle"
+    TRAINING = "training"
+    DONE = "done"
+
+
+class AgentMachine:
+    """One participant of one coordinator: `start` once, then `handle` every event; tick at `next_deadline`."""
+
+    def __init__(self, *, greeting: Hello, lifeline: Lifeline, model_bytes: int) -> None:
+        self._greeting = greeting
+        self._line = lifeline
+        self._model_bytes = model_bytes
+        self._stored_run = greeting.run
+        self._welcome: Welcome | None = None
+        self._prepared = False
+        self._preparing = False
+        self._working: Order | None = None
+        self._waiting: Order | None = None
+        self._have: Step | None = None
+        self._ordered = -1
+        self._report: Report | None = None
+        self._outbox = Outbox()
+        self._ended: End | None = None
+
+    @property
+    def phase(self) -> Phase:
+        if self._ended is not None or isinstance(self._report, Goodbye):
+            return Phase.DONE
+        if not self._line.is_open:
+            return Phase.OFFLINE
+        if not self._line.is_member:
+            return Phase.GREETING
+        if isinstance(self._working, Anchor):
+            return Phase.MEASURING
+        return Phase.IDLE if self._working is None and not self._preparing else Phase.TRAINING
+
+    def start(self, now: float) -> list[Action]:
+        return self._line.connect(now)
+
+    def next_deadline(self) -> float | None:
+        return None if self._ended is not None else self._line.next_deadline()
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """Judge one event. After End nothing is wanted any more."""
+        if self._ended is not None:
+            return []
+        match event:
+            case LineOpened():
+                return self._greet_over_new_line(now)
+            case LineLost(reason=reason):
+                return self._line.lost(reason, now)
+            case PayloadMoved():
+                self._line.heard(now)
+                return []
+            case Heard(message=message):
+                self._line.heard(now)
+                return self._on_message(message, now)
+            case Ticked():
+                return self._on_tick(now)
+            case StopRequested(reason=reason, code=code):
+                return [StopWork(), *self._leave(reason), *self._end(code, reason)]
+            case _:
+                return self._on_work(event, now)
+
+    def wants(self, message: Message) -> bool:
+        """Whether the payloads that a message offers are worth fetching."""
+        tensors = message.initial if isinstance(message, Welcome) else getattr(message, "weights", None)
+        if tensors is not None and tensors.size_bytes > self._model_bytes:
+            return False
+        if isinstance(message, Welcome):
+            return not self._holds(message.run)
+        if isinstance(message, Anchor | Train | Finish):
+            return self._line.is_member and self._is_new(message)
+        return True
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the machine contradicts itself; tests call it after every event."""
+        if self._prepared and self._welcome is None:
+            raise AssertionError("prepared for no run")
+        if self._working is not None and not self._prepared:
+            raise AssertionError("at work before the model is ready")
+        if self._line.is_member and not self._line.is_open:
+            raise AssertionError("a member without a line")
+        if self._report is not None and (self._have is None or step_of(self._report).place > self._have.place):
+            raise AssertionError("a report without its order")
+        for order in (self._working, self._waiting):
+            had = self._have.place if self._have is not None else (-1, -1)
+            if order is not None and self._prepared and step_of(order).place > had:
+                raise AssertionError("an order that is not had")
+        self._line.check_invariants()
+
+    # --- the line -----------------------------------------------------------------------------------------------
+
+    def _greet_over_new_line(self, now: float) -> list[Action]:
+        self._line.opened(now)
+        return self._greet(now)
+
+    def _greet(self, now: float) -> list[Action]:
+        """Say hello; what it names as one's run is the one whose initial model is held."""
+        self._line.greeted(now)
+        return [Say(message=replace(self._greeting, run=self._stored_run))]
+
+    def _on_tick(self, now: float) -> list[Action]:
+        due = self._line.tick(now)
+        if due.gave_up:
+            return self._end(1, f"no coordinator for {self._line.patience.give_up_s:g} s")
+        if due.farewell_over:
+            return self._end(0, "the run is over; the coordinator did not confirm the last message")
+        actions = list(due.actions)
+        if due.hello:
+            actions += self._greet(now)
+        if due.beat and self._welcome is not None:
+            actions.append(Say(message=self._beat(self._welcome.run)))
+        return actions
+
+    def _beat(self, run: str) -> Heartbeat:
+        round_no = 0 if self._have is None else self._have.round_no
+        return Heartbeat(run=run, round_no=round_no, have=self._have, want=self._want())
+
+    def _want(self) -> Step | None:
+        """The earliest order that can come next; a later one answers it too."""
+        if self._preparing or self._working is not None or self._waiting is not None:
+            return None
+        if self._have is None:
+            return Step(kind="anchor", round_no=0)
+        if self._have.kind == "finish":
+            return None
+        if self._have.kind == "anchor":
+            return Step(kind="train", round_no=self._have.round_no)
+        return Step(kind="anchor", round_no=self._have.round_no + 1)
+
+    def _end(self, code: int, reason: str) -> list[Action]:
+        self._ended = End(code=code, reason=reason)
+        self._line.closed()
+        return [CloseLine(), self._ended]
+
+    def _leave(self, reason: str) -> list[Action]:
+        if self._welcome is None or not self._line.is_member or isinstance(self._report, Goodbye):
+            return []
+        return [Say(message=Leave(run=self._welcome.run, reason=reason))]
+
+    # --- messages -----------------------------------------------------------------------------------------------
+
+    def _on_message(self, message: Message, now: float) -> list[Action]:
+        match message:
+            case Welcome():
+                return self._on_welcome(message, now)
+            case Reject():
+                return self._on_reject(message, now)
+            case HelloRequired():
+                self._line.forgotten()
+                return self._greet(now)
+            case Anchor() | Train() | Finish():
+                return self._on_order(message)
+            case Heartbeat():
+                return self._on_beat(message)
+            case Error():
+                facts = {"code": message.code, "reason": message.reason, "about": str(message.about)}
+                if message.code == "version":
+                    return self._end(2, f"the coordinator speaks another protocol: {message.reason}")
+                return [Note(name="message.refused", facts=facts, warn=True)]
+            case _:
+                return []
+
+    def _on_welcome(self, welcome: Welcome, now: float) -> list[Action]:
+        if welcome.initial is None and not self._holds(welcome.run):
+            self._stored_run = None  # it takes us for somebody who comes back, but nothing of that run is here
+            return self._greet(now)
+        self._line.welcomed(welcome.heartbeat_s, now)
+        known = self._welcome is not None and self._welcome.run == welcome.run
+        if not known:
+            self._welcome, self._prepared, self._preparing = welcome, False, True
+            self._working = self._waiting = self._have = self._report = None
+            self._ordered, self._outbox = welcome.round_no, Outbox()
+            note = Note(name="run.joined", facts={"run": welcome.run, "participant": welcome.participant})
+            return [note, StopWork(), Prepare(welcome=welcome)]
+        self._welcome, self._ordered = welcome, max(self._ordered, welcome.round_no)
+        return self._say_owed()
+
+    def _on_reject(self, reject: Reject, now: float) -> list[Action]:
+        if reject.code == "run-over" and isinstance(self._report, Goodbye):
+            return self._end(0, "the run is over")
+        if reject.code in RETRIED_REFUSALS and self._stored_run is not None:
+            return self._line.lost(f"refused: {reject.reason}", now)
+        both = f" (the coordinator has {reject.ours}, here is {reject.yours})" if reject.ours or reject.yours else ""
+        return [StopWork(), *self._end(2, f"refused, {reject.code}: {reject.reason}{both}")]
+
+    def _on_order(self, order: Order) -> list[Action]:
+        if not self._line.is_member:
+            return []
+        self._ordered = max(self._ordered, order.round_no)
+        if not self._is_new(order):
+            return self._repeat_report_for(order)
+        if self._prepared:
+            self._have = step_of(order)
+        self._waiting = order
+        if self._working is None:
+            return self._begin_waiting()
+        return [StopWork()] if isinstance(order, Finish) else []
+
+    def _is_new(self, order: Order) -> bool:
+        place = step_of(order).place
+        after_waiting = self._waiting is None or place > step_of(self._waiting).place
+        return after_waiting and (self._have is None or place > self._have.place)
+
+    def _repeat_report_for(self, order: Order) -> list[Action]:
+        """An order that comes again although it was answered shows that the answer is not known."""
+        if self._report is None or step_of(self._report).place != step_of(order).place:
+            return []
+        self._outbox.hold(step_of(self._report))
+        return self._say_owed()
+
+    def _on_beat(self, beat: Heartbeat) -> list[Action]:
+        held = self._outbox.held
+        again = self._outbox.heard(beat)
+        if held is not None and self._outbox.held is None:
+            if isinstance(self._report, Goodbye):
+                return self._end(0, "the run is over")
+            return [LetGo()]
+        return self._say_owed() if again is not None else []
+
+    # --- work ---------------------------------------------------------------------------------------------------
+
+    def _on_work(self, event: Event, now: float) -> list[Action]:
+        match event:
+            case Prepared():
+                return self._on_prepared(event, now)
+            case Reported(report=report):
+                return self._on_reported(report, now)
+            case Stopped():
+                self._working = None
+                return self._begin_waiting()
+            case Failed(reason=reason):
+                return [*self._leave("it failed"), *self._end(2, reason)]
+            case _:
+                return []
+
+    def _on_prepared(self, event: Prepared, now: float) -> list[Action]:
+        if self._welcome is None or event.run != self._welcome.run:
+            return []  # of a run that has been replaced meanwhile
+        self._prepared, self._preparing, self._stored_run = True, False, event.run
+        actions: list[Action] = []
+        if event.report is not None:
+            self._take(event.report, now)
+            self._have = order_step_of(event.report)
+        counts = event.train_samples, event.test_samples
+        if counts != (self._greeting.train_samples, self._greeting.test_samples):
+            self._greeting = replace(self._greeting, train_samples=counts[0], test_samples=counts[1])
+            if self._line.is_open:  # the plan splits the data otherwise than assumed: its numbers decide the weights
+                self._line.forgotten()
+                actions += self._greet(now)
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and self._is_new(waiting):  # an earlier life may have carried it out
+            self._waiting, self._have = waiting, step_of(waiting)
+        return [*actions, *self._say_owed(), *self._begin_waiting()]
+
+    def _on_reported(self, report: Report, now: float) -> list[Action]:
+        self._working = None
+        if self._welcome is None or report.run != self._welcome.run:
+            return self._begin_waiting()
+        self._take(report, now)
+        return [*self._say_owed(), *self._begin_waiting()]
+
+    def _take(self, report: Report, now: float) -> None:
+        self._report = report
+        self._outbox.hold(step_of(report))
+        if isinstance(report, Goodbye):
+            self._line.said_goodbye(now)
+
+    def _say_owed(self) -> list[Action]:
+        """The latest report, if it is not known to have arrived and may be said: its order must be known to both."""
+        report = self._report
+        if report is None or self._outbox.held is None or not self._line.is_member:
+            return []
+        over = self._have is not None and self._have.kind == "finish"
+        if report.round_no > self._ordered or (over and not isinstance(report, Goodbye)):
+            return []
+        return [Say(message=report)]
+
+    def _begin_waiting(self) -> list[Action]:
+        if self._waiting is None or not self._prepared or self._working is not None:
+            return []
+        self._working, self._waiting = self._waiting, None
+        self._have = step_of(self._working)
+        return [Work(order=self._working)]
+
+    def _holds(self, run: str) -> bool:
+        """Whether the initial model of that run is here."""
+        return run == self._stored_run
+
+
+def step_of(message: Order | Report) -> Step:
+    """The step that an order or a report is."""
+    return Step(kind=message.KIND, round_no=message.round_no)
+
+
+def order_step_of(report: Report) -> Step:
+    """The order that a report answers."""
+    return Step(kind=ORDERS[REPORTS.index(report.KIND)], round_no=report.round_no)

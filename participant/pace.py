@@ -1,0 +1,73 @@
+"""Counts the batches of a round of training: tells whoever watches, and says when to stop.
+
+The one clock at home: the plan's work limit ends a round early and keeps what was learnt, a request ends it for
+nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fedap_core.nn.samples import batch_bounds
+from protocol.messages import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far the work is, for whoever watches."""
+
+    round_no: int
+    rounds: int
+    epoch: int = 0
+    epochs: int = 1
+    batch: int = 0
+    batches: int = 1
+    loss: float | None = None
+    accuracy: float | None = None
+
+
+class Pace:
+    """Asked after every batch: whether to stop, by request (for nothing) or by the work limit (for good)."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        samples: int,
+        round_no: int,
+        accuracy: float | None,
+        watch: Callable[[Progress], None],
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self._batches = max(1, len(batch_bounds(samples, plan.sgd.batch_size)))
+        self._plan, self._round_no, self._accuracy = plan, round_no, accuracy
+        self._watch, self._should_stop = watch, should_stop
+        self._began, self._steps = time.monotonic(), 0
+        self.was_stopped = False
+        self._tell(None)
+
+    def asked(self) -> bool:
+        self._steps += 1
+        self._tell(None)
+        self.was_stopped = self._should_stop()
+        limit = self._plan.sgd.work_limit_s
+        return self.was_stopped or (limit is not None and time.monotonic() - self._began >= limit)
+
+    def done(self, loss: float | None) -> None:
+        self._tell(loss)
+
+    def _tell(self, loss: float | None) -> None:
+        epoch, batch = divmod(self._steps, self._batches)
+        self._watch(
+            Progress(
+                round_no=self._round_no,
+                rounds=self._plan.rounds,
+                epoch=epoch,
+                epochs=self._plan.sgd.epochs,
+                batch=batch,
+                batches=self._batches,
+                loss=loss,
+                accuracy=self._accuracy,
+            )
+        )

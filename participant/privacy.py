@@ -1,0 +1,219 @@
+"""What leaves a participant, as a list: every message it ever sends, its fields, its tensors and their bytes.
+
+One function computes the list; `check` prints it, and a test compares it with what really goes over the wire. Computed
+from the algorithm and the model alone, before anybody is spoken to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.batchnorm import batch_norm_layers, require_batch_norm
+from fedap_core.splits import MIN_TRAIN_SAMPLES
+from fedap_core.strategies import Measure, Strategy, make_strategy
+from participant.config import DataSettings
+from participant.joining import Home
+from participant.model_file import module_of
+from participant.wire import encoding_of, shared_layout
+from protocol.encodings import ENCODINGS, Encoding
+from protocol.limits import SLICE_BYTES
+from protocol.messages import Cancel, Error, Goodbye, Grant, Heartbeat, Hello, Leave, Message, Slice, Stats, Update
+from protocol.tensors import Layout, TensorSpec
+
+SMALL_TALK: tuple[type[Message], ...] = (Hello, Heartbeat, Error, Grant, Cancel, Leave)
+"""Messages without tensors: digests, counts, round numbers, receipts, reasons."""
+
+
+WHEN = {
+    "hello": "on every connection: who, digests of model, classes and preprocessing, sample counts",
+    "heartbeat": "every few seconds: which round, what is waited for",
+    "error": "when a message was faulty",
+    "grant": "receipts for weights that arrive in pieces",
+    "cancel": "when such weights are not needed any more",
+    "leave": "when asked to stop",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaving:
+    """One kind of message as it leaves: when, its fields, and which tensors (by field) with how many bytes."""
+
+    kind: str
+    when: str
+    fields: tuple[str, ...]
+    tensors: tuple[tuple[str, Layout], ...] = ()
+    encoding: Encoding = "f32"
+
+    @property
+    def tensor_bytes(self) -> int:
+        return sum(layout.size_bytes(self.encoding) for _, layout in self.tensors)
+
+    @property
+    def tensor_names(self) -> tuple[str, ...]:
+        return tuple(spec.name for _, layout in self.tensors for spec in layout.specs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What the list depends on."""
+
+    spec: ModelSpec
+    strategy: Strategy
+    rounds: int
+    batch_norm: Mapping[str, int]
+    """BN layer to channels."""
+    head_inputs: int
+    splits: tuple[str, ...] = ("test",)
+    warmup_rounds: int = 0
+    encoding: Encoding = "f32"
+    share_class_counts: bool = False
+
+
+def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
+    """Everything. A message or tensor that is not in this list is never sent."""
+    messages = [_plain(kind) for kind in SMALL_TALK]
+    first = subject.strategy.first_measure
+    if first is not Measure.NONE:
+        moments = _moments(subject, first)
+        messages.append(_with(Stats, "once, before the first round proper", {"moments": moments}, "f32"))
+    if subject.warmup_rounds:
+        everything = {"weights": shared_layout(subject.spec, ())}
+        messages.append(_update(subject, f"each of {subject.warmup_rounds} warm-up rounds", everything))
+    weights = {"weights": shared_layout(subject.spec, subject.strategy.home)}
+    rounds = subject.rounds - subject.warmup_rounds
+    plans = [subject.strategy.round_plan(number, rounds) for number in range(rounds)]
+    measured = [number + subject.warmup_rounds for number, plan in enumerate(plans) if plan.measure is not Measure.NONE]
+    if len(measured) < rounds:
+        messages.append(_update(subject, f"each of {rounds - len(measured)} rounds", weights))
+    if measured:
+        with_statistics = {**weights, "statistics": _moments(subject, Measure.RUNNING)}
+        messages.append(_update(subject, f"once, in round {measured[0] + 1}", with_statistics))
+    messages.append(_with(Goodbye, "once, at the end", _tables(subject), "f32"))
+    if any(one.tensor_bytes > SLICE_BYTES for one in messages):
+        messages.append(_plain(Slice, "the bytes of tensors above, in pieces of at most 4 MiB"))
+    return tuple(messages)
+
+
+def stays_home(subject: Subject) -> tuple[str, ...]:
+    """Tensors of the model that never leave."""
+    leaving = {name for one in what_leaves(subject) for name in one.tensor_names}
+    return tuple(tensor.name for tensor in subject.spec.tensors if tensor.name not in leaving)
+
+
+def describe(
+    home: Home,
+    settings: DataSettings,
+    *,
+    algorithm: str,
+    options: Mapping[str, object],
+    rounds: int,
+    warmup_rounds: int,
+    encoding: str,
+) -> str:
+    """The list in words, for a person who must decide; refuses what cannot work."""
+    subject = subject_of(
+        home, settings, algorithm=algorithm, options=options, rounds=rounds, warmup_rounds=warmup_rounds,
+        encoding=encoding,
+    )  # fmt: skip
+    parts = home.data.split(protocol=settings.split, seed=settings.seed, name=settings.name)
+    counts = ", ".join(f"{len(positions)} {part}" for part, positions in parts.items())
+    values = sum(tensor.size for tensor in home.spec.tensors)
+    lines = [
+        f"data: {home.data.dataset.name}, {len(home.data.dataset)} samples ({counts})",
+        f"model: {home.spec.model}, input {home.spec.input_shape}, {len(home.spec.classes)} classes, {values:,} values",
+        f"algorithm: {algorithm}, {rounds} rounds" + (f", {warmup_rounds} of them warm-up" if warmup_rounds else ""),
+        "",
+        "stays home: every sample and label; which sample was classified how; "
+        + ("class counts; confusion matrices; " if not subject.share_class_counts else "")
+        + f"the tensors {_shortened(stays_home(subject))}",
+        "",
+        "leaves:",
+    ]
+    for one in what_leaves(subject):
+        size = f", {one.tensor_bytes:,} bytes of tensors: {_shortened(one.tensor_names)}" if one.tensors else ""
+        lines.append(f"  {one.kind} ({one.when}): {', '.join(one.fields)}{size}")
+    if len(parts["train"]) < MIN_TRAIN_SAMPLES:
+        lines += ["", f"note: {len(parts['train'])} training samples; most federations ask for {MIN_TRAIN_SAMPLES}."]
+    return "\n".join(lines)
+
+
+def subject_of(
+    home: Home,
+    settings: DataSettings,
+    *,
+    algorithm: str,
+    options: Mapping[str, object],
+    rounds: int,
+    warmup_rounds: int,
+    encoding: str,
+) -> Subject:
+    """What the list is computed from; an algorithm that this model cannot run is refused."""
+    if encoding not in ENCODINGS:
+        raise unknown_name("encoding", encoding, ENCODINGS)
+    if warmup_rounds >= rounds:
+        raise InvalidInput("warmup_rounds", warmup_rounds, f"fewer than the {rounds} rounds")
+    strategy = make_strategy(algorithm, options)
+    spec = home.spec
+    module = module_of(spec, {})  # refuses a model whose code has changed
+    if strategy.needs_batch_norm:
+        require_batch_norm(module, strategy.name)
+    parts = home.data.split(protocol=settings.split, seed=settings.seed, name=settings.name)
+    shapes = {tensor.name: tensor.shape for tensor in spec.tensors}
+    return Subject(
+        spec=spec,
+        strategy=strategy,
+        rounds=rounds,
+        batch_norm={name: layer.num_features for name, layer in batch_norm_layers(module)},
+        head_inputs=shapes.get(f"{spec.head[-1]}.weight", (0, 0))[1],
+        splits=tuple(part for part in parts if part != "train"),
+        warmup_rounds=warmup_rounds,
+        encoding=encoding_of(encoding),
+        share_class_counts="class_counts" in settings.share,
+    )
+
+
+def _plain(kind: type[Message], when: str = "") -> Leaving:
+    return _with(kind, when or WHEN[kind.KIND], {}, "f32")
+
+
+def _with(kind: type[Message], when: str, tensors: Mapping[str, Layout], encoding: Encoding) -> Leaving:
+    optional = {"statistics", "tables"}
+    fields = tuple(name for name, _ in kind.CONTRACTS if name not in optional or name in tensors)
+    return Leaving(kind=kind.KIND, when=when, fields=fields, tensors=tuple(tensors.items()), encoding=encoding)
+
+
+def _update(subject: Subject, when: str, tensors: Mapping[str, Layout]) -> Leaving:
+    return _with(Update, when, {**tensors, **_tables(subject)}, subject.encoding)
+
+
+def _tables(subject: Subject) -> dict[str, Layout]:
+    if not subject.share_class_counts:
+        return {}
+    classes = len(subject.spec.classes)
+    specs = [TensorSpec(name="class_counts", dtype="int64", shape=(classes,))]
+    specs += [TensorSpec(name=f"confusion/{s}", dtype="int64", shape=(classes, classes)) for s in subject.splits]
+    return {"tables": Layout(tuple(specs))}
+
+
+def _moments(subject: Subject, measure: Measure) -> Layout:
+    """Count, mean and variance per layer, and a covariance where the algorithm compares by it."""
+    layers = dict(subject.batch_norm)
+    if measure is Measure.HEAD_INPUTS:
+        layers = {subject.spec.head[-1]: subject.head_inputs}
+    full = bool(getattr(subject.strategy, "full_covariance", False)) and measure is not Measure.RUNNING
+    specs = []
+    for name, channels in layers.items():
+        specs.append(TensorSpec(name=f"{name}/count", dtype="int64", shape=()))
+        specs.append(TensorSpec(name=f"{name}/mean", dtype="float64", shape=(channels,)))
+        specs.append(TensorSpec(name=f"{name}/variance", dtype="float64", shape=(channels,)))
+        if full:
+            specs.append(TensorSpec(name=f"{name}/covariance", dtype="float64", shape=(channels, channels)))
+    return Layout(tuple(specs))
+
+
+def _shortened(names: tuple[str, ...], most: int = 12) -> str:
+    shown = ", ".join(names[:most]) or "none"
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -1,0 +1,175 @@
+"""Everything of a run that stays home and must survive a crash: by (run, round), whole or not there at all.
+
+A folder holds `state/RUN/` (the run's plan, the model it starts from, the latest finished round with its report, the
+final model), `personal.safetensors` (the latest final model) and a lock, so that two processes cannot share it. A round
+is one file: the model after training and what was reported about it. It is on disk before the report is said, and the
+one before is removed only then. What the numbers mean is not known here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.state import State
+from participant.model_file import read_model, write_model
+
+PERSONAL = "personal.safetensors"
+_REPORT = "report"
+_EXTRA = "extra/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedRound:
+    """One finished step of a run.
+
+    kind: update or goodbye. model: all tensors afterwards. extras: what else was reported or is carried on (statistics,
+    tables, momentum), by name. facts: the report's plain values, as JSON can hold them.
+    """
+
+    kind: str
+    round_no: int
+    phase: str
+    model: State
+    extras: State = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+class RunState:
+    """The folder of one run."""
+
+    def __init__(self, path: Path, spec: ModelSpec) -> None:
+        self.path = path
+        self._spec = spec
+
+    @property
+    def has_start(self) -> bool:
+        return (self.path / "start.safetensors").is_file()
+
+    def write_start(self, state: State) -> None:
+        """The model that training starts from: every tensor."""
+        write_model(self.path / "start.safetensors", self._spec, state)
+
+    def read_start(self) -> State:
+        return read_model(self.path / "start.safetensors")[1]
+
+    def write_latest(self, saved: SavedRound) -> None:
+        """Make a finished step durable, then forget the one before."""
+        self._write(f"round-{saved.round_no:07d}-{saved.kind}.safetensors", saved)
+        for path in self._rounds()[:-1]:
+            path.unlink()
+
+    def latest(self) -> SavedRound | None:
+        """The latest finished step; None before the first."""
+        rounds = self._rounds()
+        return self._read(rounds[-1]) if rounds else None
+
+    def write_alone(self, saved: SavedRound) -> None:
+        """The model that is trained beside the federation, for comparison."""
+        self._write("alone.safetensors", saved)
+
+    def read_alone(self) -> SavedRound | None:
+        path = self.path / "alone.safetensors"
+        return self._read(path) if path.is_file() else None
+
+    def _rounds(self) -> list[Path]:
+        return sorted(self.path.glob("round-*.safetensors"))
+
+    def _write(self, name: str, saved: SavedRound) -> None:
+        described = {
+            "kind": saved.kind,
+            "round_no": saved.round_no,
+            "phase": saved.phase,
+            "facts": dict(saved.facts),
+            "extras": list(saved.extras),  # a tensor file forgets the order, a report must not
+        }
+        tensors = {**saved.model, **{f"{_EXTRA}{key}": tensor for key, tensor in saved.extras.items()}}
+        write_model(self.path / name, self._spec, tensors, {_REPORT: json.dumps(described)})
+
+    def _read(self, path: Path) -> SavedRound:
+        spec, tensors, notes = read_model(path)
+        if spec.tensors != self._spec.tensors:
+            raise InvalidInput("state", path, f"the state of a {self._spec.model}", "Use another --state folder.")
+        try:
+            described = json.loads(notes[_REPORT])
+            return SavedRound(
+                kind=described["kind"],
+                round_no=described["round_no"],
+                phase=described["phase"],
+                model={name: tensor for name, tensor in tensors.items() if not name.startswith(_EXTRA)},
+                extras={name: tensors[_EXTRA + name] for name in described["extras"]},
+                facts=described["facts"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput("state", path, "a file of `fedap-participant join`", str(error)) from error
+
+
+class PrivateState:
+    """A participant's folder, held by one process at a time. Use as a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock: int | None = None
+
+    def __enter__(self) -> PrivateState:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._lock)
+            raise InvalidInput(
+                "state", str(self.folder), "a folder that no other participant uses", "Give each its own --state."
+            ) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+
+    @property
+    def sent_path(self) -> Path:
+        return self.folder / "sent.jsonl"
+
+    @property
+    def personal_path(self) -> Path:
+        return self.folder / PERSONAL
+
+    def current_run(self) -> str | None:
+        """The run that was last prepared here, if its start model is still there."""
+        path = self.folder / "state" / "current"
+        run = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+        return run if run and (self.folder / "state" / run / "start.safetensors").is_file() else None
+
+    def run(self, run: str, spec: ModelSpec) -> RunState:
+        """That run's folder, made if it is new."""
+        path = self.folder / "state" / run
+        path.mkdir(parents=True, exist_ok=True)
+        return RunState(path, spec)
+
+    def set_current(self, run: str) -> None:
+        """Remember which run a restarted process belongs to; the start model must be durable already."""
+        replace_text(self.folder / "state" / "current", run + "\n")
+
+    def write_personal(self, spec: ModelSpec, state: State, notes: dict[str, str]) -> None:
+        """The model to keep: BN included, described, with its provenance."""
+        write_model(self.personal_path, spec, state, notes)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a small file whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    with part.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)

@@ -1,0 +1,78 @@
+"""How a participant shows what it is doing: a bar on a terminal, one JSON line an event otherwise. Decides nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from participant import pace
+
+log = structlog.get_logger()
+
+Watch = Callable[[pace.Progress], None]
+
+
+def is_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
+def configure_logging(*, terminal: bool) -> None:
+    """Lines for people on a terminal, JSON for machines; both on stderr."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(processors=[*shared, last], logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+
+
+@contextmanager
+def watching(*, terminal: bool) -> Iterator[Watch]:
+    """Somebody to tell about every batch."""
+    if not terminal:
+        yield tell_finished_rounds
+        return
+    columns = (
+        TextColumn("round {task.fields[round]}"),
+        TextColumn("epoch {task.fields[epoch]}"),
+        BarColumn(),
+        TextColumn("loss {task.fields[loss]}  accuracy {task.fields[accuracy]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("training", total=None, round="-", epoch="-", loss="-", accuracy="-")
+
+        def tell(progress: pace.Progress) -> None:
+            if progress.loss is not None:
+                bar.update(task, loss=f"{progress.loss:.4f}")
+            if progress.accuracy is not None:
+                bar.update(task, accuracy=f"{100 * progress.accuracy:.2f} %")
+            bar.update(
+                task,
+                total=progress.epochs * progress.batches,
+                completed=progress.epoch * progress.batches + progress.batch,
+                round=f"{progress.round_no + 1}/{progress.rounds}",
+                epoch=f"{min(progress.epoch + 1, progress.epochs)}/{progress.epochs}",
+            )
+
+        yield tell
+
+
+def tell_finished_rounds(progress: pace.Progress) -> None:
+    """One line a round, when it is trained."""
+    if progress.loss is not None:
+        log.info(
+            "round.trained",
+            round=progress.round_no,
+            rounds=progress.rounds,
+            loss=round(progress.loss, 6),
+            accuracy=progress.accuracy,
+        )

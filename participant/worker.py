@@ -1,0 +1,134 @@
+"""The training thread: one piece of work at a time, its end told as an event; the socket's thread never waits for it.
+
+A stop request reaches the work between two batches. Wrong input by anybody becomes `Failed` with its sentence; any
+other exception is ours, is kept for the caller to raise, and ends the participant too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from participant.actions import Order
+from participant.events import Event, Failed, Prepared, Reported, Stopped
+from participant.home_data import HomeData
+from participant.home_run import HomeRun, HomeSettings
+from participant.pace import Progress
+from participant.private_state import PrivateState
+from protocol.errors import ProtocolError
+from protocol.messages import Anchor, Finish, Welcome
+
+
+class Worker:
+    """Queues work; `post` takes its events from the training thread."""
+
+    def __init__(
+        self,
+        *,
+        spec: ModelSpec,
+        data: HomeData,
+        state: PrivateState,
+        settings: HomeSettings,
+        post: Callable[[Event], None],
+        watch: Callable[[Progress], None] = lambda _progress: None,
+    ) -> None:
+        self._spec = spec
+        self._data = data
+        self._state = state
+        self._settings = settings
+        self._post = post
+        self._watch = watch
+        self._run: HomeRun | None = None
+        self._stop = threading.Event()
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        self._queued = 0
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="training")
+        self.fault: BaseException | None = None
+        """What ended the work unexpectedly."""
+
+    def prepare(self, welcome: Welcome) -> None:
+        self._submit(lambda: self._prepare(welcome))
+
+    def work(self, order: Order) -> None:
+        self._submit(lambda: self._carry_out(order))
+        if self._settings.also_local:
+            alone: Future[Event | None] = self._thread.submit(self._train_alone)
+            alone.add_done_callback(self._ended)
+
+    def stop(self) -> None:
+        """Ask the present work to end after its batch; work queued later is not affected."""
+        self._stop.set()
+
+    def close(self, *, at_once: bool) -> None:
+        """End the thread: after everything queued, or after its present batch."""
+        if at_once:
+            self._closing.set()
+        self._thread.shutdown(wait=True, cancel_futures=at_once)
+
+    def _submit(self, work: Callable[[], Event | None]) -> None:
+        with self._lock:
+            self._queued += 1
+        self._thread.submit(work).add_done_callback(self._ended)
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._queued -= 1
+        self._stop.clear()
+
+    def _is_stopped(self) -> bool:
+        return self._stop.is_set() or self._closing.is_set()
+
+    def _must_give_way(self) -> bool:
+        """Training alone waits for every order, and goes on after it."""
+        return self._queued > 0 or self._closing.is_set()
+
+    def _ended(self, future: Future[Event | None]) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            event = future.result()
+            if event is not None:
+                self._post(event)
+            return
+        if not isinstance(error, InvalidInput | ProtocolError):
+            self.fault = error
+        self._post(Failed(reason=str(error) or type(error).__name__))
+
+    def _prepare(self, welcome: Welcome) -> Event:
+        self._begin()
+        self._run = HomeRun(
+            welcome=welcome,
+            spec=self._spec,
+            data=self._data,
+            state=self._state,
+            settings=self._settings,
+            watch=self._watch,
+        )
+        train_samples, test_samples = self._run.counts
+        return Prepared(
+            run=welcome.run,
+            report=self._run.finished_report,
+            train_samples=train_samples,
+            test_samples=test_samples,
+        )
+
+    def _carry_out(self, order: Order) -> Event:
+        if self._run is None:
+            raise InvalidInput("order", order.KIND, "a run that has been prepared")
+        self._begin()
+        if isinstance(order, Anchor):
+            return Reported(report=self._run.measure(order))
+        if isinstance(order, Finish):
+            return Reported(report=self._run.finish(order))
+        update = self._run.train(order, self._is_stopped)
+        return Stopped() if update is None else Reported(report=update)
+
+    def _train_alone(self) -> Event | None:
+        if self._run is not None:
+            self._run.train_alone(self._must_give_way)
+        return None

@@ -1,0 +1,1 @@
+"""Claims about single parts of the participant."""
