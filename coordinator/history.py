@@ -7,15 +7,16 @@ moment. Equal facts at equal times give equal states.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from coordinator import facts, mixing_plan
+from coordinator import facts, mixing_plan, ordering
 from coordinator.actions import BlobRef, Order, RowRef, Source, WeightsRef
 from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State, Status
-from fedap_core.strategies import Measure, Phase
+from fedap_core.strategies import Measure
 from protocol.messages import Step
 
 
@@ -45,17 +46,9 @@ def _joined(state: State, rules: Rules, fact: facts.Joined, now: float) -> None:
 
 def _receive_newcomer(state: State, rules: Rules, member: Member) -> None:
     if not state.is_ready(member, rules):
-        member.order = _anchor_order(state, rules, member)
+        member.order = ordering.anchor_order(state, rules, member)
     elif rules.continuous and state.round_no >= rules.warmup_rounds:
         member.answer_due = True
-
-
-def _anchor_order(state: State, rules: Rules, member: Member) -> Order:
-    """Measure before you train: for the open round of measuring, or for the next one that the member may enter."""
-    round_no = state.round_no if state.stage is Stage.MEASURING else state.round_no + 1
-    if member.answered is not None and member.answered.place >= (round_no, 0):  # steps never go back
-        round_no = member.answered.round_no + 1
-    return Order(kind="anchor", round_no=round_no, weights=state.anchor, measure=rules.first_measure)
 
 
 def _returned(state: State, rules: Rules, fact: facts.Returned, now: float) -> None:
@@ -124,7 +117,7 @@ def _measuring_opened(state: State, rules: Rules, fact: facts.MeasuringOpened, n
     state.stage, state.round_no, state.opened_at = Stage.MEASURING, fact.round_no, now
     for member in state.active():
         member.update_round, member.answer_due = None, False
-        _replace_order(
+        ordering.replace_order(
             member,
             Order(kind="anchor", round_no=fact.round_no, weights=state.anchor, measure=rules.first_measure),
         )
@@ -150,46 +143,22 @@ def _round_opened(state: State, rules: Rules, fact: facts.RoundOpened, now: floa
     for name in fact.members:
         member = state.members[name]
         if member.order is None or member.order.kind != "train" or member.order.round_no < fact.round_no:
-            order = _train_order(state, rules, member, fact.round_no)
-            _replace_order(member, order)
+            order = _order_training(state, rules, member, fact.round_no)
             started = order.weights is not None and order.weights.source is not Source.ROW
             member.answer_due = member.answer_due or (started and state.recipe is not None)
     for member in state.active():  # who was refused as it measured may try again for the next round
         if not state.is_ready(member, rules) and member.has_answered(member.order):
-            _replace_order(member, _anchor_order(state, rules, member))
+            ordering.replace_order(member, ordering.anchor_order(state, rules, member))
 
 
-def _train_order(state: State, rules: Rules, member: Member, round_no: int) -> Order:
-    plan = rules.round_plan(round_no)
-    measure = plan.measure
-    if measure is Measure.RUNNING:
-        state.running_asked = True
-    elif state.running_asked and member.statistics is None and plan.phase is Phase.MIXED:
-        measure = Measure.RUNNING
-    return Order(
-        kind="train",
-        round_no=round_no,
-        weights=_row_or_start(state, rules, member, round_no),
-        measure=measure,
-        phase=plan.phase,
-    )
-
-
-def _row_or_start(state: State, rules: Rules, member: Member, round_no: int) -> WeightsRef:
-    row = RowRef(member=member.name, round_no=round_no)
-    if state.recipe is not None and row in state.recipe.receivers:
-        return WeightsRef(source=Source.ROW, row=row)
-    if rules.start_from_anchor and round_no >= rules.warmup_rounds and state.anchor is not None:
-        return state.anchor
-    return WeightsRef(source=Source.INITIAL)
-
-
-def _replace_order(member: Member, order: Order) -> None:
-    """Keep the oldest order that is still unanswered: later ones are not told to somebody who is at work."""
-    replaces = member.order is not None and member.order.step != order.step
-    if replaces and member.has_answered(member.earlier):
-        member.earlier = None if member.has_answered(member.order) else member.order
-    member.order = order
+def _order_training(state: State, rules: Rules, member: Member, round_no: int, *, alone: bool = False) -> Order:
+    order = ordering.train_order(state, rules, member, round_no)
+    if alone:
+        row = RowRef(member=member.name, round_no=round_no, alone=True)
+        order = replace(order, weights=WeightsRef(source=Source.ROW, row=row))
+    state.running_asked = state.running_asked or order.measure is Measure.RUNNING
+    ordering.replace_order(member, order)
+    return order
 
 
 def _update_accepted(state: State, rules: Rules, fact: facts.UpdateAccepted, now: float) -> None:
@@ -230,11 +199,7 @@ def _note_accuracy(state: State, members: list[Member]) -> None:
 def _row_planned(state: State, rules: Rules, fact: facts.RowPlanned, now: float) -> None:
     del now
     member = state.members[fact.member]
-    order = _train_order(state, rules, member, fact.round_no)
-    if mixing_plan.can_mix(state, rules, member):
-        row = WeightsRef(source=Source.ROW, row=RowRef(member=fact.member, round_no=fact.round_no, alone=True))
-        order = Order(kind="train", round_no=fact.round_no, weights=row, measure=order.measure, phase=order.phase)
-    _replace_order(member, order)
+    _order_training(state, rules, member, fact.round_no, alone=mixing_plan.can_mix(state, rules, member))
     member.answer_due = False
 
 
@@ -271,24 +236,10 @@ def _resumed(state: State, rules: Rules, fact: facts.Resumed, now: float) -> Non
 
 def _finished(state: State, rules: Rules, fact: facts.Finished, now: float) -> None:
     for member in state.active():
-        member.order = _finish_order(state, rules, member, fact.reason)
+        member.order = ordering.finish_order(state, rules, member, fact.reason)
         member.earlier, member.answer_due = None, False
     state.stage = Stage.ABORTED if fact.reason == "aborted" else Stage.FINISHED
     state.finish_reason, state.sentence, state.opened_at = fact.reason, fact.sentence, now
-
-
-def _finish_order(state: State, rules: Rules, member: Member, reason: str) -> Order:
-    """The last mix where there is one, else what was delivered last; nothing of warm-up, which is not the model."""
-    rows = state.recipe.receivers if state.recipe is not None and state.stage is Stage.AGGREGATING else ()
-    row = next((one for one in rows if one.member == member.name), None)
-    round_no = max(mixing_plan.next_round(member), row.round_no if row else 0)
-    weights: WeightsRef | None = None
-    if state.round_no >= rules.warmup_rounds:
-        if row is not None:
-            weights = WeightsRef(source=Source.ROW, row=row)
-        elif member.order is not None and member.order.kind == "train" and member.order.phase is not Phase.WARMUP:
-            weights = member.order.weights
-    return Order(kind="finish", round_no=round_no, weights=weights, reason=reason)
 
 
 def _goodbye_accepted(state: State, rules: Rules, fact: facts.GoodbyeAccepted, now: float) -> None:

@@ -12,15 +12,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from coordinator import barrier, continuous, ending, events, facts, greeting, history, reports
-from coordinator.actions import Action, Forget, Note, Persist, Send, SendOrder, Stop
+from coordinator import barrier, continuous, ending, events, facts, greeting, history, reports, speaking
+from coordinator.actions import Action, Forget, Note, Persist, Send, Stop
 from coordinator.invariants import broken_laws
 from coordinator.quorum import Verdict
-from coordinator.roster import Link, Roster
+from coordinator.roster import Roster
 from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State, Status
 from coordinator.work import Work
-from protocol.messages import ORDERS, REPORTS, Heartbeat, HelloRequired, Reject, Step
+from protocol.messages import HelloRequired, Reject, Step
 
 _COLLECTS = (facts.RoundOpened, facts.RowPlanned, facts.Finished)
 """Facts after which something that was kept may have become useless."""
@@ -70,7 +70,7 @@ class RoundMachine:
         before = self.state.ended
         actions += self._let_happen(now)
         actions += self.work.due(self.state, now)
-        actions += self._say_what_is_due(now)
+        actions += speaking.due(self.state, self.rules, self.roster, self.work, self.reports, now)
         if self.state.ended and not before:
             aborted = self.state.stage is Stage.ABORTED
             actions.append(Stop(aborted=aborted, sentence=self.state.sentence))
@@ -145,45 +145,7 @@ class RoundMachine:
 
     def _is_told(self, member: Member) -> bool:
         link = self.roster.link(member.name)
-        said = link.said if link is not None else None
-        return said is not None and member.order is not None and said.step == member.order.step
-
-    # ---- what is said without being asked
-
-    def _say_what_is_due(self, now: float) -> list[Action]:
-        actions: list[Action] = []
-        for member in self.state.active():
-            link = self.roster.link(member.name)
-            if link is None or link.connection is None or self.state.ended:
-                continue
-            actions += self._order(member, link, now)
-            if now >= link.spoke_at + self.rules.pace.heartbeat_s:
-                link.spoke_at = now
-                actions.append(
-                    Send(connection=link.connection, member=member.name, message=self._heartbeat(member, link))
-                )
-        return actions
-
-    def _order(self, member: Member, link: Link, now: float, *, asked: bool = False) -> list[Action]:
-        """Say a member's order if it has not been told; or, asked for it twice, say it again."""
-        order = member.order
-        if order is None or member.has_answered(order) or link.connection is None:
-            return []
-        link.offer(order.step)
-        waits = self._is_told(member) or (link.is_busy(member) and order.kind != "finish")
-        if not self.work.has(order.weights) or (waits and not asked):
-            return []
-        link.said, link.spoke_at = order, now
-        return [SendOrder(connection=link.connection, member=member.name, order=order)]
-
-    def _heartbeat(self, member: Member, link: Link) -> Heartbeat:
-        """want: the report to what was said last, unless it is here already or there is no room for it."""
-        want = None
-        if link.said is not None and not member.has_answered(link.said) and self.state.paused_at is None:
-            want = Step(kind=REPORTS[ORDERS.index(link.said.kind)], round_no=link.said.round_no)
-            if self.reports.is_inspecting(member.name, want):
-                want = None
-        return Heartbeat(run=self.rules.run, round_no=self.state.round_no, have=member.answered, want=want)
+        return link is not None and link.has_told(member)
 
     # ---- from clock and operator
 
@@ -239,7 +201,7 @@ class RoundMachine:
         link = self.roster.link(member.name) if member is not None else None
         if member is None or link is None or self.roster.beat(member.name, event.beat) is None:
             return actions
-        return [*actions, *self._order(member, link, now, asked=True)]
+        return [*actions, *speaking.order(self.work, member, link, now, asked=True)]
 
     def _arrived(
         self, event: events.StatsArrived | events.UpdateArrived | events.GoodbyeArrived, now: float

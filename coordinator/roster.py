@@ -31,6 +31,10 @@ class Link:
         """Whether the member works on something it was told, and should not be interrupted by a newer order."""
         return self.said is not None and self.said.kind != "finish" and not member.has_answered(self.said)
 
+    def has_told(self, member: Member) -> bool:
+        """Whether the member's present order was said over the present connection."""
+        return self.said is not None and member.order is not None and self.said.step == member.order.step
+
     def offer(self, step: Step) -> None:
         """Hold the latest order, said or not, so that being asked for it twice brings it."""
         if step != self.offered:

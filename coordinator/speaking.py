@@ -1,0 +1,54 @@
+"""What is said to members without their asking: orders they have not been told, and heartbeats.
+
+One rule for orders: a member is told its present order once per connection, as soon as the weights exist, unless it is
+at work on an earlier one; asked for it twice, it is told again. So nothing needs to be remembered about who is owed
+what after a crash, a new connection or a late mix.
+"""
+
+from __future__ import annotations
+
+from coordinator.actions import Action, Send, SendOrder
+from coordinator.reports import Desk
+from coordinator.roster import Link, Roster
+from coordinator.rules import Rules
+from coordinator.state import Member, State
+from coordinator.work import Work
+from protocol.messages import ORDERS, REPORTS, Heartbeat, Step
+
+
+def due(state: State, rules: Rules, roster: Roster, work: Work, desk: Desk, now: float) -> list[Action]:
+    """Everything to say now, in the order of names."""
+    actions: list[Action] = []
+    for member in state.active() if not state.ended else ():
+        link = roster.link(member.name)
+        if link is None or link.connection is None:
+            continue
+        actions += order(work, member, link, now)
+        if now >= link.spoke_at + rules.pace.heartbeat_s:
+            link.spoke_at = now
+            beat = heartbeat(state, rules, desk, member, link)
+            actions.append(Send(connection=link.connection, member=member.name, message=beat))
+    return actions
+
+
+def order(work: Work, member: Member, link: Link, now: float, *, asked: bool = False) -> list[Action]:
+    """A member's order, if it is time to say it."""
+    present = member.order
+    if present is None or member.has_answered(present) or link.connection is None:
+        return []
+    link.offer(present.step)
+    waits = link.has_told(member) or (link.is_busy(member) and present.kind != "finish")
+    if not work.has(present.weights) or (waits and not asked):
+        return []
+    link.said, link.spoke_at = present, now
+    return [SendOrder(connection=link.connection, member=member.name, order=present)]
+
+
+def heartbeat(state: State, rules: Rules, desk: Desk, member: Member, link: Link) -> Heartbeat:
+    """want: the report to what was said last, unless it is here already or there is no room for it."""
+    want = None
+    if link.said is not None and not member.has_answered(link.said) and state.paused_at is None:
+        want = Step(kind=REPORTS[ORDERS.index(link.said.kind)], round_no=link.said.round_no)
+        if desk.is_inspecting(member.name, want):
+            want = None
+    return Heartbeat(run=rules.run, round_no=state.round_no, have=member.answered, want=want)
