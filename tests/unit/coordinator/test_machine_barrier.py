@@ -233,7 +233,7 @@ def test_warm_up_makes_an_anchor_then_everybody_measures_and_starts_from_the_ini
     assert (weights.row.member, weights.row.round_no) == ("a", 2)
     for name in "abc":
         said = orders(bench.stats(name, 2))
-    assert {(one.kind, one.round_no, one.phase) for one in said.values()} == {("train", 2, Phase.MIXED)}
+    assert {(one.step, one.phase) for one in said.values()} == {(Step(kind="train", round_no=2), Phase.MIXED)}
     assert {one.weights.source for one in said.values() if one.weights} == {Source.INITIAL}
     bench.updates(2, "a", "b", "c")
     assert {one.kind for one in orders(bench.updates(3, "a", "b", "c")).values()} == {"finish"}
