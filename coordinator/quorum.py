@@ -103,9 +103,8 @@ def _judge(state: State, rules: Rules, now: float, *, members: list[Member], got
 def silence(state: State, now: float) -> Verdict:
     """Why a run without barriers does not go on. It never closes a round, so this is never ready."""
     hopeless = not state.active() and not _has_leavers(state)
-    reason = (
-        f"{state.accepted} updates, {len(state.present())} members there, none reported for {_s(now - state.opened_at)}"
-    )
+    here, waited = len(state.present()), now - state.opened_at
+    reason = f"{state.accepted} updates, {here} members there, none reported for {_s(waited)}"
     return Verdict(ready=False, hopeless=hopeless, reason=reason)
 
 

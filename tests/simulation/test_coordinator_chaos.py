@@ -21,6 +21,10 @@ PATIENCE = 400
 """Heartbeats of calm within which every run must have ended: rounds, deadlines, the time to give up, and to spare."""
 
 
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+"""Without shrinking: a failing run of forty steps is read more quickly than it is made smaller."""
+
+
 def chaotic_rules(algorithm: str, *, continuous: bool = False, warmup_rounds: int = 0, patient: bool = False) -> Rules:
     """patient: nothing ever closes or ends by time alone, so that only answers can bring the run to its end."""
     limits = {"deadline_s": math.inf} if patient else {"deadline_s": 12.0, "give_up_s": 40.0}

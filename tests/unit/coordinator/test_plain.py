@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 import pytest
 
 from coordinator import facts
