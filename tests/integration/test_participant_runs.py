@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.cohorts import small_run, wait_until
 from tests.support.conductor import Conductor
-from tests.support.federation import Player, final_bits, plan_of, players, run_reference
+from tests.support.players import Player, final_bits, plan_of, players, run_reference
 
 
 def all_ended(made: dict[str, Player]) -> bool:
