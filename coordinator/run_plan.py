@@ -16,6 +16,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure, Strategy, make_strategy
+from protocol.errors import InvalidField
 from protocol.messages import Compute, Plan, Sgd
 from protocol.tensors import names_digest
 
@@ -29,6 +30,13 @@ def make_plan(config: RunConfig, spec: ModelSpec) -> Plan:
     """Everything that shapes the numbers of the run."""
     strategy = strategy_of(config)
     _require_possible(config, spec, strategy)
+    try:
+        return _plan(config, spec, strategy)
+    except InvalidField as error:
+        raise InvalidInput(error.field, error.got, error.expected) from error
+
+
+def _plan(config: RunConfig, spec: ModelSpec, strategy: Strategy) -> Plan:
     training = config.training
     return Plan(
         strategy=config.algorithm.name,

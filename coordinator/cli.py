@@ -1,0 +1,203 @@
+"""The `fedap-coordinator` command: reads options, calls the room's functions, prints; decides nothing."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from coordinator.auth import generate_keys
+from coordinator.config import RunConfig, make_config, read_config, require_safe
+from coordinator.exporting import export_weights
+from coordinator.keys import MemberList, read_key_file, write_key_file
+from coordinator.logs import configure_logs
+from coordinator.model_forms import ModelFile
+from coordinator.retelling import explain, history_lines, status_lines
+from coordinator.run_plan import make_plan, make_rules
+from coordinator.runs import look_at, open_run
+from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file of the run; flags override its fields.")]
+RunName = Annotated[str | None, typer.Option("--run", help="Name of the run: a-z, 0-9 and -.")]
+RunFolder = Annotated[Path | None, typer.Option("--folder", help="Where the run is kept; a restart continues it.")]
+Initial = Annotated[Path | None, typer.Option(help="Initial model file of `fedap-participant init`.")]
+AlgorithmName = Annotated[str | None, typer.Option("--algorithm", help="fedap, d-fedap, f-fedap, fedavg, base, …")]
+Option = Annotated[list[str] | None, typer.Option("--option", help="key=value for the algorithm; repeatable.")]
+Rounds = Annotated[int | None, typer.Option(help="Rounds that each participant trains.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the run.")]
+Mode = Annotated[str | None, typer.Option(help="barrier or continuous.")]
+Member = Annotated[list[str] | None, typer.Option("--member", help="Name of a member, without keys; repeatable.")]
+Endpoint = Annotated[str | None, typer.Option(help="Where to listen, such as tcp://127.0.0.1:5555 or ipc:///tmp/x.")]
+Secret = Annotated[Path | None, typer.Option("--secret-key", help="Key file of `keygen`; turns encryption on.")]
+Keys = Annotated[Path | None, typer.Option("--members", help="File with a line «name public-key» per member.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Listen without keys where others can reach it.")]
+Folder = Annotated[Path, typer.Argument(help="Folder of the run.")]
+
+
+@app.callback()
+def coordinator() -> None:
+    """Leads a federation: who takes part, when a round closes, what is durable. Never sees data."""
+
+
+def _config(
+    config: Path | None,
+    *,
+    run: str | None,
+    folder: Path | None,
+    initial: Path | None,
+    algorithm: str | None,
+    option: list[str] | None,
+    rounds: int | None,
+    seed: int | None,
+    mode: str | None,
+    member: list[str] | None,
+    endpoint: str | None,
+    secret_key: Path | None,
+    members: Path | None,
+    insecure: bool,
+) -> RunConfig:
+    """The file's fields with those of the flags on top."""
+    fields = read_config(config).model_dump() if config is not None else {}
+    top = {"run": run, "folder": folder, "initial": initial, "rounds": rounds, "seed": seed, "mode": mode}
+    sections: dict[str, dict[str, object]] = {
+        "algorithm": {"name": algorithm, "options": parse_pairs("option", option) if option else None},
+        "members": {"names": member or None, "keys": members, "at_least": len(member) if member else None},
+        "network": {"endpoint": endpoint, "secret_key": secret_key, "insecure": insecure or None},
+    }
+    fields |= {name: value for name, value in top.items() if value is not None}
+    for section, values in sections.items():
+        given = {name: value for name, value in values.items() if value is not None}
+        if given:
+            fields[section] = {**fields.get(section, {}), **given}
+    return make_config(fields).inside(Path.cwd())
+
+
+@app.command()
+def serve(
+    config: ConfigFile = None,
+    run: RunName = None,
+    folder: RunFolder = None,
+    initial: Initial = None,
+    algorithm: AlgorithmName = None,
+    option: Option = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    mode: Mode = None,
+    member: Member = None,
+    endpoint: Endpoint = None,
+    secret_key: Secret = None,
+    members: Keys = None,
+    insecure: Insecure = False,
+) -> None:
+    """Lead a run to its end, or go on with one. SIGTERM ends it after the round; a second one at once."""
+    settings = _config(
+        config, run=run, folder=folder, initial=initial, algorithm=algorithm, option=option, rounds=rounds, seed=seed,
+        mode=mode, member=member, endpoint=endpoint, secret_key=secret_key, members=members, insecure=insecure,
+    )  # fmt: skip
+    configure_logs(settings.run)
+    _allow_many_files()
+    federation = open_run(settings, config_file=config)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: federation.coordinator.request_stop())
+    typer.echo(f"ready: run {settings.run} at {federation.endpoint}")
+    sys.stdout.flush()
+    stopped = federation.coordinator.run()
+    counts = dict(federation.exchange.counts)
+    structlog.get_logger().info("coordinator.ended", sentence=stopped.sentence, aborted=stopped.aborted, **counts)
+    typer.echo(f"{'aborted' if stopped.aborted else 'ended'}: {stopped.sentence}")
+    if stopped.aborted:
+        raise typer.Exit(1)
+
+
+def _allow_many_files() -> None:
+    """A round opens an update and a row per member at once; take what the system grants without being asked."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65_536 if hard == resource.RLIM_INFINITY else hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+@app.command()
+def check(
+    config: ConfigFile = None,
+    run: RunName = None,
+    folder: RunFolder = None,
+    initial: Initial = None,
+    algorithm: AlgorithmName = None,
+    option: Option = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    mode: Mode = None,
+    member: Member = None,
+    endpoint: Endpoint = None,
+    secret_key: Secret = None,
+    members: Keys = None,
+    insecure: Insecure = False,
+) -> None:
+    """Check a configuration and say in words who must come, what stays home, and when rounds close. Starts nothing."""
+    settings = _config(
+        config, run=run, folder=folder, initial=initial, algorithm=algorithm, option=option, rounds=rounds, seed=seed,
+        mode=mode, member=member, endpoint=endpoint, secret_key=secret_key, members=members, insecure=insecure,
+    )  # fmt: skip
+    require_safe(settings.network)
+    if settings.network.secret_key is not None:
+        read_key_file(settings.network.secret_key)
+    model = ModelFile(settings.initial)
+    listed = MemberList(settings.members.keys) if settings.members.keys is not None else None
+    plan = make_plan(settings, model.spec)
+    rules = make_rules(settings, model.spec, listed)
+    for line in explain(settings, plan, rules, model.spec):
+        typer.echo(line)
+
+
+@app.command()
+def status(folder: Folder) -> None:
+    """Say where a run stands and what it waits for. Works while it is led and afterwards."""
+    for line in status_lines(look_at(folder)):
+        typer.echo(line)
+
+
+@app.command()
+def replay(folder: Folder) -> None:
+    """Walk through a run's journal and say what happened, in order."""
+    for line in history_lines(look_at(folder)):
+        typer.echo(line)
+
+
+@app.command()
+def export(
+    folder: Folder,
+    participant: Annotated[str, typer.Option(help="Whose weights.")],
+    out: Annotated[Path, typer.Option(help="The safetensors file to write.")],
+    force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
+) -> None:
+    """Write the shared weights that were last mixed for a participant. Its batch norm is its own and not in there."""
+    if out.exists() and not force:
+        raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
+    typer.echo(export_weights(look_at(folder), participant, out))
+
+
+@app.command()
+def keygen(
+    out: Annotated[Path, typer.Option(help="Key file to write, readable by you alone.")] = Path("coordinator.key"),
+) -> None:
+    """Make the coordinator's keys; participants are given the public one."""
+    pair = generate_keys()
+    write_key_file(out, pair)
+    typer.echo(f"{out}: secret, keep it here")
+    typer.echo(f"public key for participants: {pair.public}")
+
+
+def main() -> None:
+    """Entry point: wrong input ends in one line and exit code 2."""
+    exit_on_invalid_input(app)
+
+
+if __name__ == "__main__":
+    main()

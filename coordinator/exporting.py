@@ -1,0 +1,80 @@
+"""A participant's last personalised shared weights out of a run's folder, as a safetensors file with its description.
+
+The rows are mixed again from the stored updates, all of them together, so that the bits are those which were sent. The
+folder is only read. Batch norm and whatever else stays home was never here and is not in the file.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save
+
+from coordinator.actions import Aggregate, Source
+from coordinator.jobs import Jobs
+from coordinator.model_forms import ModelFile, ModelForms, Payload
+from coordinator.runs import Past
+from coordinator.store import Store
+from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.model_spec import METADATA_KEY, ModelSpec
+from protocol.tensors import Array, TensorSet
+
+
+def export_weights(past: Past, participant: str, out: Path) -> str:
+    """Write the file, whole or not at all; returns a sentence about it."""
+    members = past.machine.state.members
+    if participant not in members:
+        raise unknown_name("participant", participant, members)
+    with tempfile.TemporaryDirectory(prefix="fedap-export-") as scratch:
+        payload, what = _payload(past, participant, Store(past.folder, scratch=Path(scratch)))
+        arrays = _arrays(payload)
+    spec = past.spec
+    shared = ModelSpec(
+        model=spec.model,
+        tensors=tuple(tensor for tensor in spec.tensors if tensor.name in arrays),
+        head=spec.head,
+        classes=spec.classes,
+        input_shape=spec.input_shape,
+        preprocessing=spec.preprocessing,
+        seed=spec.seed,
+    )
+    notes = {"run": past.config.run, "participant": participant, "weights": what, "partial": "shared tensors only"}
+    described = shared.to_metadata(notes)
+    temporary = out.with_name(f".{out.name}.{os.getpid()}")
+    temporary.write_bytes(save(dict(arrays), metadata={METADATA_KEY: described[METADATA_KEY]}))
+    temporary.replace(out)
+    return f"{out}: {what} of {participant}, {len(arrays)} shared tensors, {payload.layout.elements:,} values"
+
+
+def _payload(past: Past, participant: str, store: Store) -> tuple[Payload, str]:
+    state, rules, config = past.machine.state, past.machine.rules, past.config
+    anchor = ModelFile(config.anchor.file) if config.anchor.file is not None else None
+    forms = ModelForms(
+        initial=ModelFile(config.initial),
+        anchor=anchor,
+        home=rules.strategy.home,
+        encoding=config.encoding,
+        store=store,
+    )
+    order = state.members[participant].order
+    ref = order.weights if order is not None else None
+    if order is None or ref is None or ref.source is not Source.ROW or state.recipe is None:
+        raise InvalidInput("participant", participant, "one that a round has been mixed for")
+    recipe = state.recipe
+    if ref.row not in recipe.receivers:
+        raise InvalidInput("participant", participant, "one in the last mix of all members")
+    jobs = Jobs(store=store, forms=forms, spec=past.spec, rules=rules)
+    action = Aggregate(
+        ticket=0, phase=recipe.phase, receivers=recipe.receivers, givers=recipe.givers, weights=recipe.weights
+    )
+    rows = dict(jobs.aggregate(action))
+    return rows[ref.row], f"weights of round {ref.row.round_no - 1}"
+
+
+def _arrays(payload: Payload) -> dict[str, Array]:
+    data = memoryview(payload.read(0, payload.size_bytes))
+    tensors = TensorSet(layout=payload.layout, encoding=payload.encoding, data=data, transfer=payload.transfer)
+    return {name: np.ascontiguousarray(array) for name, array in tensors.arrays().items()}

@@ -1,0 +1,161 @@
+"""A run in words: what a configuration will do, where a run stands, what has happened. Text only; it changes nothing.
+
+Reads what others decided. Figures are those of the journal; nothing is estimated.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+
+from coordinator import facts
+from coordinator.config import RunConfig, is_local
+from coordinator.logs import fact_event
+from coordinator.model_forms import shared_layout
+from coordinator.plain import from_plain
+from coordinator.rules import Rules
+from coordinator.runs import Past
+from fedap_core.model_spec import ModelSpec
+from fedap_core.parts import Part
+from fedap_core.strategies import Measure
+from protocol.messages import Plan, Score
+
+_PARTS = {Part.BODY: "the body", Part.HEAD: "the head", Part.BATCH_NORM: "batch norm"}
+
+
+def explain(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> Iterator[str]:
+    """What a run will be, sentence by sentence."""
+    yield f"Run {config.run}: {plan.strategy} over {plan.rounds} rounds of {spec.model}, kept in {config.folder}."
+    yield _who(config, rules)
+    yield _where(config)
+    yield _what_travels(plan, rules, spec)
+    yield from _when(plan, rules)
+    yield _disk(config, plan, rules, spec)
+
+
+def _who(config: RunConfig, rules: Rules) -> str:
+    members = rules.members
+    if members.allowed is None:
+        keys = "with any key" if config.network.secret_key is not None else "on this machine"
+        return (
+            f"Who: anybody {keys}, up to {members.at_most}; {_start(rules)}. Each needs {members.min_samples} samples."
+        )
+    names = ", ".join(name for _, name in members.allowed)
+    return f"Who: {len(members.allowed)} members ({names}); {_start(rules)}. Each needs {members.min_samples} samples."
+
+
+def _start(rules: Rules) -> str:
+    members = rules.members
+    late = "others may join later" if members.late_join else "nobody may join later"
+    if math.isinf(members.enrolment_s):
+        everyone = "all of them are" if members.allowed is not None else f"{members.at_least} are"
+        return f"it starts when {everyone} there, {late}"
+    return f"it starts after {members.enrolment_s:g} s if {members.at_least} are there, {late}"
+
+
+def _where(config: RunConfig) -> str:
+    if config.network.secret_key is not None:
+        return f"Where: {config.network.endpoint}, encrypted, members known by their keys."
+    reach = "this machine only" if is_local(config.network.endpoint) else "ANYBODY WHO CAN REACH IT (--insecure)"
+    return f"Where: {config.network.endpoint}, without keys: {reach}, members are who they say they are."
+
+
+def _what_travels(plan: Plan, rules: Rules, spec: ModelSpec) -> str:
+    home = rules.strategy.home
+    layout = shared_layout(spec, home)
+    kept = " and ".join(_PARTS[part] for part in sorted(home)) or "nothing"
+    size = layout.size_bytes("f16" if plan.encoding == "f16" else "f32")
+    travels = f"{layout.elements:,} values of {len(layout.specs)} tensors, {size:,} bytes as {plan.encoding}"
+    return f"What: {kept} stays home; {travels} travel each way, per member and round."
+
+
+def _when(plan: Plan, rules: Rules) -> Iterator[str]:
+    pace = rules.pace
+    if rules.warmup_rounds:
+        yield f"When: the first {rules.warmup_rounds} rounds average everything and make the anchor; training restarts."
+    if rules.first_measure is not Measure.NONE:
+        under = {"file": "the anchor file", "warmup": "the anchor", "none": "the initial model"}[plan.anchor]
+        yield f"When: members first send moments of their {rules.first_measure} under {under}."
+    if rules.continuous:
+        yield "When: no rounds are waited for; whoever reports gets a mix with the latest of the others at once."
+    elif math.isinf(pace.deadline_s):
+        yield "When: a round closes when every member that is there has reported, however long it takes."
+    else:
+        yield f"When: a round closes when all have reported, or after {pace.deadline_s:g} s with {pace.quorum} updates."
+    old = "is dropped" if math.isinf(pace.age_exponent) else f"counts (1 + age)^-{pace.age_exponent:g}"
+    yield f"When somebody is missing: silent for {pace.dead_after_s:g} s is not waited for; its last update {old}."
+
+
+def _disk(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> str:
+    home = () if rules.warmup_rounds else rules.strategy.home
+    row = shared_layout(spec, home).size_bytes("f16" if plan.encoding == "f16" else "f32")
+    reserve = config.storage.reserve_bytes
+    return f"Disk: at most {4 * row:,} bytes per member at a time, and {reserve:,} free; with less the run pauses."
+
+
+def status_lines(past: Past) -> Iterator[str]:
+    """Where a run stands."""
+    state, config = past.machine.state, past.config
+    if state.stage.is_over:
+        yield f"Run {config.run}: {state.stage}, {state.sentence}; led for {past.ran_s:.0f} s."
+    else:
+        where = f"round {state.round_no} of {config.rounds}"
+        yield f"Run {config.run}: {state.stage} in {where}; led for {past.ran_s:.0f} s."
+        yield f"It waits: {past.machine.waiting_for(past.ran_s).reason}."
+    if state.paused_at is not None:
+        yield "Paused: too little disk is free."
+    yield f"{'member':<20} {'status':<12} {'samples':>8} {'order':<12} {'update':>7} {'strikes':>7}"
+    for name, member in sorted(state.members.items()):
+        order = f"{member.order.kind} {member.order.round_no}" if member.order is not None else "-"
+        update = "-" if member.update_round is None else str(member.update_round)
+        yield f"{name:<20} {member.status:<12} {member.train_samples:>8} {order:<12} {update:>7} {member.strikes:>7}"
+    accuracies = list(_accuracies(past))
+    if accuracies:
+        round_no, accuracy, reporting = accuracies[-1]
+        yield f"Last evaluation: round {round_no}, mean test accuracy {accuracy:.4f} over {reporting} members."
+
+
+def _accuracies(past: Past) -> Iterator[tuple[int, float, int]]:
+    """(round evaluated, unweighted mean of the members' test accuracies, how many) for every round with scores."""
+    by_round: dict[int, list[float]] = {}
+    for entry in past.journal.entries():
+        fact = from_plain(entry.kind, json.loads(entry.body))
+        if isinstance(fact, facts.UpdateAccepted | facts.GoodbyeAccepted):
+            found = _test_accuracy(fact.scores)
+            if found is not None:
+                by_round.setdefault(fact.round_no - 1, []).append(found)
+    for round_no, values in sorted(by_round.items()):
+        yield round_no, sum(values) / len(values), len(values)
+
+
+def _test_accuracy(scores: Sequence[Score]) -> float | None:
+    """Of the delivered model, or of the trained one where nothing is delivered."""
+    found = [score for score in scores if score.split == "test" and score.samples > 0]
+    found.sort(key=lambda score: score.model != "delivered")
+    return found[0].correct / found[0].samples if found else None
+
+
+def history_lines(past: Past) -> Iterator[str]:
+    """What happened, one line per fact, with the run clock."""
+    for entry in past.journal.entries():
+        fact = from_plain(entry.kind, json.loads(entry.body))
+        yield f"{entry.time_s:12.3f} s  {fact_event(entry.kind):<22} {_told(fact)}"
+
+
+def _told(fact: facts.Fact) -> str:
+    shown = []
+    for name in getattr(fact, "__dataclass_fields__", {}):
+        value = getattr(fact, name)
+        if name == "scores":
+            accuracy = _test_accuracy(value)
+            value = None if accuracy is None else f"test accuracy {accuracy:.4f}"
+        elif name == "weights":
+            value = "; ".join(" ".join(f"{weight:.4f}" for weight in row) for row in value)
+        elif isinstance(value, tuple):
+            value = ", ".join(" ".join(one) if isinstance(one, tuple) else str(one) for one in value) or "nobody"
+        elif isinstance(value, float):
+            value = f"{value:.6g}"
+        if value is not None:
+            shown.append(f"{name}={value}")
+    return "  ".join(shown)

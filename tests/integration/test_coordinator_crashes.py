@@ -1,0 +1,126 @@
+"""Claims about killed coordinators: SIGKILL at any moment, start again, and the run ends with the same models."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fedap_core.arrays import Float32Array
+from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, running
+from tests.support.peer import Peer
+from tests.support.processes import Process, config_file
+from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
+
+
+def peers_of(
+    model: TinyModel, endpoint: str, work: Callable[[str, int, Float32Array], Float32Array] = drift
+) -> list[Peer]:
+    return [
+        Peer(
+            endpoint,
+            model.hello(name),
+            work=partial(work, name),
+            moments=wire_moments(moments(name)),
+        )
+        for name in MEMBERS
+    ]
+
+
+def settings(tmp_path: Path, model: TinyModel, algorithm: str) -> Path:
+    """An ipc endpoint: the same address after a restart, and no port to race for."""
+    chosen = fields(
+        tmp_path / "run",
+        model.write(tmp_path / "initial.safetensors"),
+        algorithm=algorithm,
+        network={"endpoint": f"ipc://{tmp_path}/socket"},
+        pace={"heartbeat_s": 0.2, "dead_after_s": 20.0, "linger_s": 10.0},
+    )
+    return config_file(tmp_path / "run.toml", chosen)
+
+
+def check_ended_alike(peers: list[Peer], model: TinyModel, algorithm: str) -> None:
+    expected = expected_rows(model, algorithm, rounds=3)
+    for peer in peers:
+        assert peer.log.final is not None
+        assert peer.log.final.tobytes() == expected[peer.name].tobytes()
+        assert peer.log.trained == [0, 1, 2]
+
+
+def test_a_coordinator_killed_in_a_round_goes_on_after_a_restart(tmp_path: Path) -> None:
+    """Killed while one member still trains round 1 and the others have reported; nobody trains a round twice."""
+    model, config = tiny_model(), settings(tmp_path, tiny_model(), "fedap")
+    reached, killed = threading.Event(), threading.Event()
+
+    def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:
+        if (name, round_no) == ("b", 1):
+            reached.set()
+            killed.wait(WAIT_S)
+        return drift(name, round_no, weights)
+
+    first = Process("serve", "--config", str(config), log=tmp_path / "log")
+    peers = peers_of(model, first.ready(), work)
+    with running(peers):
+        assert reached.wait(WAIT_S)
+        first.kill()
+        killed.set()
+        second = Process("serve", "--config", str(config), log=tmp_path / "log")
+        assert all(peer.ended.wait(WAIT_S) for peer in peers)
+        assert second.wait() == 0
+    check_ended_alike(peers, model, "fedap")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["fedap", "f-fedap"])
+@pytest.mark.parametrize(("when", "number"), [("after", 1), ("before", 2)])
+def test_killed_beside_every_commit_a_run_ends_with_the_same_models(
+    tmp_path: Path, algorithm: str, when: str, number: int
+) -> None:
+    """Every life makes one commit and dies: right after it, or at the next, when all that follows the first is done.
+    So each commit of the run is the last of some life. A life that finds the run over ends by itself; whoever waits
+    for the receipt of its goodbye then waits in vain, and has its model all the same."""
+    model, config = tiny_model(), settings(tmp_path, tiny_model(), algorithm)
+    peers = peers_of(model, f"ipc://{tmp_path}/socket")
+    lives = 0
+    with running(peers):
+        while True:
+            life = Process(
+                str(config), when, str(number), module="tests.support.mortal_coordinator", log=tmp_path / "log"
+            )
+            lives += 1
+            code = life.wait()
+            assert code in (0, -signal.SIGKILL), (tmp_path / "log").read_text()[-3000:]
+            if code == 0 or lives > 100:
+                break
+    check_ended_alike(peers, model, algorithm)
+    assert lives > 15
+
+
+def test_sigterm_finishes_the_round_tells_everybody_and_exits_with_0(tmp_path: Path) -> None:
+    """Asked while round 1 is trained: its mix is delivered, nobody is asked for round 2."""
+    model, config = tiny_model(), settings(tmp_path, tiny_model(), "fedavg")
+    reached, asked = threading.Event(), threading.Event()
+
+    def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:
+        if (name, round_no) == ("b", 1):
+            reached.set()
+            asked.wait(WAIT_S)
+        return drift(name, round_no, weights)
+
+    process = Process("serve", "--config", str(config), log=tmp_path / "log")
+    peers = peers_of(model, process.ready(), work)
+    with running(peers):
+        assert reached.wait(WAIT_S)
+        process.terminate()
+        asked.set()
+        assert all(peer.ended.wait(WAIT_S) for peer in peers)
+        assert process.wait() == 0
+    expected = expected_rows(model, "fedavg", rounds=2)
+    for peer in peers:
+        assert (peer.log.finish_reason, peer.log.trained) == ("requested", [0, 1])
+        assert peer.log.final is not None
+        assert peer.log.final.tobytes() == expected[peer.name].tobytes()

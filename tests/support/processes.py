@@ -1,0 +1,78 @@
+"""Coordinators as processes of their own: started, waited for by their ready line, killed by their own id."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from tests.support.federation import WAIT_S
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Process:
+    """One life of a coordinator. Its output is read as it comes, so that it never waits for us."""
+
+    def __init__(self, *arguments: str, module: str = "coordinator.cli", log: Path) -> None:
+        self._log = log.open("ab")
+        self.lines: queue.Queue[str] = queue.Queue()
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        if self.child.stdout is not None:
+            for line in self.child.stdout:
+                self.lines.put(line.rstrip("\n"))
+
+    def ready(self) -> str:
+        """The endpoint of its ready line."""
+        return self.lines.get(timeout=WAIT_S).rpartition(" ")[2]
+
+    def kill(self) -> None:
+        self.child.send_signal(signal.SIGKILL)
+        self.wait()
+
+    def terminate(self) -> None:
+        self.child.send_signal(signal.SIGTERM)
+
+    def wait(self) -> int:
+        code = self.child.wait(WAIT_S)
+        self._reader.join()
+        if self.child.stdout is not None:
+            self.child.stdout.close()
+        self._log.close()
+        return code
+
+    def close(self) -> None:
+        """End it if it still lives."""
+        if self.child.poll() is None:
+            self.kill()
+        elif not self._log.closed:
+            self.wait()
+
+
+def config_file(path: Path, fields: dict[str, Any]) -> Path:
+    """A run.toml with these fields; a JSON value is a TOML value where it is no table."""
+    plain = {name: value for name, value in fields.items() if not isinstance(value, dict)}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in plain.items()]
+    for section, values in fields.items():
+        if isinstance(values, dict):
+            lines.append(f"[{section}]")
+            lines += [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+    path.write_text("\n".join(lines) + "\n")
+    return path

@@ -1,0 +1,100 @@
+"""Claims about the computing side: jobs in order, errors handed back, files mixed to the bits of `mix`."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coordinator.blobs import StoredSet, finish
+from coordinator.compute import Compute
+from coordinator.jobs import measured_channels
+from coordinator.rows import mix_files
+from fedap_core.aggregation import TILE_COLUMNS, mix
+from fedap_core.arrays import Float32Array
+from fedap_core.errors import InvalidInput
+from fedap_core.strategies import Measure
+from protocol.encodings import Encoding
+from protocol.limits import SLICE_BYTES
+from protocol.tensors import Layout, TensorSet, TensorSpec, content_name
+from tests.support.tiny_models import tiny_model
+
+WAIT_S = 30.0
+
+
+def stored(folder: Path, name: str, values: Float32Array, encoding: Encoding = "f32") -> StoredSet:
+    layout = Layout((TensorSpec(name="w", dtype="float32", shape=values.shape),))
+    data = bytes(TensorSet.of_flat(layout, values, encoding).data or b"")
+    (folder / name).write_bytes(data)
+    return finish(folder / name, layout, encoding, zlib.crc32(data))
+
+
+def case(folder: Path, parameters: int, members: int = 4) -> tuple[list[StoredSet], list[Float32Array]]:
+    rng = np.random.default_rng(parameters)
+    values = [rng.standard_normal(parameters, dtype=np.float32) for _ in range(members)]
+    return [stored(folder, f"blob-{n}", one) for n, one in enumerate(values)], values
+
+
+def test_jobs_are_done_in_order_and_each_end_wakes() -> None:
+    woken = threading.Semaphore(0)
+    compute: Compute[int] = Compute(woken.release, lambda: 0.0)
+    for number in range(3):
+        compute.submit(number, lambda number=number: number * 10)  # type: ignore[misc]
+    assert all(woken.acquire(timeout=WAIT_S) for _ in range(3))
+    assert [(done.key, done.answer) for done in compute.finished()] == [(0, 0), (1, 10), (2, 20)]
+    assert compute.finished() == []
+    compute.close()
+
+
+def test_a_failing_job_hands_back_its_error_and_the_next_one_is_done() -> None:
+    compute: Compute[str] = Compute(lambda: None, lambda: 0.0)
+    compute.submit("bad", lambda: [].pop())
+    compute.submit("good", lambda: "done")
+    compute.close()
+    bad, good = compute.finished()
+    assert isinstance(bad.error, IndexError)
+    assert (good.answer, good.error) == ("done", None)
+
+
+@pytest.mark.parametrize("parameters", [0, 5, TILE_COLUMNS + 3])
+def test_files_are_mixed_to_the_same_bits_as_arrays(tmp_path: Path, parameters: int) -> None:
+    blobs, values = case(tmp_path, parameters)
+    weights = np.random.default_rng(0).dirichlet(np.ones(4), size=4)
+    paths = [tmp_path / "rows" / str(n) for n in range(4)]
+    rows = mix_files(weights, blobs, paths, blobs[0].layout, "f32")
+    mix(weights, values, values)
+    assert [path.read_bytes() for path in paths] == [one.tobytes() for one in values]
+    assert [row.transfer for row in rows] == [None] * 4
+
+
+def test_a_row_too_large_for_a_message_is_named_by_its_content(tmp_path: Path) -> None:
+    blobs, _ = case(tmp_path, SLICE_BYTES // 4 + 1, members=2)
+    (row,) = mix_files(np.array([[0.25, 0.75]]), blobs, [tmp_path / "row"], blobs[0].layout, "f32")
+    assert row.transfer == content_name((tmp_path / "row").read_bytes())
+
+
+def test_half_precision_is_read_and_written_as_such(tmp_path: Path) -> None:
+    """(1/2) * 1 + (1/2) * 0.5 = 0.75 in every value: exact in f16, two bytes each."""
+    ones, halves = np.full(10, 1.0, dtype=np.float32), np.full(10, 0.5, dtype=np.float32)
+    blobs = [stored(tmp_path, "one", ones, "f16"), stored(tmp_path, "half", halves, "f16")]
+    mix_files(np.array([[0.5, 0.5]]), blobs, [tmp_path / "row"], blobs[0].layout, "f16")
+    assert np.frombuffer((tmp_path / "row").read_bytes(), dtype=np.float16).tolist() == [0.75] * 10
+
+
+def test_a_byte_that_the_disk_changed_spoils_the_mix_not_the_model(tmp_path: Path) -> None:
+    blobs, _ = case(tmp_path, 1000)
+    data = bytearray(blobs[2].path.read_bytes())
+    data[1234] ^= 1
+    blobs[2].path.write_bytes(data)
+    with pytest.raises(InvalidInput, match=r"blob-2.*The disk has changed them"):
+        mix_files(np.full((1, 4), 0.25), blobs, [tmp_path / "row"], blobs[0].layout, "f32")
+
+
+def test_statistics_are_expected_of_the_layers_in_the_model_file() -> None:
+    spec = tiny_model(channels=5).spec
+    assert measured_channels(spec, Measure.BN_INPUTS) == {"bn": 5}
+    assert measured_channels(spec, Measure.RUNNING) == {"bn": 5}
+    assert measured_channels(spec, Measure.HEAD_INPUTS) == {"head": 5}

@@ -1,0 +1,129 @@
+"""Claims about run.toml: every field known or refused, paths relative to the file, no open socket by accident."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.config import RunConfig, is_local, make_config, read_config, require_safe
+from coordinator.run_plan import make_plan, make_rules, plan_text, require_same_plan
+from coordinator.sections import Network
+from fedap_core.errors import InvalidInput
+from tests.support.tiny_models import tiny_model
+
+MINIMAL: dict[str, Any] = {"run": "r", "folder": "out", "initial": "i.safetensors"}
+
+
+def described(kind: Any, path: str = "") -> list[str]:  # noqa: ANN401 - walks classes of settings
+    """Fields without a description."""
+    missing = []
+    for name, field in kind.model_fields.items():
+        if not field.description:
+            missing.append(f"{path}{name}")
+        if hasattr(field.annotation, "model_fields"):
+            missing += described(field.annotation, f"{path}{name}.")
+    return missing
+
+
+def test_every_field_says_what_it_means() -> None:
+    assert described(RunConfig) == []
+
+
+def test_three_fields_are_enough() -> None:
+    config = make_config(MINIMAL)
+    assert (config.algorithm.name, config.rounds, config.network.endpoint) == ("fedap", 100, "tcp://127.0.0.1:*")
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    text = 'run = "r"\nfolder = "out"\ninitial = "/abs/i.safetensors"\n'
+    text += '[network]\nsecret_key = "k"\n[members]\nkeys = "m"\n'
+    (tmp_path / "run.toml").write_text(text)
+    config = read_config(tmp_path / "run.toml")
+    assert config.folder == tmp_path / "out"
+    assert config.initial == Path("/abs/i.safetensors")
+    assert (config.network.secret_key, config.members.keys) == (tmp_path / "k", tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"round": 3}, r"field of the configuration: got round, .* Did you mean 'rounds'\?"),
+        ({"pace": {"quorom": 3}}, r"field of pace: got quorom, .* Did you mean 'quorum'\?"),
+        ({"rounds": 0}, "rounds: got 0"),
+        ({"run": "No Capitals"}, "run: got No Capitals"),
+        ({"mode": "fast"}, "mode: got fast"),
+        ({"algorithm": {"name": "fedapp"}}, r"algorithm: got fedapp.*Did you mean"),
+        ({"algorithm": {"options": {"self_weigth": 0.5}}}, r"got self_weigth.*Did you mean 'self_weight'"),
+        ({"members": {"names": ["../x"]}}, r"members.names: got \.\./x"),
+        ({"network": {"endpoint": "udp://x"}}, "network.endpoint"),
+        ({"pace": {"deadline_s": float("nan")}}, "pace.deadline_s"),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_way_out(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        make_plan(make_config(MINIMAL | change), tiny_model().spec)
+
+
+def test_a_missing_field_is_named_with_its_meaning() -> None:
+    with pytest.raises(InvalidInput, match=r"folder: got nothing.*Where the run is kept"):
+        make_config({"run": "r", "initial": "i"})
+
+
+def test_a_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("run = ")
+    with pytest.raises(InvalidInput, match="a TOML file"):
+        read_config(tmp_path / "run.toml")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "local"),
+    [
+        ("tcp://127.0.0.1:5555", True),
+        ("tcp://[::1]:5555", True),
+        ("tcp://localhost:*", True),
+        ("ipc:///tmp/x", True),
+        ("tcp://0.0.0.0:5555", False),
+        ("tcp://*:5555", False),
+        ("tcp://10.0.0.5:5555", False),
+        ("tcp://127.0.0.1.evil.example:5555", False),
+        ("tcp://eth0:5555", False),
+    ],
+)
+def test_only_this_machine_is_reached_without_keys(endpoint: str, local: bool) -> None:
+    assert is_local(endpoint) is local
+    if local:
+        require_safe(Network(endpoint=endpoint))
+    else:
+        with pytest.raises(InvalidInput, match="--insecure"):
+            require_safe(Network(endpoint=endpoint))
+        require_safe(Network(endpoint=endpoint, insecure=True))
+        require_safe(Network(endpoint=endpoint, secret_key=Path("k")))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pace": {"patience": 3}},
+        {"start_from": "anchor"},
+        {"algorithm": {"name": "fedavg"}, "anchor": {"warmup_rounds": 2}},
+        {"anchor": {"warmup_rounds": 2, "file": "a.safetensors"}},
+        {"members": {"keys": "m"}},
+        {"members": {"names": ["a", "b"]}, "network": {"secret_key": "k"}},
+        {"pace": {"heartbeat_s": 30.0, "dead_after_s": 40.0}},
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(change: dict[str, Any]) -> None:
+    config, spec = make_config(MINIMAL | change), tiny_model().spec
+    with pytest.raises(InvalidInput):  # noqa: PT012 - either of the two may refuse
+        make_plan(config, spec)
+        make_rules(config, spec, None)
+
+
+def test_a_run_goes_on_only_under_the_plan_it_began_with() -> None:
+    spec = tiny_model().spec
+    before = plan_text(make_plan(make_config(MINIMAL), spec))
+    require_same_plan(before, make_plan(make_config(MINIMAL | {"pace": {"quorum": 2}}), spec))
+    with pytest.raises(InvalidInput, match=r"^seed: got 5, expected 0, with which this run began"):
+        require_same_plan(before, make_plan(make_config(MINIMAL | {"seed": 5}), spec))

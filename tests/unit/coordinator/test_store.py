@@ -1,0 +1,125 @@
+"""Claims about a run's tensors on disk: whole or refused, durable before they are named, bounded."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coordinator.actions import BlobRef, RowRef
+from coordinator.blobs import describe, read_bytes
+from coordinator.store import Store
+from fedap_core.errors import InvalidInput
+from protocol.limits import SLICE_BYTES
+from protocol.tensors import TensorSet, content_name
+
+REF = BlobRef(member="a", kind="update", round_no=3)
+
+
+def tensors(values: int = 100) -> TensorSet:
+    return TensorSet.of({"w": np.arange(values, dtype=np.float32)})
+
+
+def kept(store: Store, ref: BlobRef, one: TensorSet) -> bytes:
+    data = bytes(one.data or b"")
+    store.stage(ref, one)
+    store.keep(ref, zlib.crc32(data))
+    return data
+
+
+def test_a_kept_blob_is_found_by_another_store_with_its_layout(tmp_path: Path) -> None:
+    data = kept(Store(tmp_path), REF, tensors())
+    found = Store(tmp_path).blob(REF)
+    assert found.layout == tensors().layout
+    assert bytes(read_bytes(found.path, 0, found.size_bytes)) == data
+
+
+def test_what_is_only_staged_is_gone_after_a_restart(tmp_path: Path) -> None:
+    Store(tmp_path).stage(REF, tensors())
+    assert not Store(tmp_path).is_staged(REF)
+    with pytest.raises(InvalidInput):
+        Store(tmp_path).blob(REF)
+
+
+def test_discarded_bytes_leave_no_file(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.stage(REF, tensors())
+    store.discard(REF)
+    store.discard(REF)
+    assert store.used_bytes() == 0
+
+
+@pytest.mark.parametrize("cut", [1, 12, 60])
+def test_a_blob_without_its_end_is_refused(tmp_path: Path, cut: int) -> None:
+    store = Store(tmp_path)
+    kept(store, REF, tensors())
+    path = store.blob(REF).path
+    os.truncate(path, path.stat().st_size - cut)
+    with pytest.raises(InvalidInput, match="a finished file"):
+        store.blob(REF)
+
+
+def test_an_empty_set_is_a_blob_too(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    kept(store, REF, TensorSet.of({}))
+    assert store.blob(REF).size_bytes == 0
+
+
+def test_collection_keeps_what_is_listed_and_nothing_else(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    refs = [BlobRef(member=name, kind="update", round_no=number) for name in "ab" for number in (1, 2)]
+    for ref in refs:
+        kept(store, ref, tensors())
+    row, together = RowRef(member="a", round_no=2, alone=True), RowRef(member="a", round_no=2)
+    for one in (row, together):
+        store.row_path(one).parent.mkdir(parents=True, exist_ok=True)
+        store.row_path(one).write_bytes(b"12345")
+    freed = store.collect(frozenset({refs[1]}), frozenset({row}))
+    assert freed == 3 * store.blob(refs[1]).path.stat().st_size + 5
+    assert (store.row_path(row).exists(), store.row_path(together).exists()) == (True, False)
+    assert [path.name for path in (tmp_path / "blobs").rglob("*") if path.is_file()] == ["a"]
+
+
+def test_slices_of_an_earlier_life_are_handed_back_whole_and_in_order(tmp_path: Path) -> None:
+    """Two slices and a half are here; the half is dropped, and so would be a complete last one: it is fetched anew."""
+    first, second = os.urandom(SLICE_BYTES), os.urandom(SLICE_BYTES)
+    store = Store(tmp_path)
+    for offset, piece in ((0, first), (SLICE_BYTES, second), (2 * SLICE_BYTES, first[: SLICE_BYTES // 2])):
+        store.take_slice("a", "f" * 64, offset, piece)
+    held = Store(tmp_path).held_slices("a", "f" * 64, 3 * SLICE_BYTES)
+    assert [bytes(piece) for piece in held] == [first, second]
+    assert [bytes(piece) for piece in Store(tmp_path).held_slices("a", "f" * 64, 2 * SLICE_BYTES)] == [first]
+
+
+def test_a_transfer_becomes_the_blob_it_announced(tmp_path: Path) -> None:
+    big = tensors(SLICE_BYTES // 4 + 7)
+    data = bytes(big.data or b"")
+    offered = TensorSet(layout=big.layout, data=None, transfer=content_name(data))
+    store = Store(tmp_path)
+    assert list(store.held_slices("a", str(offered.transfer), len(data))) == []
+    for offset in range(0, len(data), SLICE_BYTES):
+        store.take_slice("a", str(offered.transfer), offset, data[offset : offset + SLICE_BYTES])
+    store.stage(REF, offered)
+    store.keep(REF, zlib.crc32(data))
+    found = store.blob(REF)
+    assert bytes(read_bytes(found.path, 0, found.size_bytes)) == data
+    assert list((tmp_path / "incoming").iterdir()) == []
+
+
+def test_only_named_half_way_transfers_survive(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for member, name in (("a", "1" * 64), ("a", "2" * 64), ("a.b", "1" * 64)):
+        store.take_slice(member, name, 0, b"x")
+    store.drop_incoming("a", keep=frozenset({"2" * 64}))
+    assert {path.name[:5] for path in (tmp_path / "incoming").iterdir()} == {"a~222", "a.b~1"}
+
+
+def test_reading_beside_a_run_writes_nothing_into_its_folder(tmp_path: Path) -> None:
+    kept(Store(tmp_path / "run"), REF, tensors())
+    before = sorted((tmp_path / "run").rglob("*"))
+    reader = Store(tmp_path / "run", scratch=tmp_path / "scratch")
+    assert describe(reader.blob(REF).path).layout == tensors().layout
+    assert sorted((tmp_path / "run").rglob("*")) == before
