@@ -1,99 +1,166 @@
-"""A real coordinator in a thread and test peers around it; and what the run must end with, by `fedap_core` alone."""
+"""Real `fedap-participant` processes on shards of a lab cohort, beside the inline run they must equal bit for bit."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from coordinator.actions import Stop
-from coordinator.config import make_config
-from coordinator.runs import Federation, open_run
-from fedap_core.aggregation import mix
-from fedap_core.arrays import Float32Array
-from fedap_core.strategies import Evidence, Phase, make_strategy
-from fedap_core.strategies.fedbn import FedBn
-from tests.support.peer import Peer
-from tests.support.tiny_models import TinyModel, drift, moments, wire_moments
+import numpy as np
 
-WAIT_S = 60.0
-"""Longest wait for something that must happen; far above what it takes."""
+from fedap_core.strategies import Measure, make_strategy
+from participant.data.shard import Split, save_npz
+from participant.model_file import read_spec
+from participant.wire import model_layout, shared_layout
+from protocol.messages import Compute, Plan, Sgd
+from scripts.experiments.cohort import Cohort
+from scripts.experiments.settings import RunSettings
+from tests.support.cohorts import Bits, clients_of, model_bits, run_small, tensor_bits
 
-MEMBERS = ("a", "b", "c")
+_COMMAND = "from participant.cli import main; main()"
 
 
-def fields(folder: Path, initial: Path, *, algorithm: str = "fedap", rounds: int = 3, **more: object) -> dict[str, Any]:
-    """Configuration for a quick run on this machine."""
-    return {
-        "run": "test",
-        "folder": str(folder),
-        "initial": str(initial),
-        "rounds": rounds,
-        "algorithm": {"name": algorithm},
-        "members": {"names": MEMBERS, "at_least": 3},
-        "pace": {"heartbeat_s": 0.5, "dead_after_s": 5.0, "linger_s": 5.0},
-        **more,
-    }
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """An inline run: what it started from and the models it ended with."""
+
+    settings: RunSettings
+    cohort: Cohort
+    initial: Path
+    anchor: Path | None
+    bits: Bits
+
+    @property
+    def names(self) -> list[str]:
+        return [client.name for client in self.cohort.clients]
 
 
-class Led:
-    """A coordinator at work in a thread of this process."""
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.federation: Federation = open_run(make_config(settings))
-        self.stop: Stop | None = None
-        self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        self.stop = self.federation.coordinator.run()
-
-    def join(self) -> Stop:
-        self._thread.join(WAIT_S)
-        if self.stop is None:
-            raise AssertionError(f"the coordinator is still waiting: {self.federation.machine.waiting_for(0.0)}")
-        return self.stop
-
-
-def member(led: Led, model: TinyModel, name: str, *, samples: int = 100, layer: str = "bn") -> Peer:
-    """A peer that behaves, not started yet. layer: the one whose inputs it measures."""
-    return Peer(
-        led.federation.endpoint,
-        model.hello(name, samples=samples),
-        work=lambda round_no, weights: drift(name, round_no, weights),
-        moments=wire_moments(moments(name, layer=layer)),
+def run_reference(root: Path, settings: RunSettings) -> Reference:
+    """Run a federation inline under `root`."""
+    cohort = clients_of(settings)
+    folder = run_small(root, settings, cohort=cohort)
+    (initial,) = (root / "initial").glob("*.safetensors")
+    anchors = list((root / "anchors").glob("*.safetensors"))
+    measures = settings.strategy().first_measure is not Measure.NONE
+    return Reference(
+        settings=settings,
+        cohort=cohort,
+        initial=initial,
+        anchor=anchors[0] if measures else None,
+        bits=model_bits(folder),
     )
 
 
+def plan_of(reference: Reference, **others: object) -> Plan:
+    """The plan under which a networked run computes what the inline run did."""
+    settings, spec = reference.settings, read_spec(reference.initial)
+    strategy = make_strategy(settings.algorithm, settings.options)
+    fields: dict[str, object] = {
+        "strategy": settings.algorithm,
+        "options": dict(settings.options),
+        "mode": "barrier",
+        "rounds": settings.rounds,
+        "seed": settings.seed,
+        "split": settings.cohort.protocol,
+        "anchor": "none" if reference.anchor is None else "file",
+        "encoding": "f32",
+        "model_layout": model_layout(spec).digest,
+        "shared_layout": shared_layout(spec, strategy.home).digest,
+        "sgd": Sgd(learning_rate=settings.learning_rate, batch_size=settings.batch_size, epochs=settings.epochs),
+        "compute": Compute(),
+    }
+    return Plan(**{**fields, **others})  # type: ignore[arg-type]
+
+
+def write_shard(path: Path, cohort: Cohort, name: str) -> None:
+    """One client's samples and split, as the lab hands them to a participant."""
+    (client,) = [one for one in cohort.clients if one.name == name]
+    train, test = client.splits["train"], client.splits["test"]
+    data = cohort.data.take(np.concatenate([train, test]))
+    positions = np.arange(len(train) + len(test), dtype=np.int64)
+    save_npz(data, path, Split(train=positions[: len(train)], test=positions[len(train) :]))
+
+
+@dataclass
+class Player:
+    """One participant: its command, its present process, and everything its lives wrote to stderr."""
+
+    name: str
+    folder: Path
+    arguments: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+    lives: int = 0
+
+    @property
+    def state(self) -> Path:
+        return self.folder / self.name
+
+    @property
+    def personal(self) -> Path:
+        return self.state / "personal.safetensors"
+
+    def start(self) -> None:
+        """A new life, its output appended to the old ones'."""
+        self.lives += 1
+        root = str(Path(__file__).resolve().parents[2])
+        with (self.folder / f"{self.name}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _COMMAND, "join", *self.arguments],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
+                start_new_session=True,
+            )
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        if self.process is not None:
+            os.kill(self.process.pid, how)
+
+    def ended(self) -> int | None:
+        """The exit code of the present life, or None."""
+        return None if self.process is None else self.process.poll()
+
+    def log(self) -> str:
+        return (self.folder / f"{self.name}.log").read_text(encoding="utf-8", errors="replace")
+
+    def lines(self) -> list[Mapping[str, object]]:
+        """The JSON lines of all lives."""
+        return [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+
+    def sent(self) -> list[Mapping[str, object]]:
+        """What the player itself recorded as sent."""
+        text = (self.state / "sent.jsonl").read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+
 @contextmanager
-def running(peers: Sequence[Peer]) -> Iterator[None]:
-    """Peers at work; stopped at the end, whatever happens."""
-    for peer in peers:
-        peer.start()
+def players(folder: Path, reference: Reference, endpoint: str, *more: str) -> Iterator[dict[str, Player]]:
+    """One process for each client of the reference; none outlives the block."""
+    made: dict[str, Player] = {}
+    for name in reference.names:
+        shard = folder / f"{name}.npz"
+        write_shard(shard, reference.cohort, name)
+        arguments = ["--coordinator", endpoint, "--data", str(shard), "--model-file", str(reference.initial)]
+        arguments += ["--name", name, "--state", str(folder / name), *more]
+        made[name] = Player(name=name, folder=folder, arguments=arguments)
     try:
-        yield
+        for player in made.values():
+            player.start()
+        yield made
     finally:
-        for peer in peers:
-            peer.stop()
+        for player in made.values():
+            if player.process is not None and player.process.poll() is None:
+                player.kill()
+            if player.process is not None:
+                player.process.wait()
 
 
-def expected_rows(
-    model: TinyModel,
-    algorithm: str,
-    *,
-    rounds: int,
-    names: Sequence[str] = MEMBERS,
-    samples: Sequence[int] | None = None,
-) -> dict[str, Float32Array]:
-    """What every member must hold in the end: the same arithmetic without a network."""
-    strategy = make_strategy(algorithm)
-    rows = [model.shared(strategy.home).copy() for _ in names]
-    evidence = Evidence(counts=tuple(samples or [100] * len(names)), stats=tuple(moments(name) for name in names))
-    for round_no in range(rounds):
-        rows = [drift(name, round_no, row) for name, row in zip(names, rows, strict=True)]
-        plan = strategy.round_plan(round_no, rounds)
-        chosen = FedBn(equal=strategy.equal) if plan.phase is Phase.FEDBN else strategy
-        mix(chosen.mixing(evidence).weights, rows, rows)
-    return dict(zip(names, rows, strict=True))
+def final_bits(made: Mapping[str, Player]) -> Bits:
+    """The personal models the players ended with."""
+    return {name: tensor_bits(player.personal) for name, player in made.items()}
