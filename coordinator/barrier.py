@@ -118,10 +118,7 @@ def _after_mixing(state: State, rules: Rules) -> Fact:
     if following >= rules.rounds:
         return Finished(reason="rounds", sentence=f"all {rules.rounds} rounds are done")
     if has_converged(state, rules):
-        sentence = (
-            f"no better validation accuracy than {max(state.accuracies):.4f} for {rules.pace.patience} evaluations"
-        )
-        return Finished(reason="converged", sentence=sentence)
+        return converged(state, rules)
     if following == rules.warmup_rounds:
         return MeasuringOpened(round_no=following)
     return _open(state, rules, following)

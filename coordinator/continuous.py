@@ -7,7 +7,7 @@ Pure: (state, rules) in, a fact out, or None. Enrolment, measuring and warm-up a
 from __future__ import annotations
 
 from coordinator import mixing_plan
-from coordinator.barrier import blocked, has_converged
+from coordinator.barrier import blocked, converged, has_converged
 from coordinator.facts import Fact, Finished, RoundClosed, RowPlanned
 from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State, Status
@@ -56,8 +56,5 @@ def _finish(state: State, rules: Rules) -> Finished:
     if state.stops_asked:
         return Finished(reason="requested", sentence=f"stopped on request after {state.accepted} updates")
     if state.accepted < rules.rounds * len(state.active()) and has_converged(state, rules):
-        sentence = (
-            f"no better validation accuracy than {max(state.accuracies):.4f} for {rules.pace.patience} evaluations"
-        )
-        return Finished(reason="converged", sentence=sentence)
+        return converged(state, rules)
     return Finished(reason="rounds", sentence=f"{state.accepted} updates were admitted, {rules.rounds} per member")

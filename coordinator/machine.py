@@ -131,6 +131,9 @@ class RoundMachine:
         due = self._death(now) or greeting.offender(state, rules) or ending.next_fact(state, rules, now)
         if due is not None or state.paused_at is not None:
             return due
+        due = self.work.unmakeable(state)
+        if due is not None:
+            return due
         mixed = self.work.has_mixed(state.recipe)
         if continuous.is_continuous(state, rules):
             return continuous.next_fact(state, rules, mixed=mixed)
@@ -262,6 +265,6 @@ class RoundMachine:
         return []
 
     def _work_failed(self, event: events.WorkFailed, now: float) -> list[Action]:
-        if self.state.stage.is_over or not self.work.knows(event.ticket):
+        if not self.work.failed(event.ticket) or self.state.stage.is_over:
             return []
         return self._let(facts.Finished(reason="aborted", sentence=event.reason), now)

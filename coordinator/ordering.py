@@ -55,7 +55,8 @@ def replace_order(member: Member, order: Order) -> None:
 
 def finish_order(state: State, rules: Rules, member: Member, reason: str) -> Order:
     """The last mix where there is one, else what was delivered last; nothing of warm-up, which is not the model."""
-    rows = state.recipe.receivers if state.recipe is not None and state.stage is Stage.AGGREGATING else ()
+    mixed = state.recipe is not None and state.stage is Stage.AGGREGATING and reason != "aborted"
+    rows = state.recipe.receivers if state.recipe is not None and mixed else ()
     row = next((one for one in rows if one.member == member.name), None)
     round_no = max(mixing_plan.next_round(member), row.round_no if row else 0)
     weights: WeightsRef | None = None

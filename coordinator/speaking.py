@@ -7,6 +7,8 @@ what after a crash, a new connection or a late mix.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from coordinator.actions import Action, Send, SendOrder
 from coordinator.reports import Desk
 from coordinator.roster import Link, Roster
@@ -36,6 +38,8 @@ def order(work: Work, member: Member, link: Link, now: float, *, asked: bool = F
     present = member.order
     if present is None or member.has_answered(present) or link.connection is None:
         return []
+    if present.kind == "finish" and not work.will_have(present.weights):
+        present = replace(present, weights=None)  # a row that a crash or a failure lost: what was delivered stands
     link.offer(present.step)
     waits = link.has_told(member) or (link.is_busy(member) and present.kind != "finish")
     if not work.has(present.weights) or (waits and not asked):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from coordinator import barrier, mixing_plan
 from coordinator.actions import Action, Aggregate, BlobRef, Collect, RowRef, Weigh, WeightsRef
-from coordinator.facts import Weighed
+from coordinator.facts import RowPlanned, Weighed
 from coordinator.rules import Rules
 from coordinator.state import Recipe, Stage, State
 from fedap_core.strategies import Phase
@@ -21,6 +21,7 @@ class Work:
         self._rules = rules
         self._tickets = 0
         self._rows: set[RowRef] = set()
+        self._failed: set[RowRef] = set()
         self._mixing: dict[int, Recipe] = {}
         self._weighing: tuple[int, tuple[str, ...]] | None = None
 
@@ -39,6 +40,24 @@ class Work:
         """Whether what an order carries can be sent."""
         return weights is None or weights.row is None or weights.row in self._rows
 
+    def will_have(self, weights: WeightsRef | None) -> bool:
+        """Whether it can be sent now, or will be when work that is under way ends."""
+        return self.has(weights) or (weights is not None and weights.row in self._under_way())
+
+    def unmakeable(self, state: State) -> RowPlanned | None:
+        """A mix that was promised to one member and can no longer be made: a crash lost it, and its givers have left.
+
+        Planned anew, the member starts from what there is.
+        """
+        for member in state.active() if state.stage is Stage.TRAINING else ():
+            order = member.order
+            row = order.weights.row if order is not None and order.weights is not None else None
+            if order is None or row is None or not row.alone or member.has_answered(order):
+                continue
+            if not self.will_have(order.weights) and not mixing_plan.can_mix(state, self._rules, member):
+                return RowPlanned(member=member.name, round_no=order.round_no)
+        return None
+
     def mixed(self, ticket: int) -> None:
         """An Aggregate ended. Tickets of another life of the process mean nothing."""
         recipe = self._mixing.pop(ticket, None)
@@ -53,8 +72,15 @@ class Work:
         self._weighing = None
         return Weighed(members=members, weights=weights)
 
-    def knows(self, ticket: int) -> bool:
-        return ticket in self._mixing or (self._weighing is not None and self._weighing[0] == ticket)
+    def failed(self, ticket: int) -> bool:
+        """Work cannot be done; returns whether that ticket is known. It is not tried again in this life."""
+        recipe = self._mixing.pop(ticket, None)
+        if recipe is not None:
+            self._failed.update(recipe.receivers)
+        weighing = self._weighing is not None and self._weighing[0] == ticket
+        if weighing:
+            self._weighing = None
+        return recipe is not None or weighing
 
     def collect(self, state: State, arriving: frozenset[BlobRef]) -> Collect:
         """What must be kept: what is mixed now, may be mixed next, is being judged, or may have to be sent again."""
@@ -85,8 +111,7 @@ class Work:
 
     def _missing(self, state: State) -> list[Recipe]:
         """Recipes whose rows are needed and neither there nor under way."""
-        under_way = {row for recipe in self._mixing.values() for row in recipe.receivers}
-        here = self._rows | under_way
+        here = self._rows | self._under_way() | self._failed
         needed = self._needed(state)
         wanted = [
             recipe
@@ -100,6 +125,9 @@ class Work:
                 wanted.append(recipe)
         return wanted
 
+    def _under_way(self) -> set[RowRef]:
+        return {row for recipe in self._mixing.values() for row in recipe.receivers}
+
     def _needed(self, state: State) -> set[RowRef]:
         """Rows that somebody still has to be sent, and all of a round that is being mixed."""
         needed = set(state.recipe.receivers) if state.stage is Stage.AGGREGATING and state.recipe else set()
@@ -112,6 +140,8 @@ class Work:
 
     def _own_recipe(self, state: State, row: RowRef) -> Recipe | None:
         member = state.members[row.member]
+        if not row.alone or state.stage is not Stage.TRAINING:
+            return None  # delivered before a crash of another life, and only repeated by `finish`
         if not state.is_ready(member, self._rules) or not mixing_plan.can_mix(state, self._rules, member):
             return None
         if barrier.blocked(state, self._rules, Phase.MIXED):

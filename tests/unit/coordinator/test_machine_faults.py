@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 
 from coordinator import facts
-from coordinator.actions import Aggregate, Discard, Forget, Inspect, Note, Stop, Weigh
+from coordinator.actions import Aggregate, Discard, Forget, Inspect, Note, Source, Stop, Weigh
 from coordinator.events import (
     AllowListChanged,
+    Inspected,
     LeaveArrived,
+    MixingDone,
     PeerFaulted,
     PeerLost,
     StorageFree,
     StorageLow,
     Tick,
     UpdateArrived,
+    WeighingDone,
     WorkFailed,
 )
 from protocol.messages import Error, Heartbeat, Reject, Step
@@ -355,3 +358,43 @@ def test_crash_while_mixing_mixes_again_from_the_same_recipe() -> None:
     (again,) = find(bench.crash(), Aggregate)
     assert (again.receivers, again.givers) == (mixing.receivers, mixing.givers)
     assert again.weights.tobytes() == mixing.weights.tobytes()
+
+
+def test_mix_that_cannot_be_made_again_after_a_crash_gives_way_to_the_start() -> None:
+    """d was promised a mix of a's update. The process died over it, and a has left: d starts from the initial model."""
+    bench = Bench(rules_for(rounds=9, continuous=True, members=open_members(1)), auto=False)
+    bench.join("a")
+    bench.update("a", 0)
+    bench.finish_work()
+    bench.join("d")
+    bench.crash()
+    bench.join("a", run="run-1")
+    bench.do(LeaveArrived(connection=bench.peers["a"].connection, reason="maintenance"))
+    bench.crash()
+    said = orders(bench.join("d", run="run-1"))
+    weights = said["d"].weights
+    assert weights is not None
+    assert weights.source is Source.INITIAL
+
+
+def test_mixing_that_fails_at_the_end_keeps_nobody_from_finishing() -> None:
+    bench = Bench(rules_for(rounds=1, members=open_members(1)), auto=False)
+    bench.join("a")
+    bench.update("a", 0)
+    bench.finish_work()
+    (mixing,) = bench.work
+    assert isinstance(mixing, Aggregate)
+    actions = bench.do(WorkFailed(ticket=mixing.ticket, reason="a blob is broken"))
+    assert orders(actions)["a"].kind == "finish"
+    assert find(bench.goodbye("a"), Stop)[0].aborted
+
+
+def test_work_of_another_life_means_nothing() -> None:
+    bench = Bench(rules_for("fedap", members=open_members(2)), auto=False)
+    bench.join("a", "b")
+    before = bench.machine.digest()
+    bench.do(WorkFailed(ticket=99, reason="old"))
+    bench.do(MixingDone(ticket=99))
+    bench.do(WeighingDone(ticket=99, weights=((1.0,),)))
+    bench.do(Inspected(member="a", kind="stats", round_no=0, code=None, reason="", distance=None))
+    assert bench.machine.digest() == before
