@@ -41,6 +41,7 @@ from protocol.messages import (
     Leave,
     Message,
     Reject,
+    Stats,
     Step,
     Train,
     Welcome,
@@ -75,6 +76,7 @@ class AgentMachine:
         self._working: Order | None = None
         self._waiting: Order | None = None
         self._have: Step | None = None
+        self._kept: Step | None = None
         self._ordered = -1
         self._report: Report | None = None
         self._outbox = Outbox()
@@ -108,7 +110,7 @@ class AgentMachine:
             case LineLost(reason=reason):
                 return self._line.lost(reason, now)
             case PayloadMoved():
-                self._line.heard(now)
+                self._line.moved(now)
                 return []
             case Heard(message=message):
                 self._line.heard(now)
@@ -126,7 +128,8 @@ class AgentMachine:
         if tensors is not None and tensors.size_bytes > self._model_bytes:
             return False
         if isinstance(message, Welcome):
-            return not self._holds(message.run)
+            arrived = self._welcome is not None and self._welcome.run == message.run
+            return not (arrived or self._holds(message.run))
         if isinstance(message, Anchor | Train | Finish):
             return self._line.is_member and self._is_new(message)
         return True
@@ -139,6 +142,8 @@ class AgentMachine:
             raise AssertionError("at work before the model is ready")
         if self._line.is_member and not self._line.is_open:
             raise AssertionError("a member without a line")
+        if self._kept is not None and (self._have is None or self._kept.place > self._have.place):
+            raise AssertionError("an order is kept that was never had")
         if self._report is not None and (self._have is None or step_of(self._report).place > self._have.place):
             raise AssertionError("a report without its order")
         for order in (self._working, self._waiting):
@@ -172,8 +177,9 @@ class AgentMachine:
         return actions
 
     def _beat(self, run: str) -> Heartbeat:
+        """`have` is the latest order that not even a crash makes us need again: once told, nobody repeats it."""
         round_no = 0 if self._have is None else self._have.round_no
-        return Heartbeat(run=run, round_no=round_no, have=self._have, want=self._want())
+        return Heartbeat(run=run, round_no=round_no, have=self._kept, want=self._want())
 
     def _want(self) -> Step | None:
         """The earliest order that can come next; a later one answers it too."""
@@ -221,14 +227,14 @@ class AgentMachine:
                 return []
 
     def _on_welcome(self, welcome: Welcome, now: float) -> list[Action]:
-        if welcome.initial is None and not self._holds(welcome.run):
+        known = self._welcome is not None and self._welcome.run == welcome.run
+        if welcome.initial is None and not (known or self._holds(welcome.run)):
             self._stored_run = None  # it takes us for somebody who comes back, but nothing of that run is here
             return self._greet(now)
         self._line.welcomed(welcome.heartbeat_s, now)
-        known = self._welcome is not None and self._welcome.run == welcome.run
         if not known:
             self._welcome, self._prepared, self._preparing = welcome, False, True
-            self._working = self._waiting = self._have = self._report = None
+            self._working = self._waiting = self._have = self._kept = self._report = None
             self._ordered, self._outbox = welcome.round_no, Outbox()
             note = Note(name="run.joined", facts={"run": welcome.run, "participant": welcome.participant})
             return [note, StopWork(), Prepare(welcome=welcome)]
@@ -271,9 +277,10 @@ class AgentMachine:
     def _on_beat(self, beat: Heartbeat) -> list[Action]:
         held = self._outbox.held
         again = self._outbox.heard(beat)
-        if held is not None and self._outbox.held is None:
+        if held is not None and self._outbox.held is None and self._report is not None:
             if isinstance(self._report, Goodbye):
                 return self._end(0, "the run is over")
+            self._kept = order_step_of(self._report)
             return [LetGo()]
         return self._say_owed() if again is not None else []
 
@@ -322,6 +329,8 @@ class AgentMachine:
     def _take(self, report: Report, now: float) -> None:
         self._report = report
         self._outbox.hold(step_of(report))
+        if not isinstance(report, Stats):  # statistics are not on disk: measuring again gives the same
+            self._kept = order_step_of(report)
         if isinstance(report, Goodbye):
             self._line.said_goodbye(now)
 

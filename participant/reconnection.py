@@ -95,11 +95,15 @@ class Lifeline:
         self._contact_at = now
 
     def heard(self, now: float) -> None:
-        """Anything that arrives is a sign of life, and delays a repeated hello."""
+        """A message that counts is a sign of life."""
         self._heard_at = now
         if self.is_member:
             self._contact_at = now
-        elif self._hello_at is not None:
+
+    def moved(self, now: float) -> None:
+        """So is a piece of a payload; it also delays a repeated hello, because the answer is on its way."""
+        self.heard(now)
+        if self._hello_at is not None:
             self._hello_at = now + self.patience.answer_s
 
     def forgotten(self) -> None:

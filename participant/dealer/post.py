@@ -7,7 +7,7 @@ are worth fetching is asked of `wants`. What cannot be sent yet waits in order, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from protocol.contracts import Buffer
 from protocol.conversation import Conversation, State
 from protocol.conversation import Heard as Judged
 from protocol.errors import RemoteProtocolError
-from protocol.messages import ORDERS, Cancel, Error, Grant, Message, Slice, Speaker
+from protocol.messages import ORDERS, REPORTS, Cancel, Error, Grant, Message, Slice, Speaker, Step
 from protocol.tensors import TensorSet
 from protocol.traffic import Dispatch, Intake, To
 from protocol.transfer import Fate, Span
@@ -35,9 +35,10 @@ class Outgoing:
 class _Pending:
     """A message that waits for its payloads: buffers by transfer."""
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: Message, kept: Mapping[str, bytearray]) -> None:
         self.message = message
-        self.buffers = {o.transfer: bytearray(o.size_bytes) for o in offers(message) if o.transfer is not None}
+        named = {offer.transfer: offer.size_bytes for offer in offers(message) if offer.transfer is not None}
+        self.buffers = {name: kept[name] if name in kept else bytearray(size) for name, size in named.items()}
         self.missing = set(self.buffers)
 
     def filled(self) -> Message:
@@ -58,15 +59,19 @@ class Post:
         self._intake = Intake()
         self._dispatch = Dispatch()
         self._pending: list[_Pending] = []
+        self._kept: dict[str, bytearray] = {}
+        self._kept_bytes: dict[str, int] = {}
         self._offered: dict[str, memoryview] = {}
         self.outbound: deque[Outgoing] = deque()
         self.refused: str = ""
         """Why the last message of the peer was refused; empty when it was not."""
+        self.moved = False
+        """Whether the last message brought a payload forward."""
 
     def say(self, message: Message) -> None:
         """Queue a message. Its large payloads are offered and sent when they are granted."""
-        if message.KIND == "hello":  # starts afresh: what was promised on the old connection is offered again
-            self._let_go()
+        if message.KIND == "hello":
+            self._start_afresh()
         self._conversation.send(message)
         for name, _ in message.CONTRACTS:
             value = getattr(message, name)
@@ -77,7 +82,7 @@ class Post:
 
     def hear(self, frames: Sequence[Buffer]) -> list[Message]:
         """Judge what arrived; the messages that are now complete. A fault of the peer is answered, not raised."""
-        self.refused = ""
+        self.refused, self.moved = "", False
         try:
             message = decode(frames)
             if self._conversation.receive(message) is Judged.STALE:
@@ -102,6 +107,16 @@ class Post:
         self._dispatch.drop(PEER)
         self._offered.clear()
 
+    def _start_afresh(self) -> None:
+        """Everything is offered again after a hello; slices that have come are kept for the same payload."""
+        self._let_go()
+        if self._pending:
+            unfinished = {name: one.buffers[name] for one in self._pending for name in one.missing}
+            received = {name: self._intake.received_bytes(PEER, name) or 0 for name in unfinished}
+            self._kept, self._kept_bytes = unfinished, received
+            self._pending.clear()
+        self._intake.drop(PEER)
+
     def _take(self, message: Message) -> list[Message]:
         if isinstance(message, Grant):
             self._send(self._dispatch.granted(PEER, message))
@@ -116,16 +131,23 @@ class Post:
         return [message]
 
     def _fetch(self, message: Message) -> list[Message]:
-        """Accept offers. A newer order makes one that is still on its way useless."""
+        """Accept offers. A newer step makes an older one that is still on its way useless, in whatever order they come:
+        payloads come one after another, and one that nobody sends any more would hold up the line."""
         known = next((one for one in self._pending if one.message == message), None)
         if known is None:
-            for old in [one for one in self._pending if one.message.KIND in ORDERS and message.KIND in ORDERS]:
+            place = _place(message)
+            steps = [] if place is None else [one for one in self._pending if _place(one.message) is not None]
+            if any((_place(one.message) or place) > place for one in steps if place is not None):
+                return []
+            for old in steps:
                 self._withdraw(old)
-            known = _Pending(message)
+            known = _Pending(message, self._kept)
             self._pending.append(known)
         for offer in offers(message):
             if offer.transfer in known.missing and offer.transfer is not None:
-                self._grant(self._intake.offered(PEER, offer.transfer, offer.size_bytes))
+                self._kept.pop(offer.transfer, None)
+                held = known.buffers[offer.transfer][: self._kept_bytes.pop(offer.transfer, 0)]
+                self._grant(self._intake.offered(PEER, offer.transfer, offer.size_bytes, (held,) if held else ()))
         return []
 
     def _withdraw(self, old: _Pending) -> None:
@@ -136,6 +158,7 @@ class Post:
 
     def _store(self, piece: Slice) -> list[Message]:
         arrival = self._intake.arrived(PEER, piece)
+        self.moved = arrival.fate is Fate.TAKEN
         complete: list[Message] = []
         for pending in [one for one in self._pending if piece.transfer in one.missing]:
             if arrival.fate is Fate.TAKEN:
@@ -166,3 +189,11 @@ class Post:
 
     def _queue(self, message: Message) -> None:
         self.outbound.append(Outgoing(message=message, frames=tuple(encode(message))))
+
+
+def _place(message: Message) -> tuple[int, int] | None:
+    """Where an order or report stands in a run; None for other messages."""
+    if message.KIND not in ORDERS + REPORTS:
+        return None
+    round_no: int = getattr(message, "round_no")  # noqa: B009 - orders and reports have one, other messages need not
+    return Step(kind=message.KIND, round_no=round_no).place

@@ -119,7 +119,9 @@ class Shell:
             complete = self._post.hear(frames)
             if self._post.refused:
                 log.warning("message.faulty", reason=self._post.refused)
-            events += [Heard(message=message) for message in complete] or [PayloadMoved()]
+            if self._post.moved:
+                events.append(PayloadMoved())
+            events += [Heard(message=message) for message in complete]
             self._flush()
         return events
 

@@ -194,7 +194,7 @@ def test_round_goes_from_order_to_report_to_the_next_want() -> None:
     assert agent.work() == [train(0)]
     assert agent.machine.phase is Phase.TRAINING
     agent.at(1.0)
-    assert agent.said() == [beat(have=Step(kind="train", round_no=0))]
+    assert agent.said() == [replace(beat(), round_no=0)], "an order is had when a crash cannot lose it any more"
     agent.on(Reported(report=update(0)))
     assert agent.said() == [update(0)]
     agent.at(2.0)
@@ -207,6 +207,9 @@ def test_measuring_is_a_phase_and_wants_train_afterwards() -> None:
     assert agent.machine.phase is Phase.MEASURING
     agent.on(Reported(report=Stats(run=RUN, round_no=0, samples=3, moments=WEIGHTS)))
     agent.at(1.0)
+    assert agent.said()[-1] == beat(want=Step(kind="train", round_no=0)), "statistics are not on disk"
+    assert agent.hear(beat(have=Step(kind="stats", round_no=0))) == [LetGo()]
+    agent.at(2.0)
     assert agent.said()[-1] == beat(have=Step(kind="anchor", round_no=0), want=Step(kind="train", round_no=0))
 
 
