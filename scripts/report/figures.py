@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib as mpl
@@ -34,7 +35,7 @@ def convergence_figure(summaries: Sequence[Summary], title: str, path: Path) -> 
     names = list(dict.fromkeys(summary.algorithm for summary in summaries))
     ends = [_draw_curve(axes, [s for s in summaries if s.algorithm == name]) for name in names]
     low, high = axes.get_ylim()
-    for (height, last), name in zip(_apart(ends, gap=0.045 * (high - low)), names, strict=True):
+    for (height, last), name in zip(_apart(ends, gap=0.045 * (high - low), top=high), names, strict=True):
         axes.annotate(name, (last, height), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8.5,
                       color=COLOURS.get(name, _OTHER))  # fmt: skip
     axes.set_xlabel("round")
@@ -60,15 +61,16 @@ def _draw_curve(axes: Axes, runs: Sequence[Summary]) -> tuple[float, float]:
     return float(mean[-1]), float(rounds[-1])
 
 
-def _apart(ends: Sequence[tuple[float, float]], *, gap: float) -> list[tuple[float, float]]:
-    """Label heights pushed apart by at least `gap`, so that no two labels overlap."""
-    placed: list[float] = []
-    heights = dict.fromkeys(range(len(ends)), 0.0)
-    for index in sorted(range(len(ends)), key=lambda at: ends[at][0]):
-        height = ends[index][0] if not placed else max(ends[index][0], placed[-1] + gap)
-        placed.append(height)
-        heights[index] = height
-    return [(heights[index], ends[index][1]) for index in range(len(ends))]
+def _apart(ends: Sequence[tuple[float, float]], *, gap: float, top: float) -> list[tuple[float, float]]:
+    """Label heights at least `gap` apart and none above `top`: pushed up from below, then down from the top."""
+    order = sorted(range(len(ends)), key=lambda at: ends[at][0])
+    heights = [end[0] for end in ends]
+    for below, at in pairwise(order):
+        heights[at] = max(heights[at], heights[below] + gap)
+    heights[order[-1]] = min(heights[order[-1]], top)
+    for above, at in pairwise(reversed(order)):
+        heights[at] = min(heights[at], heights[above] - gap)
+    return [(height, end[1]) for height, end in zip(heights, ends, strict=True)]
 
 
 def mixing_figure(weights: FloatArray, members: Sequence[str], title: str, path: Path) -> None:

@@ -42,8 +42,10 @@ def test_curves_of_several_seeds_are_averaged_over_their_common_rounds(tmp_path:
 
 
 def test_labels_keep_their_distance_and_their_order() -> None:
-    """0.80, 0.81 and 0.90 with a gap of 5 units: the second moves up to 85, the third stays."""
-    assert _apart([(81.0, 9), (80.0, 9), (90.0, 9)], gap=5.0) == [(85.0, 9), (80.0, 9), (90.0, 9)]
+    """80, 81 and 90 with a gap of 5: the second moves up to 85, the third stays. Below a top of 88 all move down."""
+    ends = [(81.0, 9.0), (80.0, 9.0), (90.0, 9.0)]
+    assert _apart(ends, gap=5.0, top=100.0) == [(85.0, 9), (80.0, 9), (90.0, 9)]
+    assert _apart(ends, gap=5.0, top=88.0) == [(83.0, 9), (78.0, 9), (88.0, 9)]
 
 
 def test_similar_clients_stand_together() -> None:
