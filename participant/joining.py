@@ -29,6 +29,7 @@ from participant.model_file import make_initial, read_spec
 from participant.pace import Progress
 from participant.private_state import PrivateState
 from participant.reconnection import Lifeline
+from participant.reports import read_scores
 from participant.sent_log import SentLog
 from participant.wire import model_layout
 from participant.worker import Worker
@@ -106,10 +107,24 @@ def join(
             end = _wait(ended)
             thread.join()
             worker.close(at_once=not (isinstance(end, End) and end.code == 0))
+        if isinstance(end, End) and end.code == 0 and settings.also_local:
+            end = End(code=0, reason=f"{end.reason}; {compare_with_alone(state, home.spec)}")
     for fault in (end, worker.fault):
         if isinstance(fault, BaseException):
             raise fault
     return end if isinstance(end, End) else End(code=1, reason="")
+
+
+def compare_with_alone(state: PrivateState, spec: ModelSpec) -> str:
+    """What taking part was worth: the personal model beside the one trained alone, on the same test samples."""
+    run = state.current_run()
+    files = None if run is None else state.run(run, spec)
+    pair = (files.latest(), files.read_alone()) if files is not None else (None, None)
+    shown = []
+    for what, saved in zip(("federated", "alone"), pair, strict=True):
+        tested = [] if saved is None else [score for score in read_scores(saved.facts) if score.split == "test"]
+        shown.append(f"{what} {tested[0].correct / tested[0].samples:.4f}" if tested else f"{what} unknown")
+    return f"test accuracy: {', '.join(shown)}"
 
 
 def software_version() -> str:

@@ -1,0 +1,1 @@
+"""Claims about machines driven through time."""

@@ -1,0 +1,225 @@
+"""Claims about one run at home: what each order leaves on disk and in the report, and what a new life makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.state import State
+from fedap_core.strategies import make_strategy
+from participant.data.base import DataOptions
+from participant.home_data import HomeData
+from participant.home_run import HomeRun, HomeSettings
+from participant.model_file import make_initial, read_model
+from participant.private_state import PERSONAL, PrivateState
+from participant.wire import model_layout, shared_layout
+from protocol.messages import Anchor, Compute, Finish, Goodbye, Plan, Sgd, Train, Update, Welcome
+from protocol.tensors import TensorSet
+
+RUN = "home-run"
+DATA = HomeData.load("synthetic", DataOptions(options={"samples": "96", "classes": "3"}))
+SPEC, INITIAL = make_initial(
+    "lenet5",
+    input_shape=DATA.dataset.input_shape,
+    classes=DATA.dataset.classes,
+    preprocessing=DATA.dataset.preprocessing,
+    seed=0,
+)
+
+
+def plan(strategy: str = "fedap", sgd: Sgd | None = None, **others: object) -> Plan:
+    fields: dict[str, object] = {
+        "strategy": strategy,
+        "options": {},
+        "mode": "barrier",
+        "rounds": 4,
+        "seed": 0,
+        "split": "paper",
+        "encoding": "f32",
+        "model_layout": model_layout(SPEC).digest,
+        "shared_layout": shared_layout(SPEC, make_strategy(strategy).home).digest,
+        "sgd": sgd or Sgd(learning_rate=0.05, batch_size=16),
+        "compute": Compute(),
+    }
+    return Plan(**{**fields, **others})  # type: ignore[arg-type]
+
+
+def whole(state: State) -> TensorSet:
+    return TensorSet.of({spec.name: state[spec.name].numpy() for spec in model_layout(SPEC).specs})
+
+
+def shared(state: State, strategy: str = "fedap", *, spec: ModelSpec = SPEC) -> TensorSet:
+    layout = shared_layout(spec, make_strategy(strategy).home)
+    return TensorSet.of({one.name: state[one.name].numpy() for one in layout.specs})
+
+
+def opened(folder: Path, what: Plan | None = None, **settings: bool) -> HomeRun:
+    """A life of the participant; the folder is its disk."""
+    welcome = Welcome(
+        run=RUN, participant="c1", round_no=0, heartbeat_s=1.0, plan=what or plan(), initial=whole(INITIAL)
+    )
+    return HomeRun(welcome=welcome, spec=SPEC, data=DATA, state=PrivateState(folder), settings=HomeSettings(**settings))
+
+
+def order(round_no: int, weights: TensorSet, **others: str) -> Train:
+    fields = {"phase": "mixed", "measure": "none", **others}
+    return Train(run=RUN, round_no=round_no, weights=weights, **fields)
+
+
+def never() -> bool:
+    return False
+
+
+def trained(run: HomeRun, *orders: Train, should_stop: Callable[[], bool] = never) -> Update:
+    update = None
+    for one in orders:
+        update = run.train(one, should_stop)
+    assert update is not None
+    return update
+
+
+def bits(tensors: TensorSet) -> bytes:
+    return tensors.flat().tobytes()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "state").mkdir()
+    return tmp_path
+
+
+def test_new_life_says_the_same_report_and_goes_on_as_the_old_one_would(folder: Path, tmp_path: Path) -> None:
+    start = shared(INITIAL)
+    first = opened(folder, share_class_counts=True)
+    update = trained(first, order(0, start, measure="running"))
+    reborn = opened(folder, share_class_counts=True)
+    assert reborn.finished_report == update
+    assert update.statistics is not None
+    one, other = (trained(run, order(1, start)) for run in (first, reborn))
+    assert bits(one.weights) == bits(other.weights)
+    assert one.scores == other.scores
+    assert len(one.scores) == 1
+
+
+def test_stopped_training_leaves_no_trace(folder: Path) -> None:
+    start = shared(INITIAL)
+    run = opened(folder)
+    asked = iter([False, True, True, True])
+    assert run.train(order(0, start), lambda: next(asked)) is None
+    assert run.finished_report is None
+    undisturbed = opened(folder)
+    assert bits(trained(run, order(0, start)).weights) == bits(trained(undisturbed, order(0, start)).weights)
+
+
+def test_work_limit_ends_a_round_early_and_keeps_what_was_learnt(folder: Path) -> None:
+    """48 training samples in batches of 16 are 3 steps an epoch; a limit of a nanosecond strikes after the first."""
+    limited = plan(sgd=Sgd(learning_rate=0.05, batch_size=16, epochs=5, work_limit_s=1e-9))
+    update = trained(opened(folder, limited), order(0, shared(INITIAL)))
+    assert update.steps == 1
+    assert bits(update.weights) != bits(shared(INITIAL))
+
+
+def test_kept_momentum_survives_a_restart(folder: Path, tmp_path: Path) -> None:
+    heavy = plan(sgd=Sgd(learning_rate=0.05, batch_size=16, momentum=0.9, keep_momentum=True))
+    start = shared(INITIAL)
+    first = opened(folder, heavy)
+    trained(first, order(0, start))
+    reborn = opened(folder, heavy)
+    forgetful = plan(sgd=Sgd(learning_rate=0.05, batch_size=16, momentum=0.9))
+    (tmp_path / "other" / "state").mkdir(parents=True)
+    fresh = opened(tmp_path / "other", forgetful)
+    trained(fresh, order(0, start))
+    ends = [bits(trained(run, order(1, start)).weights) for run in (first, reborn, fresh)]
+    assert ends[0] == ends[1]
+    assert ends[0] != ends[2]
+
+
+def test_newcomer_fits_its_batch_norm_to_its_own_data_and_a_first_member_does_not(folder: Path, tmp_path: Path) -> None:
+    """Weights other than the start's in one's first round were trained by others; the start's own are round 0."""
+    moved = {name: t + 0.1 if t.is_floating_point() else t for name, t in INITIAL.items()}
+    (tmp_path / "other" / "state").mkdir(parents=True)
+    newcomer, first = opened(folder), opened(tmp_path / "other")
+    assert newcomer._deliver(order(2, shared(moved)))
+    assert not first._deliver(order(0, shared(INITIAL)))
+    score = trained(opened(folder), order(2, shared(moved))).scores[0]
+    plain = opened(tmp_path / "other")
+    plain._deliver(order(2, shared(moved)))
+    assert score.loss is not None
+    assert score.loss < plain._evaluations()["test"].loss, "its first answer is of a model that fits"
+
+
+def test_warm_up_shares_batch_norm_and_the_run_proper_restarts_from_the_initial_model(folder: Path) -> None:
+    warm = plan(anchor="warmup", warmup_rounds=2)
+    run = opened(folder, warm)
+    everything = shared(INITIAL, "fedavg")
+    update = trained(run, order(0, everything, phase="warmup"), order(1, everything, phase="warmup"))
+    assert "bn1.weight" in [spec.name for spec in update.weights.layout.specs]
+    anchor = Anchor(run=RUN, round_no=2, measure="bn-inputs", weights=whole(INITIAL))
+    assert run.measure(anchor).samples == 48
+    proper = trained(run, order(2, shared(INITIAL)))
+    assert "bn1.weight" not in [spec.name for spec in proper.weights.layout.specs]
+    assert proper.scores == (), "what round 2 delivers is the initial model, not the result of a round"
+    reborn = opened(folder, warm)
+    assert reborn.finished_report == proper
+
+
+def test_finish_keeps_the_personal_model_with_its_own_batch_norm(folder: Path) -> None:
+    run = opened(folder)
+    trained(run, order(0, shared(INITIAL)))
+    goodbye = run.finish(Finish(run=RUN, round_no=1, reason="rounds", weights=shared(INITIAL)))
+    spec, state, notes = read_model(folder / PERSONAL)
+    assert spec == SPEC
+    assert torch.equal(state["fc1.weight"], INITIAL["fc1.weight"]), "shared tensors are the delivered ones"
+    assert not torch.equal(state["bn1.running_mean"], INITIAL["bn1.running_mean"]), "BN is its own"
+    assert (notes["run"], notes["rounds"], notes["algorithm"]) == (RUN, "1", "fedap")
+    reborn = opened(folder)
+    assert reborn.finished_report == goodbye
+    assert isinstance(goodbye, Goodbye)
+
+
+def test_start_from_anchor_takes_over_its_batch_norm_too(folder: Path) -> None:
+    moved = {name: t + 0.1 if t.is_floating_point() else t for name, t in INITIAL.items()}
+    run = opened(folder, plan(start_from="anchor", anchor="file"))
+    run.measure(Anchor(run=RUN, round_no=0, measure="bn-inputs", weights=whole(moved)))
+    assert torch.equal(
+        opened(folder, plan(start_from="anchor", anchor="file"))._start["bn1.weight"], moved["bn1.weight"]
+    )
+
+
+def test_plan_that_would_be_carried_out_otherwise_is_refused(folder: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"plan\.compute"):
+        opened(folder, plan(compute=Compute(compiled=True)))
+    with pytest.raises(InvalidInput, match=r"plan\.shared_layout"):
+        opened(folder, plan(shared_layout="00" * 16))
+
+
+def test_weights_with_other_tensors_are_refused(folder: Path) -> None:
+    run = opened(folder)
+    with pytest.raises(InvalidInput, match="tensors of train 0"):
+        run.train(order(0, TensorSet.of({"w": np.zeros(3, dtype=np.float32)})), never)
+
+
+def test_folder_serves_one_process_at_a_time(tmp_path: Path) -> None:
+    with PrivateState(tmp_path), pytest.raises(InvalidInput, match="no other participant"):
+        PrivateState(tmp_path).__enter__()
+    with PrivateState(tmp_path) as again:
+        assert again.current_run() is None
+
+
+def test_split_at_home_follows_the_plan_and_the_name(folder: Path) -> None:
+    """96 samples: half and half gives 48 and 48, class by class within one; 40/30/30 gives about 38, 29, 29."""
+    paper = DATA.split(protocol="paper", seed=0, name="c1")
+    assert sum(len(part) for part in paper.values()) == 96
+    assert abs(len(paper["train"]) - 48) <= 2
+    reference = DATA.split(protocol="reference", seed=0, name="c1")
+    assert list(reference) == ["train", "validation", "test"]
+    assert [list(p) for p in DATA.split(protocol="paper", seed=0, name="c1").values()] == [
+        list(p) for p in paper.values()
+    ]
+    assert list(DATA.split(protocol="paper", seed=0, name="c2")["train"]) != list(paper["train"])
