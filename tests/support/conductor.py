@@ -31,6 +31,7 @@ from protocol.messages import (
     Heartbeat,
     Hello,
     HelloRequired,
+    Leave,
     Message,
     Plan,
     Speaker,
@@ -160,6 +161,8 @@ class Conductor:
                 post.lost()
 
     def _say(self, socket: zmq.Socket[bytes], member: Member, message: Message) -> None:
+        if not member.connection:
+            return
         self._posts[member.connection].say(message)
         self._flush(socket, member.connection)
         self._strike(member.name, f"said {message.KIND}" + _round(message))
@@ -230,6 +233,8 @@ class Conductor:
             if member.outbox.heard(message) is not None and member.order is not None:
                 self._say(socket, member, member.order)
             return
+        if isinstance(message, Leave):
+            member.connection = b""  # until it says hello again
         if not isinstance(message, Stats | Update | Goodbye):
             return
         key = f"{message.KIND} {message.round_no}"

@@ -1,0 +1,84 @@
+"""SIGKILL of a participant at every moment of a run, and the same command again: the run ends with the same bits."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.cohorts import small_run, wait_until
+from tests.support.conductor import Conductor
+from tests.support.players import Player, final_bits, plan_of, players, run_reference
+
+VICTIM = "c2"
+MOMENTS = {
+    "fedap": (
+        "heard hello",
+        "said welcome",
+        "said anchor 0",
+        "heard stats 0",
+        "said train 0",
+        "heard update 0",
+        "said train 1",
+        "heard update 1",
+        "said finish 3",
+    ),
+    "f-fedap": ("said train 0", "heard update 0", "heard update 2", "said finish 3"),
+}
+"""f-FedAP of three rounds measures in round 0: a killed participant must repeat its statistics as they were."""
+
+
+class Executioner:
+    """Kills the victim once at each of the moments, in the conductor's thread; the test revives it."""
+
+    def __init__(self, moments: tuple[str, ...]) -> None:
+        self._left = list(moments)
+        self._lock = threading.Lock()
+        self.victim: Player | None = None
+        self.killed: list[str] = []
+        self._ended_lives = 0
+
+    def strike(self, who: str, moment: str) -> None:
+        """Once per life: two moments may fall together, and the later one comes again in the next life."""
+        with self._lock:
+            alive = self.victim is not None and self.victim.lives > self._ended_lives
+            if who == VICTIM and self.victim is not None and alive and moment in self._left:
+                self._left.remove(moment)
+                self._ended_lives = self.victim.lives
+                self.killed.append(moment)
+                self.victim.kill()
+
+    @property
+    def is_done(self) -> bool:
+        return not self._left
+
+
+@pytest.mark.parametrize("algorithm", ["fedap", pytest.param("f-fedap", marks=pytest.mark.slow)])
+def test_participant_killed_in_every_phase_ends_with_the_same_model(tmp_path: Path, algorithm: str) -> None:
+    reference = run_reference(tmp_path / "inline", small_run(algorithm))
+    executioner = Executioner(MOMENTS[algorithm])
+    conductor = Conductor(
+        plan=plan_of(reference),
+        members=reference.names,
+        initial=reference.initial,
+        anchor=reference.anchor,
+        strike=executioner.strike,
+    )
+    with conductor, players(tmp_path, reference, conductor.endpoint) as made:
+        executioner.victim = victim = made[VICTIM]
+
+        def everybody_ended_well() -> bool:
+            if victim.ended() == -9:
+                victim.start()
+            return conductor.fault is not None or all(player.ended() == 0 for player in made.values())
+
+        wait_until(everybody_ended_well, f"the run to end; {executioner.killed}", deadline_s=400)
+        assert conductor.fault is None
+        assert executioner.is_done, executioner.killed
+        assert victim.lives == 1 + len(executioner.killed)
+    assert final_bits(made) == reference.bits
+    trained = Counter(line["round"] for line in victim.lines() if line["event"] == "round.trained")
+    assert set(trained) <= {0, 1, 2}
+    assert max(trained.values()) == 1, "a finished round was trained again"
