@@ -16,7 +16,7 @@ import numpy as np
 from coordinator.facts import Fact
 from fedap_core.arrays import FloatArray
 from fedap_core.strategies import Measure, Phase
-from protocol.messages import Message, Step
+from protocol.messages import ORDERS, Message, Step
 
 
 class Action:
@@ -85,6 +85,11 @@ class Order:
     @property
     def step(self) -> Step:
         return Step(kind=self.kind, round_no=self.round_no)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """That of `step`, without building one: asked of every member at every event."""
+        return self.round_no, ORDERS.index(self.kind)
 
 
 # ---- durability

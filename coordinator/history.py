@@ -39,7 +39,7 @@ def _joined(state: State, rules: Rules, fact: facts.Joined, now: float) -> None:
     )
     if before is not None:  # who left and comes again keeps its place in the run's steps, and its strikes
         member.answered, member.strikes = before.answered, before.strikes
-    state.members[fact.member] = member
+    state.members = dict(sorted({**state.members, fact.member: member}.items()))
     if state.stage in (Stage.MEASURING, Stage.TRAINING, Stage.AGGREGATING):
         _receive_newcomer(state, rules, member)
 

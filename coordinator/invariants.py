@@ -25,6 +25,8 @@ def broken_laws(state: State, roster: Roster) -> list[str]:
 
 
 def _run(state: State) -> Iterator[str]:
+    if list(state.members) != sorted(state.members):
+        yield "members are not in order"
     if list(state.round_members) != sorted(state.round_members):
         yield f"round members are not in order: {state.round_members}"
     if state.stage is Stage.AGGREGATING and state.recipe is None:

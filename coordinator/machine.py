@@ -67,6 +67,8 @@ class RoundMachine:
             history.apply(self.state, self.rules, event, now)
             return []
         actions = self._handlers[type(event)](event, now)
+        if isinstance(event, events.Heard | events.Beat) and not any(isinstance(one, Persist) for one in actions):
+            return actions  # nothing has changed; what is due by time alone is for the next Tick
         before = self.state.ended
         actions += self._let_happen(now)
         actions += self.work.due(self.state, now)

@@ -24,7 +24,8 @@ class Link:
     spoke_at: float = 0.0
     said: Order | None = None
     """The latest order said over the present connection."""
-    offered: Step | None = None
+    offered: tuple[int, int] | None = None
+    """Place of the order that the outbox was given last."""
     outbox: Outbox = field(default_factory=Outbox)
 
     def is_busy(self, member: Member) -> bool:
@@ -33,13 +34,13 @@ class Link:
 
     def has_told(self, member: Member) -> bool:
         """Whether the member's present order was said over the present connection."""
-        return self.said is not None and member.order is not None and self.said.step == member.order.step
+        return self.said is not None and member.order is not None and self.said.place == member.order.place
 
-    def offer(self, step: Step) -> None:
+    def offer(self, order: Order) -> None:
         """Hold the latest order, said or not, so that being asked for it twice brings it."""
-        if step != self.offered:
-            self.offered = step
-            self.outbox.hold(step)
+        if order.place != self.offered:
+            self.offered = order.place
+            self.outbox.hold(order.step)
 
 
 class Roster:

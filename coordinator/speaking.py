@@ -40,7 +40,7 @@ def order(work: Work, member: Member, link: Link, now: float, *, asked: bool = F
         return []
     if present.kind == "finish" and not work.will_have(present.weights):
         present = replace(present, weights=None)  # a row that a crash or a failure lost: what was delivered stands
-    link.offer(present.step)
+    link.offer(present)
     waits = link.has_told(member) or (link.is_busy(member) and present.kind != "finish")
     if not work.has(present.weights) or (waits and not asked):
         return []

@@ -75,11 +75,11 @@ class Member:
 
     @property
     def is_active(self) -> bool:
-        return self.status in (Status.PRESENT, Status.LOST)
+        return self.status is Status.PRESENT or self.status is Status.LOST
 
     def has_answered(self, order: Order | None) -> bool:
         """Whether the report to this order was judged, whatever the verdict; there is none to no order."""
-        return order is None or (self.answered is not None and self.answered.place >= order.step.place)
+        return order is None or (self.answered is not None and self.answered.place >= order.place)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,6 +99,7 @@ class State:
     stage: Stage = Stage.ENROLLING
     began_at: float | None = None
     members: dict[str, Member] = field(default_factory=dict)
+    """By name, in the order of names."""
     allowed: tuple[tuple[str, str], ...] | None = None
     enrolled: bool = False
     round_no: int = 0
@@ -127,7 +128,7 @@ class State:
 
     def active(self) -> list[Member]:
         """Sorted by name: the order of rows everywhere."""
-        return [member for _, member in sorted(self.members.items()) if member.is_active]
+        return [member for member in self.members.values() if member.is_active]
 
     def present(self) -> list[Member]:
         return [member for member in self.active() if member.status is Status.PRESENT]

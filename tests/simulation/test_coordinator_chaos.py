@@ -150,13 +150,18 @@ def test_no_interleaving_breaks_an_invariant_or_keeps_a_run_from_ending(
     algorithm: str, continuous: bool, warmup_rounds: int, patient: bool
 ) -> None:
     rules = chaotic_rules(algorithm, continuous=continuous, warmup_rounds=warmup_rounds, patient=patient)
+    check_under_chaos(rules)
+
+
+def check_under_chaos(rules: Rules) -> None:
+    """Let Hypothesis choose what happens; `Chaos` asserts after every event and at the end."""
     run_state_machine_as_test(
         type("ChaosOfOneKind", (Chaos,), {"run_rules": rules}),
         settings=settings(
             max_examples=25,
             stateful_step_count=40,
             deadline=None,
-            phases=[Phase.generate],
+            phases=PHASES,
             suppress_health_check=list(HealthCheck),
         ),
     )

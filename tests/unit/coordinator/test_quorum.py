@@ -17,7 +17,7 @@ from tests.support.machines import open_members, pace, rules_for
 def members(**rounds: int | None) -> dict[str, Member]:
     """Members by name, with the round of the update they gave, or None."""
     made = {}
-    for name, round_no in rounds.items():
+    for name, round_no in sorted(rounds.items()):
         one = Member(name=name, identity=name, train_samples=100, test_samples=10, update_round=round_no)
         one.answered = Step(kind="update", round_no=round_no) if round_no is not None else None
         made[name] = one

@@ -63,7 +63,7 @@ def test_waiting_for_training_is_waiting_for_the_order_to_measure_before_it() ->
     roster.connect("a", "c1", 0.0)
     link = roster.link("a")
     assert link is not None
-    link.offer(Step(kind="anchor", round_no=2))
+    link.offer(Order(kind="anchor", round_no=2, weights=None))
     want = beat(have=Step(kind="train", round_no=1), want=Step(kind="train", round_no=2))
     assert roster.beat("a", want) is None
     assert roster.beat("a", want) == Step(kind="anchor", round_no=2)
