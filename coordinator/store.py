@@ -103,11 +103,9 @@ class Store:
         staged = self.staged(ref)
         finish(staged.path, staged.layout, staged.encoding, crc32)
         path = self._place("blobs", ref)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_durably(path.parent, self._folder)
         staged.path.replace(path)
-        for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
-            with opened(folder, os.O_RDONLY | os.O_DIRECTORY) as handle:
-                os.fsync(handle)
+        _force(path.parent)
         del self._staged[ref]
 
     # ---- blobs and rows
@@ -161,3 +159,16 @@ class Store:
     def _place(self, top: str, ref: BlobRef) -> Path:
         base = self._scratch if top == "staged" else self._folder
         return base / top / ref.kind / f"{ref.round_no:07d}" / ref.member
+
+
+def _make_durably(folder: Path, base: Path) -> None:
+    """Make a folder below `base`, and force the entries of those that were missing."""
+    if folder != base and not folder.is_dir():
+        _make_durably(folder.parent, base)
+        folder.mkdir()
+        _force(folder.parent)
+
+
+def _force(folder: Path) -> None:
+    with opened(folder, os.O_RDONLY | os.O_DIRECTORY) as handle:
+        os.fsync(handle)

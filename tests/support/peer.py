@@ -6,6 +6,7 @@ tests: they cut, repeat, or speak through `raw`.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -147,7 +148,8 @@ class Peer(threading.Thread):
         for offer in offers_of(message):
             self._sending[str(offer.transfer)] = memoryview(offer.data or b"")
             self._dispatch.offer("c", str(offer.transfer), offer.size_bytes)
-        self._socket.send_multipart(encode(message), copy=False)
+        with contextlib.suppress(zmq.Again):  # nobody there: as good as lost on the way
+            self._socket.send_multipart(encode(message), zmq.NOBLOCK, copy=False)
 
     def _hear(self, message: Message) -> None:
         if self._talk.receive(message) is Heard.STALE:
@@ -181,20 +183,34 @@ class Peer(threading.Thread):
         if not wanted:
             self._obey(message)
             return
-        if self._ready or isinstance(message, Welcome):
+        if self._is_news(message):
+            if self._pending is None or encode(self._pending)[0] != encode(message)[0]:
+                self._intake.drop("c")  # what an earlier order offered is of no more use
             self._pending = message
             for one in wanted:
-                self._bytes.setdefault(str(one.transfer), bytearray(one.size_bytes))
+                self._reserve(one)
                 self._grant(self._intake.offered("c", str(one.transfer), one.size_bytes))
+
+    def _is_news(self, message: Message) -> bool:
+        if isinstance(message, Welcome):
+            return True
+        step = Step(kind=message.KIND, round_no=int(getattr(message, "round_no", 0)))
+        return self._ready and (self._have is None or step.place > self._have.place)
 
     def _slice(self, piece: Slice) -> None:
         arrival = self._intake.arrived("c", piece)
         if arrival.fate is Fate.TAKEN:
-            self._bytes[piece.transfer][piece.offset : piece.offset + piece.data.nbytes] = piece.data
+            self._store(piece)
         self._grant(arrival.grants)
         if arrival.complete and self._pending is not None:
             message, self._pending = self._pending, None
             self._obey(message)
+
+    def _reserve(self, tensors: TensorSet) -> None:
+        self._bytes.setdefault(str(tensors.transfer), bytearray(tensors.size_bytes))
+
+    def _store(self, piece: Slice) -> None:
+        self._bytes[piece.transfer][piece.offset : piece.offset + piece.data.nbytes] = piece.data
 
     def _grant(self, grants: tuple[To[Grant], ...]) -> None:
         for one in grants:
@@ -209,10 +225,9 @@ class Peer(threading.Thread):
             self.log.welcomes += 1
             self._encoding = message.plan.encoding
             return
-        step = Step(kind=message.KIND, round_no=int(getattr(message, "round_no", 0)))
-        if not self._ready or (self._have is not None and step.place <= self._have.place):
+        if not self._is_news(message):
             return
-        self._have = step
+        self._have = step = Step(kind=message.KIND, round_no=int(getattr(message, "round_no", 0)))
         self._report = self._answer(message)
         self._outbox.hold(Step(kind=REPORTS[ORDERS.index(step.kind)], round_no=step.round_no))
         self._say(self._report)

@@ -35,6 +35,12 @@ class TinyModel:
         flat = [self.tensors[tensor.name].ravel() for tensor in self.spec.shared(home)]
         return np.concatenate(flat).astype(np.float32) if flat else np.empty(0, dtype=np.float32)
 
+    def wire_layout(self, home: Collection[Part]) -> Layout:
+        """The layout of what travels when `home` stays home."""
+        return Layout(
+            tuple(WireSpec(name=one.name, dtype="float32", shape=one.shape) for one in self.spec.shared(home))
+        )
+
     def hello(self, name: str, *, samples: int = 100) -> Hello:
         layout = Layout(
             tuple(

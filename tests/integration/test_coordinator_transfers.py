@@ -1,0 +1,58 @@
+"""Claims about payloads larger than a message: they come whole, in both directions, and survive a cut."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from fedap_core.arrays import Float32Array
+from protocol.limits import SLICE_BYTES
+from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
+from tests.support.peer import Peer
+from tests.support.tiny_models import drift, tiny_model
+
+BODY = SLICE_BYTES // 4 + 1000
+"""Values that make a slice and a bit."""
+
+
+def test_large_models_end_with_the_bits_of_the_arithmetic(tmp_path: Path) -> None:
+    model = tiny_model(body=BODY)
+    led = Led(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm="fedap", rounds=2))
+    peers = [member(led, model, name) for name in MEMBERS]
+    with running(peers):
+        assert all(peer.ended.wait(WAIT_S) for peer in peers)
+        assert not led.join().aborted
+    expected = expected_rows(model, "fedap", rounds=2)
+    for peer in peers:
+        assert peer.log.final is not None
+        assert peer.log.final.tobytes() == expected[peer.name].tobytes()
+    assert led.federation.exchange.counts["withheld"] == 0
+
+
+def test_a_member_that_dies_and_comes_back_ends_with_the_same_bits(tmp_path: Path) -> None:
+    """b dies in round 1 before it reports; its successor is told round 1 again, with the same weights."""
+    model = tiny_model(body=BODY)
+    led = Led(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm="fedavg", rounds=2))
+    reached, dead = threading.Event(), threading.Event()
+
+    def work(round_no: int, weights: Float32Array) -> Float32Array:
+        if round_no == 1 and not dead.is_set():
+            reached.set()
+            dead.wait(WAIT_S)
+        return drift("b", round_no, weights)
+
+    first = Peer(led.federation.endpoint, model.hello("b"), work=work)
+    second = member(led, model, "b")
+    others = [member(led, model, name) for name in ("a", "c")]
+    with running([first, *others]):
+        assert reached.wait(WAIT_S)
+        first._stopping.set()
+        second.start()
+        dead.set()
+        assert all(peer.ended.wait(WAIT_S) for peer in (second, *others))
+        assert not led.join().aborted
+        second.stop()
+    expected = expected_rows(model, "fedavg", rounds=2)
+    for peer in (second, *others):
+        assert peer.log.final is not None
+        assert peer.log.final.tobytes() == expected[peer.name].tobytes()
