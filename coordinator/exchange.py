@@ -7,7 +7,7 @@ nothing that a peer says can raise out of `hear`. It keeps no state of the run a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
@@ -62,8 +62,12 @@ class Exchange:
         self._admits = admits
         self.counts: Counter[str] = Counter()
         """What came that was no use: by code, or `stale`, `unknown-key`, `rate`."""
-        self.traffic: Counter[tuple[str, int, str]] = Counter()
-        """Bytes by (member, round, in or out)."""
+        self._traffic: Counter[tuple[str, int, str]] = Counter()
+
+    def taken_traffic(self) -> Mapping[tuple[str, int, str], int]:
+        """Bytes of messages by (member, round of its order, in or out) since the last call."""
+        taken, self._traffic = self._traffic, Counter()
+        return taken
 
     # ---- in
 
@@ -74,7 +78,7 @@ class Exchange:
             return []
         peer = self._peers.meet(received.connection, now)
         if peer.member is not None:
-            self.traffic[peer.member, peer.round_no, "in"] += sum(frame_sizes(received.frames))
+            self._traffic[peer.member, peer.round_no, "in"] += sum(frame_sizes(received.frames))
         if not peer.messages.take(now):
             return self._fault(peer, "rate", "more messages than the limit allows", None, now)
         try:
@@ -180,7 +184,7 @@ class Exchange:
             self.counts["withheld"] += 1
             return []
         if peer.member is not None:
-            self.traffic[peer.member, peer.round_no, "out"] += sum(frame_sizes(frames))
+            self._traffic[peer.member, peer.round_no, "out"] += sum(frame_sizes(frames))
         if self._router.send(connection, frames):
             return []
         self.forget(connection)

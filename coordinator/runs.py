@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,6 +127,7 @@ def _assemble(
             reserve_bytes=config.storage.reserve_bytes,
         ),
         allowed=lambda: allowed_members(config, listed),
+        traffic=lambda closed, counted: _write_traffic(config.folder / "traffic.jsonl", closed, counted),
         release=release,
     )
     return Federation(coordinator=Coordinator(parts), endpoint=router.endpoint, exchange=exchange, machine=machine)
@@ -158,6 +159,13 @@ def _take_folder(folder: Path) -> Callable[[], None]:
         os.close(handle)
         raise InvalidInput("folder", folder, "a run that no other process is leading") from error
     return lambda: os.close(handle)
+
+
+def _write_traffic(path: Path, closed: int, counted: Mapping[tuple[str, int, str], int]) -> None:
+    """One line per closed round: bytes on the wire per member and direction; a report, not part of the record."""
+    entries = [[member, round_no, way, size] for (member, round_no, way), size in sorted(counted.items())]
+    with path.open("a") as file:
+        file.write(json.dumps({"closed_round": closed, "bytes": entries}) + "\n")
 
 
 def _introduce(journal: Journal, config: RunConfig, plan: Plan, spec: ModelSpec) -> None:

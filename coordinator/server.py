@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from coordinator import actions, events
+from coordinator import actions, events, facts, snapshots
 from coordinator.arrivals import Arrivals
 from coordinator.compute import Compute, Done
 from coordinator.exchange import Exchange
@@ -58,6 +58,8 @@ class Parts:
     orders: Orders
     space: SpaceGuard
     allowed: Callable[[], tuple[tuple[str, str], ...] | None]
+    traffic: Callable[[int, Mapping[tuple[str, int, str], int]], None]
+    """Keeps the bytes counted since the last round closed."""
     release: Callable[[], None]
     """Lets go of the run's folder."""
 
@@ -71,6 +73,8 @@ class Coordinator:
         self._clock = clock
         self._ran_s = replay(parts.machine, parts.journal)
         self._began = clock()
+        self._serial = 0
+        self._snapshot_due = False
         self._stops = 0
         self._stops_told = 0
         self._stopped: actions.Stop | None = None
@@ -169,6 +173,9 @@ class Coordinator:
                 self._pending.extend(self._perform[type(action)](action, now))
             self._acknowledge(self._pending[0])
             self._pending.popleft()
+            if self._snapshot_due:  # every fact of this event is journalled, and the state is exactly those facts
+                self._snapshot_due = False
+                self._parts.journal.save_snapshot(snapshots.take(self._machine.state, self._serial))
 
     def _acknowledge(self, event: events.Event) -> None:
         """A goodbye is the last thing a participant waits to see received, and no order will ever tell it."""
@@ -179,7 +186,10 @@ class Coordinator:
 
     def _persist(self, action: actions.Persist, now: float) -> list[events.Event]:
         kind, fields = to_plain(action.fact)
-        self._parts.journal.append(time_s=now, kind=kind, body=json.dumps(fields).encode())
+        self._serial = self._parts.journal.append(time_s=now, kind=kind, body=json.dumps(fields).encode())
+        if isinstance(action.fact, facts.RoundClosed):
+            self._snapshot_due = (action.fact.round_no + 1) % snapshots.EVERY_ROUNDS == 0
+            self._parts.traffic(action.fact.round_no, self._parts.exchange.taken_traffic())
         log_fact(action.fact)
         return []
 
@@ -243,9 +253,15 @@ class Coordinator:
 
 
 def replay(machine: RoundMachine, journal: Journal) -> float:
-    """Feed a journal's facts back; returns the run clock's time of the last."""
-    ran_s = 0.0
-    for entry in journal.entries():
-        machine.handle(from_plain(entry.kind, json.loads(entry.body)), entry.time_s)
+    """Feed a journal's facts back, from its latest snapshot on; returns the run clock's time of the last."""
+    ran_s, after = 0.0, 0
+    snapshot = journal.latest_snapshot()
+    state = snapshots.restore(snapshot) if snapshot is not None else None
+    if snapshot is not None and state is not None:
+        machine.state = state
+        after = snapshot.serial - 1  # its own entry once more, for the time alone
+    for entry in journal.entries(after):
         ran_s = entry.time_s
+        if state is None or entry.serial > after + 1:
+            machine.handle(from_plain(entry.kind, json.loads(entry.body)), entry.time_s)
     return ran_s
