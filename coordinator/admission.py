@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.rules import Rules
-from coordinator.state import State, Status
+from coordinator.state import Member, State, Status
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.errors import InvalidInput
@@ -59,7 +59,7 @@ def refuse_hello(hello: Hello, identity: str, state: State, rules: Rules) -> Rej
         return Reject(code="quarantined", reason=f"{name} was excluded after {known.strikes} refused messages")
     if known is not None and known.identity != identity:
         return Reject(code="name-taken", reason=f"another participant has the name {name}")
-    return _differing_model(hello, rules) or _no_room(hello, state, rules, known is not None and known.is_active)
+    return _differing_model(hello, rules) or _no_room(known, state, rules)
 
 
 def _differing_model(hello: Hello, rules: Rules) -> Reject | None:
@@ -83,14 +83,14 @@ def _differing_model(hello: Hello, rules: Rules) -> Reject | None:
     return None
 
 
-def _no_room(hello: Hello, state: State, rules: Rules, is_member: bool) -> Reject | None:
-    if is_member:
+def _no_room(known: Member | None, state: State, rules: Rules) -> Reject | None:
+    if known is not None and known.is_active:
         return None
     if state.stage.is_over:
         return Reject(code="run-over", reason=f"run {rules.run} is over: {state.sentence}"[:500])
     if len(state.active()) >= rules.members.at_most:
         return Reject(code="full", reason=f"the run has its {rules.members.at_most} members")
-    if state.round_members and not rules.members.late_join and hello.run != rules.run:
+    if state.enrolled and not rules.members.late_join and known is None:
         return Reject(code="full", reason="enrolment is over and this run takes no late members")
     return None
 

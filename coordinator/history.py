@@ -164,6 +164,7 @@ def _order_training(state: State, rules: Rules, member: Member, round_no: int, *
 def _update_accepted(state: State, rules: Rules, fact: facts.UpdateAccepted, now: float) -> None:
     member = state.members[fact.member]
     _answer(member, "update", fact.round_no)
+    member.strikes = max(member.strikes - 1, 0)
     state.accepted += 1
     member.accepted_at, member.update_round = state.accepted, fact.round_no
     member.distance, member.accuracy = fact.distance, _validation_accuracy(fact)

@@ -30,8 +30,9 @@ class MemberRules:
     allowed: (identity, name) pairs; None: anybody who can connect (open enrolment).
     at_least: members that the first round needs. at_most: members beyond which a hello is refused.
     enrolment_s: with fewer than all listed members (or in open enrolment) the first round starts this long after the
-    run began, if `at_least` are there. late_join: whether somebody may become a member after that.
-    min_samples: training samples a member must have. strikes: refused messages that exclude a member.
+    run began, if `at_least` are there. late_join: whether somebody new may become a member after that.
+    min_samples: training samples a member must have. strikes: refused messages that exclude a member; an
+    admitted update takes one back, because in weeks even an honest member sends a broken message or two.
     """
 
     allowed: tuple[tuple[str, str], ...] | None = None
