@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import structlog
+
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from participant.actions import Order
@@ -101,6 +103,7 @@ class Worker:
 
     def _prepare(self, welcome: Welcome) -> Event:
         self._begin()
+        structlog.contextvars.bind_contextvars(run=welcome.run, participant=welcome.participant)
         self._run = HomeRun(
             welcome=welcome,
             spec=self._spec,
