@@ -1,31 +1,32 @@
 """Payloads on their way out: what was offered to whom, and the slices that credit and line allow.
 
 The bytes are files; each slice is read into a buffer of its own, because the socket keeps it until it has left. Knows
-nothing of the run; a payload that is gone meanwhile is withdrawn, and its receiver will ask for the order again.
+nothing of the run; a payload that is gone meanwhile is given up, and its receiver will ask for the order again.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from coordinator.model_forms import Payload
-from protocol.messages import Cancel, Grant, Heartbeat, Message, Step
+from protocol.messages import Grant, Heartbeat, Slice, Step
 from protocol.traffic import Dispatch, To
 from protocol.transfer import Span
 
 
 class Deliveries:
-    """Open offers by (connection, transfer). What is due to be sent after any call is taken from `due`."""
+    """Open offers by (connection, transfer). What is to be sent after any call is taken from `due`."""
 
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
         self._offered: dict[tuple[str, str], tuple[Payload, Step | None]] = {}
-        self._spans: deque[To[Span]] = deque()
+        self._spans: dict[tuple[str, str, int], To[Span]] = {}
+        """Slices to be sent, in order. By place: one that is asked for again while it waits is not sent twice."""
 
     @property
-    def in_flight_bytes(self) -> int:
-        return self._dispatch.in_flight_bytes
+    def is_waiting(self) -> bool:
+        """Whether slices are to be sent that found no room yet."""
+        return bool(self._spans)
 
     def offer(self, connection: str, payload: Payload, step: Step | None) -> None:
         """A message that announces this payload is about to be said. Earlier orders' payloads are of no more use; the
@@ -39,7 +40,7 @@ class Deliveries:
 
     def granted(self, connection: str, grant: Grant) -> None:
         """A grant came: slices are due, to any peers."""
-        self._spans += self._dispatch.granted(connection, grant)
+        self._queue(self._dispatch.granted(connection, grant))
 
     def beat(self, connection: str, beat: Heartbeat) -> None:
         """A heartbeat that has the order needs its payload no more, though the last receipt was lost."""
@@ -52,22 +53,35 @@ class Deliveries:
         """End one delivery to a peer, or all: it has gone, begins afresh, or cancels."""
         self._drop([key for key in self._offered if key[0] == connection and transfer in (None, key[1])])
 
-    def due(self) -> Iterator[To[Message]]:
-        """What is to be said now; each slice is read when it is taken."""
-        while self._spans:
-            one = self._spans.popleft()
-            key = (one.peer, one.what.transfer)
-            if key not in self._offered:
+    def due(self, has_room: Callable[[str], bool]) -> Iterator[To[Slice]]:
+        """Slices for peers that have room, in order; each is read when it is taken. The others go on waiting."""
+        full: set[str] = set()
+        for key, one in list(self._spans.items()):
+            if one.peer in full or key not in self._spans:
                 continue
-            try:
-                piece = self._offered[key][0].read(one.what.start, one.what.stop)
-            except OSError:  # collected meanwhile
-                self._drop([key])
-                yield To(one.peer, Cancel(transfer=one.what.transfer, code="superseded"))
+            if (one.peer, one.what.transfer) not in self._offered:
+                del self._spans[key]
+            elif not has_room(one.peer):
+                full.add(one.peer)
             else:
-                yield To(one.peer, one.what.filled(piece))
+                del self._spans[key]
+                piece = self._read(one)
+                if piece is not None:
+                    yield To(one.peer, piece)
+
+    def _read(self, one: To[Span]) -> Slice | None:
+        try:
+            payload, _ = self._offered[one.peer, one.what.transfer]
+            return one.what.filled(payload.read(one.what.start, one.what.stop))
+        except OSError:  # collected meanwhile: who waits for it will ask for the order, and get a newer one
+            self._drop([(one.peer, one.what.transfer)])
+            return None
 
     def _drop(self, keys: Iterable[tuple[str, str]]) -> None:
         for key in list(keys):
             del self._offered[key]
-            self._spans += self._dispatch.drop(*key)
+            self._queue(self._dispatch.drop(*key))
+
+    def _queue(self, spans: Iterable[To[Span]]) -> None:
+        for one in spans:
+            self._spans[one.peer, one.what.transfer, one.what.start] = one

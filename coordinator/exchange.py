@@ -69,6 +69,11 @@ class Exchange:
         taken, self._traffic = self._traffic, Counter()
         return taken
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether slices wait for room in the socket, which does not say when there is some."""
+        return self._deliveries.is_waiting
+
     # ---- in
 
     def hear(self, received: Received, now: float) -> list[Event]:
@@ -185,7 +190,8 @@ class Exchange:
             return []
         if peer.member is not None:
             self._traffic[peer.member, peer.round_no, "out"] += sum(frame_sizes(frames))
-        if self._router.send(connection, frames):
+        send = self._router.send_slice if isinstance(message, Slice) else self._router.send
+        if send(connection, frames):
             return []
         self.forget(connection)
         return [PeerLost(connection=connection)]
@@ -214,7 +220,9 @@ class Exchange:
 
     def flush(self) -> list[Event]:
         """Send slices that are due, and try again what slow peers could not take."""
-        events = [event for one in self._deliveries.due() for event in self.say(one.peer, one.what)]
+        events: list[Event] = []
+        for one in self._deliveries.due(self._router.has_room):
+            events += self.say(one.peer, one.what)
         for connection in self._router.flush():
             self.forget(connection)
             events.append(PeerLost(connection=connection))

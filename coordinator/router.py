@@ -18,7 +18,7 @@ from coordinator.auth import Authenticator, secure
 from coordinator.keys import KeyPair
 from fedap_core.errors import InvalidInput
 from protocol.contracts import Buffer
-from protocol.limits import FRAME_BYTES
+from protocol.limits import FRAME_BYTES, IN_FLIGHT_BYTES, SLICE_BYTES, WINDOW_SLICES
 
 QUEUED_MESSAGES = 16
 """Messages that ZeroMQ keeps per peer and direction: four slices and the small ones between them, four times over."""
@@ -26,7 +26,7 @@ QUEUED_MESSAGES = 16
 WAITING_MESSAGES = 64
 """Messages kept for a peer whose queue is full; what is more is lost, and its heartbeats bring it again."""
 
-RETRY_MS = 10
+RETRY_MS = 5
 """Pause between attempts for a peer whose queue is full: a ROUTER socket cannot say which peer has room again."""
 
 PROBE_MS = 15_000
@@ -45,7 +45,14 @@ class Received:
 class Router:
     """Bound when built; `endpoint` says where. `admits` decides about keys and runs in the authenticator's thread."""
 
-    def __init__(self, *, endpoint: str, keys: KeyPair | None = None, admits: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        *,
+        endpoint: str,
+        keys: KeyPair | None = None,
+        admits: Callable[[str], bool],
+        in_flight_bytes: int = IN_FLIGHT_BYTES,
+    ) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._authenticator = Authenticator(self._context, admits) if keys is not None else None
         self._socket = self._context.socket(zmq.ROUTER)
@@ -58,6 +65,8 @@ class Router:
         self._poller.register(self._socket, zmq.POLLIN)
         self._poller.register(self._wake_read, zmq.POLLIN)
         self._waiting: dict[str, deque[Sequence[Buffer]]] = {}
+        self._held: dict[str, list[zmq.MessageTracker]] = {}
+        self._most_held = max(in_flight_bytes // SLICE_BYTES, 1)
         self.lost_messages = 0
         """Messages given up because their receiver took nothing for too long."""
         try:
@@ -88,10 +97,10 @@ class Router:
         except BlockingIOError:
             return  # the pipe is full: it will wake anyway
 
-    def wait(self, timeout_s: float | None) -> None:
-        """Until a message is there, somebody calls `wake`, or the time is over."""
+    def wait(self, timeout_s: float | None, *, hurry: bool = False) -> None:
+        """Until a message is there, somebody calls `wake`, or the time is over; with `hurry`, only for a moment."""
         timeout_ms = None if timeout_s is None else max(0, min(int(timeout_s * 1000) + 1, 3_600_000))
-        if self._waiting:
+        if self._waiting or hurry:
             timeout_ms = RETRY_MS if timeout_ms is None else min(RETRY_MS, timeout_ms)
         ready = dict(self._poller.poll(timeout_ms))
         if self._wake_read in ready:
@@ -116,6 +125,39 @@ class Router:
             return True
         return self._try(connection, frames)
 
+    def has_room(self, connection: str) -> bool:
+        """Whether a slice may be handed over: what ZeroMQ still holds of earlier ones is bounded, for each peer and in
+        all. A peer that begins again and again would otherwise fill memory with what it no longer waits for."""
+        held = self._held.get(connection)
+        if held is not None:
+            held[:] = [tracker for tracker in held if not tracker.done]
+            if not held:
+                del self._held[connection]
+        if connection in self._waiting or len(self._held.get(connection, ())) >= WINDOW_SLICES:
+            return False
+        if sum(map(len, self._held.values())) < self._most_held:
+            return True
+        self._held = {name: left for name, kept in self._held.items() if (left := [t for t in kept if not t.done])}
+        return sum(map(len, self._held.values())) < self._most_held
+
+    def send_slice(self, connection: str, frames: Sequence[Buffer]) -> bool:
+        """Hand over a slice; False when the connection is gone. Ask `has_room` first: a slice that finds the peer's
+        queue full is lost, and its receiver will ask for it."""
+        try:
+            tracker = self._socket.send_multipart(
+                [bytes.fromhex(connection), *frames], zmq.NOBLOCK, copy=False, track=True
+            )
+        except zmq.Again:
+            self.lost_messages += 1
+            return True
+        except zmq.ZMQError as error:
+            if error.errno != errno.EHOSTUNREACH:
+                raise
+            return False
+        if tracker is not None:
+            self._held.setdefault(connection, []).append(tracker)
+        return True
+
     def flush(self) -> list[str]:
         """Try again what could not be sent; returns connections that turn out to be gone."""
         gone = []
@@ -134,7 +176,7 @@ class Router:
         return gone
 
     def forget(self, connection: str) -> None:
-        """Nothing more is to be sent to it."""
+        """Nothing more is to be sent to it. What ZeroMQ still holds for it counts until it is let go."""
         self._waiting.pop(connection, None)
 
     def close(self, *, linger_s: float) -> None:

@@ -73,7 +73,8 @@ def open_run(
     store = Store(config.folder)
     forms = ModelForms(initial=initial, anchor=anchor, home=rules.strategy.home, encoding=config.encoding, store=store)
     admits: Callable[[str], bool] = (lambda key: listed.name_of(key) is not None) if listed else (lambda _key: True)
-    router = Router(endpoint=config.network.endpoint, keys=keys, admits=admits)
+    capacity = config.network.in_flight_bytes
+    router = Router(endpoint=config.network.endpoint, keys=keys, admits=admits, in_flight_bytes=capacity)
     return _assemble(config, plan, rules, initial.spec, journal, store, forms, router, admits, listed, release)
 
 

@@ -115,7 +115,7 @@ class Coordinator:
             if self._listed is not None:  # edited while nobody was here to notice
                 self._handle(events.AllowListChanged(allowed=self._listed))
             while self._stopped is None:
-                self._parts.router.wait(self._patience())
+                self._parts.router.wait(self._patience(), hurry=self._parts.exchange.is_waiting)
                 self._turn()
             return self._stopped
         finally:

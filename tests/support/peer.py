@@ -93,6 +93,7 @@ class Peer(threading.Thread):
         self._have: Step | None = None
         self._report: Message | None = None
         self._ready = False
+        self._moved = False
 
     def stop(self) -> None:
         """End without a word, as a killed process does."""
@@ -130,7 +131,9 @@ class Peer(threading.Thread):
 
     def _beat(self) -> None:
         if not self._ready:
-            self._say(self.hello)
+            if not self._moved:  # nothing came since the last time: the welcome, or its payload, is lost
+                self._say(self.hello)
+            self._moved = False
             return
         want = None
         if self._report is None or self._outbox.held is None or self._have is None:
@@ -200,6 +203,7 @@ class Peer(threading.Thread):
     def _slice(self, piece: Slice) -> None:
         arrival = self._intake.arrived("c", piece)
         if arrival.fate is Fate.TAKEN:
+            self._moved = True
             self._store(piece)
         self._grant(arrival.grants)
         if arrival.complete and self._pending is not None:
