@@ -45,7 +45,7 @@ def load(options: DataOptions) -> Dataset:
         preprocessing=Preprocessing(steps=("UCI HAR inertial windows", "acceleration in g", "angular rate in rad/s")),
         span=np.stack((start, start + _WINDOW), axis=1),
         site=site,
-        site_names=tuple(f"subject {name}" for name in names),
+        site_names=tuple(f"subject-{name}" for name in names),
         overlapping=True,
     )
 

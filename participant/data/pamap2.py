@@ -69,7 +69,7 @@ def load(options: DataOptions) -> Dataset:
     activity, group, begin, subject = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     kept, y, classes = _choose(activity, options, protocol)
     begin = begin[kept]
-    site, site_names = numbered(np.array([path.stem.replace("subject", "subject ") for path in paths])[subject[kept]])
+    site, site_names = numbered(np.array([path.stem.replace("subject", "subject-") for path in paths])[subject[kept]])
     return Dataset(
         name="pamap2",
         x=np.stack([x[at] for at in kept]),

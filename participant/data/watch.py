@@ -61,7 +61,7 @@ def load(options: DataOptions) -> Dataset:
         preprocessing=Preprocessing(steps=("6-axis inertial windows", "acceleration in g", "angular rate in rad/s")),
         span=np.stack((begin, begin + WINDOW), axis=1),
         site=site_of[recording],
-        site_names=tuple(f"person {name}" for name in names),
+        site_names=tuple(f"person-{name}" for name in names),
         overlapping=True,
     )
 

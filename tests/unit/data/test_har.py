@@ -27,7 +27,7 @@ def test_shuffled_windows_return_to_their_recordings(tmp_path: Path) -> None:
     assert dataset.x.shape == (10, 9, 128)
     assert dataset.x.dtype == np.float32
     assert dataset.overlapping
-    assert dataset.site_names == ("subject 3", "subject 17")
+    assert dataset.site_names == ("subject-3", "subject-17")
     assert dataset.span is not None
     assert len(np.unique(dataset.group)) == 3
     for number, windows in enumerate((5, 4, 1)):

@@ -46,7 +46,7 @@ def test_windows_never_cross_an_activity_change_and_transients_are_dropped(tmp_p
     assert dataset.span[:3].tolist() == [[0, 200], [100, 300], [200, 400]]
     assert dataset.site is not None
     assert dataset.site.tolist() == [0, 0, 0, 0, 1, 1]
-    assert dataset.site_names == ("subject 101", "subject 105")
+    assert dataset.site_names == ("subject-101", "subject-105")
     assert dataset.overlapping
 
 

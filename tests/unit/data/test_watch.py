@@ -21,7 +21,7 @@ def test_ten_people_seven_exercises_140_recordings() -> None:
     assert dataset.x.dtype == np.float32
     assert len(np.unique(dataset.group)) == 140
     assert dataset.classes == ("PEN", "ABD", "FEL", "IR", "ER", "TRAP", "ROW")
-    assert dataset.site_names[0] == "person 1"
+    assert dataset.site_names[0] == "person-1"
     assert len(dataset.site_names) == 10
     assert dataset.overlapping
 
