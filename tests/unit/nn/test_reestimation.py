@@ -25,7 +25,7 @@ def running(layer: nn.BatchNorm1d) -> tuple[list[float], list[float]]:
 def test_first_layer_holds_mean_and_unbiased_variance_of_the_data() -> None:
     """Channel values 1, 3, 5, 3 have mean 3 and unbiased variance (4 + 0 + 4 + 0) / 3 = 8 / 3."""
     layer = nn.BatchNorm1d(1)
-    reestimate_batch_norm(nn.Sequential(layer), torch.tensor([[1.0], [3.0], [5.0], [3.0]]).split(2))
+    reestimate_batch_norm(nn.Sequential(layer), torch.split(torch.tensor([[1.0], [3.0], [5.0], [3.0]]), 2))
     mean, variance = running(layer)
     assert mean == pytest.approx([3.0])
     assert variance == pytest.approx([8 / 3])
@@ -34,7 +34,7 @@ def test_first_layer_holds_mean_and_unbiased_variance_of_the_data() -> None:
 def test_batches_of_other_sizes_give_the_same_statistics_in_the_first_layer() -> None:
     whole, cut = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
     reestimate_batch_norm(nn.Sequential(whole), [values()])
-    reestimate_batch_norm(nn.Sequential(cut), values().split([3, 10, 7]))
+    reestimate_batch_norm(nn.Sequential(cut), torch.split(values(), [3, 10, 7]))
     assert running(cut)[0] == pytest.approx(running(whole)[0], rel=1e-6)
     assert running(cut)[1] == pytest.approx(running(whole)[1], rel=1e-6)
 
