@@ -1,0 +1,157 @@
+"""Claims about who is there: a member that never comes, one that dies, one that comes late, and no barrier at all.
+
+Real processes on both sides. What happened is read from the run's journal, the way the status command reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from coordinator import facts
+from coordinator.cli import main
+from coordinator.plain import from_plain
+from coordinator.runs import look_at
+from tests.support.cohorts import run_command, small_run, wait_until
+from tests.support.players import Player, Reference, final_bits, players, run_reference
+from tests.support.processes import Process
+from tests.support.proxy import Hold, Proxy, Swallow
+from tests.support.run_files import coordinator_file, has_finite_model, only, participant_file
+
+DEADLINE_S = 300.0
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    return run_reference(tmp_path_factory.mktemp("inline"), small_run("fedap"))
+
+
+def history(folder: Path) -> list[facts.Fact]:
+    """Every fact of the run, in order."""
+    journal = look_at(folder / "run").journal
+    try:
+        return [from_plain(entry.kind, json.loads(entry.body)) for entry in journal.entries()]
+    finally:
+        journal.close()
+
+
+def updates_of(told: Sequence[facts.Fact]) -> list[str]:
+    """Whose updates were accepted, in order."""
+    return [fact.member for fact in told if isinstance(fact, facts.UpdateAccepted)]
+
+
+def require_good_end(made: Mapping[str, Player], coordinator: Process) -> None:
+    wait_until(lambda: all(one.ended() is not None for one in made.values()), "the run to end", deadline_s=DEADLINE_S)
+    assert {name: one.ended() for name, one in made.items()} == dict.fromkeys(made, 0)
+    wait_until(lambda: coordinator.child.poll() is not None, "the coordinator to end", deadline_s=DEADLINE_S)
+    assert coordinator.wait() == 0
+    assert all(has_finite_model(one.personal) for one in made.values())
+
+
+def test_who_is_listed_and_never_comes_changes_no_bit_for_the_others(reference: Reference, tmp_path: Path) -> None:
+    """Enrolment ends without it once the three others are there: the run is the inline one of three clients."""
+    members = {"names": [*reference.names, "nobody"], "at_least": len(reference.names), "enrolment_s": 0.0}
+    run = coordinator_file(tmp_path, reference, pace={"quorum": len(reference.names)}, members=members)
+    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+    try:
+        with players(tmp_path, reference, coordinator.ready()) as made:
+            require_good_end(made, coordinator)
+    finally:
+        coordinator.close()
+    assert final_bits(made) == reference.bits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pace", "reason"),
+    [({"dead_after_s": 4.0}, "not there"), ({"dead_after_s": 12.0, "deadline_s": 1.0}, "the deadline is over")],
+    ids=["found dead", "past the deadline"],
+)
+def test_a_member_that_dies_does_not_stop_the_others(
+    reference: Reference, tmp_path: Path, pace: dict[str, object], reason: str
+) -> None:
+    """Its line goes dead after the welcome and the anchor have passed, before three rounds can have; then it is killed.
+
+    All of its traffic in a whole run is nine models: two before the first round, two for each of three rounds, one at
+    the end. After four and a half it has sent one update at the most, or is receiving or sending its second.
+    """
+    run = coordinator_file(tmp_path, reference, pace={"quorum": 2, "linger_s": 5.0, **pace})
+    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+    *living, dying = reference.names
+    swallow = Swallow(after=int(4.5 * reference.initial.stat().st_size), newcomers=1000)
+    try:
+        endpoint = coordinator.ready()
+        with (
+            Proxy(endpoint, [swallow]) as proxy,
+            players(tmp_path, only(reference, [dying]), proxy.endpoint) as lost,
+            players(tmp_path, only(reference, living), endpoint) as made,
+        ):
+            wait_until(proxy.struck.is_set, "the line to go dead", deadline_s=DEADLINE_S)
+            lost[dying].kill()
+            require_good_end(made, coordinator)
+    finally:
+        coordinator.close()
+    told = history(tmp_path)
+    closed = [fact for fact in told if isinstance(fact, facts.RoundClosed)]
+    assert [fact.round_no for fact in closed] == [0, 1, 2]
+    assert closed[-1].missing == (dying,)
+    assert any(reason in fact.reason for fact in closed)
+    assert [fact.absent for fact in told if isinstance(fact, facts.Ended)] == [(dying,)]
+    assert not lost[dying].personal.exists()
+
+
+@pytest.mark.slow
+def test_who_comes_late_takes_part_from_then_on(tmp_path: Path) -> None:
+    """Its first word is held back until the second round of the two others is open, with 58 still to come."""
+    reference = run_reference(tmp_path / "inline", small_run("fedap", rounds=60))
+    members = {"at_least": 2, "enrolment_s": 0.0, "late_join": True}
+    run = coordinator_file(tmp_path, reference, members=members, pace={"quorum": 2, "dead_after_s": 60.0})
+    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+    *early, late = reference.names
+    patience = ("--config", str(participant_file(tmp_path, answer_s=30.0)))
+    try:
+        endpoint = coordinator.ready()
+        with ExitStack() as stack:
+            proxy = stack.enter_context(Proxy(endpoint, [Hold(after=0)]))
+            made = stack.enter_context(players(tmp_path, only(reference, [late]), proxy.endpoint, *patience))
+            wait_until(proxy.struck.is_set, "the late one to knock", deadline_s=DEADLINE_S)
+            made |= stack.enter_context(players(tmp_path, only(reference, early), endpoint))
+            wait_until(lambda: has_opened(tmp_path, 1), "the second round", deadline_s=DEADLINE_S)
+            proxy.release()
+            require_good_end(made, coordinator)
+    finally:
+        coordinator.close()
+    told = history(tmp_path)
+    joined = [fact.member for fact in told if isinstance(fact, facts.Joined)]
+    assert (sorted(joined[:2]), joined[2:]) == (early, [late])
+    counts = {name: updates_of(told).count(name) for name in reference.names}
+    assert {name: counts[name] for name in early} == dict.fromkeys(early, 60)
+    assert 1 <= counts[late] <= 58
+
+
+def has_opened(folder: Path, round_no: int) -> bool:
+    return any(isinstance(fact, facts.RoundOpened) and fact.round_no == round_no for fact in history(folder))
+
+
+def test_without_barriers_all_end_with_a_model_after_as_many_updates(reference: Reference, tmp_path: Path) -> None:
+    """Three rounds of three members: the last mix is begun at the ninth update, whoever the nine came from.
+
+    Who is at work then may still report until that mix is made; it is counted, and changes nothing.
+    """
+    run = coordinator_file(tmp_path, reference, mode="continuous")
+    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+    try:
+        with players(tmp_path, reference, coordinator.ready()) as made:
+            require_good_end(made, coordinator)
+    finally:
+        coordinator.close()
+    told = history(tmp_path)
+    (closing,) = [index for index, fact in enumerate(told) if isinstance(fact, facts.RoundClosed)]
+    assert len(updates_of(told[:closing])) == 9
+    shown = run_command(main, "status", str(tmp_path / "run"))
+    assert shown.code == 0
+    assert f"Run whole: finished, {len(updates_of(told))} updates were admitted" in shown.out
