@@ -11,8 +11,12 @@ import pytest
 
 from scripts.experiments.settings import RunSettings
 from tests.support.cohorts import small_run, wait_until
-from tests.support.players import Reference, final_bits, players, run_reference
-from tests.support.processes import Process, config_file
+from tests.support.players import final_bits, players, run_reference
+from tests.support.processes import Process
+from tests.support.run_files import coordinator_file
+
+PATIENT = {"heartbeat_s": 10.0, "dead_after_s": 60.0, "linger_s": 60.0}
+"""The coordinator's own defaults: on a busy machine nobody is given up while ten processes start."""
 
 EIGHT = ("base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap")
 
@@ -23,29 +27,10 @@ def watch_run(algorithm: str) -> RunSettings:
     return small_run(algorithm, rounds=4, cohort=cohort, model="har-cnn")
 
 
-def run_file(folder: Path, reference: Reference) -> Path:
-    """A run.toml under which the network computes what the inline run did."""
-    settings = reference.settings
-    return config_file(
-        folder / "run.toml",
-        {
-            "run": "whole",
-            "folder": str(folder / "run"),
-            "initial": str(reference.initial),
-            "rounds": settings.rounds,
-            "seed": settings.seed,
-            "algorithm": {"name": settings.algorithm},
-            "anchor": {} if reference.anchor is None else {"file": str(reference.anchor)},
-            "training": {"learning_rate": settings.learning_rate, "batch_size": settings.batch_size},
-            "members": {"names": reference.names},
-            "network": {"endpoint": "tcp://127.0.0.1:*"},
-        },
-    )
-
-
 def require_same_models(folder: Path, settings: RunSettings) -> None:
     reference = run_reference(folder / "inline", settings)
-    coordinator = Process("serve", "--config", str(run_file(folder, reference)), log=folder / "coordinator.log")
+    config = coordinator_file(folder, reference, pace=PATIENT)
+    coordinator = Process("serve", "--config", str(config), log=folder / "coordinator.log")
     try:
         with players(folder, reference, coordinator.ready()) as made:
             wait_until(lambda: all(one.ended() is not None for one in made.values()), "the run to end", deadline_s=400)
