@@ -67,19 +67,12 @@ def payload_of(path: Path, layout: Layout, encoding: Encoding) -> Payload:
 
 def whole_layout(spec: ModelSpec) -> Layout:
     """All tensors of a model in model order; whole numbers travel as int64."""
-    return Layout(
-        tuple(
-            TensorSpec(name=tensor.name, dtype="float32" if tensor.floating else "int64", shape=tensor.shape)
-            for tensor in spec.tensors
-        )
-    )
+    return Layout.described(spec.tensors)
 
 
 def shared_layout(spec: ModelSpec, home: Collection[Part]) -> Layout:
     """The tensors that leave when `home` stays home, in wire order."""
-    return Layout(
-        tuple(TensorSpec(name=tensor.name, dtype="float32", shape=tensor.shape) for tensor in spec.shared(home))
-    )
+    return Layout.described(spec.shared(home))
 
 
 class ModelFile:

@@ -20,24 +20,17 @@ from fedap_core.nn.state import State
 from fedap_core.parts import Part
 from protocol.encodings import ENCODINGS, Encoding
 from protocol.messages import Score
-from protocol.tensors import Array, Layout, TensorSet, TensorSpec
+from protocol.tensors import Array, Layout, TensorSet
 
 
 def model_layout(spec: ModelSpec) -> Layout:
     """All tensors of a model, in model order; whole numbers travel as int64."""
-    return Layout(
-        tuple(
-            TensorSpec(name=tensor.name, dtype="float32" if tensor.floating else "int64", shape=tensor.shape)
-            for tensor in spec.tensors
-        )
-    )
+    return Layout.described(spec.tensors)
 
 
 def shared_layout(spec: ModelSpec, home: Collection[Part]) -> Layout:
     """The tensors that leave when `home` stays home, in the order of the flat buffer."""
-    return Layout(
-        tuple(TensorSpec(name=tensor.name, dtype="float32", shape=tensor.shape) for tensor in spec.shared(home))
-    )
+    return Layout.described(spec.shared(home))
 
 
 def encoding_of(name: str) -> Encoding:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,19 @@ class TensorSpec:
         return _HALF if encoding == "f16" and self.dtype == "float32" else DTYPES[self.dtype]
 
 
+class Described(Protocol):
+    """A tensor as whoever owns the model describes it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def floating(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Layout:
     """Tensors in order; each begins at the next multiple of its item size. Equal layouts have equal digests."""
@@ -77,6 +90,16 @@ class Layout:
     def of(arrays: Mapping[str, Array]) -> Layout:
         """The layout of these arrays, in the mapping's order."""
         return Layout(tuple(TensorSpec(name=n, dtype=a.dtype.name, shape=a.shape) for n, a in arrays.items()))
+
+    @staticmethod
+    def described(tensors: Iterable[Described]) -> Layout:
+        """The layout of a model's tensors in their order; whole numbers travel as int64."""
+        return Layout(
+            tuple(
+                TensorSpec(name=tensor.name, dtype="float32" if tensor.floating else "int64", shape=tensor.shape)
+                for tensor in tensors
+            )
+        )
 
     @staticmethod
     def parse(text: str) -> Layout:
