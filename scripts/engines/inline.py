@@ -55,14 +55,14 @@ def run_inline(settings: RunSettings, cohort: Cohort, options: InlineOptions) ->
 
 
 def _run_missing(folder: RunFolder, settings: RunSettings, cohort: Cohort, options: InlineOptions) -> None:
-    initial = _initial(settings, cohort, options)
+    initial = initial_file(settings, cohort, options)
     described = {
         "clients": [client.name for client in cohort.clients],
         "classes": cohort.data.classes,
         "class_counts": cohort.class_counts(),
     }
     first = folder.begin(versions(), described, keep_models=options.keep_models)
-    anchor = _anchor(settings, cohort, initial, options) if settings.uses_anchor else None
+    anchor = anchor_file(settings, cohort, initial, options) if settings.uses_anchor else None
     start = anchor if settings.start_from == "anchor" and anchor is not None else initial
     pool = _open_pool(settings, cohort, start, options)
     try:
@@ -71,7 +71,7 @@ def _run_missing(folder: RunFolder, settings: RunSettings, cohort: Cohort, optio
         pool.close()
 
 
-def _initial(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> Path:
+def initial_file(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> Path:
     """The model file that every algorithm of a comparison starts from."""
     path = options.root / "initial" / f"{settings.initial_identity}.safetensors"
 
@@ -90,7 +90,7 @@ def _initial(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> P
     return path
 
 
-def _anchor(settings: RunSettings, cohort: Cohort, initial: Path, options: InlineOptions) -> Path:
+def anchor_file(settings: RunSettings, cohort: Cohort, initial: Path, options: InlineOptions) -> Path:
     """The model file that W is measured under."""
     if settings.anchor.kind == "file":
         path = Path(settings.anchor.path)
