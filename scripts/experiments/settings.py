@@ -1,7 +1,7 @@
 """What one run of the lab is: every choice that shapes its numbers, checked, and a digest that names it.
 
-Equal settings give equal numbers, so results are found again by the digest. How many processes do the work is not a
-setting: it must not change a bit.
+Equal settings give equal numbers, so results are found again by the digest. Which engine does the work, in how many
+processes, is not a setting: it must not change a bit.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from fedap_core.strategies import Strategy, make_strategy
 
 TAIL_ROUNDS = 10
 """Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
+
+_LATER_FIELDS = ("mode", "clock")
+"""They have a part in a run's name only where they differ from their defaults."""
 
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 
@@ -86,6 +89,10 @@ class RunSettings(BaseModel):
     evaluate_every: int = Field(default=1, ge=1)
     threads: int = Field(default=1, ge=1)
     device: Literal["cpu", "cuda", "auto"] = "cpu"
+    mode: Literal["barrier", "continuous"] = "barrier"
+    """Whether rounds wait for everyone, or everyone goes on at once."""
+    clock: Literal["virtual", "wall"] = "virtual"
+    """What decides who reports first where nobody is waited for: given speeds, or real processes (not repeatable)."""
 
     @model_validator(mode="after")
     def _strategy_exists(self) -> RunSettings:
@@ -132,6 +139,9 @@ class RunSettings(BaseModel):
             described["anchor"]["path"] = file_digest(Path(self.anchor.path))
         if not self.strategy().depends_on_rounds:
             described.pop("rounds")
+        for name in _LATER_FIELDS:  # what did not exist when older results were named must not rename them
+            if getattr(self, name) == RunSettings.model_fields[name].default:
+                described.pop(name)
         return digest(described)
 
     @property

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from fedap_core.errors import InvalidInput
+from scripts.experiments.run_folder import RunFolder
 from scripts.experiments.settings import RunSettings, checked
 from tests.support.cohorts import small_run
+
+RESULTS = Path(__file__).parents[3] / "scripts" / "experiments" / "results"
+KEPT = sorted(path.parent for path in RESULTS.glob("*/*/settings.json"))
 
 OTHERS: dict[str, dict[str, object]] = {
     "algorithm": {"algorithm": "fedap-sbn"},
@@ -25,6 +30,8 @@ OTHERS: dict[str, dict[str, object]] = {
     "start": {"start_from": "anchor"},
     "model": {"model": "alexnet"},
     "threads": {"threads": 2},
+    "mode": {"mode": "continuous"},
+    "clock": {"mode": "continuous", "clock": "wall"},
     "clients": {"cohort": {"data": "synthetic", "clients": 4}},
 }
 
@@ -84,6 +91,18 @@ def test_label_of_the_protocol_says_when_windows_overlap() -> None:
     assert small_run("base").cohort.protocol_label == "paper"
     leaky = small_run("base", cohort={"overlapping_windows": True, "protocol": "reference"})
     assert leaky.cohort.protocol_label == "reference (overlapping windows)"
+
+
+@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)
+def test_kept_results_are_found_under_the_name_they_were_stored_by(folder: Path) -> None:
+    """A field that is added to the settings must not rename what was computed before it existed."""
+    described = json.loads((folder / "settings.json").read_text())["settings"]
+    settings = RunSettings.model_validate(described)
+    assert RunFolder(folder.parent, settings).path == folder
+
+
+def test_there_are_kept_results() -> None:
+    assert len(KEPT) > 5
 
 
 def test_names_of_files_hold_neither_slash_nor_colon() -> None:
