@@ -1,10 +1,14 @@
-"""Figures of a comparison: accuracy per round, and W as a heat map. One look for all: colours belong to algorithms."""
+"""The look of all figures, and the two of a comparison: accuracy per round, and W as a heat map.
+
+Colours belong to algorithms; sizes, grid and file formats are decided here and nowhere else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -26,38 +30,54 @@ COLOURS = {
 }
 _OTHER = "#17a2b8"
 _DPI = 150
+GRID = "#dddddd"
+INK = "#333333"
+"""Text and thin lines that belong to no algorithm."""
+
+
+def colour(name: str) -> str:
+    """An algorithm's colour; options behind its name do not change it."""
+    return COLOURS.get(name.partition(":")[0], _OTHER)
 
 
 def convergence_figure(summaries: Sequence[Summary], title: str, path: Path) -> None:
     """Mean test accuracy of the delivered models against rounds, averaged over seeds; PNG and SVG beside each other."""
-    figure = _figure(7.2, 4.2)
+    figure = new_figure(7.2, 4.2)
     axes = figure.add_subplot()
+    draw_curves(axes, summaries)
+    axes.set_title(title, fontsize=10, loc="left")
+    save_figure(figure, path)
+
+
+def draw_curves(
+    axes: Axes,
+    summaries: Sequence[Summary],
+    *,
+    colour_of: Callable[[str], str] = colour,
+    name_of: Callable[[str], str] = str,
+) -> None:
+    """One curve per algorithm, the mean over its seeds in a band from the lowest to the highest, its name at the end."""
     names = list(dict.fromkeys(summary.algorithm for summary in summaries))
-    ends = [_draw_curve(axes, [s for s in summaries if s.algorithm == name]) for name in names]
+    ends = [_draw_curve(axes, [s for s in summaries if s.algorithm == name], colour_of(name)) for name in names]
     low, high = axes.get_ylim()
     for (height, last), name in zip(_apart(ends, gap=0.045 * (high - low), top=high), names, strict=True):
-        axes.annotate(name, (last, height), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8.5,
-                      color=COLOURS.get(name, _OTHER))  # fmt: skip
+        axes.annotate(name_of(name), (last, height), xytext=(6, 0), textcoords="offset points", va="center",
+                      fontsize=8.5, color=colour_of(name))  # fmt: skip
     axes.set_xlabel("round")
     axes.set_ylabel("mean accuracy of the clients, %")
-    axes.set_title(title, fontsize=10, loc="left")
-    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     axes.margins(x=0.01)
-    _save(figure, path)
 
 
-def _draw_curve(axes: Axes, runs: Sequence[Summary]) -> tuple[float, float]:
+def _draw_curve(axes: Axes, runs: Sequence[Summary], shade: str) -> tuple[float, float]:
     """One algorithm; returns where its curve ends, (height, round)."""
     common = {number for number, _ in runs[0].curve}.intersection(*({n for n, _ in run.curve} for run in runs))
     rounds = sorted(number + 1 for number in common)
     values = np.array([[100 * v for n, v in run.curve if n in common] for run in runs])
     mean = values.mean(axis=0)
-    name = runs[0].algorithm
-    axes.plot(rounds, mean, color=COLOURS.get(name, _OTHER), linewidth=2.2 if name == "fedap" else 1.3)
+    axes.plot(rounds, mean, color=shade, linewidth=2.2 if runs[0].algorithm == "fedap" else 1.3)
     if len(runs) > 1:
-        axes.fill_between(rounds, values.min(axis=0), values.max(axis=0), color=COLOURS.get(name, _OTHER), alpha=0.10,
-                          linewidth=0)  # fmt: skip
+        axes.fill_between(rounds, values.min(axis=0), values.max(axis=0), color=shade, alpha=0.10, linewidth=0)
     return float(mean[-1]), float(rounds[-1])
 
 
@@ -79,7 +99,7 @@ def mixing_figure(weights: FloatArray, members: Sequence[str], title: str, path:
     shown = weights[np.ix_(order, order)].copy()
     np.fill_diagonal(shown, np.nan)
     names = [members[index] for index in order]
-    figure = _figure(5.6, 4.8)
+    figure = new_figure(5.6, 4.8)
     axes = figure.add_subplot()
     axes.set_facecolor("#d9d9d9")
     image = axes.imshow(shown, cmap="YlOrRd", vmin=0.0)
@@ -89,7 +109,7 @@ def mixing_figure(weights: FloatArray, members: Sequence[str], title: str, path:
     axes.set_ylabel("receiver")
     axes.set_title(title, fontsize=10, loc="left")
     figure.colorbar(image, ax=axes, label="weight", shrink=0.85)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def by_similarity(weights: FloatArray) -> list[int]:
@@ -107,11 +127,20 @@ def by_similarity(weights: FloatArray) -> list[int]:
     return order
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of that many inches."""
     mpl.rcParams["svg.hashsalt"] = "fedap"  # the same figure is the same file
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _save(figure: Figure, path: Path) -> None:
-    figure.savefig(path.with_suffix(".png"), dpi=_DPI, metadata={"Software": None})
-    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+def tidy(axes: Axes, *, grid: Literal["x", "y", "both"] = "y") -> None:
+    """Grid lines behind the data, no frame on the right and above."""
+    axes.grid(axis=grid, color=GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """PNG and SVG beside each other; the same figure gives the same bytes."""
+    figure.savefig(path.with_name(f"{path.name}.png"), dpi=_DPI, metadata={"Software": None})
+    figure.savefig(path.with_name(f"{path.name}.svg"), metadata={"Date": None})
