@@ -9,6 +9,7 @@ import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -20,6 +21,7 @@ from fedap_core.randomness import generator
 from participant.actions import End
 from participant.config import DataSettings, JoinSettings
 from participant.data.base import DataOptions
+from participant.dealer.line import Context
 from participant.dealer.shell import Shell, run_in_thread
 from participant.events import StopRequested
 from participant.home_data import HomeData
@@ -81,8 +83,20 @@ def greeting_of(home: Home, settings: DataSettings, run: str | None) -> Hello:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What participants of one process share: the thread that trains, one piece of work at a time, and ZeroMQ's."""
+
+    lane: ThreadPoolExecutor
+    context: Context
+
+
 def join(
-    settings: JoinSettings, *, home: Home | None = None, watch: Callable[[Progress], None] = lambda _progress: None
+    settings: JoinSettings,
+    *,
+    home: Home | None = None,
+    watch: Callable[[Progress], None] = lambda _progress: None,
+    host: Host | None = None,
 ) -> End:
     """Take part until the run is over, the participant is asked to stop, or it cannot go on."""
     home = home or open_home(settings)
@@ -93,7 +107,8 @@ def join(
             lifeline=Lifeline(patience, generator(settings.seed, purpose="reconnect", participant=settings.name)),
             model_bytes=model_layout(home.spec).size_bytes("f32"),
         )
-        shell = Shell(address=address, machine=machine, sent=SentLog(state.sent_path))
+        context = None if host is None else host.context
+        shell = Shell(address=address, machine=machine, sent=SentLog(state.sent_path), context=context)
         worker = Worker(
             spec=home.spec,
             data=home.data,
@@ -101,6 +116,7 @@ def join(
             settings=HomeSettings(share_class_counts="class_counts" in settings.share, also_local=settings.also_local),
             post=shell.post,
             watch=watch,
+            lane=None if host is None else host.lane,
         )
         with _signals(shell):
             thread, ended = run_in_thread(shell, worker)
@@ -136,10 +152,11 @@ def software_version() -> str:
 
 
 def _wait(ended: queue.SimpleQueue[End | BaseException]) -> End | BaseException:
-    """Wait in short turns: a signal is handled between two of them."""
+    """Wait in turns: a signal that the system gave to another thread is handled between two of them."""
+    turn_s = 1.0 if threading.current_thread() is threading.main_thread() else None
     while True:
         try:
-            return ended.get(timeout=0.2)
+            return ended.get(timeout=turn_s)
         except queue.Empty:
             continue
 

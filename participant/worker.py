@@ -1,14 +1,15 @@
 """The training thread: one piece of work at a time, its end told as an event; the socket's thread never waits for it.
 
 A stop request reaches the work between two batches. Wrong input by anybody becomes `Failed` with its sentence; any
-other exception is ours, is kept for the caller to raise, and ends the participant too.
+other exception is ours, is kept for the caller to raise, and ends the participant too. Participants that share a
+process may share the thread: torch keeps one state of randomness and one number of threads for all of them.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import structlog
 
@@ -24,8 +25,13 @@ from protocol.errors import ProtocolError
 from protocol.messages import Anchor, Finish, Welcome
 
 
+def training_lane() -> ThreadPoolExecutor:
+    """A thread for training. It is started by the first piece of work."""
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="training")
+
+
 class Worker:
-    """Queues work; `post` takes its events from the training thread."""
+    """Queues work; `post` takes its events from the training thread. lane: a training thread shared with others."""
 
     def __init__(
         self,
@@ -36,6 +42,7 @@ class Worker:
         settings: HomeSettings,
         post: Callable[[Event], None],
         watch: Callable[[Progress], None] = lambda _progress: None,
+        lane: ThreadPoolExecutor | None = None,
     ) -> None:
         self._spec = spec
         self._data = data
@@ -48,7 +55,10 @@ class Worker:
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._queued = 0
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="training")
+        self._named: dict[str, str] = {}
+        self._is_own_lane = lane is None
+        self._lane = lane or training_lane()
+        self._unfinished: set[Future[Event | None]] = set()
         self.fault: BaseException | None = None
         """What ended the work unexpectedly."""
 
@@ -58,28 +68,40 @@ class Worker:
     def work(self, order: Order) -> None:
         self._submit(lambda: self._carry_out(order))
         if self._settings.also_local:
-            alone: Future[Event | None] = self._thread.submit(self._train_alone)
-            alone.add_done_callback(self._ended)
+            self._queue(self._train_alone)
 
     def stop(self) -> None:
         """Ask the present work to end after its batch; work queued later is not affected."""
         self._stop.set()
 
     def close(self, *, at_once: bool) -> None:
-        """End the thread: after everything queued, or after its present batch."""
+        """End the work: after everything queued, or after the present batch. A shared lane goes on for the others."""
         if at_once:
             self._closing.set()
-        self._thread.shutdown(wait=True, cancel_futures=at_once)
+        with self._lock:
+            unfinished = set(self._unfinished)
+        for future in unfinished if at_once else ():
+            future.cancel()
+        wait(unfinished)
+        if self._is_own_lane:
+            self._lane.shutdown(wait=True)
 
     def _submit(self, work: Callable[[], Event | None]) -> None:
         with self._lock:
             self._queued += 1
-        self._thread.submit(work).add_done_callback(self._ended)
+        self._queue(work)
+
+    def _queue(self, work: Callable[[], Event | None]) -> None:
+        future = self._lane.submit(work)
+        with self._lock:
+            self._unfinished.add(future)
+        future.add_done_callback(self._ended)
 
     def _begin(self) -> None:
         with self._lock:
             self._queued -= 1
         self._stop.clear()
+        structlog.contextvars.bind_contextvars(**self._named)
 
     def _is_stopped(self) -> bool:
         return self._stop.is_set() or self._closing.is_set()
@@ -89,6 +111,8 @@ class Worker:
         return self._queued > 0 or self._closing.is_set()
 
     def _ended(self, future: Future[Event | None]) -> None:
+        with self._lock:
+            self._unfinished.discard(future)
         if future.cancelled():
             return
         error = future.exception()
@@ -102,8 +126,8 @@ class Worker:
         self._post(Failed(reason=str(error) or type(error).__name__))
 
     def _prepare(self, welcome: Welcome) -> Event:
+        self._named = {"run": welcome.run, "participant": welcome.participant}
         self._begin()
-        structlog.contextvars.bind_contextvars(run=welcome.run, participant=welcome.participant)
         self._run = HomeRun(
             welcome=welcome,
             spec=self._spec,

@@ -16,7 +16,7 @@ import structlog
 import zmq
 
 from participant.actions import Action, CloseLine, End, LetGo, Note, OpenLine, Prepare, Say, StopWork, Work
-from participant.dealer.line import LAST_WORDS_MS, Address, Line
+from participant.dealer.line import LAST_WORDS_MS, Address, Context, Line
 from participant.dealer.post import Post
 from participant.events import Event, Heard, LineLost, LineOpened, PayloadMoved, Ticked
 from participant.machine import AgentMachine
@@ -30,9 +30,14 @@ _MESSAGES_AT_ONCE = 64
 
 
 class Shell:
-    """`run` on a thread of its own until the machine ends; `post` gives it events from any thread."""
+    """`run` on a thread of its own until the machine ends; `post` gives it events from any thread.
 
-    def __init__(self, *, address: Address, machine: AgentMachine, sent: SentLog) -> None:
+    context: ZeroMQ's threads, where several participants of one process share them; else its own.
+    """
+
+    def __init__(
+        self, *, address: Address, machine: AgentMachine, sent: SentLog, context: Context | None = None
+    ) -> None:
         self._address = address
         self._machine = machine
         self._sent = sent
@@ -43,7 +48,8 @@ class Shell:
         self._waker.setblocking(False)
         self._wakened.setblocking(False)
         self._end: End | None = None
-        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._context = context
+        self._is_own_context = context is None
 
     def post(self, event: Event) -> None:
         """From any thread: something has happened."""
@@ -55,7 +61,7 @@ class Shell:
 
     def run(self, worker: Worker) -> End:
         """Everything until the end; the caller closes the worker."""
-        self._context = zmq.Context()
+        context = self._context = self._context or zmq.Context()
         try:
             self._perform(self._machine.start(time.monotonic()), worker)
             while self._end is None:
@@ -67,7 +73,8 @@ class Shell:
             return self._end
         finally:
             self._close_line(last_words=True)
-            self._context.term()
+            if self._is_own_context:
+                context.term()
             self._sent.close()
 
     # --- waiting ------------------------------------------------------------------------------------------------
