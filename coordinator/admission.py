@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +100,7 @@ def _text(value: str | tuple[int, ...]) -> str:
     return value if isinstance(value, str) else "x".join(map(str, value))
 
 
+@lru_cache(maxsize=4)  # asked for every update of a round, whose answer is the same
 def distance_limit(distances: tuple[float, ...]) -> float | None:
     """The longest admitted distance, from those of the last closed round; None: too few, or nobody moved."""
     if len(distances) < FEWEST_TO_COMPARE:
@@ -124,8 +126,9 @@ def inspect_update(
             return Judgement(code="out-of-range", reason=f"a value of {largest:.3g}, admitted are {LARGEST_VALUE:.0e}")
         compared = compared and sent is not None
         if sent is not None:
-            difference = values.astype(np.float64) - sent
-            squared += float(difference @ difference)
+            difference = values - sent
+            squared += float(np.multiply(difference, difference, out=difference).sum(dtype=np.float64))  # BLAS's product
+            # would wake its threads, which then spin for longer than all of this takes
     if seen != size:
         return Judgement(code="wrong-tensors", reason=f"{seen} values, the plan shares {size}")
     distance = math.sqrt(squared) if compared else None

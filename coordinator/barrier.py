@@ -39,11 +39,11 @@ def wants_weights(state: State, rules: Rules, now: float) -> bool:
         return False
     if rules.continuous or rules.strategy.first_measure is not Measure.NONE:
         return state.round_no >= rules.warmup_rounds
-    due = any(member.answer_due or _waits_alone(member) for member in state.active())
+    due = any(member.answer_due or waits_alone(member) for member in state.active())
     return due or quorum.round_closing(state, rules, now).ready
 
 
-def _waits_alone(member: Member) -> bool:
+def waits_alone(member: Member) -> bool:
     """Whether a mix of its own was promised to a member that has not answered it: a crash may have lost that mix."""
     row = member.order.weights.row if member.order is not None and member.order.weights is not None else None
     return row is not None and row.alone and not member.has_answered(member.order)

@@ -1,8 +1,8 @@
 """The coordinator's decisions: `handle(event, now)` takes what happened and answers with what to do, in order.
 
-Three steps, always the same: note what the event says; let every fact that has become true by it happen, one after the
-other (`ending`, `barrier`, `continuous`); ask for the work and say the orders that the state then calls for. No socket,
-file, clock, log or random number. A fact given as an event is replay: it changes the state and calls for nothing;
+Three steps: note what the event says; let every fact that has become true by it happen, one after the other (`ending`,
+`barrier`, `continuous`); ask for the work and say the orders that the state then calls for. The last two look at every
+member and are left out where nothing can follow (`lull`). No socket, file, clock, log or random number. A fact given as an event is replay: it changes the state and calls for nothing;
 afterwards `Started` calls for whatever is still owed.
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 from coordinator import barrier, continuous, ending, events, facts, greeting, history, reports, speaking
 from coordinator.actions import Action, Forget, Note, Persist, Send, Stop
 from coordinator.invariants import broken_laws
+from coordinator.lull import Lull
 from coordinator.quorum import Verdict
 from coordinator.roster import Roster
 from coordinator.rules import Rules
@@ -35,7 +36,8 @@ class RoundMachine:
         self.roster = Roster()
         self.work = Work(rules)
         self.reports = reports.Desk(rules)
-        self._now = 0.0
+        self._lull = Lull()
+        self._deadline: float | None = None
         self._handlers: dict[type[events.Event], Callable[[Any, float], list[Action]]] = {
             events.Started: self._started,
             events.Tick: lambda _event, _now: [],
@@ -62,24 +64,33 @@ class RoundMachine:
 
     def handle(self, event: events.Event | facts.Fact, now: float) -> list[Action]:
         """Take one event, or on replay one fact, at a time of the run clock, which never goes back."""
-        self._now = now
         if isinstance(event, facts.Fact):
             history.apply(self.state, self.rules, event, now)
             return []
         actions = self._handlers[type(event)](event, now)
-        if isinstance(event, events.Heard | events.Beat) and not any(isinstance(one, Persist) for one in actions):
-            return actions  # nothing has changed; what is due by time alone is for the next Tick
+        if self._lull.holds(event, actions, now):
+            return actions  # nothing follows from it; what is due by time alone is for the next Tick
+        return actions + self._settle(now)
+
+    def _settle(self, now: float) -> list[Action]:
+        """Everything that follows from the state by now; costs time in proportion to the members."""
         before = self.state.ended
-        actions += self._let_happen(now)
+        actions = self._let_happen(now)
         actions += self.work.due(self.state, now)
         actions += speaking.due(self.state, self.rules, self.roster, self.work, self.reports, now)
         if self.state.ended and not before:
             aborted = self.state.stage is Stage.ABORTED
             actions.append(Stop(aborted=aborted, sentence=self.state.sentence))
+        self._lull = Lull.after(self.state, self.rules)
+        self._deadline = self._next_deadline(now)
         return actions
 
     def next_deadline(self) -> float | None:
-        """When a Tick is due at the latest; None: nothing happens by time alone."""
+        """When a Tick is due at the latest; None: nothing happens by time alone. Signs of life since then may have
+        moved it on: a Tick that comes too early is harmless."""
+        return self._deadline
+
+    def _next_deadline(self, now: float) -> float | None:
         if self.state.ended or self.state.began_at is None:
             return None
         times = [] if self.state.paused_at is not None else ending.waits_until(self.state, self.rules)
@@ -89,7 +100,7 @@ class RoundMachine:
                 times.append(link.heard_at + self.rules.pace.dead_after_s)
             if link is not None and link.connection is not None:
                 times.append(link.spoke_at + self.rules.pace.heartbeat_s)
-        return min((time for time in times if self._now < time < math.inf), default=None)
+        return min((time for time in times if now < time < math.inf), default=None)
 
     def wants(self, member: str, step: Step) -> bool:
         """Whether a report would be looked at: asked before its payload is fetched."""
@@ -185,6 +196,8 @@ class RoundMachine:
         earlier = self.roster.connect(welcome.member, event.connection, now)
         if earlier is not None and earlier != event.connection:
             actions.append(Forget(connection=earlier))
+        beat_at = now + self.rules.pace.heartbeat_s
+        self._deadline = beat_at if self._deadline is None else min(self._deadline, beat_at)
         return [*actions, greeting.with_round(welcome, self.state)]
 
     def _alive(self, connection: str, now: float) -> tuple[Member | None, list[Action]]:
@@ -220,6 +233,7 @@ class RoundMachine:
         link = self.roster.link(member.name)
         if link is not None and self.reports.leaves_free(member, event, link.said):
             link.said = None
+            self._lull.freed = True
         return [*actions, *answers]
 
     def _leave_arrived(self, event: events.LeaveArrived, now: float) -> list[Action]:

@@ -17,6 +17,10 @@ from coordinator.state import Member, State
 from coordinator.work import Work
 from protocol.messages import ORDERS, REPORTS, Heartbeat, Step
 
+_BEAT_SHARE = 0.9
+"""Share of a heartbeat's period after which it may go out with others that are due: members were last spoken to at
+different times, and a look at all of them for each one's heartbeat would be a look too many."""
+
 
 def due(state: State, rules: Rules, roster: Roster, work: Work, desk: Desk, now: float) -> list[Action]:
     """Everything to say now, in the order of names."""
@@ -26,7 +30,7 @@ def due(state: State, rules: Rules, roster: Roster, work: Work, desk: Desk, now:
         if link is None or link.connection is None:
             continue
         actions += order(work, member, link, now)
-        if now >= link.spoke_at + rules.pace.heartbeat_s:
+        if now >= link.spoke_at + _BEAT_SHARE * rules.pace.heartbeat_s:
             link.spoke_at = now
             beat = heartbeat(state, rules, desk, member, link)
             actions.append(Send(connection=link.connection, member=member.name, message=beat))
