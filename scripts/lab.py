@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
+from scripts.bench.command import bench
 from scripts.experiments.comparison import Comparison, compare_and_report
 from scripts.experiments.demo import demo_comparison, run_demo
 from scripts.experiments.sweep import SweepOptions
@@ -88,6 +89,9 @@ def compare(
     comparison = Comparison.of(cohort, run, algorithms=algorithms, seeds=seeds)
     options = _sweep_options(out, len(comparison.runs), jobs=jobs, workers=workers, keep_models=keep_models)
     compare_and_report(comparison, options, Console())
+
+
+app.command("bench")(bench)
 
 
 def _sweep_options(out: Path, runs: int, *, jobs: int = 0, workers: int = 0, keep_models: bool = True) -> SweepOptions:

@@ -1,0 +1,96 @@
+"""Mixing against memory bandwidth: bytes that must move (every update read, every result written) per second.
+
+The measure is STREAM's copy, which counts the same way, over arrays far larger than any cache; in one thread and in as
+many as there are cores, and the better of the two is what mixing is held against.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from fedap_core.aggregation import mix
+from fedap_core.arrays import Float32Array
+from fedap_core.mixing import mixing_from_counts
+from scripts.bench.figures import Bar, Series, ratio
+from scripts.bench.interleaving import interleave
+from scripts.bench.job import Scope
+from scripts.bench.machine import cores
+from scripts.bench.sheet import PartResult
+
+BAR = Bar(must=0.30, goal=0.50, higher=True)
+MEMBERS = 20
+LARGE, LENET5 = 15_000_000, 44_000
+"""Parameters: a large model, and roughly what LeNet-5 shares."""
+COPY_BYTES = 400_000_000
+SMALL_SECONDS = 0.3
+"""Small things are repeated for so long, or the clock would be what is measured."""
+
+
+def measure(scope: Scope) -> PartResult:
+    """Bytes per second of `mix`, 20 members, in place, beside those of a copy."""
+    large = scope.sized(LARGE, 300_000)
+    rates = {
+        "mix of 20 x 15 M": _mixing(large),
+        "STREAM copy, one thread": _copying(scope.sized(COPY_BYTES, 4_000_000), 1),
+        "STREAM copy, all cores": _copying(scope.sized(COPY_BYTES, 4_000_000), cores()),
+        "mix of 20 x LeNet-5": _mixing(LENET5),
+        "copy of 20 x LeNet-5": _copying(MEMBERS * LENET5 * 4, 1),
+    }
+    found = interleave(rates, passes=scope.passes, unit="GB/s", warm_up=1)
+    one, all_cores = found["STREAM copy, one thread"], found["STREAM copy, all cores"]
+    best = max(one, all_cores, key=lambda series: series.median)
+    small = ratio(
+        "n = 20, LeNet-5: bytes moved / copy of the same", found["mix of 20 x LeNet-5"], found["copy of 20 x LeNet-5"]
+    )
+    return PartResult(
+        part="aggregate",
+        findings=(
+            ratio("n = 20, 15 M parameters: bytes moved / STREAM copy", found["mix of 20 x 15 M"], best, BAR),
+            ratio("the same / STREAM copy in one thread", found["mix of 20 x 15 M"], one),
+            small,
+        ),
+        series=tuple(found.values()),
+        notes=(_seconds(found["mix of 20 x 15 M"], large), _seconds(found["mix of 20 x LeNet-5"], LENET5)),
+    )
+
+
+def _seconds(series: Series, parameters: int) -> str:
+    milliseconds = 1e3 * 2 * MEMBERS * parameters * 4 / (series.median * 1e9)
+    return f"{series.name}: {milliseconds:.1f} ms."
+
+
+def _mixing(parameters: int) -> Callable[[], float]:
+    weights = mixing_from_counts(np.ones(MEMBERS, dtype=np.int64))
+    rows: list[Float32Array] = [np.full(parameters, 0.5 + number, dtype=np.float32) for number in range(MEMBERS)]
+    return lambda: _rate(lambda: mix(weights, rows, rows), 2 * MEMBERS * parameters * 4)
+
+
+def _copying(size_bytes: int, threads: int) -> Callable[[], float]:
+    source = np.ones(size_bytes // 4, dtype=np.float32)
+    target = np.zeros_like(source)
+    parts = list(zip(np.array_split(source, threads), np.array_split(target, threads), strict=True))
+
+    def copy() -> None:
+        if threads == 1:
+            np.copyto(target, source)
+            return
+        workers = [threading.Thread(target=np.copyto, args=(to, part)) for part, to in parts]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+    return lambda: _rate(copy, 2 * source.nbytes)
+
+
+def _rate(work: Callable[[], None], size_bytes: int) -> float:
+    """GB/s over as many repetitions as fill a moment, at least one."""
+    began, done = time.perf_counter(), 0
+    while done == 0 or time.perf_counter() - began < SMALL_SECONDS:
+        work()
+        done += 1
+    return done * size_bytes / (time.perf_counter() - began) / 1e9

@@ -1,0 +1,65 @@
+"""`fedap-lab bench`: runs the parts asked for one after the other, prints one table, writes one JSON file."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedap_core.errors import InvalidInput
+
+QUICK = "QUICK: tiny sizes, to see that everything works; the figures mean nothing."
+RULE = (
+    "Ratios are taken pass by pass between things that ran in turn on this machine; the median and the range are shown."
+)
+
+
+def bench(
+    parts: Annotated[list[str] | None, typer.Argument(help="Parts to measure; none: all. --help lists them.")] = None,
+    passes: Annotated[int, typer.Option(help="Interleaved passes of everything.", min=1)] = 3,
+    out: Annotated[Path, typer.Option(help="JSON file with every pass; runs are made beside it.")] = Path("bench.json"),
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: shows that it works, measures nothing.")] = False,
+) -> None:
+    """Measure this project against plain PyTorch, memory and sockets, side by side: ratios, noise, bars.
+
+    Parts: round, startup, memory, aggregate, wire, scale, step, recover, coordinator. All of them take about twelve
+    minutes on two quiet cores.
+    """
+    from scripts.bench import machine, sheet
+    from scripts.bench.job import Scope
+    from scripts.bench.parts import PARTS, chosen, run_part
+
+    names = chosen(parts or [])
+    place = out.absolute().parent
+    if not place.is_dir():
+        raise InvalidInput("out", str(out), "a file in an existing folder")
+    here = machine.look(place)
+    for line in (here.sentence, here.warning, QUICK if quick else None):
+        if line:
+            typer.echo(line)
+    results: list[sheet.PartResult] = []
+    for name in names:
+        about = f"about {PARTS[name].seconds} s" if not quick else "a moment"
+        typer.echo(f"{name}: {PARTS[name].about} ({about}) …")
+        with tempfile.TemporaryDirectory(dir=place, prefix=".bench-") as folder:
+            results.append(run_part(name, Scope(passes=passes, quick=quick, folder=Path(folder))))
+        for line in sheet.sentences(results[-1]):
+            typer.echo(f"  {line}")
+        record = {
+            "machine": asdict(here),
+            "busy": here.is_busy,
+            "quick": quick,
+            "passes": passes,
+            "parts": {result.part: sheet.to_json(result) for result in results},
+        }
+        out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")  # after every part: the next may fail
+    typer.echo("")
+    typer.echo(sheet.markdown_table(results))
+    typer.echo("")
+    missed = sum(finding.is_missed for result in results for finding in result.findings)
+    typer.echo(f"{RULE} Bars missed: {missed}. {here.warning or ''}".rstrip())
+    typer.echo(f"{out}: every pass, versions, machine")

@@ -1,0 +1,112 @@
+"""Processes that stay, ready to do so many rounds of something when told; how long until all of them are done.
+
+Forked from a process that has done no tensor work; everything is set up in the child before the first order, so what is
+timed is rounds alone. A child ends when its pipe closes. What a round is, the bodies know.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
+from types import TracebackType
+
+from scripts.engines.forked import signals_held, unwind_on_sigterm
+
+_FORK = multiprocessing.get_context("fork")
+
+
+class Gate:
+    """The child's end: `wait` says that everything ordered so far is done, and returns how many rounds come next."""
+
+    def __init__(self, parent: Connection) -> None:
+        self._parent = parent
+        self._left = 0
+
+    def wait(self) -> int:
+        """Ends the process when nobody is left to work for."""
+        try:
+            self._parent.send_bytes(b"done")
+            return int(json.loads(self._parent.recv_bytes()))
+        except (EOFError, ConnectionError):
+            raise SystemExit(0) from None
+
+    def passed(self) -> None:
+        """For a loop that is not ours: called after every round, it holds the loop where an order ends."""
+        self._left -= 1
+        while self._left <= 0:
+            self._left = self.wait()
+
+
+Body = Callable[[Gate], None]
+"""What a child does: set up, then rounds as its gate says."""
+
+
+def loop_of(make_round: Callable[[], Callable[[], None]]) -> Body:
+    """A body out of a function that sets up and returns one round."""
+
+    def body(gate: Gate) -> None:
+        one_round = make_round()
+        while True:
+            for _ in range(gate.wait()):
+                one_round()
+
+    return body
+
+
+class Crew:
+    """Children that work at the same time. Closed at the end of the `with` block."""
+
+    def __init__(self, bodies: Sequence[Body]) -> None:
+        self._members: list[tuple[ForkProcess, Connection]] = []
+        for body in bodies:
+            ours, theirs = _FORK.Pipe()
+            process = _FORK.Process(target=_live, args=(body, theirs, [ours, *(one for _, one in self._members)]))
+            with signals_held():
+                process.start()
+                self._members.append((process, ours))
+            theirs.close()
+        for process, connection in self._members:
+            _hear(process, connection)
+
+    def seconds_per_round(self, rounds: int) -> float:
+        """Let everybody do so many rounds; the time until the last is done, divided by them."""
+        began = time.perf_counter()
+        for _, connection in self._members:
+            connection.send_bytes(json.dumps(rounds).encode())
+        for process, connection in self._members:
+            _hear(process, connection)
+        return (time.perf_counter() - began) / rounds
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process, _ in self._members if process.pid is not None]
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        for _, connection in self._members:
+            connection.close()
+        for process, _ in self._members:
+            process.join()
+
+
+def _hear(process: ForkProcess, connection: Connection) -> None:
+    try:
+        connection.recv_bytes()
+    except (EOFError, ConnectionError) as error:
+        process.join()
+        raise RuntimeError(f"a process of the benchmark ended with code {process.exitcode}") from error
+
+
+def _live(body: Body, parent: Connection, inherited: Sequence[Connection]) -> None:
+    unwind_on_sigterm()
+    for connection in inherited:  # held open here they would hide the parent's death
+        connection.close()
+    body(Gate(parent))

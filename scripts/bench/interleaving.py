@@ -1,0 +1,26 @@
+"""Measures several things in turn, pass after pass, so that a slow minute of the machine strikes all of them alike.
+
+Knows nothing of what is measured: a contender is a function that does one pass and returns its figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from scripts.bench.figures import Series
+
+Contender = Callable[[], float]
+"""One pass; returns its own figure, which need not be the time the call took."""
+
+
+def interleave(contenders: Mapping[str, Contender], *, passes: int, unit: str, warm_up: int = 0) -> dict[str, Series]:
+    """Every contender once in every pass; who begins changes from pass to pass. Warm-up passes are not kept."""
+    names = list(contenders)
+    values: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(warm_up + passes):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            figure = contenders[name]()
+            if number >= warm_up:
+                values[name].append(figure)
+    return {name: Series(name=name, unit=unit, values=tuple(found)) for name, found in values.items()}

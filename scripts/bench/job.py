@@ -1,0 +1,82 @@
+"""The job that is measured: clients with made-up images, LeNet-5 with batch norm, batch 32, one epoch a round.
+
+Decides sizes and settings, so that every contender of every part does the same work. Test sets are as small as they may
+be, and runs are far longer than what is measured of them: nothing is evaluated while a clock runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from participant.data import load_dataset
+from participant.data.base import DataOptions
+from scripts.experiments.cohort import Client, Cohort
+from scripts.experiments.settings import CohortSettings, RunSettings
+
+BATCH = 32
+LEARNING_RATE = 0.01
+ENDLESS_ROUNDS = 100_000
+"""The last rounds of a run are evaluated; these are never reached."""
+TEST_SAMPLES = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """How much is asked for: passes, and whether it is only to be seen that everything works."""
+
+    passes: int
+    quick: bool
+    folder: Path
+    """Where runs may write; what lies there afterwards is nobody's."""
+
+    def sized(self, whole: int, quick: int) -> int:
+        return quick if self.quick else whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One federation to be measured: everybody's samples, and the settings of a run over them."""
+
+    cohort: Cohort
+    settings: RunSettings
+
+
+@cache
+def make_job(
+    *,
+    clients: int,
+    samples: int,
+    model: str = "lenet5",
+    shape: str = "1x28x28",
+    classes: int = 11,
+    rounds: int = ENDLESS_ROUNDS,
+) -> Job:
+    """`samples` train at each client. FedBN: what is mixed is all but batch norm, and nothing is measured before."""
+    each = samples + TEST_SAMPLES
+    options = {"samples": str(clients * each), "sites": "1", "shape": shape, "classes": str(classes)}
+    data = load_dataset("synthetic", DataOptions(options=options))
+    width = len(str(clients))
+    members = []
+    for number in range(clients):
+        own = np.arange(number * each, (number + 1) * each, dtype=np.int64)
+        members.append(Client(name=f"c{number + 1:0{width}d}", splits={"train": own[:samples], "test": own[samples:]}))
+    described = CohortSettings(data="synthetic", data_options=options, partition="iid", clients=clients)
+    settings = RunSettings(
+        cohort=described,
+        model=model,
+        algorithm="fedbn",
+        rounds=rounds,
+        learning_rate=LEARNING_RATE,
+        batch_size=BATCH,
+        evaluate_every=ENDLESS_ROUNDS,
+    )
+    return Job(cohort=Cohort(data=data, clients=tuple(members)), settings=settings)
+
+
+def standard_job(scope: Scope) -> Job:
+    """20 clients with 512 samples each."""
+    return make_job(clients=scope.sized(20, 3), samples=scope.sized(512, 64))

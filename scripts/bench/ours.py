@@ -1,0 +1,85 @@
+"""This project's own ways of training, as bodies for a crew: the inline engine whole, and one client's step alone."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.state import State
+from participant.local import LocalClient, LocalPlan, use_threads
+from participant.model_file import make_initial, module_of
+from scripts.bench.crew import Body, Gate, loop_of
+from scripts.bench.job import Job
+from scripts.bench.plain import plain_loop
+from scripts.engines.inline import InlineOptions, run_inline
+
+
+def inline_body(job: Job, folder: Path, *, workers: int = 1) -> Body:
+    """The inline engine as `fedap-lab compare` runs it, record and all; held between two orders after a round."""
+
+    def body(gate: Gate) -> None:
+        def on_round(_round_no: int, _accuracy: float | None) -> None:
+            gate.passed()
+
+        with tempfile.TemporaryDirectory(dir=folder) as root:
+            options = InlineOptions(root=Path(root), workers=workers, keep_models=False, on_round=on_round)
+            run_inline(job.settings, job.cohort, options)
+
+    return body
+
+
+def same_model_body(job: Job) -> Body:
+    """The plain loop over this project's own model: what is left of a difference is the engine's."""
+
+    def make() -> Callable[[], None]:
+        spec, state = _initial(job)
+        return plain_loop(job, job.cohort.clients, lambda: module_of(spec, state))
+
+    return loop_of(make)
+
+
+def client_body(job: Job) -> Body:
+    """Local training of the job's clients, one after the other, and nothing else."""
+
+    return loop_of(lambda: _Clients(job))
+
+
+def _initial(job: Job) -> tuple[ModelSpec, State]:
+    data = job.cohort.data
+    return make_initial(
+        job.settings.model,
+        input_shape=data.input_shape,
+        classes=data.classes,
+        preprocessing=data.preprocessing,
+        seed=0,
+    )
+
+
+class _Clients:
+    """Everybody's epoch; called once a round."""
+
+    def __init__(self, job: Job) -> None:
+        use_threads(1)
+        settings = job.settings
+        spec, state = _initial(job)
+        plan = LocalPlan(strategy=settings.strategy(), sgd=settings.sgd(), seed=0)
+        self._clients = [
+            LocalClient(
+                client.name,
+                splits=job.cohort.samples(client, torch.device("cpu")),
+                module=module_of(spec, state),
+                spec=spec,
+                plan=plan,
+            )
+            for client in job.cohort.clients
+        ]
+        self._round_no = 0
+
+    def __call__(self) -> None:
+        for client in self._clients:
+            client.train(self._round_no)
+        self._round_no += 1

@@ -1,0 +1,79 @@
+"""Which parts there are, and how one is run: in a process of its own, so that no part inherits another's threads.
+
+A part is a module beside this one with `measure(scope) -> PartResult`; it is imported where it runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import multiprocessing
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+
+from fedap_core.errors import InvalidInput, unknown_name
+from scripts.bench.job import Scope
+from scripts.bench.sheet import PartResult, from_json, to_json
+from scripts.engines.forked import signals_held, unwind_on_sigterm
+from scripts.engines.messages import error_from_json, error_to_json
+
+_FORK = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """about: what it compares; seconds: about how long it takes on two quiet cores with three passes."""
+
+    about: str
+    seconds: int
+
+
+PARTS: dict[str, Part] = {
+    "step": Part(about="training step against a plain PyTorch step, per model", seconds=60),
+    "aggregate": Part(about="mixing against memory bandwidth", seconds=20),
+}
+
+
+def chosen(names: Sequence[str]) -> list[str]:
+    """The parts asked for, in the table's order; all of them where none is named."""
+    for name in names:
+        if name not in PARTS:
+            raise unknown_name("part", name, PARTS)
+    return [name for name in PARTS if not names or name in names]
+
+
+def run_part(name: str, scope: Scope) -> PartResult:
+    """Measure one part in a child."""
+    ours, theirs = _FORK.Pipe(duplex=False)
+    child = _FORK.Process(target=_measure, args=(name, scope, theirs))
+    began = time.perf_counter()
+    with signals_held():
+        child.start()
+    theirs.close()
+    try:
+        answer = json.loads(ours.recv_bytes())
+    except EOFError as error:
+        child.join()
+        raise RuntimeError(f"part {name} ended with code {child.exitcode}") from error
+    finally:
+        if child.is_alive() and not ours.closed:
+            child.join(timeout=5.0)
+        if child.is_alive():  # interrupted: it must not go on alone
+            child.terminate()
+        child.join()
+    if "error" in answer:
+        raise error_from_json(answer["error"], where=f"part {name}: ")
+    return replace(from_json(name, answer), seconds=round(time.perf_counter() - began, 1))
+
+
+def _measure(name: str, scope: Scope, parent: Connection) -> None:
+    unwind_on_sigterm()
+    module = importlib.import_module(f"scripts.bench.{name}")
+    try:
+        result: PartResult = module.measure(scope)
+        answer = to_json(result)
+    except (InvalidInput, OSError) as error:
+        answer = {"error": error_to_json(error)}
+    parent.send_bytes(json.dumps(answer).encode())

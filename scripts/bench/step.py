@@ -1,0 +1,59 @@
+"""A training step against the plain loop's, model by model: one client, one process, one thread each.
+
+The batch is the job's 32; what is timed is whole epochs, so drawing an order and cutting batches count on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scripts.bench.crew import Crew
+from scripts.bench.figures import Bar, Finding, Series, ratio
+from scripts.bench.interleaving import interleave
+from scripts.bench.job import BATCH, Job, Scope, make_job
+from scripts.bench.ours import client_body, same_model_body
+from scripts.bench.plain import plain_bodies
+from scripts.bench.sheet import PartResult
+
+BAR = Bar(must=1.05, goal=0.80)
+"""The inline engine's against a plain loop; a step is nearly all of it."""
+
+
+def jobs(scope: Scope) -> dict[str, tuple[Job, int]]:
+    """Per model, one client and how many epochs make a pass (about a second of work)."""
+    samples = BATCH * scope.sized(16, 2)
+    windows = make_job(clients=1, samples=samples, model="har-cnn", shape="27x200", classes=10)
+    x_rays = make_job(clients=1, samples=BATCH, model="alexnet", shape="1x64x64", classes=3)
+    return {
+        "lenet5": (make_job(clients=1, samples=samples), scope.sized(12, 1)),
+        "har-cnn": (windows, scope.sized(8, 1)),
+        "alexnet": (x_rays, scope.sized(3, 1)),
+    }
+
+
+def measure(scope: Scope) -> PartResult:
+    """Our step against the plain step of the same architecture in stock layers."""
+    findings: list[Finding] = []
+    series: list[Series] = []
+    for model, (job, epochs) in jobs(scope).items():
+        found = _compared(model, job, epochs, scope.passes)
+        plain, ours, same = found.values()
+        findings.append(ratio(f"{model}: training step / plain step", ours, plain, BAR))
+        findings.append(ratio(f"{model}: training step / plain loop over the same layers", ours, same))
+        series += found.values()
+    return PartResult(part="step", findings=tuple(findings), series=tuple(series))
+
+
+def _compared(model: str, job: Job, epochs: int, passes: int) -> dict[str, Series]:
+    steps = epochs * -(-len(job.cohort.clients[0].splits["train"]) // BATCH)
+
+    def timed(crew: Crew) -> Callable[[], float]:
+        return lambda: 1e3 * crew.seconds_per_round(epochs) * epochs / steps
+
+    with Crew(plain_bodies(job, 1)) as plain, Crew([client_body(job)]) as ours, Crew([same_model_body(job)]) as same:
+        contenders = {
+            f"{model} plain": timed(plain),
+            f"{model} ours": timed(ours),
+            f"{model} plain loop, our layers": timed(same),
+        }
+        return interleave(contenders, passes=passes, unit="ms", warm_up=1)

@@ -1,0 +1,1 @@
+"""Claims about the benchmark's own arithmetic and words; no clock is asked."""
