@@ -1,0 +1,270 @@
+"""A whole federation under a virtual clock: the coordinator's own machine, and clients whose speed is a given number.
+
+Every decision (who is mixed with whom, how heavily, when a round closes, what is asked for again) is the coordinator's
+`RoundMachine`'s; this is a shell for it without sockets, in which events happen at virtual times. Equal settings give
+equal bits. Reports that arrive at one time are taken in the order of names.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import shutil
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coordinator import actions, events
+from coordinator.actions import Order
+from coordinator.facts import Fact
+from coordinator.machine import RoundMachine
+from fedap_core.randomness import generator
+from participant.model_file import write_model
+from protocol.messages import Heartbeat, Hello
+from scripts.engines.inline import InlineOptions
+from scripts.engines.virtual_members import VirtualFederation, open_federation
+from scripts.engines.workbench import Home
+from scripts.experiments.asynchronous.settings import AsyncFolder, AsyncSettings
+from scripts.experiments.cohort import Cohort, model_file_name
+from scripts.experiments.run_folder import scores
+from scripts.experiments.versions import versions
+
+MEASURE_SHARE = 1 / 3
+"""Measuring is a forward pass over the training samples; training goes forward and back, about three times the work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VirtualOptions:
+    """How the work is done, none of which changes a number."""
+
+    root: Path
+    keep_models: bool = True
+    on_look: Callable[[float, float], None] = lambda _clock, _accuracy: None
+
+
+def run_virtual(settings: AsyncSettings, cohort: Cohort, options: VirtualOptions) -> AsyncFolder:
+    """Run a run that is not there yet, from its beginning; returns its folder."""
+    folder = AsyncFolder(options.root, settings)
+    if not folder.is_complete():
+        with folder.alone():
+            if not folder.is_complete():
+                _run(folder, settings, cohort, options)
+    return folder
+
+
+def _run(folder: AsyncFolder, settings: AsyncSettings, cohort: Cohort, options: VirtualOptions) -> None:
+    described = {
+        "clients": [client.name for client in cohort.clients],
+        "classes": cohort.data.classes,
+        "class_counts": cohort.class_counts(),
+        "clock": settings.clock.model_dump(mode="json"),
+    }
+    shutil.rmtree(folder.path / "models", ignore_errors=True)
+    folder.begin(versions(), described, keep_models=options.keep_models)
+    federation = open_federation(settings, cohort, InlineOptions(root=options.root))
+    VirtualRun(settings, federation, folder, options).run()
+
+
+class VirtualRun:
+    """One run: `facts` is its journal, with the virtual time of each."""
+
+    def __init__(
+        self, settings: AsyncSettings, federation: VirtualFederation, folder: AsyncFolder, options: VirtualOptions
+    ) -> None:
+        self._clock = settings.clock
+        self._seed = settings.run.seed
+        self._epochs = settings.run.epochs
+        self._federation = federation
+        self._homes, self._bench = federation.homes, federation.bench
+        self._folder = folder
+        self._options = options
+        self._machine = RoundMachine(federation.rules)
+        self._now = 0.0
+        self._looks = 0
+        self._due: list[tuple[float, str, int, Order]] = []
+        self._pushed = 0
+        """Reports on their way: when they are said, by whom, and the order they answer."""
+        self._losses: dict[tuple[str, int], np.random.Generator] = {}
+        self._stopped: actions.Stop | None = None
+        self._trained = dict.fromkeys(self._homes, 0)
+        self.facts: list[tuple[Fact, float]] = []
+
+    def run(self) -> None:
+        """From the first hello to the end, or to the horizon."""
+        self._handle(events.Started())
+        for name, home in self._homes.items():
+            self._handle(events.Greeted(connection=name, identity=name, hello=self._hello(name, home)))
+        horizon = math.inf if self._clock.horizon_s is None else self._clock.horizon_s
+        while self._stopped is None:
+            reports_at = self._due[0][0] if self._due else math.inf
+            ticks_at = self._machine.next_deadline() or math.inf
+            looks_at = self._looks * self._clock.look_s
+            looks_at = looks_at if looks_at < horizon else math.inf
+            self._now = min(reports_at, ticks_at, looks_at)
+            if self._now > horizon:
+                self._now = horizon
+                break
+            if self._now == reports_at:
+                _, member, _, order = heapq.heappop(self._due)
+                self._report(member, order)
+            elif self._now == ticks_at:
+                self._handle(events.Tick())
+            else:
+                self._look(ended=None)
+        self._look(ended=self._stopped.sentence if self._stopped is not None else f"watched for {horizon:g} s")
+
+    def _hello(self, name: str, home: Home) -> Hello:
+        model = self._federation.rules.model
+        return Hello(
+            name=name,
+            software="lab",
+            run=None,
+            model_layout=model.model_layout,
+            classes=model.classes,
+            input_shape=model.input_shape,
+            preprocessing=model.preprocessing,
+            train_samples=home.client.train_samples,
+            test_samples=0,
+        )
+
+    # ---- the machine's actions
+
+    def _handle(self, event: events.Event) -> None:
+        pending = deque([event])
+        while pending:
+            for action in self._machine.handle(pending.popleft(), self._now):
+                answer = self._perform(action)
+                if answer is not None:
+                    pending.append(answer)
+
+    def _perform(self, action: actions.Action) -> events.Event | None:
+        match action:
+            case actions.Persist(fact=fact):
+                self.facts.append((fact, self._now))
+            case actions.Inspect():
+                return self._bench.inspect(action)
+            case actions.Weigh():
+                return self._weigh(action)
+            case actions.Aggregate():
+                return self._bench.mix(action)
+            case actions.Collect():
+                self._bench.collect(action)
+            case actions.SendOrder(member=member, order=order):
+                return self._begin(member, order)
+            case actions.Send(member=str(member), message=Heartbeat() as beat):
+                self._hear(member, beat)
+            case actions.Stop():
+                self._stopped = action
+        return None
+
+    def _weigh(self, action: actions.Weigh) -> events.Event:
+        done = self._bench.weigh(action)
+        if self._bench.mixing is not None:
+            members, mixing = self._bench.mixing
+            self._folder.write_mixing(mixing, list(members), from_round=0)
+        return done
+
+    # ---- the members
+
+    def _begin(self, member: str, order: Order) -> events.Event | None:
+        """A member is told an order: it works for as long as its speed says, or has its last model."""
+        home = self._homes[member]
+        if order.kind == "anchor":
+            self._push(self._now + MEASURE_SHARE * self._epoch_s(member), member, order)
+            return None
+        home.deliver(self._bench.weights(order.weights))
+        if order.kind == "finish":
+            return events.GoodbyeArrived(connection=member, round_no=order.round_no, scores=())
+        self._push(self._now + self._epochs * self._epoch_s(member), member, order)
+        return None
+
+    def _epoch_s(self, member: str) -> float:
+        samples = [home.client.train_samples for home in self._homes.values()]
+        share = self._homes[member].client.train_samples / float(np.mean(samples)) if self._clock.by_samples else 1.0
+        return self._clock.epoch_s * share * self._clock.slower.get(member, 1.0)
+
+    def _report(self, member: str, order: Order) -> None:
+        """A member is done, or says again what it holds."""
+        home = self._homes[member]
+        if order.kind == "anchor":
+            self._measure(home, member, order)
+            return
+        if home.order != order:
+            home.evaluations()
+            home.train(order)
+            self._trained[member] += 1
+        if not self._is_lost(member, order.round_no):
+            self._arrive(home, member, order)
+
+    def _measure(self, home: Home, member: str, order: Order) -> None:
+        stats = home.client.measure(self._bench.anchor, order.measure)
+        self._bench.put_statistics(member, order.round_no, stats)
+        self._handle(events.StatsArrived(connection=member, round_no=order.round_no, samples=stats.samples))
+
+    def _is_lost(self, member: str, round_no: int) -> bool:
+        """Drawn anew for each sending, from the member's own numbers for that round."""
+        key = member, round_no
+        if key not in self._losses:
+            self._losses[key] = generator(self._seed, purpose="loss", participant=member, round_no=round_no)
+        return float(self._losses[key].random()) < self._clock.lost
+
+    def _arrive(self, home: Home, member: str, order: Order) -> None:
+        report = home.report
+        if report is None:
+            raise RuntimeError(f"{member} has nothing to report in round {order.round_no}")
+        self._bench.put_update(member, order.round_no, home.client.shared, report.stats)
+        self._handle(
+            events.UpdateArrived(
+                connection=member,
+                round_no=order.round_no,
+                steps=report.metrics.steps,
+                train_loss=report.metrics.loss,
+                scores=(),
+                measured=report.stats is not None,
+            )
+        )
+
+    def _hear(self, member: str, beat: Heartbeat) -> None:
+        """A heartbeat of the coordinator: asked twice for what it holds, a member says it again at once."""
+        home = self._homes[member]
+        if home.outbox.heard(beat) is not None and home.order is not None:
+            self._push(self._now, member, home.order)
+
+    def _push(self, time_s: float, member: str, order: Order) -> None:
+        self._pushed += 1
+        heapq.heappush(self._due, (time_s, member, self._pushed, order))
+
+    # ---- what is written down
+
+    def _look(self, *, ended: str | None) -> None:
+        """Everybody's accuracy with the model it was given last."""
+        homes = list(self._homes.values())
+        record: dict[str, Any] = {
+            "round": self._looks,
+            "clock": self._now,
+            "updates": self._machine.state.accepted,
+            "trained": list(self._trained.values()),
+        }
+        for split in homes[0].splits:
+            evaluations = [home.evaluations()[split] for home in homes]
+            record[split] = scores(evaluations, confusion=ended is not None)
+        if ended is not None:
+            record["ended"] = ended
+            self._save()
+        self._folder.append(record)
+        self._looks += 1
+        self._options.on_look(self._now, float(np.mean(record["test"]["accuracy"])))
+
+    def _save(self) -> None:
+        if not self._options.keep_models:
+            return
+        half = self._folder.path / "half-written"
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir()
+        for name, home in self._homes.items():
+            write_model(half / model_file_name(name), self._federation.spec, home.client.state())
+        self._folder.keep_models(half, self._looks)

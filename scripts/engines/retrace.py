@@ -1,0 +1,50 @@
+"""Makes a run's models again from the order in which its journal tells what happened.
+
+A run without barriers does not follow from its seed: who reported before whom decided what was mixed. The journal has
+that order, and training follows from (seed, participant, round); so the facts are fed through the coordinator's machine
+as on recovery, and the work that the state then calls for is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordinator.actions import Aggregate, Order
+from coordinator.facts import Fact, UpdateAccepted
+from coordinator.machine import RoundMachine
+from fedap_core.errors import InvalidInput
+from protocol.messages import Step
+from scripts.engines.virtual_members import VirtualFederation
+
+
+def retrace(federation: VirtualFederation, facts: Iterable[tuple[Fact, float]]) -> None:
+    """Bring every home to the model that its member had at the end of these facts."""
+    machine, bench = RoundMachine(federation.rules), federation.bench
+    for fact, now in facts:
+        if isinstance(fact, UpdateAccepted):
+            _train(machine, federation, fact)
+        machine.handle(fact, now)
+        for action in machine.work.due(machine.state, now):
+            if isinstance(action, Aggregate):  # W itself is a fact
+                machine.work.mixed(bench.mix(action).ticket)
+        bench.collect(machine.work.collect(machine.state, frozenset()))
+    for member in machine.state.active():
+        if member.order is not None and member.order.kind == "finish":
+            federation.homes[member.name].deliver(bench.weights(member.order.weights))
+
+
+def _train(machine: RoundMachine, federation: VirtualFederation, fact: UpdateAccepted) -> None:
+    """The round behind an update, from the weights of the order that it answers."""
+    home = federation.homes[fact.member]
+    order = _order_for(machine, fact)
+    home.deliver(federation.bench.weights(order.weights))
+    report = home.train(order)
+    federation.bench.put_update(fact.member, fact.round_no, home.client.shared, report.stats)
+
+
+def _order_for(machine: RoundMachine, fact: UpdateAccepted) -> Order:
+    member, step = machine.state.members[fact.member], Step(kind="train", round_no=fact.round_no)
+    for order in (member.order, member.earlier):
+        if order is not None and order.step == step:
+            return order
+    raise InvalidInput("journal", f"an update of {fact.member} for round {fact.round_no}", "one that was ordered")

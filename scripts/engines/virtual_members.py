@@ -1,0 +1,86 @@
+"""A run's members at home and its rules, for engines that drive the coordinator's machine in one process.
+
+The rules are those of a coordinator on the network, but for names instead of keys and a patience without end: here
+nobody dies unseen. What happens when is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordinator.rules import MemberRules, ModelRules, PaceRules, Rules
+from fedap_core.model_spec import ModelSpec
+from participant.local import LocalPlan
+from participant.model_file import read_model
+from participant.wire import model_layout
+from protocol.tensors import names_digest
+from scripts.engines.inline import InlineOptions, anchor_file, initial_file
+from scripts.engines.pool import make_clients
+from scripts.engines.workbench import Home, Workbench
+from scripts.experiments.asynchronous.settings import AsyncSettings
+from scripts.experiments.cohort import Cohort
+
+
+@dataclass(frozen=True, kw_only=True)
+class VirtualFederation:
+    """The members of a run at home, in name order, and what the coordinator is told before it starts."""
+
+    rules: Rules
+    spec: ModelSpec
+    homes: dict[str, Home]
+    bench: Workbench
+
+
+def open_federation(settings: AsyncSettings, cohort: Cohort, options: InlineOptions) -> VirtualFederation:
+    """Everybody with the model that the run starts from."""
+    run = settings.run
+    initial = initial_file(run, cohort, options)
+    anchor = anchor_file(run, cohort, initial, options) if run.uses_anchor else None
+    start = anchor if run.start_from == "anchor" and anchor is not None else initial
+    strategy = run.strategy()
+    clients = make_clients(
+        cohort,
+        cohort.clients,
+        start=start,
+        plan=LocalPlan(strategy=strategy, sgd=run.sgd(), seed=run.seed),
+        threads=run.threads,
+        device=run.device,
+        buffers=[None] * len(cohort.clients),
+    )
+    splits = [name for name in cohort.clients[0].splits if name != "train"]
+    spec, measured_under, _ = read_model(anchor or initial)
+    return VirtualFederation(
+        rules=_rules(settings, spec, [client.name for client in clients], has_anchor=anchor is not None),
+        spec=spec,
+        homes={client.name: Home(client, splits, strategy) for client in clients},
+        bench=Workbench(strategy, start=clients[0].shared.copy(), anchor=measured_under),
+    )
+
+
+def _rules(settings: AsyncSettings, spec: ModelSpec, names: Sequence[str], *, has_anchor: bool) -> Rules:
+    run, clock = settings.run, settings.clock
+    return Rules(
+        run="virtual",
+        strategy=run.strategy(),
+        rounds=run.rounds,
+        continuous=clock.mode == "continuous",
+        anchor_file=has_anchor,
+        start_from_anchor=run.start_from == "anchor",
+        model=ModelRules(
+            model_layout=model_layout(spec).digest,
+            classes=names_digest(spec.classes),
+            input_shape=spec.input_shape,
+            preprocessing=spec.preprocessing.digest,
+        ),
+        members=MemberRules(allowed=tuple((name, name) for name in names), at_least=len(names), min_samples=1),
+        pace=PaceRules(
+            heartbeat_s=clock.heartbeat_s,
+            dead_after_s=math.inf,
+            quorum=clock.quorum,
+            deadline_s=math.inf if clock.deadline_s is None else clock.deadline_s,
+            linger_s=0.0,
+            age_exponent=clock.age_exponent,
+        ),
+    )

@@ -1,0 +1,137 @@
+"""Clients and the coordinator's work in one process: what a shell does with sockets, files and threads, done in memory.
+
+`Home` is a participant: its model, and the report it holds until that is known to have arrived. `Workbench` performs
+the work that the coordinator's machine asks for. Neither decides anything, and neither knows a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from coordinator.actions import Aggregate, BlobRef, Collect, Inspect, Order, RowRef, Source, Weigh, WeightsRef
+from coordinator.admission import inspect_update
+from coordinator.events import Inspected, MixingDone, WeighingDone
+from fedap_core.aggregation import mix
+from fedap_core.arrays import Float32Array
+from fedap_core.bn_stats import BnStats
+from fedap_core.errors import InvalidInput
+from fedap_core.metrics import Evaluation
+from fedap_core.nn.state import State
+from fedap_core.parts import Part
+from fedap_core.strategies import Evidence, Mixing, Strategy
+from participant.local import LocalClient, LocalReport
+from protocol.delivery import Outbox
+
+
+class Home:
+    """One client. Its model counts as delivered until it trains; how good it is, is asked at most once per delivery."""
+
+    def __init__(self, client: LocalClient, splits: Sequence[str], strategy: Strategy) -> None:
+        self.client = client
+        self.splits = tuple(splits)
+        self.outbox = Outbox()
+        self.order: Order | None = None
+        self.report: LocalReport | None = None
+        """The latest training and the order for it; its weights are the client's own until the next delivery."""
+        self._keeps_batch_norm = Part.BATCH_NORM in strategy.home
+        self._evaluations: dict[str, Evaluation] | None = None
+
+    def deliver(self, weights: Float32Array | None) -> None:
+        """Take the weights of an order. Who begins with what others have trained fits its BN to it, as at any home."""
+        self._evaluations = None
+        if weights is None:
+            return
+        moved = self.order is None and not np.array_equal(self.client.shared, weights)
+        self.client.shared[...] = weights
+        if moved and self._keeps_batch_norm:
+            self.client.reestimate()
+
+    def evaluations(self) -> Mapping[str, Evaluation]:
+        """How good the model was as delivered, by split."""
+        if self._evaluations is None:
+            self._evaluations = {split: self.client.evaluate(split) for split in self.splits}
+        return self._evaluations
+
+    def train(self, order: Order) -> LocalReport:
+        """A round of local training from the weights as delivered; its report is held until it has arrived."""
+        self.order = order
+        self.report = self.client.train(order.round_no, measure=order.measure)
+        self.outbox.hold(order.step)
+        return self.report
+
+
+class Workbench:
+    """The tensors of a run by the names that the machine gives them."""
+
+    def __init__(self, strategy: Strategy, *, start: Float32Array, anchor: State) -> None:
+        self._strategy = strategy
+        self._start = start
+        self._updates: dict[BlobRef, Float32Array] = {}
+        self._statistics: dict[BlobRef, BnStats] = {}
+        self._rows: dict[RowRef, Float32Array] = {}
+        self.anchor = anchor
+        """The model to measure under; the initial one where there is no other."""
+        self.mixing: tuple[tuple[str, ...], Mixing] | None = None
+        """The latest W, and whom it is over."""
+
+    def put_update(self, member: str, round_no: int, weights: Float32Array, stats: BnStats | None) -> None:
+        """An update came."""
+        self._updates[BlobRef(member=member, kind="update", round_no=round_no)] = weights.copy()
+        if stats is not None:
+            self._statistics[BlobRef(member=member, kind="update-statistics", round_no=round_no)] = stats
+
+    def put_statistics(self, member: str, round_no: int, stats: BnStats) -> None:
+        """Statistics came."""
+        self._statistics[BlobRef(member=member, kind="stats", round_no=round_no)] = stats
+
+    def weights(self, ref: WeightsRef | None) -> Float32Array | None:
+        """What an order carries, if it is still here. A run starts from one model, initial or anchor."""
+        if ref is None:
+            return None
+        return self._rows.get(ref.row) if ref.source is Source.ROW and ref.row is not None else self._start
+
+    def inspect(self, action: Inspect) -> Inspected:
+        """Judge a report by the coordinator's own rules."""
+        code, reason, distance = None, "", None
+        if action.kind == "update":
+            ref = BlobRef(member=action.member, kind="update", round_no=action.round_no)
+            values = self._updates[ref]
+            block = (values, self.weights(action.sent))
+            judgement = inspect_update([block], size=values.size, limit=action.limit)
+            code, reason, distance = judgement.code, judgement.reason, judgement.distance
+            if code == "not-finite":
+                raise InvalidInput(
+                    f"update of {action.member} in round {action.round_no}", "values that are not finite",
+                    "finite weights", "Training diverged: lower the learning rate.",
+                )  # fmt: skip
+        return Inspected(
+            member=action.member,
+            kind=action.kind,
+            round_no=action.round_no,
+            code=code,
+            reason=reason,
+            distance=distance,
+        )
+
+    def weigh(self, action: Weigh) -> WeighingDone:
+        """W from statistics."""
+        stats = tuple(self._statistics[ref] for ref in action.statistics)
+        mixing = self._strategy.mixing(Evidence(counts=action.samples, stats=stats))
+        self.mixing = action.members, mixing
+        return WeighingDone(ticket=action.ticket, weights=tuple(tuple(map(float, row)) for row in mixing.weights))
+
+    def mix(self, action: Aggregate) -> MixingDone:
+        """Rows from updates."""
+        givers = [self._updates[ref] for ref in action.givers]
+        rows = [np.empty_like(self._start) for _ in action.receivers]
+        mix(action.weights, givers, rows)
+        self._rows.update(zip(action.receivers, rows, strict=True))
+        return MixingDone(ticket=action.ticket)
+
+    def collect(self, action: Collect) -> None:
+        """Let go of what nobody needs any more."""
+        self._updates = {ref: one for ref, one in self._updates.items() if ref in action.blobs}
+        self._statistics = {ref: one for ref, one in self._statistics.items() if ref in action.blobs}
+        self._rows = {ref: one for ref, one in self._rows.items() if ref in action.rows}

@@ -1,0 +1,87 @@
+"""What a run under a virtual clock is: a run's settings, and how time passes for whom. A digest names it.
+
+Time is a setting like any other here: it decides who is mixed with whom, and so the numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from fedap_core.errors import InvalidInput
+from scripts.experiments.run_folder import RunFolder
+from scripts.experiments.settings import RunSettings, digest
+
+Mode = Literal["barrier", "continuous"]
+
+
+class ClockSettings(BaseModel):
+    """How time passes.
+
+    epoch_s: virtual seconds that a local epoch takes a client with the cohort's mean number of training samples; others
+    take longer or shorter in proportion, unless by_samples is off. slower: client -> how many times slower it is.
+    lost: share of sendings of an update that never arrive; the heartbeats of both sides bring it again.
+    heartbeat_s, quorum, deadline_s, age_exponent: as the coordinator's configuration has them; None waits for ever.
+    look_s: how often everybody's accuracy is written down. horizon_s: when to stop looking; None: at the run's end.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    mode: Mode = "barrier"
+    epoch_s: float = Field(default=10.0, gt=0.0)
+    by_samples: bool = True
+    slower: dict[str, float] = {}
+    lost: float = Field(default=0.0, ge=0.0, lt=1.0)
+    heartbeat_s: float = Field(default=10.0, gt=0.0)
+    quorum: int = Field(default=1, ge=1)
+    deadline_s: float | None = Field(default=None, ge=0.0)
+    age_exponent: float = Field(default=0.5, ge=0.0)
+    look_s: float = Field(default=10.0, gt=0.0)
+    horizon_s: float | None = Field(default=None, gt=0.0)
+
+    @model_validator(mode="after")
+    def _nobody_stands_still(self) -> ClockSettings:
+        for name, factor in self.slower.items():
+            if not 0.0 < factor < math.inf:
+                raise InvalidInput(f"slower.{name}", factor, "a number above 0")
+        return self
+
+
+class AsyncSettings(BaseModel):
+    """One run under a virtual clock."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: RunSettings
+    clock: ClockSettings
+
+    @model_validator(mode="after")
+    def _has_no_warm_up(self) -> AsyncSettings:
+        if self.run.uses_anchor and self.run.anchor.kind == "warmup":
+            raise InvalidInput("anchor", "warmup", "pooled or a file, where the clock is virtual")
+        if self.run.device != "cpu":
+            raise InvalidInput("device", self.run.device, "cpu, where the clock is virtual")
+        return self
+
+    @property
+    def identity(self) -> str:
+        """Names the run by what its numbers depend on; its rounds always do: they are what ends it."""
+        return digest([self.run.identity, self.run.rounds, self.clock.model_dump(mode="json")])
+
+
+class AsyncFolder(RunFolder):
+    """A run folder whose lines are looks at the clock: `round` counts them, `clock` is the virtual time in seconds."""
+
+    def __init__(self, root: Path, settings: AsyncSettings) -> None:
+        super().__init__(root, settings.run)
+        name = settings.run.algorithm.replace(":", ".")
+        label = f"{settings.run.cohort.data}-{name}-s{settings.run.seed}-{settings.clock.mode}-{settings.identity}"
+        self.path = root / label.replace("/", "_")
+
+    def is_complete(self) -> bool:
+        """Whether the last line of the run was written: only that one tells how it ended."""
+        records = self.rounds()
+        return bool(records) and "ended" in records[-1]
