@@ -62,6 +62,10 @@ class RunFolder:
     def _settings_path(self) -> Path:
         return self.path / "settings.json"
 
+    @property
+    def _mixing_path(self) -> Path:
+        return self.path / "mixing.json"
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Inside, no other process works in this folder: who comes second waits. The system lets go for the dead."""
@@ -75,6 +79,20 @@ class RunFolder:
 
     def begin(self, versions: dict[str, str], cohort: Json, *, keep_models: bool) -> int:
         """Make the folder, forget what lies behind the last saved models; returns the first round still to run."""
+        self._describe(versions, cohort, keep_models=keep_models)
+        saved = self.saved_round()
+        kept = [line for line in self._lines() if json.loads(line)["round"] <= saved]
+        write_text(self._rounds_path, "".join(kept))
+        return saved + 1
+
+    def begin_anew(self, versions: dict[str, str], cohort: Json, *, keep_models: bool) -> None:
+        """Make the folder and forget every round, for an engine that has a record of its own to go on from."""
+        self._describe(versions, cohort, keep_models=keep_models)
+        shutil.rmtree(self.path / "models", ignore_errors=True)
+        write_text(self._rounds_path, "")
+        self._mixing_path.unlink(missing_ok=True)
+
+    def _describe(self, versions: dict[str, str], cohort: Json, *, keep_models: bool) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         described = {
             "settings": self.settings.model_dump(mode="json"),
@@ -83,10 +101,6 @@ class RunFolder:
             "keep_models": keep_models,
         }
         write_text(self._settings_path, json.dumps(described, indent=1))
-        saved = self.saved_round()
-        kept = [line for line in self._lines() if json.loads(line)["round"] <= saved]
-        write_text(self._rounds_path, "".join(kept))
-        return saved + 1
 
     def saved_round(self) -> int:
         """The last round whose models are on disk, or -1."""
@@ -129,14 +143,13 @@ class RunFolder:
             "layers": mixing.layers,
             "distances": None if mixing.distances is None else mixing.distances.tolist(),
         }
-        write_text(self.path / "mixing.json", json.dumps(described))
+        write_text(self._mixing_path, json.dumps(described))
 
     def read_mixing(self) -> Mixing | None:
         """W as it was written, to the bit."""
-        path = self.path / "mixing.json"
-        if not path.exists():
+        if not self._mixing_path.exists():
             return None
-        described = json.loads(path.read_text(encoding="utf-8"))
+        described = json.loads(self._mixing_path.read_text(encoding="utf-8"))
         distances: FloatArray | None = None
         if described["distances"] is not None:
             distances = np.array(described["distances"], dtype=np.float64)
@@ -166,7 +179,7 @@ class RunFolder:
         evaluated = {record["round"] for record in records}
         first = min(record["round"] for record in self.rounds())
         missing = [r for r in range(first, self.settings.rounds) if self.settings.evaluates(r) and r not in evaluated]
-        if missing:  # a longer run is stored here, which evaluated other rounds
+        if missing and self.settings.mode == "barrier":  # a longer run is stored here, which evaluated other rounds
             raise InvalidInput(
                 "rounds", self.settings.rounds, f"rounds that {self.path} evaluated (round {missing[0]} it did not)",
                 "Use evaluate_every = 1 or another folder.",

@@ -21,7 +21,7 @@ from fedap_core.strategies import Strategy, make_strategy
 TAIL_ROUNDS = 10
 """Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
 
-_LATER_FIELDS = ("mode", "clock")
+_LATER_FIELDS = ("mode",)
 """They have a part in a run's name only where they differ from their defaults."""
 
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -90,9 +90,8 @@ class RunSettings(BaseModel):
     threads: int = Field(default=1, ge=1)
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     mode: Literal["barrier", "continuous"] = "barrier"
-    """Whether rounds wait for everyone, or everyone goes on at once."""
-    clock: Literal["virtual", "wall"] = "virtual"
-    """What decides who reports first where nobody is waited for: given speeds, or real processes (not repeatable)."""
+    """Whether rounds wait for everyone, or everyone goes on at once: then the order of reports is the machine's, and
+    results are no more repeatable than its speed."""
 
     @model_validator(mode="after")
     def _strategy_exists(self) -> RunSettings:
@@ -123,6 +122,11 @@ class RunSettings(BaseModel):
     def uses_anchor(self) -> bool:
         """Whether the anchor shapes this run at all."""
         return self.start_from == "anchor" or self.strategy().first_measure != "none"
+
+    @property
+    def warm_up_rounds(self) -> int:
+        """First rounds that make the anchor; the run's own follow."""
+        return self.anchor.rounds if self.uses_anchor and self.anchor.kind == "warmup" else 0
 
     @property
     def label(self) -> str:

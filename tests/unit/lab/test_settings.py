@@ -31,7 +31,6 @@ OTHERS: dict[str, dict[str, object]] = {
     "model": {"model": "alexnet"},
     "threads": {"threads": 2},
     "mode": {"mode": "continuous"},
-    "clock": {"mode": "continuous", "clock": "wall"},
     "clients": {"cohort": {"data": "synthetic", "clients": 4}},
 }
 

@@ -1,0 +1,131 @@
+"""Processes forked from this one: each with its log, its exit code, and no life beyond ours.
+
+The parent may only have imported until the last fork: no tensor operation, thread, ZeroMQ context or database handle,
+which a child would inherit half alive. A child is ended by SIGKILL and by nothing else: whatever it does survives that
+by design, whereas a polite request would be reported to the federation as a wish to leave.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+from types import TracebackType
+
+from fedap_core.errors import InvalidInput
+from scripts.engines.forked import signals_held
+
+_FORK = multiprocessing.get_context("fork")
+_LAST_LINES = 5
+"""Of a failed child's log: enough to see why, few enough for one message."""
+
+
+class ChildFailed(RuntimeError):
+    """A process of the federation ended before its time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Child:
+    """One process. `name` is how people know it."""
+
+    name: str
+    process: ForkProcess
+    log: Path
+
+    def last_lines(self) -> str:
+        """The end of its log, in one line."""
+        text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+        return " | ".join(text.splitlines()[-_LAST_LINES:]) or "nothing"
+
+
+class Children:
+    """All processes of one run. Use as a context manager: nobody is left behind, even if this process is killed."""
+
+    def __init__(self, logs: Path) -> None:
+        logs.mkdir(parents=True, exist_ok=True)
+        self._logs = logs
+        self._alive: list[Child] = []
+        self._lifeline, self._our_end = os.pipe()
+
+    def __enter__(self) -> Children:
+        gc.collect()
+        gc.freeze()  # a collection in a child would write to every page it shares with us
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        for handle in (self._lifeline, self._our_end):
+            os.close(handle)
+        gc.unfreeze()
+
+    def fork(self, name: str, work: Callable[[], int], *, stdout: int | None = None) -> Child:
+        """Start `work` in a process of its own; its answer is the exit code. stdout: where it prints, else its log."""
+        log = self._logs / f"{name}.log"
+        process = _FORK.Process(target=self._live, args=(work, log, stdout), daemon=True, name=name)
+        with signals_held():
+            process.start()
+            child = Child(name=name, process=process, log=log)
+            self._alive.append(child)
+        return child
+
+    @property
+    def alive(self) -> list[Child]:
+        return list(self._alive)
+
+    def wait(self, *others: int, timeout_s: float) -> None:
+        """Until a child ends, one of the given handles can be read, or the time is over; a failed child raises."""
+        ready = wait([child.process.sentinel for child in self._alive] + list(others), timeout=timeout_s)
+        for child in [one for one in self._alive if one.process.sentinel in ready]:
+            child.process.join()
+            self._alive.remove(child)
+            code = child.process.exitcode
+            if code:
+                how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+                raise ChildFailed(f"{child.name} {how}; its log {child.log} ends: {child.last_lines()}")
+
+    def kill(self) -> None:
+        """End everybody at once."""
+        for child in self._alive:
+            child.process.kill()
+        for child in self._alive:
+            child.process.join()
+        self._alive = []
+
+    def _live(self, work: Callable[[], int], log: Path, stdout: int | None) -> None:
+        """The child's whole life."""
+        os.close(self._our_end)
+        handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(handle if stdout is None else stdout, 1)
+        os.dup2(handle, 2)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
+        threading.Thread(target=_die_with, args=(self._lifeline,), name="lifeline", daemon=True).start()
+        sys.exit(guarded(work))
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """The exit code of a piece of work; what went wrong stands on stderr."""
+    try:
+        return work()
+    except InvalidInput as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except Exception:  # noqa: BLE001 - the last frame of a process: the trace goes to its log
+        traceback.print_exc()
+        return 1
+
+
+def _die_with(lifeline: int) -> None:
+    """The pipe says nothing until its other end is gone, and the parent with it, however that happened."""
+    os.read(lifeline, 1)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,106 @@
+"""The files and settings under which a federation of processes computes what the inline engine computes.
+
+Nobody is ever given up or left out here: a process that dies is noticed by its parent, and numbers of a run without it
+would be another run's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedap_core.errors import InvalidInput
+from fedap_core.strategies import Measure
+from participant.config import JoinSettings
+from scripts.experiments.cohort import Cohort
+from scripts.experiments.settings import RunSettings
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+HEARTBEAT_S = 30.0
+"""Rare: on one machine a broken line is seen at once, and a thousand participants must not keep it busy."""
+NEVER_S = 30 * 86_400.0
+"""Longer than any run; the coordinator wants a number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """The model files of a run. anchor: what statistics are measured under, where they are."""
+
+    initial: Path
+    anchor: Path | None
+
+
+def require_possible(settings: RunSettings, cohort: Cohort) -> None:
+    """Refuse what only the inline engine can do."""
+    fix = "Use --engine inline."
+    if settings.device != "cpu":
+        raise InvalidInput("device", settings.device, "cpu, where every participant is a process", fix)
+    for client in cohort.clients:
+        if not _NAME.fullmatch(client.name):
+            raise InvalidInput("client", client.name, "a name of letters, digits, dots, _ and -, at most 64", fix)
+
+
+def write_config(path: Path, settings: RunSettings, cohort: Cohort, start: Start, *, folder: Path) -> None:
+    """run.toml for the coordinator."""
+    names = [client.name for client in cohort.clients]
+    measures = settings.strategy().first_measure is not Measure.NONE
+    warmup = settings.warm_up_rounds
+    fields: dict[str, object] = {
+        "run": f"lab-{settings.identity}",
+        "folder": str(folder),
+        "initial": str(start.initial),
+        "rounds": settings.rounds,
+        "seed": settings.seed,
+        "mode": settings.mode,
+        "split": settings.cohort.protocol,
+        "start_from": "anchor" if warmup and settings.start_from == "anchor" else "initial",
+        "evaluate_every": settings.evaluate_every,
+        "algorithm": {"name": settings.algorithm},
+        "algorithm.options": dict(settings.options),
+        "anchor": {"file": str(start.anchor)} if start.anchor and measures else {"warmup_rounds": warmup},
+        "training": {
+            "learning_rate": settings.learning_rate,
+            "momentum": settings.momentum,
+            "weight_decay": settings.weight_decay,
+            "batch_size": settings.batch_size,
+            "epochs": settings.epochs,
+            "threads": settings.threads,
+        },
+        "members": {"names": names, "at_least": len(names), "late_join": False, "min_samples": 2},
+        "pace": {"heartbeat_s": HEARTBEAT_S, "dead_after_s": NEVER_S, "quorum": len(names), "linger_s": NEVER_S},
+        "network": {"endpoint": "tcp://127.0.0.1:*"},
+    }
+    path.write_text("\n".join(_toml(fields)) + "\n", encoding="utf-8")
+
+
+def _toml(fields: Mapping[str, object]) -> Iterator[str]:
+    """A JSON value is a TOML value where it is no table; tables follow."""
+    tables = {name: value for name, value in fields.items() if isinstance(value, dict)}
+    for name, value in fields.items():
+        if name not in tables:
+            yield f"{name} = {json.dumps(value, ensure_ascii=False)}"
+    for name, table in tables.items():
+        yield f"[{name}]"
+        for key, value in table.items():
+            yield f"{json.dumps(key)} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def join_settings(
+    settings: RunSettings, name: str, *, endpoint: str, shard: Path, initial: Path, state: Path
+) -> JoinSettings:
+    """What one participant is told; class tables may leave, because the lab is their owner."""
+    return JoinSettings(
+        coordinator=endpoint,
+        data=str(shard),
+        model_file=initial,
+        name=name,
+        state=state,
+        split=settings.cohort.protocol,
+        seed=settings.seed,
+        share=("class_counts",),
+        reconnect_s=0.1,
+        reconnect_cap_s=1.0,
+    )

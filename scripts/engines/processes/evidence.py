@@ -1,0 +1,59 @@
+"""What members told the coordinator, out of its folder: statistics that W came from, confusion matrices they shared.
+
+Reads files of a run that may still be going on; nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from coordinator.admission import Judgement, inspect_stats
+from coordinator.blobs import describe, read_bytes
+from coordinator.jobs import UPDATE_STATS, measured_channels
+from fedap_core.bn_stats import BnStats
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.strategies import Measure, Strategy
+from protocol.limits import SLICE_BYTES
+from protocol.tensors import Array, TensorSet
+
+
+def stored_statistics(
+    led: Path,
+    spec: ModelSpec,
+    strategy: Strategy,
+    places: Mapping[str, tuple[str, int]],
+    samples: Mapping[str, int],
+) -> tuple[BnStats, ...]:
+    """Everyone's statistics. places: by member, the kind of its report and the round it answered."""
+    found = []
+    for member, (kind, round_no) in places.items():
+        measure = Measure.RUNNING if kind == UPDATE_STATS else strategy.first_measure
+        full = bool(getattr(strategy, "full_covariance", False)) and measure is not Measure.RUNNING
+        judged = inspect_stats(
+            stored_arrays(led / "blobs" / kind / f"{round_no:07d}" / member),
+            samples=samples[member],
+            channels=measured_channels(spec, measure),
+            covariance=full,
+            min_samples=0,
+        )
+        if isinstance(judged, Judgement):
+            raise InvalidInput(f"statistics of {member}", judged.reason, "those that were admitted")
+        found.append(judged)
+    return tuple(found)
+
+
+def confusion_of(led: Path, members: Sequence[str], split: str) -> list[list[list[int]]]:
+    """Everyone's latest confusion matrix of a split."""
+    latest = max((led / "tables").iterdir())
+    return [stored_arrays(latest / member)[f"confusion/{split}"].tolist() for member in members]
+
+
+def stored_arrays(path: Path) -> dict[str, Array]:
+    """The tensors of a stored set by name."""
+    stored = describe(path)
+    data = read_bytes(path, 0, stored.size_bytes)
+    transfer = "0" * 64 if len(data) > SLICE_BYTES else None  # sets above one slice carry a name; any will do here
+    tensors = TensorSet(layout=stored.layout, encoding=stored.encoding, data=memoryview(data), transfer=transfer)
+    return dict(tensors.arrays())

@@ -1,0 +1,72 @@
+"""What the processes of a federation do: the functions behind `fedap-coordinator serve` and `fedap-participant join`.
+
+Called in forked children. Several participants may live in one process: a thread each for their lines, and one thread
+that trains for all of them, one after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+import structlog
+import typer
+import zmq
+
+from coordinator.cli import serve
+from participant.config import JoinSettings
+from participant.joining import Host, join
+from participant.progress import configure_logging, tell_finished_rounds
+from participant.worker import training_lane
+from scripts.engines.processes.children import guarded
+
+_FILES_EACH = 16
+"""Handles of one participant: its socket, monitor, wake-up pair, lock, record and a file being written."""
+
+
+def lead(config: Path) -> int:
+    """Be the coordinator of the run in that file."""
+    try:
+        serve(config=config)
+    except typer.Exit as end:
+        return end.exit_code
+    return 0
+
+
+def take_part(members: Sequence[JoinSettings]) -> int:
+    """Be one participant, or several. The first that fails ends the process: the others would wait for it for ever."""
+    configure_logging(terminal=False)
+    if len(members) == 1:
+        return _join(members[0], None)
+    _allow_files(_FILES_EACH * len(members))
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, 4 * len(members) + 16)
+    host = Host(lane=training_lane(), context=context)
+    with ThreadPoolExecutor(max_workers=len(members), thread_name_prefix="participant") as threads:
+        for ended in as_completed([threads.submit(_guarded_join, one, host) for one in members]):
+            if ended.result() != 0:
+                os._exit(ended.result())
+    context.term()
+    host.lane.shutdown()
+    return 0
+
+
+def _guarded_join(settings: JoinSettings, host: Host) -> int:
+    return guarded(lambda: _join(settings, host))
+
+
+def _join(settings: JoinSettings, host: Host | None) -> int:
+    end = join(settings, watch=tell_finished_rounds, host=host)
+    if end.code:
+        structlog.get_logger().error("participant.ended", participant=settings.name, reason=end.reason)
+    return end.code
+
+
+def _allow_files(wanted: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,0 +1,205 @@
+"""Runs one run as a federation of processes on this machine, and leaves the run folder that the inline engine leaves.
+
+The same settings give the same bits. Everything on the way lies in the run folder's `federation/`: a run that is called
+again, whatever ended it, goes on from there. This process forks and watches; it never trains, and reads the run's
+record only after the last fork.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedap_core.errors import InvalidInput
+from participant.config import JoinSettings
+from participant.model_file import read_spec
+from participant.private_state import PERSONAL
+from scripts.engines.inline import InlineOptions, anchor_file, initial_file
+from scripts.engines.processes.children import ChildFailed, Children
+from scripts.engines.processes.configuring import Start, join_settings, require_possible, write_config
+from scripts.engines.processes.roles import lead, take_part
+from scripts.engines.processes.shards import write_shards
+from scripts.engines.processes.telling import Story, has_ended
+from scripts.experiments.cohort import Cohort, model_file_name
+from scripts.experiments.run_folder import RunFolder, write_text
+from scripts.experiments.settings import RunSettings
+from scripts.experiments.versions import versions
+
+GLANCE_S = 0.2
+"""How often the record is looked at while nothing ends."""
+FAREWELL_S = 15.0
+"""How long participants may take to end once the coordinator has; their last word was received by then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessOptions:
+    """How the work is done, none of which changes a number. keep_federation: leave everything for whoever looks."""
+
+    root: Path
+    participants_per_process: int = 1
+    keep_models: bool = True
+    keep_federation: bool = False
+    on_round: Callable[[int, float | None], None] = lambda _round_no, _accuracy: None
+    on_started: Callable[[Sequence[int]], None] = lambda _pids: None
+    """Told the ids of all processes once they are started, the coordinator's first."""
+
+    def __post_init__(self) -> None:
+        if self.participants_per_process < 1:
+            raise InvalidInput("participants_per_process", self.participants_per_process, "at least 1")
+
+
+def run_processes(settings: RunSettings, cohort: Cohort, options: ProcessOptions) -> RunFolder:
+    """Run what is still missing of a run; returns its folder."""
+    require_possible(settings, cohort)
+    folder = RunFolder(options.root, settings)
+    if not folder.is_complete():
+        with folder.alone():
+            if not folder.is_complete():
+                _Federation(settings, cohort, folder, options).run()
+    return folder
+
+
+class _Federation:
+    """One run: its files, its processes, its end."""
+
+    def __init__(self, settings: RunSettings, cohort: Cohort, folder: RunFolder, options: ProcessOptions) -> None:
+        self._settings = settings
+        self._cohort = cohort
+        self._folder = folder
+        self._options = options
+        self._home = folder.path / "federation"
+        self._led = self._home / "coordinator"
+        self._names = [client.name for client in cohort.clients]
+
+    def run(self) -> None:
+        start = self._make_start()
+        self._take_home()
+        described = {
+            "clients": self._names,
+            "classes": self._cohort.data.classes,
+            "class_counts": self._cohort.class_counts(),
+        }
+        self._folder.begin_anew(versions(), described, keep_models=self._options.keep_models)
+        write_config(self._home / "run.toml", self._settings, self._cohort, start, folder=self._led)
+        if has_ended(self._led):  # an earlier call was interrupted as it told the story
+            self._tell(start)
+        else:
+            self._lead_to_its_end(start)
+        if self._options.keep_models:
+            self._keep_models()
+        if not self._options.keep_federation:
+            self._tidy()
+
+    # ---- before
+
+    def _make_start(self) -> Start:
+        """Model files, made in children: this process may not touch a tensor before its last fork."""
+        apart = InlineOptions(root=self._options.root.absolute(), workers=2)
+        initial = initial_file(self._settings, self._cohort, apart)
+        if not self._settings.uses_anchor or self._settings.warm_up_rounds:
+            return Start(initial=initial, anchor=None)
+        anchor = anchor_file(self._settings, self._cohort, initial, apart).absolute()
+        return Start(initial=anchor if self._settings.start_from == "anchor" else initial, anchor=anchor)
+
+    def _take_home(self) -> None:
+        """Go on in the folder of an earlier call with the same settings; another's is of no use."""
+        mark, wanted = self._home / "settings.json", self._settings.model_dump_json()
+        if self._home.exists() and not (mark.exists() and mark.read_text(encoding="utf-8") == wanted):
+            shutil.rmtree(self._home)
+        self._home.mkdir(parents=True, exist_ok=True)
+        write_text(mark, wanted)
+
+    # ---- the run
+
+    def _lead_to_its_end(self, start: Start) -> None:
+        shards = write_shards(self._home / "shards", self._cohort)
+        with Children(self._home / "logs") as children:
+            endpoint = self._start_coordinator(children)
+            members = [
+                join_settings(
+                    self._settings,
+                    name,
+                    endpoint=endpoint,
+                    shard=shards[name],
+                    initial=start.initial,
+                    state=self._home / "participants" / name,
+                )
+                for name in self._names
+            ]
+            for group in _groups(members, self._options.participants_per_process):
+                name = group[0].name if len(group) == 1 else f"{group[0].name}-to-{group[-1].name}"
+                children.fork(name, lambda group=group: take_part(group))  # type: ignore[misc]
+            self._options.on_started([child.process.pid or 0 for child in children.alive])
+            self._watch(children, start)
+
+    def _start_coordinator(self, children: Children) -> str:
+        """Fork it and wait until it listens; returns where."""
+        readable, writable = os.pipe()
+        config = self._home / "run.toml"
+        children.fork("coordinator", lambda: lead(config), stdout=writable)
+        os.close(writable)
+        line = b""
+        while not line.endswith(b"\n"):
+            children.wait(readable, timeout_s=3600.0)
+            line += os.read(readable, 1)
+        self._coordinator_says = readable
+        return line.decode().split()[-1]
+
+    def _watch(self, children: Children, start: Start) -> None:
+        story = self._story(start)
+        try:
+            farewell_ends = None
+            while children.alive:
+                try:
+                    children.wait(timeout_s=GLANCE_S)
+                except ChildFailed:
+                    story.catch_up()  # the record may know better why
+                    raise
+                story.catch_up()
+                if farewell_ends is None and not any(child.name == "coordinator" for child in children.alive):
+                    farewell_ends = time.monotonic() + FAREWELL_S
+                if farewell_ends is not None and time.monotonic() > farewell_ends:
+                    break
+            story.catch_up()
+        finally:
+            story.close()
+            os.close(self._coordinator_says)
+        if not story.is_over:
+            raise ChildFailed(f"the coordinator ended before the run; see {self._home / 'logs' / 'coordinator.log'}")
+
+    def _tell(self, start: Start) -> None:
+        story = self._story(start)
+        try:
+            story.catch_up()
+        finally:
+            story.close()
+
+    def _story(self, start: Start) -> Story:
+        spec, on_round = read_spec(start.initial), self._options.on_round
+        return Story(self._settings, self._cohort, self._folder, self._led, spec=spec, on_round=on_round)
+
+    # ---- afterwards
+
+    def _keep_models(self) -> None:
+        half = self._folder.path / "half-written"
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir()
+        for name in self._names:
+            shutil.copyfile(self._home / "participants" / name / PERSONAL, half / model_file_name(name))
+        self._folder.keep_models(half, self._settings.rounds - 1)
+
+    def _tidy(self) -> None:
+        """Drop samples, weights and states; the coordinator's record stays, for `fedap-coordinator replay`."""
+        shutil.rmtree(self._home / "shards", ignore_errors=True)
+        shutil.rmtree(self._home / "participants", ignore_errors=True)
+        for path in self._led.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+
+
+def _groups(members: Sequence[JoinSettings], size: int) -> list[Sequence[JoinSettings]]:
+    return [members[at : at + size] for at in range(0, len(members), size)]

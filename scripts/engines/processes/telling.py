@@ -1,0 +1,220 @@
+"""A run's record as the coordinator keeps it, told as a run folder: rounds, W, bytes on the wire.
+
+Reads the journal while it is being written, only forward, and changes nothing in it. What counts as a round's result
+is what the inline engine writes: the models as delivered, evaluated at home. Without barriers a line stands for as many
+updates as there are members, with everybody's latest scores.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from coordinator import facts
+from coordinator.journal import SqliteJournal
+from coordinator.plain import from_plain
+from coordinator.runs import JOURNAL
+from fedap_core.bn_stats import BnStats
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.strategies import Evidence, Measure, Phase
+from protocol.messages import Score
+from scripts.engines.processes.evidence import confusion_of, stored_statistics
+from scripts.engines.processes.traffic import Traffic
+from scripts.experiments.cohort import Cohort
+from scripts.experiments.run_folder import Json, RunFolder
+from scripts.experiments.settings import RunSettings
+
+Scores = Mapping[str, Score]
+"""By split."""
+
+
+class Story:
+    """One run. `catch_up` reads on, writes the lines that are complete and tells `on_round` about each."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        cohort: Cohort,
+        folder: RunFolder,
+        led: Path,
+        *,
+        spec: ModelSpec,
+        on_round: Callable[[int, float | None], None],
+    ) -> None:
+        self._settings = settings
+        self._strategy = settings.strategy()
+        self._folder = folder
+        self._led = led
+        self._spec = spec
+        self._on_round = on_round
+        self._names = [client.name for client in cohort.clients]
+        self._counts = {client.name: len(client.splits["train"]) for client in cohort.clients}
+        self._splits = [name for name in cohort.clients[0].splits if name != "train"]
+        self._journal = SqliteJournal(led / JOURNAL, read_only=True)
+        self._traffic = Traffic(led / "traffic.jsonl", self._names)
+        self._serial = 0
+        self._losses: dict[int, dict[str, float]] = {}
+        self._scores: dict[int, dict[str, Scores]] = {}
+        self._marks: dict[int, float] = {}
+        """When each round began, on the run clock; that of the round after the last: when the last one ended."""
+        self._measured: dict[str, tuple[str, int]] = {}
+        self._accepted = 0
+        self._loss: dict[str, float] = {}
+        self._score: dict[str, Scores] = {}
+        self._skipped = settings.warm_up_rounds
+        self._next = self._skipped
+        self._settled = False
+        self.is_over = False
+
+    def close(self) -> None:
+        self._journal.close()
+
+    def catch_up(self) -> None:
+        """Everything that the journal has by now."""
+        for entry in self._journal.entries(self._serial):
+            self._serial = entry.serial
+            self._hear(from_plain(entry.kind, json.loads(entry.body)), entry.time_s)
+        while self._is_complete(self._next):
+            self._write(self._next)
+
+    # ---- what happened
+
+    def _hear(self, fact: facts.Fact, at: float) -> None:
+        match fact:
+            case facts.RoundOpened(round_no=round_no):
+                self._marks.setdefault(round_no, at)
+            case facts.StatsAccepted(member=member, round_no=round_no):
+                self._measured[member] = ("stats", round_no)
+            case facts.UpdateAccepted():
+                self._hear_update(fact, at)
+            case facts.Weighed():
+                self._settle(from_statistics=True, from_round=max(round_no for _, round_no in self._measured.values()))
+            case facts.RoundClosed(round_no=round_no) if self._is_mixed_by_counts(round_no):
+                self._settle(from_statistics=False, from_round=round_no)
+            case _:
+                self._hear_end(fact, at)
+
+    def _hear_end(self, fact: facts.Fact, at: float) -> None:
+        match fact:
+            case facts.Finished(reason=reason, sentence=sentence):
+                self._marks[self._settings.rounds] = at
+                if reason != "rounds":
+                    raise InvalidInput("run", reason, f"all {self._settings.rounds} rounds", sentence)
+            case facts.GoodbyeAccepted(member=member, scores=scores):
+                self._scores.setdefault(self._settings.rounds - 1, {})[member] = by_split(scores)
+            case facts.Ended():
+                self.is_over = True
+            case _:
+                self._refuse_surprise(fact)
+
+    def _hear_update(self, fact: facts.UpdateAccepted, at: float) -> None:
+        round_no = fact.round_no
+        if self._settings.mode == "continuous" and round_no >= self._skipped:
+            round_no = self._skipped + self._accepted // len(self._names)
+            self._marks.setdefault(round_no, at)
+            self._accepted += 1
+        loss = math.nan if fact.train_loss is None else fact.train_loss
+        self._losses.setdefault(round_no, {})[fact.member] = loss
+        if fact.measured:
+            self._measured[fact.member] = ("update-statistics", fact.round_no)
+        if fact.scores:
+            self._scores.setdefault(round_no - 1, {})[fact.member] = by_split(fact.scores)
+
+    def _refuse_surprise(self, fact: facts.Fact) -> None:
+        """What changes the numbers and cannot happen in the inline engine ends the run."""
+        if isinstance(fact, facts.Refused):
+            fix = "Training diverged? Lower the learning rate." if fact.code in ("not-finite", "out-of-range") else ""
+            what = f"{fact.kind or 'message'} of {fact.member} in round {fact.round_no}"
+            raise InvalidInput(what, fact.reason, "one that the coordinator admits", fix)
+        if isinstance(fact, facts.Lost | facts.Left | facts.Quarantined):
+            raise InvalidInput("members", f"{fact.member} gone ({type(fact).__name__.lower()})", "everyone to the end")
+        if isinstance(fact, facts.Paused):
+            raise InvalidInput("disk", f"{fact.free_bytes:,} bytes free", f"{fact.needed_bytes:,} for the next round")
+
+    # ---- W
+
+    def _is_mixed_by_counts(self, round_no: int) -> bool:
+        measures = self._strategy.first_measure is not Measure.NONE or bool(self._measured)
+        return not self._settled and round_no >= self._skipped and self._phase(round_no) is Phase.MIXED and not measures
+
+    def _phase(self, round_no: int) -> Phase:
+        return self._strategy.round_plan(round_no - self._skipped, self._settings.rounds - self._skipped).phase
+
+    def _settle(self, *, from_statistics: bool, from_round: int) -> None:
+        counts = tuple(self._counts[name] for name in self._names)
+        stats: tuple[BnStats, ...] = ()
+        if from_statistics:
+            places = {name: self._measured[name] for name in self._names}
+            stats = stored_statistics(self._led, self._spec, self._strategy, places, self._counts)
+        mixing = self._strategy.mixing(Evidence(counts=counts, stats=stats))
+        self._folder.write_mixing(mixing, self._names, from_round)
+        self._settled = True
+
+    # ---- lines
+
+    def _is_complete(self, round_no: int) -> bool:
+        if round_no >= self._settings.rounds or round_no + 1 not in self._marks:
+            return False
+        if self._settings.mode == "continuous":
+            return self._is_passed(round_no)
+        if len(self._losses.get(round_no, {})) < len(self._names):
+            return False
+        return not self._settings.evaluates(round_no) or self._is_evaluated(round_no)
+
+    def _is_passed(self, round_no: int) -> bool:
+        """Whether nothing more can be said of these updates: as many again have come, or everybody has gone."""
+        if round_no == self._settings.rounds - 1:
+            return self._is_evaluated(round_no)
+        return self._accepted >= (round_no - self._skipped + 2) * len(self._names)
+
+    def _is_evaluated(self, round_no: int) -> bool:
+        return len(self._scores.get(round_no, {})) == len(self._names)
+
+    def _write(self, round_no: int) -> None:
+        self._loss |= self._losses.pop(round_no, {})  # without barriers somebody may stand where it stood
+        self._score |= self._scores.pop(round_no, {})
+        losses = [self._loss.get(name, math.nan) for name in self._names]
+        record: Json = {"round": round_no, "phase": self._phase(round_no), "train_loss": losses}
+        accuracy = None
+        if self._settings.evaluates(round_no) and len(self._score) == len(self._names):
+            for split in self._splits:
+                record[split] = told([self._score[name][split] for name in self._names])
+                if round_no == self._settings.rounds - 1:
+                    record[split]["confusion"] = confusion_of(self._led, self._names, split)
+            accuracy = float(np.mean(record["test"]["accuracy"]))
+        record["seconds"] = {"round": round(self._marks[round_no + 1] - self._marks[round_no], 4)}
+        record["bytes"] = self._traffic.of(round_no, last=round_no == self._settings.rounds - 1)
+        self._folder.append(record)
+        self._next = round_no + 1
+        self._on_round(round_no, accuracy)
+
+
+def has_ended(led: Path) -> bool:
+    """Whether the run in a coordinator's folder is over to the last goodbye."""
+    if not (led / JOURNAL).exists():
+        return False
+    journal = SqliteJournal(led / JOURNAL, read_only=True)
+    try:
+        return any(entry.kind == facts.Ended.__name__ for entry in journal.entries())
+    finally:
+        journal.close()
+
+
+def by_split(scores: Sequence[Score]) -> Scores:
+    """Of the models as delivered."""
+    return {score.split: score for score in scores if score.model == "delivered"}
+
+
+def told(scores: Sequence[Score]) -> Json:
+    """What a round's line says of one split, as `run_folder.scores` does."""
+    return {
+        "accuracy": [one.correct / one.samples for one in scores],
+        "macro_f1": [one.macro_f1 for one in scores],
+        "loss": [math.nan if one.loss is None else one.loss for one in scores],
+        "samples": [one.samples for one in scores],
+    }
