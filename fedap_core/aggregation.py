@@ -6,10 +6,14 @@ of who the members are, of layers, or of where the arrays live: `mix_tiles` is h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from threadpoolctl import ThreadpoolController
 
 from fedap_core.arrays import Float32Array, FloatArray
@@ -20,52 +24,154 @@ TILE_COLUMNS = 65_536
 """Parameters mixed per product. Constant, and the last tile padded with zeros: BLAS picks its kernels by shape, so
 another width would give other last bits. 256 KiB per member keeps the scratch of 20 members near the cache."""
 
+MAX_SPARE_BYTES = 32 << 20
+"""Scratch memory kept from one product to the next: that of 64 members."""
+
+MAX_THREADS = 4
+"""More would mostly wait for memory, and each has scratch tiles of its own."""
+
 TileAccess = Callable[[int, Float32Array], None]
 """(first column, rows by columns): one tile of all rows, to be filled or to be kept. Every row is contiguous."""
 
 
-def mix(mixing: FloatArray, updates: Sequence[Float32Array], out: Sequence[Float32Array]) -> None:
+def mix(
+    mixing: FloatArray, updates: Sequence[Float32Array], out: Sequence[Float32Array], *, threads: int | None = None
+) -> None:
     """Write out[i] = sum_j mixing[i, j] * updates[j] for every row of the mixing matrix.
 
     mixing: (r, m), rows sum to 1. updates: m arrays (P,), finite: a NaN spreads even through weight 0, so leave absent
     members out. out: r arrays (P,), written; they may be the updates themselves (r == m), but must not overlap them or
-    each other in any other way. P == 0 is legal: a strategy may share nothing.
+    each other in any other way. Fastest where `out` are the rows of one table. P == 0 is legal: a strategy may share
+    nothing. threads: how many share the tiles; by default as many as there are cores, up to MAX_THREADS.
 
-    Law: the bits depend on `mixing` and `updates` alone; not on threads, not on P's remainder, not on working in place.
-    Scratch memory is (r + m) tiles, never a second copy of all models.
+    Law: the bits depend on `mixing` and `updates` alone; not on threads, not on P's remainder, not on working in place,
+    not on where the rows lie. Scratch memory is (r + m) tiles for each thread, never a second copy of all models.
     """
     parameters = _check(mixing, updates, out)
+    weights = mixing.astype(np.float32)
+    table = _as_table(out)
+    tiles = iter(range(0, parameters, TILE_COLUMNS))  # each thread takes the next one
 
-    def read(start: int, tile: Float32Array) -> None:
-        for row, update in zip(tile, updates, strict=True):
-            row[:] = update[start : start + row.size]
+    def work() -> None:
+        with _borrowed_scratch(weights) as scratch, _one_blas_thread():  # some libraries keep the setting per thread
+            for start in tiles:
+                stop = min(start + TILE_COLUMNS, parameters)
+                for row, update in zip(scratch.tile(stop - start), updates, strict=True):
+                    row[:] = update[start:stop]
+                if table is not None and stop - start == TILE_COLUMNS:
+                    np.matmul(weights, scratch.givers, out=table[:, start:stop])
+                    continue
+                for target, row in zip(out, scratch.product(weights, stop - start), strict=True):
+                    target[start:stop] = row
 
-    def write(start: int, mixed: Float32Array) -> None:
-        for target, row in zip(out, mixed, strict=True):
-            target[start : start + row.size] = row
+    workers = min(_threads(threads), -(-parameters // TILE_COLUMNS))
+    if workers < 2:
+        work()
+        return
+    with _one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+        for done in [pool.submit(work) for _ in range(workers)]:
+            done.result()
 
-    mix_tiles(mixing, parameters, read=read, write=write)
 
-
-def mix_tiles(mixing: FloatArray, parameters: int, *, read: TileAccess, write: TileAccess) -> None:
+def mix_tiles(
+    mixing: FloatArray, parameters: int, *, read: TileAccess, write: TileAccess, threads: int | None = None
+) -> None:
     """The same product, bit for bit, over rows that need not be in memory: P = `parameters` values each.
 
     mixing: (r, m). read(start, tile) fills tile (m, width) with values start .. start + width - 1 of every update;
     write(start, mixed) takes the same columns of all r results, and must copy what it keeps. Tiles come in order, all
-    TILE_COLUMNS wide but the last, and a tile is read before it is written, so both may work on the same rows.
+    TILE_COLUMNS wide but the last, and a tile is read before it is written, so both may work on the same rows. Given
+    more than one thread (None: more than one core), a second one reads the next tile while this one is written.
     """
     check_mixing(mixing)
-    rows, members = mixing.shape
     weights = mixing.astype(np.float32)
-    tile = np.zeros((members, TILE_COLUMNS), dtype=np.float32)
-    mixed = np.empty((rows, TILE_COLUMNS), dtype=np.float32)
-    with _blas().limit(limits=1, user_api="blas"):  # how a product is cut among threads shows in its last bits
-        for start in range(0, parameters, TILE_COLUMNS):
-            width = min(TILE_COLUMNS, parameters - start)
-            tile[:, width:] = 0.0
-            read(start, tile[:, :width])
-            np.matmul(weights, tile, out=mixed)
-            write(start, mixed[:, :width])
+    tiles = [(start, min(TILE_COLUMNS, parameters - start)) for start in range(0, parameters, TILE_COLUMNS)]
+    ahead = min(_threads(threads), len(tiles)) > 1
+    with _one_blas_thread():
+        for start, width, scratch in _read_in_order(weights, tiles, read, ahead=ahead):
+            write(start, scratch.product(weights, width))
+
+
+class _Scratch:
+    """One tile of every giver, and of every receiver: the operands whose shape fixes the bits."""
+
+    def __init__(self, rows: int, members: int) -> None:
+        self.givers = np.zeros((members, TILE_COLUMNS), dtype=np.float32)
+        self.receivers = np.empty((rows, TILE_COLUMNS), dtype=np.float32)
+
+    def tile(self, width: int) -> Float32Array:
+        """Where to put `width` columns of the givers; zeros follow them."""
+        self.givers[:, width:] = 0.0
+        return self.givers[:, :width]
+
+    def product(self, weights: Float32Array, width: int) -> Float32Array:
+        """The first columns of weights @ givers; valid until the next product."""
+        np.matmul(weights, self.givers, out=self.receivers)
+        return self.receivers[:, :width]
+
+
+_spare: list[_Scratch] = []
+"""At most one scratch, of the last shape: to have the system clear 10 MB anew costs more than to mix a small model."""
+
+
+@contextmanager
+def _borrowed_scratch(weights: Float32Array) -> Iterator[_Scratch]:
+    try:
+        scratch = _spare.pop()
+    except IndexError:
+        scratch = None
+    rows, members = weights.shape
+    if scratch is None or (len(scratch.receivers), len(scratch.givers)) != (rows, members):
+        scratch = _Scratch(rows, members)
+    yield scratch
+    if (rows + members) * TILE_COLUMNS * 4 <= MAX_SPARE_BYTES:
+        _spare[:] = [scratch]
+
+
+def _read_in_order(
+    weights: Float32Array, tiles: Sequence[tuple[int, int]], read: TileAccess, *, ahead: bool
+) -> Iterator[tuple[int, int, _Scratch]]:
+    """Every tile in scratch memory; `ahead`: the next one is being read meanwhile, into the other of two."""
+    if not ahead:
+        with _borrowed_scratch(weights) as scratch:
+            for start, width in tiles:
+                read(start, scratch.tile(width))
+                yield start, width, scratch
+        return
+    pair = (_Scratch(*weights.shape), _Scratch(*weights.shape))
+    with ThreadPoolExecutor(1) as reader:
+        reading = reader.submit(read, tiles[0][0], pair[0].tile(tiles[0][1]))
+        for number, (start, width) in enumerate(tiles):
+            reading.result()
+            if number + 1 < len(tiles):
+                following, its_width = tiles[number + 1]
+                reading = reader.submit(read, following, pair[(number + 1) % 2].tile(its_width))
+            yield start, width, pair[number % 2]
+
+
+def _as_table(rows: Sequence[Float32Array]) -> Float32Array | None:
+    """Rows that follow each other at equal distances as one (r, P) array over the same memory; None if they do not."""
+    first = rows[0]
+    places = [row.__array_interface__["data"][0] for row in rows]
+    stride = places[1] - places[0] if len(rows) > 1 else first.nbytes
+    even = all(place == places[0] + number * stride for number, place in enumerate(places))
+    if not even or stride < first.nbytes or stride % first.itemsize:
+        return None
+    if not all(row.flags.c_contiguous and row.flags.writeable for row in rows):
+        return None
+    return as_strided(first, shape=(len(rows), first.size), strides=(stride, first.itemsize))
+
+
+def _threads(asked: int | None) -> int:
+    if asked is not None and asked < 1:
+        raise InvalidInput("threads", asked, "at least 1")
+    return asked or min(len(os.sched_getaffinity(0)), MAX_THREADS)
+
+
+def _one_blas_thread() -> AbstractContextManager[object]:
+    """How a product is cut among threads shows in its last bits."""
+    limit: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
+    return limit
 
 
 @cache

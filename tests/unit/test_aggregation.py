@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from fedap_core import aggregation
 from fedap_core.aggregation import TILE_COLUMNS, mix, mix_tiles
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.errors import InvalidInput
@@ -69,7 +70,94 @@ def test_in_place_gives_the_same_bits() -> None:
     assert np.stack(updates).tobytes() == expected.tobytes()
 
 
-def test_rows_outside_memory_give_the_same_bits() -> None:
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("where", ["rows of one table", "rows of a wider table", "backwards", "each on its own"])
+def test_bits_depend_neither_on_threads_nor_on_where_the_rows_lie(where: str, threads: int) -> None:
+    mixing, updates = random_case(5, 2 * TILE_COLUMNS + 99)
+    expected = mixed(mixing, updates)
+    table = np.zeros((9, 2 * TILE_COLUMNS + 200), dtype=np.float32)
+    rows = {
+        "rows of one table": [row[: updates[0].size] for row in np.zeros((5, updates[0].size), dtype=np.float32)],
+        "rows of a wider table": [row[101:] for row in table[:5]],
+        "backwards": [row[101:] for row in table[4::-1]],
+        "each on its own": [table[number, 101:] for number in (0, 1, 3, 4, 8)],
+    }[where]
+    for row, update in zip(rows, updates, strict=True):
+        row[:] = update
+    mix(mixing, rows, rows, threads=threads)
+    assert np.stack(rows).tobytes() == expected.tobytes()
+    assert not table[:, :101].any()
+
+
+def test_rows_of_one_table_are_written_where_they_are_and_others_are_not_mistaken_for_one() -> None:
+    table = np.zeros((4, 12), dtype=np.float32)
+    whole = aggregation._as_table(list(table[:, 2:]))
+    assert whole is not None
+    whole[:] = 1.0
+    assert table[:, 2:].all()
+    assert not table[:, :2].any()
+    assert aggregation._as_table([table[0]]) is not None
+    for apart in ([table[2], table[1]], [table[0], table[1], table[3]], [table[0, ::2], table[1, ::2]]):
+        assert aggregation._as_table(apart) is None
+    table.flags.writeable = False
+    assert aggregation._as_table(list(table)) is None
+
+
+def test_scratch_is_kept_for_the_next_mix_of_that_shape_and_large_scratch_is_not() -> None:
+    """100 members: 200 tiles of 256 KiB, more than the 32 MiB that may be kept."""
+    mixed(*random_case(6, 10))
+    (kept,) = aggregation._spare
+    again = mixed(*random_case(6, 10))
+    assert aggregation._spare == [kept]
+    mixed(*random_case(100, 10))
+    assert aggregation._spare == []
+    assert mixed(*random_case(6, 10)).tobytes() == again.tobytes()
+
+
+def test_a_mix_within_a_mix_gets_scratch_of_its_own() -> None:
+    """The inner one has the shape of the outer one and runs between its reading and its writing."""
+    mixing, updates = random_case(3, 50)
+    others = random_case(3, 50, seed=1)[1]
+    found = np.zeros((3, 50), dtype=np.float32)
+
+    def read(start: int, tile: Float32Array) -> None:
+        tile[:] = np.stack(updates)[:, start : start + tile.shape[1]]
+        mixed(mixing, others)
+
+    def write(_start: int, tile: Float32Array) -> None:
+        found[:] = tile
+
+    mix_tiles(mixing, 50, read=read, write=write)
+    assert found.tobytes() == mixed(mixing, updates).tobytes()
+
+
+@pytest.mark.parametrize("failing", ["read", "write"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_fails_in_reading_or_writing_comes_out(failing: str, threads: int) -> None:
+    written: list[int] = []
+
+    def read(start: int, _tile: Float32Array) -> None:
+        if failing == "read" and start == TILE_COLUMNS:
+            raise OSError("a bad disk")
+
+    def write(start: int, _tile: Float32Array) -> None:
+        if failing == "write" and start == TILE_COLUMNS:
+            raise OSError("a bad disk")
+        written.append(start)
+
+    with pytest.raises(OSError, match="a bad disk"):
+        mix_tiles(np.eye(2), 3 * TILE_COLUMNS, read=read, write=write, threads=threads)
+    assert written == [0]
+
+
+def test_less_than_one_thread_is_refused() -> None:
+    mixing, updates = random_case(2, 4)
+    with pytest.raises(InvalidInput, match="threads: got 0"):
+        mix(mixing, updates, updates, threads=0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_outside_memory_give_the_same_bits(threads: int) -> None:
     mixing, updates = random_case(4, 2 * TILE_COLUMNS + 77)
     stored = [bytearray(update.tobytes()) for update in updates]
     seen: list[tuple[int, int]] = []
@@ -83,7 +171,7 @@ def test_rows_outside_memory_give_the_same_bits() -> None:
         for row, held in zip(mixed_tile, stored, strict=True):
             held[4 * start : 4 * (start + row.size)] = row.tobytes()
 
-    mix_tiles(mixing, updates[0].size, read=read, write=write)
+    mix_tiles(mixing, updates[0].size, read=read, write=write, threads=threads)
     assert b"".join(stored) == mixed(mixing, updates).tobytes()
     assert seen == [(0, TILE_COLUMNS), (TILE_COLUMNS, TILE_COLUMNS), (2 * TILE_COLUMNS, 77)]
 
