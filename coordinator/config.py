@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from coordinator.sections import Algorithm, Anchor, Members, Network, Pace, Storage, Training
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, in_words, unknown_name
 from protocol.encodings import Encoding
 
 
@@ -96,17 +97,21 @@ def _explained(error: ValidationError) -> InvalidInput:
     cause = fault.get("ctx", {}).get("error")
     if isinstance(cause, InvalidInput):
         return cause
-    return InvalidInput(where, fault["input"], fault["msg"][:1].lower() + fault["msg"][1:])
+    names = tuple(part for part in fault["loc"] if isinstance(part, str))
+    field = _fields_at(names[:-1]).get(names[-1]) if names else None
+    if field is not None and fault["type"] == "model_type":
+        return InvalidInput(where, fault["input"], f"a table: [{where}] and its fields on lines below", "")
+    return InvalidInput(where, fault["input"], in_words(fault["msg"], field.description if field else None))
 
 
-def _fields_at(path: tuple[str, ...]) -> list[str]:
+def _fields_at(path: tuple[str, ...]) -> dict[str, FieldInfo]:
     kind: type[BaseModel] = RunConfig
     for name in path:
-        found = kind.model_fields[name].annotation
+        found = kind.model_fields[name].annotation if name in kind.model_fields else None
         if not (isinstance(found, type) and issubclass(found, BaseModel)):
-            return []
+            return {}
         kind = found
-    return list(kind.model_fields)
+    return dict(kind.model_fields)
 
 
 def require_safe(network: Network) -> None:

@@ -26,6 +26,8 @@ from protocol.tensors import Array, TensorSet
 def export_weights(past: Past, participant: str, out: Path) -> str:
     """Write the file, whole or not at all; returns a sentence about it."""
     members = past.machine.state.members
+    if not members:
+        raise InvalidInput("participant", participant, "a member, and nobody has joined this run yet")
     if participant not in members:
         raise unknown_name("participant", participant, members)
     with tempfile.TemporaryDirectory(prefix="fedap-export-") as scratch:

@@ -92,6 +92,8 @@ def _require_possible(config: RunConfig, spec: ModelSpec, strategy: Strategy) ->
         )
     if config.pace.quorum > config.members.at_most:
         raise InvalidInput("pace.quorum", config.pace.quorum, f"at most members.at_most, {config.members.at_most}")
+    if config.members.names and config.pace.quorum > len(config.members.names):
+        raise InvalidInput("pace.quorum", config.pace.quorum, f"at most the {len(config.members.names)} members listed")
     if config.start_from == "anchor" and _anchor_kind(config) == "none":
         raise InvalidInput("start_from", "anchor", "anchor.file or anchor.warmup_rounds")
     unused = strategy.first_measure is Measure.NONE and config.start_from != "anchor"

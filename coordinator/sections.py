@@ -127,7 +127,9 @@ class Network(Section):
     """The socket."""
 
     endpoint: str = Field(
-        default="tcp://127.0.0.1:*", pattern=r"^(tcp|ipc)://.+", description="Where to listen; * picks a free port."
+        default="tcp://127.0.0.1:*",
+        pattern=r"^(tcp|ipc)://.+",
+        description="Where to listen: tcp://address:port (* picks a free one) or ipc://path.",
     )
     secret_key: Path | None = Field(default=None, description="Key file of `fedap-coordinator keygen`: turns CURVE on.")
     insecure: bool = Field(default=False, description="Listen without keys on an address that others can reach.")
@@ -135,6 +137,15 @@ class Network(Section):
         default=IN_FLIGHT_BYTES, ge=4 * MIB, description="Bytes of all transfers under way, each direction."
     )
     messages_per_s: float = Field(default=500.0, gt=0.0, description="Messages per second that one peer may send.")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _bindable(cls, endpoint: str) -> str:
+        """ZeroMQ would take port 70000 for 4464 and say nothing."""
+        port = endpoint.rpartition(":")[2]
+        if endpoint.startswith("tcp://") and port != "*" and not (port.isdecimal() and int(port) <= 65_535):
+            raise InvalidInput("network.endpoint", endpoint, "tcp://address:port, the port from 1 to 65535 or *")
+        return endpoint
 
 
 class Storage(Section):

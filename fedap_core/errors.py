@@ -1,23 +1,31 @@
 """The one error for wrong input by a user: it names the field, the value and the way out.
 
-Commands turn `InvalidInput` into one line on stderr and exit code 2; everything else that escapes is a fault of ours.
+Commands turn `InvalidInput`, and a path that the system will not open or make, into one line on stderr and exit code 2;
+everything else that escapes is a fault of ours.
 """
 
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 import sys
 from collections.abc import Callable, Iterable
 
 _SHOWN_CHARS = 120
 """A value longer than this is cut in the message: the reader needs to recognise it, not to read it all."""
 
+_UNUSABLE = frozenset(
+    {errno.EACCES, errno.EBUSY, errno.EEXIST, errno.EISDIR, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS}
+)
+"""What the system says of a path that its user must choose otherwise; a failing disk is not among them."""
+
 
 class InvalidInput(ValueError):
     """Input outside its contract. `field` says where, `got` what, `expected` what would be right, `fix` what to do."""
 
     def __init__(self, field: str, got: object, expected: str, fix: str = "") -> None:
-        shown = got if isinstance(got, str) else repr(got)
+        shown = str(got) if isinstance(got, str | os.PathLike) else repr(got)
         if len(shown) > _SHOWN_CHARS:
             shown = shown[: _SHOWN_CHARS - 1] + "…"
         message = f"{field}: got {shown}, expected {expected}" + (f". {fix}" if fix else "")
@@ -26,6 +34,14 @@ class InvalidInput(ValueError):
         self.got = got
         self.expected = expected
         self.fix = fix
+
+
+def in_words(complaint: str, described: str | None = None) -> str:
+    """What pydantic expected, fit to follow the word «expected»; for a pattern, what the field says about itself."""
+    if described and "match pattern" in complaint:
+        return described[:1].lower() + described[1:].rstrip(".")
+    begun = complaint[:1].lower() + complaint[1:]
+    return begun.removeprefix("input should be ").removeprefix("value error, ")
 
 
 def unknown_name(field: str, got: str, known: Iterable[str]) -> InvalidInput:
@@ -41,7 +57,7 @@ def parse_pairs(field: str, pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not (key and equals):
-            raise InvalidInput(f"option of {field}", pair, "key=value")
+            raise InvalidInput(field, pair, "key=value")
         parsed[key] = value
     return parsed
 
@@ -52,6 +68,12 @@ def exit_on_invalid_input(command: Callable[[], object]) -> None:
         command()
     except InvalidInput as error:
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in _UNUSABLE or error.filename is None:
+            raise
+        wrong = InvalidInput("path", str(error.filename), "one that can be used here", f"{error.strerror}.")
+        print(f"error: {wrong}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -80,6 +80,8 @@ def _inputs(data: str, options: DataOptions, spec: ModelSpec) -> InputArray:
 
 
 def _write(out: Path, spec: ModelSpec, rows: list[list[float]]) -> None:
+    if out.is_dir():
+        raise InvalidInput("out", str(out), "a file to write", "That is a folder.")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(
         "w", dir=out.parent, prefix=f".{out.name}.", delete=False, newline="", encoding="utf-8"

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, in_words, unknown_name
 from participant.dealer.keys import read_keys
 from participant.dealer.line import Address
 from participant.reconnection import Patience
@@ -30,7 +30,10 @@ class DataSettings(BaseModel):
     data_root: Path | None = Field(default=None, description="Folder of the data files; else FEDAP_DATA.")
     model_file: Path | None = Field(default=None, description="The federation's initial model file.")
     model: str | None = Field(default=None, description="Or the model's name; its initial values then come by welcome.")
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="What the participant calls itself.")
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="What the participant calls itself: up to 64 letters, digits, dots, _ and -.",
+    )
     split: Literal["paper", "reference"] = Field(default="paper", description="Split assumed in the first hello.")
     seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of the split assumed in the first hello.")
     share: tuple[Literal["class_counts"], ...] = Field(
@@ -94,7 +97,8 @@ def complaint(error: ValidationError) -> InvalidInput:
     if first["type"] == "missing":
         fix = f"Give --{field.replace('_', '-')} or {field} = ... in the config file."
         return InvalidInput(field, "nothing", "a value", fix)
-    return InvalidInput(field, first.get("input"), first["msg"].lower())
+    known = JoinSettings.model_fields.get(str(first["loc"][0])) if first["loc"] else None
+    return InvalidInput(field, first.get("input"), in_words(first["msg"], known.description if known else None))
 
 
 def _read_toml(path: Path) -> dict[str, object]:

@@ -29,10 +29,21 @@ def build_model(name: str, request: ModelRequest, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         # Only the CPU generator is forked, so only it may be seeded: torch.manual_seed would reach the GPUs too.
         torch.default_generator.manual_seed(seed)
-        model = factory(request)
+        model = _made_by(factory, name, request)
     if not isinstance(model, nn.Module):
         raise InvalidInput("model", name, f"a factory that returns a torch.nn.Module, not {type(model).__name__}")
     return model
+
+
+def _made_by(factory: ModelFactory, name: str, request: ModelRequest) -> nn.Module:
+    """What a factory makes; one of the user's own that cannot be called as it should is wrong input, not a fault."""
+    try:
+        return factory(request)
+    except TypeError as error:
+        if name in MODELS:
+            raise
+        fix = f"It raised TypeError: {error}"
+        raise InvalidInput("model", name, "a function that takes a ModelRequest and returns a module", fix) from error
 
 
 def _find_factory(name: str) -> ModelFactory:

@@ -51,8 +51,9 @@ class Address:
         parts = urlsplit(self.endpoint)
         if parts.scheme not in ("tcp", "ipc") or not (parts.netloc or parts.path):
             raise InvalidInput("coordinator", self.endpoint, "tcp://host:port or ipc://path")
-        if parts.scheme == "tcp" and not (parts.hostname and ":" in parts.netloc):
-            raise InvalidInput("coordinator", self.endpoint, "tcp://host:port")
+        port = self.endpoint.rpartition(":")[2]  # ZeroMQ would take 70000 for 4464 and say nothing
+        if parts.scheme == "tcp" and not (parts.hostname and port.isdecimal() and 0 < int(port) <= 65_535):
+            raise InvalidInput("coordinator", self.endpoint, "tcp://host:port, the port from 1 to 65535")
         if self.keys is None and not self.insecure and parts.scheme == "tcp" and not _is_loopback(parts.hostname or ""):
             fix = "Give --keys and --coordinator-key (or, in a closed network, --insecure)."
             raise InvalidInput("keys", "none", f"keys for {self.endpoint}, which is not this machine", fix)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs, unknown_name
+from fedap_core.errors import InvalidInput, exit_on_invalid_input, in_words, parse_pairs, unknown_name
 
 
 def test_the_message_names_field_value_expectation_and_remedy() -> None:
@@ -44,7 +47,7 @@ def test_pairs_become_a_mapping_and_values_may_hold_equals_signs() -> None:
 
 @pytest.mark.parametrize("pair", ["self_weight", "=0.5", ""])
 def test_what_is_no_pair_is_refused(pair: str) -> None:
-    with pytest.raises(InvalidInput, match=r"option of fedap: got .*expected key=value"):
+    with pytest.raises(InvalidInput, match=r"fedap: got .*expected key=value"):
         parse_pairs("fedap", [pair])
 
 
@@ -68,6 +71,44 @@ def test_commands_end_with_a_line_and_a_code(
         exit_on_invalid_input(command)
     assert ended.value.code == code
     assert capsys.readouterr() == ("", line)
+
+
+def test_a_path_that_cannot_be_used_is_wrong_input_and_a_failing_disk_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        exit_on_invalid_input(lambda: (tmp_path / "file" / "below").mkdir())
+    assert ended.value.code == 2
+    out, line = capsys.readouterr()
+    assert (out, line) == (
+        "", f"error: path: got {tmp_path}/file/below, expected one that can be used here. Not a directory.\n",
+    )  # fmt: skip
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "Input/output error", "disk")
+
+    with pytest.raises(OSError, match="Input/output"):
+        exit_on_invalid_input(fail)
+
+
+@pytest.mark.parametrize(
+    ("complaint", "described", "expected"),
+    [
+        ("Input should be greater than 0", None, "greater than 0"),
+        ("Input should be 'f32' or 'f16'", "How weights travel.", "'f32' or 'f16'"),
+        ("String should match pattern '^[a-z]$'", "Name of the run: a-z.", "name of the run: a-z"),
+        ("String should match pattern '^[A-Z]$'", None, "string should match pattern '^[A-Z]$'"),
+    ],
+)
+def test_complaints_of_the_checker_become_what_was_expected(
+    complaint: str, described: str | None, expected: str
+) -> None:
+    assert in_words(complaint, described) == expected
+
+
+def test_a_path_is_shown_as_it_is_written() -> None:
+    assert str(InvalidInput("model file", Path("a/b"), "a file")) == "model file: got a/b, expected a file"
 
 
 def test_a_command_that_succeeds_just_returns_and_our_own_faults_escape(capsys: pytest.CaptureFixture[str]) -> None:
