@@ -13,6 +13,7 @@ from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
 from scripts.bench.command import bench
 from scripts.experiments.comparison import Comparison, compare_and_report
 from scripts.experiments.demo import demo_comparison, run_demo
+from scripts.experiments.reproduce.command import reproduce
 from scripts.experiments.sweep import SweepOptions
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -92,6 +93,9 @@ def compare(
 
 
 app.command("bench")(bench)
+
+
+app.command("reproduce")(reproduce)
 
 
 def _sweep_options(out: Path, runs: int, *, jobs: int = 0, workers: int = 0, keep_models: bool = True) -> SweepOptions:

@@ -56,7 +56,7 @@ def draw_curves(
     colour_of: Callable[[str], str] = colour,
     name_of: Callable[[str], str] = str,
 ) -> None:
-    """One curve per algorithm, the mean over its seeds in a band from the lowest to the highest, its name at the end."""
+    """One curve per algorithm, the mean over its seeds in a band from lowest to highest, its name at the end."""
     names = list(dict.fromkeys(summary.algorithm for summary in summaries))
     ends = [_draw_curve(axes, [s for s in summaries if s.algorithm == name], colour_of(name)) for name in names]
     low, high = axes.get_ylim()

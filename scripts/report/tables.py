@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from rich.table import Table
 
 from scripts.experiments.run_folder import Summary
+from scripts.report.names import written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +75,41 @@ def terminal_table(table: Sequence[Row], title: str) -> Table:
 
 def markdown_table(table: Sequence[Row]) -> str:
     """The same for a README."""
-    heads = _heads(table)
+    return plain_table(_heads(table), [_cells(row) for row in table])
+
+
+def beside_paper(table: Sequence[Row], paper: Mapping[str, float] | None = None) -> str:
+    """Algorithms as columns, ours in rows (mean ± deviation over seeds; the best is bold), the paper's means below.
+
+    paper: algorithm -> per cent, for the same data set only; None where the paper has none.
+    """
+    seeds = max(row.seeds for row in table)
+    over = f"mean ± deviation of {seeds} seeds" if seeds > 1 else "one seed"
+    last = [f"{row.last:.2f}" + ("" if row.last_deviation is None else f" ± {row.last_deviation:.2f}") for row in table]
+    converged = ["–" if row.converged is None else f"{row.converged:.0f}" for row in table]
+    lines = [
+        ("", [written(row.algorithm) for row in table]),
+        (f"last round, {over}", _bold_best(last, [row.last for row in table])),
+        ("mean of the last ten rounds", _bold_best([f"{row.tail:.2f}" for row in table], [row.tail for row in table])),
+        ("worst client, last round", [f"{row.worst_client:.2f}" for row in table]),
+        ("converged in round", converged),
+    ]
+    if paper:
+        known = [paper.get(row.algorithm) for row in table]
+        cells = ["–" if value is None else f"{value:.2f}" for value in known]
+        lines.append(("the paper", _bold_best(cells, [-1.0 if value is None else value for value in known])))
+    head, *body = ["| " + " | ".join([name, *cells]) + " |" for name, cells in lines]
+    return "\n".join([head, "|" + "---|" * (len(table) + 1), *body]) + "\n"
+
+
+def _bold_best(cells: Sequence[str], values: Sequence[float]) -> list[str]:
+    return [f"**{cell}**" if value == max(values) else cell for cell, value in zip(cells, values, strict=True)]
+
+
+def plain_table(heads: Sequence[str], body: Sequence[Sequence[object]]) -> str:
+    """Any table as Markdown."""
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in table]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *("| " + " | ".join(str(cell) for cell in row) + " |" for row in body)]) + "\n"
 
 
 def csv_table(summaries: Sequence[Summary], clients: Sequence[str], protocol: str) -> str:

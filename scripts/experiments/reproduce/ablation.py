@@ -1,0 +1,165 @@
+"""What each ingredient is worth: weighting, local batch normalisation, and the three ways to W."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scripts.experiments.reproduce import judges
+from scripts.experiments.reproduce.judges import Verdict
+from scripts.experiments.reproduce.results import Results, run_plans
+from scripts.experiments.reproduce.shown import means_table
+from scripts.experiments.reproduce.target import Cell, Findings, Job, Plan, Target
+from scripts.report import charts
+from scripts.report.figures import colour, new_figure
+from scripts.report.names import written
+
+BOTH = ("pamap2", "covid")
+VARIANTS = ("fedavg", "fedbn", "fedap", "d-fedap", "f-fedap")
+_SBN_COLOUR = "#5c7a99"
+
+
+def weighting_cells(plan: Plan) -> tuple[Cell, ...]:
+    """Without its weighting FedAP is FedBN."""
+    return (plan.cell("fedbn"), plan.cell("fedap"))
+
+
+def bn_cells(plan: Plan) -> tuple[Cell, ...]:
+    """The same W; BN layers shared or kept."""
+    return (plan.cell("fedap-sbn", name="SBN"), plan.cell("fedap", name="LBN"))
+
+
+def variant_cells(plan: Plan) -> tuple[Cell, ...]:
+    """Three ways to W against none."""
+    return tuple(plan.cell(name) for name in VARIANTS)
+
+
+def show_weighting(job: Job) -> Findings:
+    """(a) means of FedBN and FedAP per data set, (b) every client of the first set."""
+    results = run_plans(job, weighting_cells)
+    verdicts: list[Verdict] = []
+    for plan in job.plans:
+        bn, ap = (results.one(plan.data.name, name) for name in ("fedbn", "fedap"))
+        claim = "With weighting (FedAP) the mean accuracy is much better than without (FedBN)."
+        where = f"{plan.data.title}: "
+        verdicts.append(
+            judges.better_on_average(ours=("FedAP", ap.mean), other=("FedBN", bn.mean), claim=claim, where=where)
+        )
+        claim = "FedAP is better than FedBN on all clients."
+        verdicts.append(judges.better_for_everyone(ap.clients, bn.clients, claim=claim, where=where))
+    names = {"fedbn": ("FedBN", colour("fedbn")), "fedap": ("FedAP", colour("fedap"))}
+    return _mean_and_clients(job, results, names, verdicts)
+
+
+def show_bn(job: Job) -> Findings:
+    """(a) means with shared and with local BN per data set, (b) every client of the first set."""
+    results = run_plans(job, bn_cells)
+    verdicts = []
+    for plan in job.plans:
+        shared, local = (results.one(plan.data.name, name) for name in ("SBN", "LBN"))
+        claim = "Keeping batch normalisation local (LBN) is slightly better than sharing it (SBN)."
+        where = f"{plan.data.title}: "
+        verdicts.append(
+            judges.better_on_average(ours=("LBN", local.mean), other=("SBN", shared.mean), claim=claim, where=where)
+        )
+    names = {"SBN": ("SBN", _SBN_COLOUR), "LBN": ("LBN", colour("fedap"))}
+    return _mean_and_clients(job, results, names, verdicts)
+
+
+def _mean_and_clients(
+    job: Job, results: Results, names: dict[str, tuple[str, str]], verdicts: Sequence[Verdict]
+) -> Findings:
+    figure = new_figure(9.6, 3.9)
+    left, right = figure.subplots(1, 2, width_ratios=(1.0, 1.6))
+    sets = [plan.data for plan in job.plans]
+    bars = [
+        charts.Series(
+            name=shown,
+            colour=shade,
+            values=tuple(results.one(data.name, key).mean for data in sets),
+            deviations=tuple(results.one(data.name, key).deviation for data in sets),
+        )
+        for key, (shown, shade) in names.items()
+    ]
+    charts.draw_bars(left, [data.title for data in sets], bars)
+    charts.within(left)
+    left.set_title("(a) mean over clients", fontsize=9, loc="left")
+    clients = [
+        charts.Series(name=shown, colour=shade, values=results.one(sets[0].name, key).clients)
+        for key, (shown, shade) in names.items()
+    ]
+    charts.draw_clients(right, clients)
+    right.set_title(f"(b) clients of {sets[0].title}", fontsize=9, loc="left")
+    figure.suptitle(job.title, fontsize=10, x=0.01, ha="left")
+    return Findings(
+        figure=figure,
+        csv=results.csv(),
+        tables=(("Mean accuracy over clients, last round, %", means_table(results)),),
+        verdicts=tuple(verdicts),
+        notes=("Lines in (b) join one algorithm's clients (first seed) for the eye; they are no trend.",),
+    )
+
+
+def show_variants(job: Job) -> Findings:
+    """A panel per data set, a bar per algorithm."""
+    results = run_plans(job, variant_cells)
+    figure = new_figure(4.6 * len(job.plans), 3.6)
+    panels = figure.subplots(1, len(job.plans), squeeze=False)[0]
+    verdicts: list[Verdict] = []
+    for axes, plan in zip(panels, job.plans, strict=True):
+        data = plan.data
+        means = results.means(data.name)
+        series = [
+            charts.Series(
+                name=written(name),
+                colour=colour(name),
+                values=(results.one(data.name, name).mean,),
+                deviations=(results.one(data.name, name).deviation,),
+            )
+            for name in VARIANTS
+        ]
+        charts.draw_bars(axes, [""], series)
+        axes.set_xticks([(n - (len(series) - 1) / 2) * 0.16 for n in range(len(series))], [s.name for s in series])
+        axes.set_title(data.title, fontsize=9, loc="left")
+        where = f"{data.title}: "
+        claim = "FedAP, d-FedAP and f-FedAP all have a better mean accuracy than FedAvg and FedBN."
+        verdicts.append(judges.all_above(means, ours=VARIANTS[2:], others=VARIANTS[:2], claim=claim, where=where))
+        claim = "f-FedAP is slightly worse than FedAP and d-FedAP."
+        verdicts.append(judges.slightly_below(means, name="f-fedap", others=VARIANTS[2:4], claim=claim, where=where))
+    figure.suptitle(job.title, fontsize=10, x=0.01, ha="left")
+    return Findings(
+        figure=figure,
+        csv=results.csv(),
+        tables=(("Mean accuracy over clients, last round, %", means_table(results)),),
+        verdicts=tuple(verdicts),
+    )
+
+
+TARGETS = (
+    Target(
+        name="weighting",
+        where="Figure 7 (a), (b)",
+        shows="FedAP against FedBN: what weighting is worth, mean and per client",
+        headline="FedAP against FedBN",
+        needs=BOTH,
+        work=show_weighting,
+        cells=weighting_cells,
+    ),
+    Target(
+        name="bn",
+        where="Figure 7 (c), (d)",
+        shows="Local against shared batch normalisation, mean and per client",
+        headline="Local against shared batch normalisation",
+        needs=BOTH,
+        work=show_bn,
+        cells=bn_cells,
+    ),
+    Target(
+        name="variants",
+        where="Figure 9",
+        shows="FedAP, d-FedAP and f-FedAP against FedAvg and FedBN",
+        headline="Three ways to the weights",
+        needs=BOTH,
+        work=show_variants,
+        cells=variant_cells,
+    ),
+)

@@ -1,0 +1,86 @@
+"""Which data a target is run on, and under which name the result is written.
+
+The paper's sets where they are here. Absent ones are named with the way to get them; when none is left the command
+ends, offering the stand-in by its own name. A quick version takes the stand-in by itself, and says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedap_core.errors import InvalidInput
+from scripts.experiments.reproduce.data_sets import DATA_SETS, DataSet, data_set, stand_in_for
+from scripts.experiments.reproduce.target import Target
+
+
+class MissingData(InvalidInput):
+    """None of the data that a target asks for is here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """stem: the name of the files; title: of the figure; remarks: what is absent, and what stands in for what."""
+
+    data: tuple[DataSet, ...]
+    stem: str
+    title: str
+    remarks: tuple[str, ...] = ()
+
+
+def choose(target: Target, asked: Sequence[str], *, quick: bool) -> Choice:
+    """asked: what `--data` named, empty for the paper's sets."""
+    if asked:
+        chosen = _asked_for(target, asked, quick=quick)
+        return _named(target, chosen, (), quick=quick)
+    chosen, remarks = [], []
+    for name in target.needs:
+        wanted = DATA_SETS[name]
+        if wanted.is_here(download=not quick):
+            chosen.append(wanted)
+        elif quick:
+            other = stand_in_for(wanted)
+            chosen.append(other)
+            remarks.append(f"{wanted.absence}. {other.title} stands in for it under its own name.")
+        else:
+            remarks.append(f"{wanted.absence}. {_offer(target, wanted)}")
+    if not chosen:
+        raise MissingData("data", f"none for {target.name}", "the paper's data, or others by name", " ".join(remarks))
+    return _named(target, list({one.name: one for one in chosen}.values()), remarks, quick=quick)
+
+
+def _asked_for(target: Target, asked: Sequence[str], *, quick: bool) -> list[DataSet]:
+    chosen = [data_set(name) for name in dict.fromkeys(asked)]
+    for one in chosen:
+        if one.name in DATA_SETS and not one.is_here(download=not quick):
+            raise MissingData("data", one.name, "data that are here", f"{one.absence}. {_offer(target, one)}")
+    if len(chosen) > 1 and len(target.needs) == 1:
+        raise InvalidInput("data", ",".join(asked), f"one data set: {target.name} shows one")
+    return chosen
+
+
+def _offer(target: Target, wanted: DataSet) -> str:
+    """The stand-in as a command, by its own name."""
+    for name in wanted.stand_ins:
+        if DATA_SETS[name].is_here(download=False):
+            title = DATA_SETS[name].title
+            return f"Or show {title} instead, under its own name: fedap-lab reproduce {target.name} --data {name}."
+    return ""
+
+
+def _named(target: Target, data: Sequence[DataSet], remarks: Sequence[str], *, quick: bool) -> Choice:
+    """The target's own name only for the paper's own sets; otherwise the names of the data are part of it."""
+    names = [one.name for one in data]
+    own = target.stated and (set(names) == set(target.needs) or (bool(remarks) and set(names) <= set(target.needs)))
+    if quick and any("stands in" in remark for remark in remarks):
+        own = False
+    parts = [target.name] if own else [target.stand_in_stem or target.name, *names]
+    stem = "-".join([*parts, "quick"] if quick else parts)
+    titles = ", ".join(one.title for one in data)
+    return Choice(
+        data=tuple(data),
+        stem=re.sub(r"[^A-Za-z0-9_-]+", "_", stem),
+        title=f"{target.headline}: {titles}" + (" (quick)" if quick else ""),
+        remarks=tuple(remarks),
+    )

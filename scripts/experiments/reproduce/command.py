@@ -1,0 +1,54 @@
+"""`fedap-lab reproduce`: reads options and hands them on; what makes a start slow is imported when it is needed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedap_core.errors import InvalidInput
+
+OUT = Path("runs") / "reproduce"
+
+
+def reproduce(
+    target: Annotated[
+        str, typer.Argument(help="A table or figure of the paper; `list` names them, `all` makes all.")
+    ] = "list",
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
+    data: Annotated[str, typer.Option(help="Other data than the paper's, by name; comma-separated.")] = "",
+    seeds: Annotated[str, typer.Option(help="Comma-separated; default 0,1,2, quick 0.")] = "",
+    rounds: Annotated[
+        int, typer.Option(help="Communication rounds, or epochs in all; 0: the target's own.", min=0)
+    ] = 0,
+    model: Annotated[str, typer.Option(help="Another model than the data set's own.")] = "",
+    jobs: Annotated[int, typer.Option(help="Runs at once; 0: as many as there are cores.", min=0)] = 0,
+    workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that jobs leave.", min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Folder of the results; runs found there are used again.")] = OUT,
+) -> None:
+    """Make a table or figure of the paper: csv, figure, and a page that says whether its claim held."""
+    from scripts.experiments.reproduce.running import print_list, run_named
+    from scripts.experiments.reproduce.target import FULL_SEEDS, QUICK_SEEDS, Scale
+    from scripts.experiments.sweep import SweepOptions
+
+    console = Console()
+    if target == "list":
+        print_list(console)
+        return
+    usual = QUICK_SEEDS if quick else FULL_SEEDS
+    scale = Scale(quick=quick, seeds=_numbers(seeds) if seeds else usual, rounds=rounds, model=model)
+    asked = [name.strip() for name in data.split(",") if name.strip()]
+    cores = len(os.sched_getaffinity(0))
+    at_once = jobs or cores
+    sweep = SweepOptions(root=out, jobs=at_once, workers=workers or max(1, cores // at_once))
+    run_named(target, asked, scale, sweep, console)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise InvalidInput("seeds", text, "whole numbers, comma-separated") from error

@@ -1,0 +1,169 @@
+"""The data sets of the paper, their stand-ins, where each must lie, and how each is run at full and at quick scale.
+
+A stand-in has a name of its own and keeps it: its figures are never shown under the name of the set it stands in for.
+Nothing is loaded here; whether a set is there is decided by the one path its loader reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedap_core.errors import InvalidInput
+from participant.data import load_dataset
+from participant.data.base import ROOT_VARIABLE, DataOptions
+
+_MEDMNIST = "It is downloaded on first use, or fetch {file} from the MedMNIST site"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """One data set.
+
+    name: as in `--data`; file: the path below the data folder that its loader reads, empty when it comes with the
+    installation; obtain: how to get it; stand_ins: by preference, the last one always there; cohort, run: what differs
+    from the defaults of a run; quick: the same for `--quick`, on top.
+    """
+
+    name: str
+    title: str
+    kind: str
+    model: str
+    file: str = ""
+    obtain: str = ""
+    downloads: bool = False
+    stand_ins: tuple[str, ...] = ()
+    cohort: Mapping[str, object] = field(default_factory=dict)
+    run: Mapping[str, object] = field(default_factory=dict)
+    quick_cohort: Mapping[str, object] = field(default_factory=dict)
+    quick_run: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """Where it has to lie on this machine."""
+        return DataOptions().folder / self.file
+
+    def is_here(self, *, download: bool) -> bool:
+        """Whether it can be read; a set that can be downloaded is, when that is allowed."""
+        if not self.file or self.path.exists():
+            return True
+        if not (download and self.downloads):
+            return False
+        try:
+            load_dataset(self.name)
+        except InvalidInput:
+            return False
+        return True
+
+    @property
+    def absence(self) -> str:
+        """What to do about its absence, in one sentence."""
+        return (
+            f"{self.title} is not here. {self.obtain}, so that {self.path} exists "
+            f"(the data folder is {DataOptions().folder}; the variable {ROOT_VARIABLE} changes it)"
+        )
+
+
+def _organ(letter: str) -> DataSet:
+    flag = f"organ{letter.lower()}mnist"
+    return DataSet(
+        name=flag,
+        title=f"Organ{letter}MNIST",
+        kind="image",
+        model="lenet5",
+        file=f"{flag}.npz",
+        obtain=_MEDMNIST.format(file=f"{flag}.npz"),
+        downloads=True,
+        stand_ins=("synthetic",) if letter == "A" else ("organamnist", "synthetic"),
+        quick_run={"rounds": 10},
+    )
+
+
+_SMALL_STEPS = {"learning_rate": 0.05, "batch_size": 16}
+"""With fewer than a hundred training samples a client, the paper's steps would take hundreds of rounds to show much."""
+
+DATA_SETS: dict[str, DataSet] = {
+    one.name: one
+    for one in (
+        DataSet(
+            name="pamap2",
+            title="PAMAP2",
+            kind="sensor-based time series",
+            model="har-cnn",
+            file="PAMAP2_Dataset/Protocol",
+            obtain="Download PAMAP2_Dataset.zip from the UCI Machine Learning Repository and unpack it there",
+            stand_ins=("har", "watch"),
+            quick_run={"rounds": 10},
+        ),
+        DataSet(
+            name="covid",
+            title="COVID-19",
+            kind="image",
+            model="alexnet",
+            file="Curated X-Ray Dataset",
+            obtain="Download «Curated Dataset for COVID-19 Posterior-Anterior Chest Radiography Images» (Sait et al.) "
+            "from Mendeley Data, which asks for an account, and unpack it there",
+            stand_ins=("chest", "synthetic"),
+            quick_cohort={"data_options": {"size": "64"}},
+            quick_run={"rounds": 10, "model": "lenet5"},
+        ),
+        _organ("A"),
+        _organ("C"),
+        _organ("S"),
+        DataSet(
+            name="har",
+            title="UCI HAR",
+            kind="sensor-based time series",
+            model="har-cnn",
+            file="uci_har.npz",
+            obtain="Write UCI HAR as one npz (x, y, subject; see the README)",
+            stand_ins=("watch",),
+            quick_run={"rounds": 15},
+        ),
+        DataSet(
+            name="chest",
+            title="Chest X-rays (Kermany)",
+            kind="image",
+            model="lenet5",  # AlexNet has 58 million weights: twenty of them train for days on two cores
+            file="chest_xray_64.npz",
+            obtain="Write Kermany's chest X-rays as one npz (x, y, patient; see the README)",
+            stand_ins=("synthetic",),
+            quick_run={"rounds": 10},
+        ),
+        DataSet(
+            name="watch",
+            title="Smartwatch (seglearn)",
+            kind="sensor-based time series",
+            model="har-cnn",
+            cohort={"clients": 10},
+            run=_SMALL_STEPS,
+            quick_run={"rounds": 20},
+        ),
+        DataSet(
+            name="synthetic",
+            title="Synthetic images",
+            kind="image",
+            model="lenet5",
+            cohort={
+                "clients": 10,
+                "data_options": {"samples": "2000", "classes": "8", "sites": "1", "noise": "1.2", "label_shift": "0"},
+            },
+            run=_SMALL_STEPS,
+            quick_run={"rounds": 20},
+        ),
+    )
+}
+
+
+def data_set(name: str) -> DataSet:
+    """A known set, or a user's own under the name it was given by."""
+    return DATA_SETS.get(name) or DataSet(name=name, title=name, kind="own data", model="")
+
+
+def stand_in_for(wanted: DataSet) -> DataSet:
+    """The first stand-in that is here; the last of every list comes with the installation."""
+    for name in wanted.stand_ins:
+        if DATA_SETS[name].is_here(download=False):
+            return DATA_SETS[name]
+    raise InvalidInput("data", wanted.name, "a set that is here", wanted.absence)

@@ -1,0 +1,202 @@
+"""Whether a claim of the paper held: pure functions from our numbers to a verdict with the numbers in its sentence.
+
+Accuracies in per cent. A claim in words («slightly», «much») is judged by a bound that the sentence states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from scripts.report.names import written
+
+SLIGHT = 3.0
+"""Points: our reading of «slightly affects»."""
+UNEVEN = 0.2
+"""Our reading of «very inconsistent»: a fifth of a client's samples would have to change class to match the whole."""
+
+Means = Mapping[str, float]
+"""Algorithm -> mean accuracy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """claim: the paper's, as a sentence; held: by our numbers; numbers: what they are, as a sentence."""
+
+    claim: str
+    held: bool
+    numbers: str
+
+    @property
+    def word(self) -> str:
+        return "held" if self.held else "not held"
+
+
+def best(means: Means, *, ours: str = "fedap", claim: str, lead: float = 0.0) -> Verdict:
+    """FedAP has the highest mean, at least `lead` points ahead of the next."""
+    others = {name: value for name, value in means.items() if name != ours}
+    second = max(others, key=lambda name: others[name])
+    ahead = means[ours] - others[second]
+    numbers = f"{written(ours)} {means[ours]:.2f} %, best of the others {written(second)} {others[second]:.2f} %"
+    return Verdict(claim=claim, held=ahead > lead, numbers=f"{numbers}: {ahead:+.2f} points.")
+
+
+def worst(means: Means, *, name: str, claim: str) -> Verdict:
+    """That algorithm has the lowest mean."""
+    lowest = min(means, key=lambda other: means[other])
+    numbers = f"{written(name)} {means[name]:.2f} %; the lowest is {written(lowest)} with {means[lowest]:.2f} %."
+    return Verdict(claim=claim, held=lowest == name, numbers=numbers)
+
+
+def second_best(means: Means, *, name: str, claim: str) -> Verdict:
+    """That algorithm comes second."""
+    order = sorted(means, key=lambda other: -means[other])
+    ranking = ", ".join(f"{written(other)} {means[other]:.2f}" for other in order[:3])
+    return Verdict(claim=claim, held=order[1] == name, numbers=f"The first three: {ranking} %.")
+
+
+def better_on_average(*, ours: tuple[str, float], other: tuple[str, float], claim: str, where: str = "") -> Verdict:
+    """The first mean is above the second."""
+    gain = ours[1] - other[1]
+    numbers = f"{where}{ours[0]} {ours[1]:.2f} %, {other[0]} {other[1]:.2f} %: {gain:+.2f} points."
+    return Verdict(claim=claim, held=gain > 0, numbers=numbers)
+
+
+def better_for_everyone(ours: Sequence[float], other: Sequence[float], *, claim: str, where: str = "") -> Verdict:
+    """Every client is better off; the two lists are the same clients'."""
+    gains = [mine - theirs for mine, theirs in zip(ours, other, strict=True)]
+    better = sum(gain > 0 for gain in gains)
+    numbers = (
+        f"{where}{better} of {len(gains)} clients are better off, from {min(gains):+.1f} to {max(gains):+.1f} points."
+    )
+    return Verdict(claim=claim, held=better == len(gains), numbers=numbers)
+
+
+def robust_to_uneven_data(
+    *, fedavg: tuple[float, float], fedap: tuple[float, float], claim: str, where: str
+) -> Verdict:
+    """(mean at alpha 0.1, at 0.05) each: FedAvg falls, and FedAP changes less than FedAvg falls."""
+    fall, change = fedavg[0] - fedavg[1], fedap[0] - fedap[1]
+    numbers = (
+        f"{where}from α = 0.1 to 0.05 FedAvg goes from {fedavg[0]:.2f} to {fedavg[1]:.2f} % ({-fall:+.2f}), "
+        f"FedAP from {fedap[0]:.2f} to {fedap[1]:.2f} % ({-change:+.2f})."
+    )
+    return Verdict(claim=claim, held=fall > 0 and abs(change) < fall, numbers=numbers)
+
+
+def declines_less(
+    *, ours: tuple[str, Sequence[float]], other: tuple[str, Sequence[float]], ends: tuple[str, str], claim: str
+) -> Verdict:
+    """From the first to the last setting the first one loses less than the second, and the second does lose."""
+    mine, theirs = ours[1][0] - ours[1][-1], other[1][0] - other[1][-1]
+    numbers = (
+        f"From {ends[0]} to {ends[1]} {other[0]} goes from {other[1][0]:.2f} to {other[1][-1]:.2f} % ({-theirs:+.2f}), "
+        f"{ours[0]} from {ours[1][0]:.2f} to {ours[1][-1]:.2f} % ({-mine:+.2f})."
+    )
+    return Verdict(claim=claim, held=theirs > 0 and mine < theirs, numbers=numbers)
+
+
+def goes_down(values: Sequence[float], positions: Sequence[str], *, name: str, claim: str) -> Verdict:
+    """The last value is below the first."""
+    shown = ", ".join(f"{value:.2f} ({at})" for value, at in zip(values, positions, strict=True))
+    return Verdict(claim=claim, held=values[-1] < values[0], numbers=f"{name}: {shown} %.")
+
+
+def best_everywhere(settings: Mapping[str, Means], *, ours: str = "fedap", claim: str) -> Verdict:
+    """FedAP has the highest mean at every setting."""
+    won = [at for at, means in settings.items() if max(means, key=lambda name: means[name]) == ours]
+    gaps = {
+        at: means[ours] - max(value for name, value in means.items() if name != ours) for at, means in settings.items()
+    }
+    shown = ", ".join(f"{gap:+.2f} ({at})" for at, gap in gaps.items())
+    numbers = f"{written(ours)} leads at {len(won)} of {len(settings)} settings; points ahead of the next: {shown}."
+    return Verdict(claim=claim, held=len(won) == len(settings), numbers=numbers)
+
+
+def all_above(means: Means, *, ours: Sequence[str], others: Sequence[str], claim: str, where: str = "") -> Verdict:
+    """Each of ours is above each of the others."""
+    lowest = min(ours, key=lambda name: means[name])
+    highest = max(others, key=lambda name: means[name])
+    numbers = (
+        f"{where}the lowest of the variants is {written(lowest)} with {means[lowest]:.2f} %, "
+        f"the highest of the others {written(highest)} with {means[highest]:.2f} %."
+    )
+    return Verdict(claim=claim, held=means[lowest] > means[highest], numbers=numbers)
+
+
+def slightly_below(means: Means, *, name: str, others: Sequence[str], claim: str, where: str = "") -> Verdict:
+    """That variant is below the others, by at most SLIGHT points."""
+    gap = min(means[other] for other in others) - means[name]
+    shown = ", ".join(f"{written(other)} {means[other]:.2f}" for other in (*others, name))
+    numbers = f"{where}{shown} %: {gap:.2f} points below («slightly» is read as at most {SLIGHT:g})."
+    return Verdict(claim=claim, held=0 < gap <= SLIGHT, numbers=numbers)
+
+
+def converges_by(converged: float | None, *, name: str, bound: int, every: int, claim: str) -> Verdict:
+    """The curve stays above 95 % of its end from a round not later than `bound`."""
+    if converged is None:
+        return Verdict(claim=claim, held=False, numbers=f"{name} did not converge.")
+    grain = "" if every == 1 else f" (evaluated every {every} rounds)"
+    numbers = f"{name} stays within 95 % of its final accuracy from round {converged:.0f}{grain}; asked for: {bound}."
+    return Verdict(claim=claim, held=converged <= bound, numbers=numbers)
+
+
+def converges_before(converged: Mapping[str, float | None], *, ours: str, other: str, claim: str) -> Verdict:
+    """The first reaches 95 % of its final accuracy earlier than the second."""
+    mine, theirs = converged[ours], converged[other]
+    shown = {name: "never" if value is None else f"round {value:.0f}" for name, value in converged.items()}
+    numbers = f"{written(ours)}: {shown[ours]}; {written(other)}: {shown[other]}."
+    held = mine is not None and (theirs is None or mine < theirs)
+    return Verdict(claim=claim, held=held, numbers=numbers)
+
+
+def sooner_at_a_level(
+    rounds: Mapping[str, float | None], *, ours: str, other: str, level: float, claim: str
+) -> Verdict:
+    """The first reaches one accuracy, the same for both, in fewer rounds."""
+    shown = {name: "never" if value is None else f"in round {value:.0f}" for name, value in rounds.items()}
+    numbers = f"{level:.1f} % is reached by {written(ours)} {shown[ours]}, by {written(other)} {shown[other]}."
+    mine, theirs = rounds[ours], rounds[other]
+    return Verdict(claim=claim, held=mine is not None and (theirs is None or mine < theirs), numbers=numbers)
+
+
+def affects_slightly(values: Mapping[str, float], *, claim: str) -> Verdict:
+    """All settings lie within SLIGHT points of each other."""
+    spread = max(values.values()) - min(values.values())
+    shown = ", ".join(f"{value:.2f} ({at})" for at, value in values.items())
+    numbers = f"{shown} %: {spread:.2f} points between best and worst («slightly» is read as at most {SLIGHT:g})."
+    return Verdict(claim=claim, held=spread <= SLIGHT, numbers=numbers)
+
+
+def changes_speed(rounds: Mapping[str, float | None], *, claim: str) -> Verdict:
+    """Not all settings converge in the same round."""
+    shown = ", ".join(f"{'never' if value is None else f'{value:.0f}'} ({at})" for at, value in rounds.items())
+    numbers = f"95 % of the final accuracy is reached in round {shown}."
+    return Verdict(claim=claim, held=len(set(rounds.values())) > 1, numbers=numbers)
+
+
+def uneven_clients(counts: Sequence[Sequence[int]], *, claim: str, where: str = "") -> Verdict:
+    """counts: (clients, classes). The mean total variation distance between a client's classes and all is large."""
+    total = [sum(column) for column in zip(*counts, strict=True)]
+    whole = [value / sum(total) for value in total]
+    distances, missing = [], []
+    for client in counts:
+        shares = [value / sum(client) for value in client]
+        distances.append(0.5 * sum(abs(mine - all_) for mine, all_ in zip(shares, whole, strict=True)))
+        missing.append(sum(value == 0 for value in client))
+    numbers = (
+        f"{where}on average {100 * fmean(distances):.0f} % of a client's samples would have to change class to match "
+        f"the whole (asked for: over {100 * UNEVEN:.0f}), and {fmean(missing):.1f} of {len(whole)} classes are missing."
+    )
+    return Verdict(claim=claim, held=fmean(distances) > UNEVEN, numbers=numbers)
+
+
+def correlates(correlations: Mapping[str, Sequence[float]], *, claim: str) -> Verdict:
+    """Every correlation coefficient, over all clients and layers, is positive."""
+    shown = "; ".join(
+        f"{name}: median r = {sorted(values)[len(values) // 2]:.3f}, lowest {min(values):.3f} of {len(values)}"
+        for name, values in correlations.items()
+    )
+    held = all(value > 0 for values in correlations.values() for value in values)
+    return Verdict(claim=claim, held=held, numbers=f"{shown} (one r for each client and layer).")

@@ -1,0 +1,131 @@
+"""The numbers of a target's runs: found by data set, algorithm and setting, averaged over seeds, written as csv.
+
+Accuracies in per cent. Means are over all seeds; single clients are the first seed's, since every seed has clients of
+its own.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from fedap_core.errors import InvalidInput
+from scripts.experiments.reproduce.target import Cell, Job, Plan
+from scripts.experiments.run_folder import RunFolder, Summary
+from scripts.experiments.settings import RunSettings
+from scripts.experiments.sweep import run_sweep
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A cell with what its runs gave, seed by seed."""
+
+    cell: Cell
+    folders: tuple[RunFolder, ...]
+    summaries: tuple[Summary, ...]
+
+    @property
+    def mean(self) -> float:
+        return fmean(100 * run.last for run in self.summaries)
+
+    @property
+    def deviation(self) -> float | None:
+        last = [100 * run.last for run in self.summaries]
+        return stdev(last) if len(last) > 1 else None
+
+    @property
+    def converged(self) -> float | None:
+        """The mean round from which the curve stays near its end; None when a seed never got there."""
+        rounds = [run.converged for run in self.summaries]
+        return None if any(number is None for number in rounds) else fmean(number or 0 for number in rounds)
+
+    @property
+    def clients(self) -> tuple[float, ...]:
+        return tuple(100 * value for value in self.summaries[0].per_client)
+
+    def reaches(self, level: float) -> float | None:
+        """The mean round (from 1) in which the accuracy first is `level` or more; None when a seed never gets there."""
+        rounds = [next((at + 1 for at, value in run.curve if 100 * value >= level), None) for run in self.summaries]
+        return None if any(number is None for number in rounds) else fmean(number or 0 for number in rounds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """All cells of a target."""
+
+    measured: tuple[Measured, ...]
+
+    def one(self, data: str, name: str, at: str = "") -> Measured:
+        """The cell of that data set, name and setting."""
+        for measured in self.measured:
+            if (measured.cell.data.name, measured.cell.name, measured.cell.at) == (data, name, at):
+                return measured
+        raise InvalidInput("cell", f"{data} {name} {at}", "one that was run")
+
+    def means(self, data: str, at: str = "") -> dict[str, float]:
+        """Name -> mean, in the order of the cells."""
+        chosen = [m for m in self.measured if (m.cell.data.name, m.cell.at) == (data, at)]
+        return {m.cell.name: m.mean for m in chosen}
+
+    def data(self) -> list[str]:
+        return list(dict.fromkeys(m.cell.data.name for m in self.measured))
+
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(m.cell.name for m in self.measured))
+
+    def settings(self) -> list[str]:
+        return list(dict.fromkeys(m.cell.at for m in self.measured))
+
+    def summaries(self, data: str) -> list[Summary]:
+        """Of all runs on that data set, seed by seed."""
+        chosen = [m for m in self.measured if m.cell.data.name == data]
+        return [run for m in chosen for run in m.summaries]
+
+    def csv(self) -> str:
+        """One line per run: what it was, its headline, and every client's last accuracy."""
+        widest = max(len(run.per_client) for m in self.measured for run in m.summaries)
+        rows: list[Sequence[object]] = [
+            ["data", "algorithm", "setting", "seed", "protocol", "model", "clients", "rounds", "epochs", "last", "tail",
+             "converged", *(f"client {number}" for number in range(1, widest + 1))]
+        ]  # fmt: skip
+        for measured in self.measured:
+            for run, summary in zip(measured.cell.runs, measured.summaries, strict=True):
+                clients = [f"{100 * value:.3f}" for value in summary.per_client]
+                rows.append(
+                    [run.cohort.data, measured.cell.name, measured.cell.at, run.seed, run.cohort.protocol_label,
+                     run.model, len(clients), run.rounds, run.epochs, f"{100 * summary.last:.3f}",
+                     f"{100 * summary.tail:.3f}", "" if summary.converged is None else summary.converged,
+                     *clients, *[""] * (widest - len(clients))]
+                )  # fmt: skip
+        return written_rows(rows)
+
+
+def written_rows(rows: Sequence[Sequence[object]]) -> str:
+    """Rows as csv text."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def run_plans(job: Job, cells: Callable[[Plan], tuple[Cell, ...]]) -> Results:
+    """The cells of every data set of the job."""
+    return run_cells([cell for plan in job.plans for cell in cells(plan)], job)
+
+
+def run_cells(cells: Sequence[Cell], job: Job) -> Results:
+    """Run what is missing of all cells, cohort by cohort, and read the results in the order of the cells."""
+    runs = {(run.identity, run.rounds): run for cell in cells for run in cell.runs}
+    run_sweep(sorted(runs.values(), key=_cohort_of), job.sweep, job.console)
+    measured = []
+    for cell in cells:
+        folders = tuple(RunFolder(job.sweep.root, run) for run in cell.runs)
+        measured.append(Measured(cell=cell, folders=folders, summaries=tuple(one.summary() for one in folders)))
+    return Results(measured=tuple(measured))
+
+
+def _cohort_of(run: RunSettings) -> tuple[str, int]:
+    """Runs on the same clients stand together: a sweep holds one cohort at a time."""
+    return run.cohort.model_dump_json(), run.seed

@@ -1,0 +1,72 @@
+"""Runs a target from choosing its data to printing its verdicts, and lists all targets. Options are read elsewhere."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from scripts.experiments.reproduce.catalogue import TARGETS, find_target
+from scripts.experiments.reproduce.choice import MissingData, choose
+from scripts.experiments.reproduce.document import write_findings
+from scripts.experiments.reproduce.durations import MEASURED
+from scripts.experiments.reproduce.target import Job, Scale, Target, make_plan
+from scripts.experiments.sweep import SweepOptions
+
+
+def run_named(name: str, asked: list[str], scale: Scale, sweep: SweepOptions, console: Console) -> None:
+    """One target, or `all` of those whose data are here."""
+    if name != "all":
+        run_target(find_target(name), asked, scale, sweep, console)
+        return
+    for target in TARGETS.values():
+        try:
+            run_target(target, asked, scale, sweep, console)
+        except MissingData as error:
+            console.print(f"{target.name} is left out. {error}", style="yellow", soft_wrap=True, markup=False)
+
+
+def run_target(target: Target, asked: list[str], scale: Scale, sweep: SweepOptions, console: Console) -> Path:
+    """Run, write, and print tables and verdicts; returns the page."""
+    choice = choose(target, asked, quick=scale.quick)
+    for remark in choice.remarks:
+        console.print(remark, style="yellow", soft_wrap=True, markup=False)
+    plans = tuple(make_plan(data, scale) for data in choice.data)
+    findings = target.work(Job(plans=plans, sweep=sweep, console=console, title=choice.title))
+    page = write_findings(target, choice, plans, findings, command=command_line(), root=sweep.root)
+    console.print(f"\n{choice.title} ({target.where})", style="bold", markup=False)
+    console.print(shown_tables(findings.tables[0][1]))
+    for verdict in findings.verdicts:
+        console.print(f"{verdict.word.upper()}: {verdict.claim} {verdict.numbers}", soft_wrap=True, markup=False)
+    console.print(f"Page: {page}; beside it csv, png and svg", soft_wrap=True, markup=False)
+    return page
+
+
+def print_list(console: Console) -> None:
+    """All targets, one line each, with measured durations where there are any."""
+    for target in TARGETS.values():
+        duration = MEASURED.get(target.name)
+        took = f"; {duration.words}" if duration else ""
+        console.print(f"{target.name:<14}{target.where:<19}{target.shows}{took}", soft_wrap=True, markup=False)
+    console.print(f"{'all':<14}{'':<19}Every target whose data are here", soft_wrap=True, markup=False)
+    console.print("Data sets are the paper's; --data NAME shows others, under their own name. --quick takes minutes.")
+
+
+def shown_tables(markdown: str) -> Table:
+    """A Markdown table for the terminal."""
+    head, _, *body = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in markdown.splitlines()]
+    table = Table()
+    for number, cell in enumerate(head):
+        table.add_column(cell, justify="left" if number == 0 else "right")
+    for row in body:
+        table.add_row(*(Text(cell.replace("**", ""), style="bold" if "**" in cell else "") for cell in row))
+    return table
+
+
+def command_line() -> str:
+    """What the user typed."""
+    return shlex.join(["fedap-lab", *sys.argv[1:]])

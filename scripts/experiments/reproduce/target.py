@@ -1,0 +1,157 @@
+"""What a target is: which part of the paper it shows, on which data, by which runs, and what is found in them.
+
+Knows no single target and writes no file. Runs are described by the lab's own settings, so that equal ones are found
+again wherever they were made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+from pydantic import ValidationError
+from rich.console import Console
+
+from fedap_core.errors import InvalidInput
+from scripts.experiments.comparison import default_model
+from scripts.experiments.reproduce.data_sets import DATA_SETS, DataSet
+from scripts.experiments.reproduce.judges import Verdict
+from scripts.experiments.settings import CohortSettings, RunSettings, checked
+from scripts.experiments.sweep import SweepOptions
+
+FULL_SEEDS = (0, 1, 2)
+QUICK_SEEDS = (0,)
+FULL_ROUNDS = 100
+QUICK_ROUNDS = 10
+FULL_EVALUATE_EVERY = 5
+"""As `fedap-lab compare --rounds 100 --evaluate-every 5`. Quick runs evaluate every round: they are other runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How much is run. rounds 0 and an empty model mean what the data set's own plan says."""
+
+    quick: bool = False
+    seeds: tuple[int, ...] = FULL_SEEDS
+    rounds: int = 0
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise InvalidInput("seeds", self.seeds, "at least one seed, none twice")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One algorithm at one setting of what the target varies, over all seeds."""
+
+    data: DataSet
+    name: str
+    at: str
+    runs: tuple[RunSettings, ...]
+
+    @property
+    def algorithm(self) -> str:
+        return self.runs[0].algorithm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One data set at one scale: `base` is a run of it that every cell changes in what it varies."""
+
+    data: DataSet
+    scale: Scale
+    base: RunSettings
+
+    def cell(
+        self,
+        algorithm: str,
+        *,
+        name: str = "",
+        at: str = "",
+        cohort: Mapping[str, object] | None = None,
+        **changes: object,
+    ) -> Cell:
+        """A cell that differs from `base` in the algorithm and in what is named."""
+        described = self.base.model_dump() | {"algorithm": algorithm} | changes
+        described["cohort"] = described["cohort"] | dict(cohort or {})
+        runs = tuple(settled({**described, "seed": seed}) for seed in self.scale.seeds)
+        return Cell(data=self.data, name=name or algorithm, at=at, runs=runs)
+
+    def rounds_for(self, epochs: int, *, total: int) -> int:
+        """How many rounds of `epochs` make `total` epochs, exactly."""
+        if total % epochs:
+            raise InvalidInput(
+                "rounds", total, f"a multiple of {epochs}: local epochs times rounds is to stay the same"
+            )
+        return total // epochs
+
+
+def make_plan(data: DataSet, scale: Scale) -> Plan:
+    """The paper's settings for this data set; `--rounds` and `--model` on top."""
+    cohort: dict[str, object] = {"data": data.name, **data.cohort}
+    run: dict[str, object] = {"rounds": FULL_ROUNDS, "evaluate_every": FULL_EVALUATE_EVERY, **data.run}
+    run["model"] = data.model
+    if scale.quick:
+        cohort |= data.quick_cohort
+        run |= {"rounds": QUICK_ROUNDS, "evaluate_every": 1, **data.quick_run}
+    if scale.rounds:
+        run["rounds"] = scale.rounds
+    model = scale.model or run["model"] or default_model(CohortSettings.model_validate(cohort))
+    base = settled({**run, "model": model, "cohort": cohort, "algorithm": "base", "seed": scale.seeds[0]})
+    return Plan(data=data, scale=scale, base=base)
+
+
+def settled(described: Mapping[str, object]) -> RunSettings:
+    """Checked settings; a wrong value is the user's."""
+    try:
+        return RunSettings.model_validate(described)
+    except ValidationError as error:
+        raise checked(error) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What a target's numbers came to. tables: (heading, Markdown); csv: everything, one line per run or row."""
+
+    figure: Figure
+    csv: str
+    tables: tuple[tuple[str, str], ...]
+    verdicts: tuple[Verdict, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a target is given to work with."""
+
+    plans: tuple[Plan, ...]
+    sweep: SweepOptions
+    console: Console
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One table or figure of the paper.
+
+    headline: the title of what is written; it names no data set, those that were run are added to it. needs: the
+    paper's data sets; stated: whether the paper names them; stand_in_stem: the file name for other data, where the
+    target's own name is that of a data set; cells: what is run on each data set; work: runs and shows.
+    """
+
+    name: str
+    where: str
+    shows: str
+    headline: str
+    needs: tuple[str, ...]
+    work: Callable[[Job], Findings]
+    cells: Callable[[Plan], tuple[Cell, ...]] = lambda _plan: ()
+    stated: bool = True
+    stand_in_stem: str = ""
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.needs if name not in DATA_SETS]
+        if unknown or not self.needs:
+            raise InvalidInput(f"target {self.name}", unknown or "no data sets", f"some of {', '.join(DATA_SETS)}")

@@ -1,0 +1,76 @@
+"""What a participant sends and receives until its federation has converged: measured on the wire, or computed.
+
+Computed from the model's layout and the strategy's home parts: four bytes per shared value in each direction and round,
+and once what W costs: the anchor (all tensors) down, mean and variance of every measured channel up, eight bytes each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from fedap_core.model_spec import ModelSpec
+from fedap_core.parts import Part, shared_tensors
+from fedap_core.strategies import Measure, Strategy
+from participant.model_file import read_spec
+from scripts.engines.inline import InlineOptions, initial_file
+from scripts.experiments.cohort import make_cohort
+from scripts.experiments.run_folder import RunFolder
+from scripts.experiments.settings import RunSettings
+
+_FLOAT32, _FLOAT64 = 4, 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """Bytes of one participant: in every round, both directions, and once; `measured`: counted on the wire."""
+
+    per_round: float
+    once: float
+    measured: bool
+
+    def until(self, rounds: float) -> float:
+        return self.once + rounds * self.per_round
+
+
+def computed(spec: ModelSpec, strategy: Strategy, *, pooled_anchor: bool = True) -> Traffic:
+    """From the layout alone; heads and framing, some hundred bytes a message, are left out."""
+    shared = sum(tensor.size for tensor in shared_tensors(spec.tensors, strategy.home))
+    measures = strategy.first_measure
+    once = 0
+    if measures is not Measure.NONE and pooled_anchor:
+        whole = sum(tensor.size for tensor in spec.tensors if tensor.floating)
+        once = whole * _FLOAT32 + 2 * _FLOAT64 * _measured_channels(spec, measures)
+    elif strategy.round_plan(0, 1).measure is Measure.RUNNING:  # f-FedAP measures once, with an update
+        once = 2 * _FLOAT64 * _measured_channels(spec, Measure.RUNNING)
+    return Traffic(per_round=2.0 * _FLOAT32 * shared, once=float(once), measured=False)
+
+
+def _measured_channels(spec: ModelSpec, measure: Measure) -> int:
+    """BN layers have one scale value per channel; the head's input channels are the columns of its matrix."""
+    if measure is Measure.HEAD_INPUTS:
+        matrices = [tensor for tensor in spec.tensors if tensor.part is Part.HEAD and len(tensor.shape) > 1]
+        return sum(tensor.shape[1] for tensor in matrices)
+    means = [t for t in spec.tensors if t.part is Part.BATCH_NORM and t.name.endswith("running_mean")]
+    return sum(tensor.size for tensor in means)
+
+
+def counted(folders: Sequence[RunFolder]) -> Traffic | None:
+    """From the bytes that the folders' rounds recorded, the mean over clients, rounds and seeds; None without any."""
+    totals = [
+        fmean(up + down for up, down in zip(record["bytes"]["up"], record["bytes"]["down"], strict=True))
+        for folder in folders
+        for record in folder.rounds()
+        if "bytes" in record
+    ]
+    return Traffic(per_round=fmean(totals), once=0.0, measured=True) if totals else None
+
+
+def spec_of(run: RunSettings, root: Path) -> ModelSpec:
+    """The layout of the run's model, from the initial model that its runs left; made in a child where it is missing."""
+    path = root / "initial" / f"{run.initial_identity}.safetensors"
+    if not path.exists():
+        path = initial_file(run, make_cohort(run.cohort, run.seed), InlineOptions(root=root, workers=2))
+    return read_spec(path)
