@@ -1,0 +1,16 @@
+"""The report of one comparison as a single HTML file that opens from disk. Importing this costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def write_report(folders: Sequence[Path], out: Path, *, where: Mapping[str, str] | None = None) -> Path:
+    """Read the runs in these folders and write one page about them; returns where it lies.
+
+    folders: of runs, of sweeps with runs in them, or of a coordinator. where: only runs with these settings.
+    """
+    from scripts.report.page import writing
+
+    return writing.write(folders, out, where=where)

@@ -1,0 +1,63 @@
+"""Draws amounts as bars: samples per class of one client, time and bytes per algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scripts.report.page.svg import Scale, Svg, element, label, picture, short, words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A part of a bar. class_: how it is coloured."""
+
+    amount: float
+    class_: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """One row: its name, its parts from left to right, what is written at its end."""
+
+    name: str
+    pieces: tuple[Piece, ...]
+    value: str
+    strong: bool = False
+
+    @property
+    def total(self) -> float:
+        return sum(piece.amount for piece in self.pieces)
+
+
+def bars(rows: Sequence[Bar], *, described: str, width: float = 560.0, step: float = 23.0) -> Svg:
+    """Horizontal bars on one scale from zero."""
+    left, right, top = 104.0, 74.0, 4.0
+    most = max((row.total for row in rows), default=0.0) or 1.0
+    x = Scale(low=0.0, high=most, start=left, stop=width - right)
+    drawn: list[Svg] = []
+    for number, row in enumerate(rows):
+        y = top + number * step
+        kind = " strong" if row.strong else ""
+        name = label(
+            short(row.name, 15),
+            x=left - 10,
+            y=y + 0.5 * step + 4,
+            class_=f"row-name{kind}",
+            anchor="end",
+            title=row.name,
+        )
+        drawn.append(name)
+        at = 0.0
+        for piece in row.pieces:
+            start, stop = x(at), x(at + piece.amount)
+            title = element("title", words(piece.title))
+            drawn.append(
+                element(
+                    "rect", title, x=start, y=y + 4, width=max(stop - start, 0.0), height=step - 8, class_=piece.class_
+                )
+            )
+            at += piece.amount
+        drawn.append(label(row.value, x=x(at) + 7, y=y + 0.5 * step + 4, class_=f"value{kind}"))
+    return picture(*drawn, width=width, height=top + step * len(rows) + 4, described=described, class_="bars")

@@ -1,0 +1,21 @@
+"""The `report` command: folders in, one HTML file out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders with runs in them.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
+    where: Annotated[list[str] | None, typer.Option(help="Only runs with setting=value; repeatable.")] = None,
+) -> None:
+    """Write one self-contained HTML page about a comparison."""
+    from fedap_core.errors import parse_pairs
+    from scripts.report.page import write_report
+
+    chosen = {key: str(value) for key, value in parse_pairs("where", where or []).items()}
+    typer.echo(f"Report: {write_report(runs, out, where=chosen)}")

@@ -1,0 +1,130 @@
+"""Draws accuracy against rounds: a line per algorithm, its name at its end, the range over seeds as a band."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from scripts.report.page.svg import Scale, Svg, element, label, picture, short, ticks, words
+
+MOST_POINTS = 150
+"""More would not be seen at this width."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One line. points: (round from 1, share); band: (round, lowest, highest), empty with one seed."""
+
+    name: str
+    colour: int
+    points: tuple[tuple[int, float], ...]
+    band: tuple[tuple[int, float, float], ...] = ()
+    strong: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """The space of a chart, in pixels of its own; right leaves room for the names."""
+
+    width: float = 940
+    height: float = 380
+    left: float = 46
+    right: float = 104
+    top: float = 14
+    bottom: float = 40
+
+
+WIDE = Frame()
+
+
+def thinned(points: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    """At most MOST_POINTS of them, the last always there."""
+    step = math.ceil(len(points) / MOST_POINTS)
+    kept = list(points[::step]) if step > 1 else list(points)
+    return tuple(kept if not points or kept[-1] == points[-1] else [*kept, points[-1]])
+
+
+def curves(series: Sequence[Series], *, described: str, frame: Frame = WIDE, low: float | None = None) -> Svg:
+    """The chart; `low` cuts the scale below (a magnifying glass on the end), values under it leave the frame."""
+    shown = [one for one in series if one.points]
+    values = [value for one in shown for _, value in one.points]
+    floor = math.floor(10 * min(values)) / 10 if low is None else low
+    ceiling = min(1.0, math.ceil(20 * max(values)) / 20) if low is None else max(values) + 0.1 * (max(values) - low)
+    if ceiling <= floor:
+        floor, ceiling = max(0.0, floor - 0.1), min(1.0, ceiling + 0.1)
+    rounds = [number for one in shown for number, _ in one.points]
+    x = Scale(low=min(rounds), high=max(rounds), start=frame.left, stop=frame.width - frame.right)
+    y = Scale(low=floor, high=ceiling, start=frame.height - frame.bottom, stop=frame.top)
+    order = sorted(shown, key=lambda one: one.strong)
+    return picture(
+        *_grid(x, y, frame),
+        *(_band(one, x, y) for one in order if one.band),
+        *(_line(one, x, y) for one in order),
+        *_names(shown, x, y, frame),
+        element("line", class_="cursor", x1=-9, x2=-9, y1=frame.top, y2=frame.height - frame.bottom),
+        width=frame.width,
+        height=frame.height,
+        described=described,
+        class_="curves",
+        data_low=x.low,
+        data_high=x.high,
+        data_left=x.start,
+        data_right=x.stop,
+    )
+
+
+def _grid(x: Scale, y: Scale, frame: Frame) -> list[Svg]:
+    drawn = []
+    for value in ticks(100 * y.low, 100 * y.high, 6):
+        at = y(value / 100)
+        drawn.append(element("line", class_="grid", x1=frame.left, x2=frame.width - frame.right, y1=at, y2=at))
+        drawn.append(label(f"{value:g}", x=frame.left - 8, y=at + 4, class_="tick", anchor="end"))
+    bottom = frame.height - frame.bottom
+    whole = [value for value in ticks(x.low, x.high, 8) if value == int(value)]
+    drawn.extend(label(f"{value:g}", x=x(value), y=bottom + 18, class_="tick", anchor="middle") for value in whole)
+    middle = (frame.left + frame.width - frame.right) / 2
+    drawn.append(label("round", x=middle, y=frame.height - 4, class_="axis", anchor="middle"))
+    drawn.append(label("%", x=frame.left - 8, y=frame.top - 3, class_="axis", anchor="end"))
+    return drawn
+
+
+def _line(one: Series, x: Scale, y: Scale) -> Svg:
+    inside = [(number, value) for number, value in one.points if value >= y.low]
+    path = " ".join(f"{x(number):.1f},{y(value):.1f}" for number, value in inside)
+    kind = "line strong" if one.strong else "line"
+    return element("polyline", points=path, class_=f"{kind} c{one.colour}", data_name=one.name)
+
+
+def _band(one: Series, x: Scale, y: Scale) -> Svg:
+    inside = [(number, max(low, y.low), high) for number, low, high in one.band if high >= y.low]
+    upper = [f"{x(number):.1f},{y(high):.1f}" for number, _, high in inside]
+    lower = [f"{x(number):.1f},{y(low):.1f}" for number, low, _ in reversed(inside)]
+    return element("polygon", points=" ".join(upper + lower), class_=f"band c{one.colour}", data_name=one.name)
+
+
+def _names(series: Sequence[Series], x: Scale, y: Scale, frame: Frame) -> list[Svg]:
+    """At the ends of the lines, at least a line of text apart."""
+    ends = [y(max(one.points[-1][1], y.low)) for one in series]
+    heights = apart(ends, gap=15, low=frame.top + 4, high=frame.height - frame.bottom)
+    drawn = []
+    for one, height in zip(series, heights, strict=True):
+        at = x(one.points[-1][0])
+        kind = f"name c{one.colour}{' strong' if one.strong else ''}"
+        text = words(short(one.name, 14))
+        drawn.append(element("text", text, x=at + 8, y=height + 4, class_=kind, data_name=one.name))
+    return drawn
+
+
+def apart(places: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
+    """The same places, moved as little as this simple way can so that all are `gap` apart and within low..high."""
+    order = sorted(range(len(places)), key=lambda at: places[at])
+    moved = [min(max(place, low), high) for place in places]
+    for before, at in pairwise(order):
+        moved[at] = max(moved[at], moved[before] + gap)
+    if order and moved[order[-1]] > high:
+        moved[order[-1]] = high
+        for after, at in pairwise(reversed(order)):
+            moved[at] = min(moved[at], moved[after] - gap)
+    return moved

@@ -1,0 +1,54 @@
+"""Finds the runs behind the folders a user named: a run's folder itself, or a folder of a sweep with runs below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from fedap_core.errors import InvalidInput
+from scripts.report.page.journal_folder import JOURNAL, read_journal_run
+from scripts.report.page.lab_folder import SETTINGS, read_lab_run
+from scripts.report.page.runs import Run
+
+
+def find_runs(folders: Sequence[Path], where: Mapping[str, str] | None = None) -> list[Run]:
+    """Every run of the folders, each once, in the order named; `where`: only those with these settings.
+
+    A setting is named by its dotted path (cohort.alpha) or its last word (alpha).
+    """
+    places = dict.fromkeys(place.resolve() for folder in folders for place in _places(folder))
+    runs = [_read(place) for place in places]
+    for key, wanted in (where or {}).items():
+        known = [value for run in runs if (value := _setting(run, key)) is not None]
+        if not known:
+            raise InvalidInput("where", key, "the name of a setting, for example alpha")
+        runs = [run for run in runs if _setting(run, key) == wanted]
+        if not runs:
+            raise InvalidInput("where", f"{key}={wanted}", f"one of {', '.join(sorted(set(known)))}")
+    return runs
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir():
+        raise InvalidInput("run", str(folder), "an existing folder")
+    if _is_run(folder):
+        yield folder
+        return
+    below = sorted(path.parent for name in (SETTINGS, JOURNAL) for path in folder.rglob(name))
+    if not below:
+        raise InvalidInput("run", str(folder), "a run's folder, or a folder with runs in it")
+    yield from below
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / SETTINGS).is_file() or (folder / JOURNAL).is_file()
+
+
+def _read(folder: Path) -> Run:
+    return read_lab_run(folder) if (folder / SETTINGS).is_file() else read_journal_run(folder)
+
+
+def _setting(run: Run, key: str) -> str | None:
+    if key in run.settings:
+        return run.settings[key]
+    return next((value for name, value in run.settings.items() if name.rpartition(".")[2] == key), None)

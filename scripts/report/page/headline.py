@@ -1,0 +1,167 @@
+"""The figures of one algorithm over all its seeds, and what the comparison means in a few plain sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from fedap_core.metrics import convergence_round
+from scripts.report.page.advice import Verdict, judge
+from scripts.report.page.runs import RoundRecord, Run
+from scripts.report.page.study import Algorithm, Study
+from scripts.report.page.wording import counted, listed, percent, points
+
+TAIL_ROUNDS = 10
+"""Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """Shares of 1, means over seeds. spread: standard deviation over seeds; converged: counted from 1.
+
+    size, size_converged: bytes per participant, both ways, of all rounds and until convergence.
+    """
+
+    name: str
+    kind: str
+    colour: int
+    seeds: int
+    last: float
+    spread: float | None
+    tail: float
+    worst: float
+    converged: float | None
+    size: float | None
+    size_converged: float | None
+
+
+def headline(algorithm: Algorithm, round_no: int) -> Headline:
+    """Everything up to and including the round where algorithms are compared."""
+    lasts = [_mean(run.at(round_no)) for run in algorithm.runs]
+    ends = [(run, end) for run in algorithm.runs if (end := converged(run, round_no)) is not None]
+    sizes = [sent for run in algorithm.runs if (sent := traffic(run, round_no)) is not None]
+    early = [sent for run, end in ends if (sent := traffic(run, end - 1)) is not None]
+    return Headline(
+        name=algorithm.name,
+        kind=algorithm.kind,
+        colour=algorithm.colour,
+        seeds=len(algorithm.runs),
+        last=fmean(lasts),
+        spread=stdev(lasts) if len(lasts) > 1 else None,
+        tail=fmean(_tail(run, round_no) for run in algorithm.runs),
+        worst=fmean(_worst(run.at(round_no)) for run in algorithm.runs),
+        converged=fmean(end for _, end in ends) if ends else None,
+        size=fmean(sizes) if sizes else None,
+        size_converged=fmean(early) if early else None,
+    )
+
+
+def curve(run: Run, round_no: int) -> list[tuple[int, float]]:
+    """(round from 1, mean accuracy) up to the compared round."""
+    return [(record.number + 1, _mean(record)) for record in run.evaluated if record.number <= round_no]
+
+
+def converged(run: Run, round_no: int) -> int | None:
+    """The round, from 1, from which the mean stays within 95 % of its end."""
+    shown = curve(run, round_no)
+    index = convergence_round([value for _, value in shown])
+    return None if index is None else shown[index][0]
+
+
+def traffic(run: Run, round_no: int) -> float | None:
+    """Bytes per participant in both directions, all rounds to this one; None where nobody counted."""
+    rounds = [record for record in run.rounds if record.number <= round_no and (record.up or record.down)]
+    if not rounds or not run.clients:
+        return None
+    return sum(sum(record.up) + sum(record.down) for record in rounds) / len(run.clients)
+
+
+def _mean(record: RoundRecord) -> float:
+    return record.mean or 0.0
+
+
+def _tail(run: Run, round_no: int) -> float:
+    return fmean(value for number, value in curve(run, round_no) if number > round_no + 1 - TAIL_ROUNDS)
+
+
+def _worst(record: RoundRecord) -> float:
+    return min(score.accuracy for score in record.scores if score is not None)
+
+
+def in_words(study: Study) -> list[str]:
+    """What federation changed for these clients, who gained beyond chance, and what else is worth saying."""
+    return [*_what_changed(study), *_who_gained(study), *_others(study)]
+
+
+def _what_changed(study: Study) -> Iterator[str]:
+    personal, alone = study.personal, study.alone
+    clients = counted(len(study.clients), "client")
+    rounds = counted(study.round_no + 1, "round")
+    if personal is None:
+        only = study.algorithms[0]
+        mean = percent(headline(only, study.round_no).last)
+        yield f"{only.name} reaches {mean} on average over {clients} after {rounds}."
+        return
+    reached = f"{personal.name} reaches {percent(headline(personal, study.round_no).last)} on average over {clients}"
+    if alone is None:
+        yield f"{reached} after {rounds}. Nobody trained alone here, so what federation gained cannot be told."
+        return
+    change = _paired(personal, alone, study.round_no)
+    if change is None:
+        yield f"{reached} after {rounds}; everyone alone has other seeds and is not compared."
+        return
+    if round(100 * change, 1) == 0:
+        yield f"{reached} after {rounds}: no more and no less than everyone training alone."
+    else:
+        side = "more" if change > 0 else "fewer"
+        yield f"{reached} after {rounds}: {points(change)} {side} than everyone training alone."
+
+
+def _paired(one: Algorithm, other: Algorithm, round_no: int) -> float | None:
+    """Mean difference over the seeds that both have."""
+    seeds = sorted(one.seeds & other.seeds)
+    differences = [
+        _mean(first.at(round_no)) - _mean(second.at(round_no))
+        for seed in seeds
+        if (first := one.run_of(seed)) is not None and (second := other.run_of(seed)) is not None
+    ]
+    return fmean(differences) if differences else None
+
+
+def verdicts(study: Study) -> list[Verdict]:
+    """Per client of the shown seed, where both models were measured: what federation did for it."""
+    personal = study.personal.run_of(study.seed) if study.personal is not None else None
+    alone = study.alone.run_of(study.seed) if study.alone is not None else None
+    if personal is None or alone is None:
+        return []
+    pairs = zip(alone.at(study.round_no).scores, personal.at(study.round_no).scores, strict=True)
+    return [judge(before, after) for before, after in pairs if before is not None and after is not None]
+
+
+def _who_gained(study: Study) -> Iterator[str]:
+    found = verdicts(study)
+    if not found:
+        return
+    better = sum(verdict.is_better for verdict in found)
+    surely, worse = found.count(Verdict.GAIN), found.count(Verdict.LOSS)
+    sentence = f"{better} of {counted(len(found), 'client')} did better with it, {surely} of them beyond chance"
+    lost = "nobody lost" if worse == 0 else f"{worse} lost"
+    yield f"{sentence}; {lost} beyond chance (95 % intervals that do not overlap)."
+
+
+def _others(study: Study) -> Iterator[str]:
+    heads = [headline(algorithm, study.round_no) for algorithm in study.algorithms]
+    if study.personal is None or len(heads) < 2:
+        return
+    own = next(head for head in heads if head.name == study.personal.name)
+    best = max(heads, key=lambda head: head.last)
+    if best.name != own.name:
+        yield f"Best of all is {best.name} with {percent(best.last)}."
+    average = next((head for head in heads if head.kind == "fedavg"), None)
+    if own.converged is not None and average is not None and average.converged is not None and own is not average:
+        later = f"FedAvg in round {average.converged:.0f}"
+        yield f"{own.name} stays within 95 % of its end from round {own.converged:.0f} on, {later}."
+    unequal = [head.name for head in heads if head.seeds != len(study.seeds)]
+    if unequal:
+        yield f"Not every algorithm has every seed: {listed(unequal)}."

@@ -1,0 +1,112 @@
+"""Reads a coordinator's run folder: the journal's facts, and the bytes counted on the wire beside it.
+
+What members kept to themselves (their classes, their confusion matrices) a coordinator does not know, and neither does
+this. Paths, keys and addresses of the configuration stay out of the report: it is made to be handed on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from coordinator import facts
+from coordinator.config import RunConfig, make_config
+from coordinator.journal import SqliteJournal
+from coordinator.plain import from_plain
+from fedap_core.errors import InvalidInput
+from protocol.messages import Score
+from scripts.report.page.runs import ClientScore, MixingRecord, RoundRecord, Run
+
+JOURNAL = "journal.sqlite"
+_SHOWN = ("rounds", "mode", "split", "start_from", "evaluate_every", "encoding")
+Timed = tuple[float, facts.Fact]
+
+
+def read_journal_run(folder: Path) -> Run:
+    """The run whose journal lies in this folder, while it is being led or afterwards."""
+    journal = SqliteJournal(folder / JOURNAL, read_only=True)
+    stored = journal.fact("config")
+    if stored is None:
+        raise InvalidInput("run", str(folder), "a run that has begun")
+    config = make_config(json.loads(stored))
+    told = [(entry.time_s, from_plain(entry.kind, json.loads(entry.body))) for entry in journal.entries()]
+    clients = tuple(sorted({fact.member for _, fact in told if isinstance(fact, facts.Joined)}))
+    return Run(
+        source=folder.name,
+        algorithm=config.algorithm.name,
+        options={key: str(value) for key, value in config.algorithm.options.items()},
+        seed=config.seed,
+        asked=config.rounds,
+        clients=clients,
+        rounds=tuple(_rounds(told, clients, _traffic(folder / "traffic.jsonl"))),
+        mixing=_mixing(told, clients),
+        settings=dict(_settings(config)),
+    )
+
+
+def _settings(config: RunConfig) -> Iterator[tuple[str, str]]:
+    yield "run", config.run
+    yield "algorithm", config.algorithm.name
+    yield "seed", str(config.seed)
+    yield from ((name, str(getattr(config, name))) for name in _SHOWN)
+    yield from ((f"training.{name}", str(value)) for name, value in config.training.model_dump(mode="json").items())
+
+
+def _rounds(
+    told: Sequence[Timed], clients: Sequence[str], traffic: Mapping[tuple[int, str], Mapping[str, int]]
+) -> Iterator[RoundRecord]:
+    scores: dict[int, dict[str, ClientScore]] = defaultdict(dict)
+    opened, closed = {}, {}
+    for time_s, fact in told:
+        if isinstance(fact, facts.UpdateAccepted | facts.GoodbyeAccepted):
+            for number, score in _test_score(fact.round_no, fact.scores):
+                scores[number][fact.member] = score
+        elif isinstance(fact, facts.RoundOpened):
+            opened[fact.round_no] = time_s
+        elif isinstance(fact, facts.RoundClosed):
+            closed[fact.round_no] = time_s
+    for number in sorted({*scores, *closed}):
+        took = {"round": closed[number] - opened[number]} if number in closed and number in opened else {}
+        found = scores.get(number, {})
+        up, down = traffic.get((number, "in"), {}), traffic.get((number, "out"), {})
+        yield RoundRecord(
+            number=number,
+            scores=tuple(found.get(client) for client in clients) if found else (),
+            seconds=took,
+            up=tuple(up.get(client, 0) for client in clients) if up else (),
+            down=tuple(down.get(client, 0) for client in clients) if down else (),
+        )
+
+
+def _test_score(round_no: int, scores: Sequence[Score]) -> Iterator[tuple[int, ClientScore]]:
+    """(round that made it, score): what was delivered came out of the round before, what was trained, of this one."""
+    of_test = {score.model: score for score in scores if score.split == "test" and score.samples > 0}
+    for model, number in (("delivered", round_no - 1), ("trained", round_no)):
+        if model in of_test:
+            if number >= 0:
+                yield number, ClientScore(correct=of_test[model].correct, samples=of_test[model].samples)
+            return
+
+
+def _traffic(path: Path) -> Mapping[tuple[int, str], Mapping[str, int]]:
+    """(round, in or out) -> member -> bytes; a torn last line is left out."""
+    counted: dict[tuple[int, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+            for member, round_no, way, size in json.loads(line)["bytes"] if line.endswith("\n") else ():
+                counted[round_no, way][member] += size
+    return counted
+
+
+def _mixing(told: Sequence[Timed], clients: Sequence[str]) -> MixingRecord | None:
+    """The last W, where it covers everybody who ever joined."""
+    weighed = [fact for _, fact in told if isinstance(fact, facts.Weighed)]
+    if not weighed or sorted(weighed[-1].members) != list(clients):
+        return None
+    order = [weighed[-1].members.index(client) for client in clients]
+    weights = np.array(weighed[-1].weights, dtype=np.float64)
+    return MixingRecord(weights=weights[np.ix_(order, order)])

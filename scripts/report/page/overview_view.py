@@ -1,0 +1,226 @@
+"""What the first page shows: the meaning in words, the table, curves, clients, W, classes, costs, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from scripts.report.page import costs
+from scripts.report.page.curves import Series, curves, thinned
+from scripts.report.page.dots import Dot, DotRow, class_dots, client_dots
+from scripts.report.page.headline import Headline, curve, headline, in_words
+from scripts.report.page.mixing_view import MixingView, mixing_views
+from scripts.report.page.participant_view import anchors, role
+from scripts.report.page.runs import Run
+from scripts.report.page.study import Algorithm, Study
+from scripts.report.page.svg import Svg
+from scripts.report.page.wording import counted, percent
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientRow:
+    """One client under every shown algorithm, None where it was not measured; best: the largest of them."""
+
+    name: str
+    anchor: str
+    values: tuple[float | None, ...]
+    best: float
+    change: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLine:
+    """One run in the list of runs."""
+
+    algorithm: str
+    seed: int
+    rounds: int
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """Everything on the first page."""
+
+    title: str
+    facts: tuple[str, ...]
+    words: tuple[str, ...]
+    notes: tuple[str, ...]
+    heads: tuple[Headline, ...]
+    best: float
+    curves: Svg
+    closeup: Svg | None
+    hover: dict[str, object]
+    curve_rows: tuple[tuple[int, tuple[float | None, ...]], ...]
+    shown: tuple[tuple[str, int], ...]
+    clients_chart: Svg
+    client_rows: tuple[ClientRow, ...]
+    mixings: tuple[MixingView, ...]
+    classes_chart: Svg | None
+    classes: tuple[str, ...]
+    class_rows: tuple[tuple[str, tuple[int, ...]], ...]
+    time: costs.CostChart | None
+    bytes: costs.CostChart | None
+    settings: tuple[tuple[str, str], ...]
+    versions: tuple[tuple[str, str], ...]
+    runs: tuple[RunLine, ...]
+
+
+def overview(study: Study) -> Overview:
+    """The first page of a comparison."""
+    heads = tuple(headline(algorithm, study.round_no) for algorithm in study.algorithms)
+    series = [_series(study, algorithm) for algorithm in study.algorithms]
+    order, client_rows = _by_change(_client_rows(study))
+    first = study.shown[0][1]
+    counts = first.class_counts
+    return Overview(
+        title=_title(study),
+        facts=tuple(_facts(study)),
+        words=tuple(in_words(study)),
+        notes=study.notes,
+        heads=heads,
+        best=max(head.last for head in heads),
+        curves=curves(series, described="Mean test accuracy per round, one line per algorithm"),
+        closeup=_closeup(series),
+        hover=_hover(series),
+        curve_rows=_curve_rows(series),
+        shown=tuple((algorithm.name, algorithm.colour) for algorithm, _ in study.shown),
+        clients_chart=client_dots(_dot_rows(study, order), described="Accuracy of every client under every algorithm"),
+        client_rows=client_rows,
+        mixings=tuple(mixing_views(study)),
+        classes_chart=None
+        if counts is None
+        else class_dots(counts, first.clients, first.classes, described="Samples per class and client"),
+        classes=first.classes,
+        class_rows=() if counts is None else tuple(zip(first.clients, counts, strict=True)),
+        time=costs.time_chart(study),
+        bytes=costs.bytes_chart(study),
+        settings=tuple(_common_settings(study.runs)),
+        versions=tuple(sorted({(k, v) for run in study.runs for k, v in run.versions.items()})),
+        runs=tuple(
+            RunLine(algorithm=a.name, seed=run.seed, rounds=run.rounds[-1].number + 1, source=run.source)
+            for a in study.algorithms
+            for run in a.runs
+        ),
+    )
+
+
+def _title(study: Study) -> str:
+    settings = study.runs[0].settings
+    data = settings.get("cohort.data") or settings.get("run", "")
+    return f"{data}: {counted(len(study.clients), 'client')}, {counted(len(study.algorithms), 'algorithm')}"
+
+
+def _facts(study: Study) -> Iterator[str]:
+    settings = study.runs[0].settings
+    partition = settings.get("cohort.partition")
+    if partition == "site":
+        yield "divided by site"
+    elif partition in ("dirichlet", "dirichlet-pairs"):
+        yield f"{partition}, α {settings.get('cohort.alpha', '?')}"
+    elif partition:
+        yield partition
+    if "cohort.protocol" in settings:
+        yield f"protocol {settings['cohort.protocol']}"
+    if "model" in settings:
+        yield settings["model"]
+    yield counted(study.round_no + 1, "round")
+    yield f"seed {study.seeds[0]}" if len(study.seeds) == 1 else f"seeds {', '.join(map(str, study.seeds))}"
+
+
+def _series(study: Study, algorithm: Algorithm) -> Series:
+    by_seed = [dict(curve(run, study.round_no)) for run in algorithm.runs]
+    common = sorted(set.intersection(*(set(values) for values in by_seed)))
+    points = [(number, fmean(values[number] for values in by_seed)) for number in common]
+    kept = thinned(points)
+    band = tuple((n, min(v[n] for v in by_seed), max(v[n] for v in by_seed)) for n, _ in kept)
+    return Series(
+        name=algorithm.name,
+        colour=algorithm.colour,
+        points=kept,
+        band=band if len(by_seed) > 1 else (),
+        strong=algorithm is study.personal,
+    )
+
+
+def _closeup(series: Sequence[Series]) -> Svg | None:
+    """The ends alone, where algorithms differ by little; None where the whole chart shows them well."""
+    ends = [one.points[-1][1] for one in series]
+    lowest = min(value for one in series for _, value in one.points)
+    span = max(ends) - min(ends)
+    low = max(0.0, min(ends) - max(0.3 * span, 0.005))
+    if len(ends) < 2 or low - lowest < 0.5 * (max(ends) - lowest):
+        return None
+    return curves(series, described="The same, magnified where the lines end", low=low)
+
+
+def _hover(series: Sequence[Series]) -> dict[str, object]:
+    """What the script needs to read values under the pointer."""
+    rounds = sorted({number for one in series for number, _ in one.points})
+    lines = [
+        {"name": one.name, "colour": one.colour, "values": [_tenth(dict(one.points).get(number)) for number in rounds]}
+        for one in series
+    ]
+    return {"rounds": rounds, "lines": lines}
+
+
+def _tenth(share: float | None) -> float | None:
+    return None if share is None else round(100 * share, 2)
+
+
+def _curve_rows(series: Sequence[Series]) -> tuple[tuple[int, tuple[float | None, ...]], ...]:
+    """About twenty rounds of every line, the last among them."""
+    rounds = sorted({number for one in series for number, _ in one.points})
+    step = max(1, len(rounds) // 20)
+    kept = rounds[::-1][::step][::-1]
+    return tuple((number, tuple(dict(one.points).get(number) for one in series)) for number in kept)
+
+
+def _client_rows(study: Study) -> list[ClientRow]:
+    rows = []
+    for index, (name, anchor) in enumerate(zip(study.clients, anchors(study.clients), strict=True)):
+        scores = {a.name: run.at(study.round_no).scores[index] for a, run in study.shown}
+        values = tuple(None if score is None else score.accuracy for score in scores.values())
+        alone = scores.get(study.alone.name) if study.alone else None
+        personal = scores.get(study.personal.name) if study.personal else None
+        change = personal.accuracy - alone.accuracy if personal is not None and alone is not None else None
+        known = [value for value in values if value is not None]
+        rows.append(ClientRow(name=name, anchor=anchor, values=values, best=max(known, default=0.0), change=change))
+    return rows
+
+
+def _by_change(rows: Sequence[ClientRow]) -> tuple[list[int], tuple[ClientRow, ...]]:
+    """Who gained most comes first; without a comparison, who is best."""
+    order = sorted(
+        range(len(rows)), key=lambda at: -(rows[at].best if rows[at].change is None else rows[at].change or 0.0)
+    )
+    return order, tuple(rows[at] for at in order)
+
+
+def _dot_rows(study: Study, order: Sequence[int]) -> list[DotRow]:
+    places = anchors(study.clients)
+    return [
+        DotRow(
+            name=study.clients[index],
+            anchor=places[index],
+            dots=tuple(
+                Dot(name=a.name, colour=a.colour, value=score.accuracy, role=role(study, a))
+                for a, run in study.shown
+                if (score := run.at(study.round_no).scores[index]) is not None
+            ),
+        )
+        for index in order
+    ]
+
+
+def _common_settings(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
+    for key in dict.fromkeys(key for run in runs for key in run.settings):
+        values = list(dict.fromkeys(run.settings[key] for run in runs if key in run.settings))
+        if key not in ("algorithm", "seed") and not key.startswith("options."):
+            yield key, ", ".join(value for value in values if value != "") or "–"
+
+
+def share(value: float | None) -> str:
+    """For tables: per cent without the sign, two digits; a dash where nothing is known."""
+    return "–" if value is None else percent(value, 2).rstrip("%").rstrip()

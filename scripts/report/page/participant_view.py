@@ -1,0 +1,247 @@
+"""What the page of one participant shows: its accuracy under each algorithm, advice, who helped it, its mistakes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scripts.report.page.advice import Advice, advise
+from scripts.report.page.bars import Bar, Piece, bars
+from scripts.report.page.curves import Frame, Series, curves, thinned
+from scripts.report.page.dots import Dot, intervals
+from scripts.report.page.runs import ClientScore, Counts, Run
+from scripts.report.page.sources import Helper, sentence, strongest
+from scripts.report.page.study import Algorithm, Study
+from scripts.report.page.svg import Svg
+from scripts.report.page.wording import percent
+
+HELPERS = 4
+MOST_CLASSES = 26
+"""With more classes a matrix is a carpet; then only the most frequent mistakes are listed."""
+_MISTAKES = 5
+_FRAME = Frame(width=560, height=250, right=92)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreLine:
+    """One algorithm here, written out."""
+
+    name: str
+    colour: int
+    accuracy: str
+    low: str
+    high: str
+    correct: int
+    samples: int
+    is_personal: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confusion:
+    """rows: (true class, [(count, shade 0..9, is correct)], recall); mistakes: the most frequent as sentences."""
+
+    name: str
+    classes: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[int, int, bool], ...], str], ...]
+    mistakes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParticipantView:
+    """Everything on one participant's page."""
+
+    name: str
+    anchor: str
+    previous: str
+    following: str
+    advice: Advice
+    scores: tuple[ScoreLine, ...]
+    intervals: Svg | None
+    curves: Svg | None
+    classes: Svg | None
+    class_counts: tuple[tuple[str, int], ...]
+    helpers: tuple[Helper, ...]
+    helped_by: tuple[str, ...]
+    own_weight: str
+    confusions: tuple[Confusion, ...]
+
+
+def anchors(names: Sequence[str]) -> list[str]:
+    """Where each client's page is found: client-NAME, with only letters that need no quoting, each once."""
+    made: list[str] = []
+    for name in names:
+        plain = f"client-{re.sub(r'[^A-Za-z0-9_.-]+', '-', name).strip('-') or 'unnamed'}"
+        number, anchor = 1, plain
+        while anchor in made:
+            number += 1
+            anchor = f"{plain}-{number}"
+        made.append(anchor)
+    return made
+
+
+def participant_views(study: Study) -> list[ParticipantView]:
+    """One per client of the shown seed."""
+    places = anchors(study.clients)
+    return [_view(study, index, places) for index in range(len(study.clients))]
+
+
+def _view(study: Study, index: int, places: Sequence[str]) -> ParticipantView:
+    name = study.clients[index]
+    scored = [
+        (algorithm, score)
+        for algorithm, run in study.shown
+        if (score := run.at(study.round_no).scores[index]) is not None
+    ]
+    personal = study.personal
+    dots = [_dot(study, algorithm, score) for algorithm, score in scored]
+    helpers, own = _helpers(study, index)
+    return ParticipantView(
+        name=name,
+        anchor=places[index],
+        previous=places[index - 1],
+        following=places[(index + 1) % len(places)],
+        advice=advise(
+            alone=_of_kind(scored, "base"),
+            average=_of_kind(scored, "fedavg"),
+            personal=next((score for algorithm, score in scored if algorithm is personal), None),
+            name=personal.name if personal is not None else "",
+        ),
+        scores=tuple(_line(algorithm, score, algorithm is personal) for algorithm, score in scored),
+        intervals=intervals(dots, described=f"Accuracy of {name} under each algorithm with 95 % intervals")
+        if dots
+        else None,
+        curves=_curves(study, index),
+        classes=_class_bars(study, index),
+        class_counts=_class_counts(study, index),
+        helpers=helpers,
+        helped_by=tuple(sentence(name, helper) for helper in helpers),
+        own_weight=own,
+        confusions=tuple(_confusions(study, index)),
+    )
+
+
+def _of_kind(scored: Sequence[tuple[Algorithm, ClientScore]], kind: str) -> ClientScore | None:
+    return next((score for algorithm, score in scored if algorithm.kind == kind), None)
+
+
+def _dot(study: Study, algorithm: Algorithm, score: ClientScore) -> Dot:
+    return Dot(
+        name=algorithm.name,
+        colour=algorithm.colour,
+        value=score.accuracy,
+        interval=score.interval,
+        role=role(study, algorithm),
+    )
+
+
+def role(study: Study, algorithm: Algorithm) -> str:
+    """How an algorithm's dot is drawn."""
+    return "personal" if algorithm is study.personal else "alone" if algorithm is study.alone else "other"
+
+
+def _line(algorithm: Algorithm, score: ClientScore, is_personal: bool) -> ScoreLine:
+    low, high = score.interval
+    return ScoreLine(
+        name=algorithm.name,
+        colour=algorithm.colour,
+        accuracy=percent(score.accuracy),
+        low=percent(low),
+        high=percent(high),
+        correct=score.correct,
+        samples=score.samples,
+        is_personal=is_personal,
+    )
+
+
+def _curves(study: Study, index: int) -> Svg | None:
+    """Alone, one model for all, and personalised: more lines than these would not be told apart."""
+    wanted = [study.alone, study.plain("fedavg"), study.personal]
+    series = [
+        Series(
+            name=algorithm.name,
+            colour=algorithm.colour,
+            points=thinned(_points(run, index, study.round_no)),
+            strong=algorithm is study.personal,
+        )
+        for algorithm, run in study.shown
+        if any(algorithm is one for one in wanted)
+    ]
+    if not any(len(one.points) > 1 for one in series):
+        return None
+    return curves(series, described=f"Accuracy of {study.clients[index]} per round", frame=_FRAME)
+
+
+def _points(run: Run, index: int, round_no: int) -> list[tuple[int, float]]:
+    return [
+        (record.number + 1, score.accuracy)
+        for record in run.evaluated
+        if record.number <= round_no and (score := record.scores[index]) is not None
+    ]
+
+
+def _class_counts(study: Study, index: int) -> tuple[tuple[str, int], ...]:
+    run = study.shown[0][1]
+    return () if run.class_counts is None else tuple(zip(run.classes, run.class_counts[index], strict=True))
+
+
+def _class_bars(study: Study, index: int) -> Svg | None:
+    counts = _class_counts(study, index)
+    if not counts or len(counts) > MOST_CLASSES:
+        return None
+    rows = [
+        Bar(name=name, value=f"{count}", pieces=(Piece(amount=count, class_="amount", title=f"{name}: {count}"),))
+        for name, count in counts
+    ]
+    return bars(rows, described=f"Samples per class of {study.clients[index]}", step=21)
+
+
+def _helpers(study: Study, index: int) -> tuple[tuple[Helper, ...], str]:
+    run = study.personal.run_of(study.seed) if study.personal is not None else None
+    if run is None or run.mixing is None or not is_personal_mixing(run):
+        return (), ""
+    own = float(run.mixing.weights[index, index])
+    return tuple(strongest(run.mixing, run.clients, index, HELPERS)), f"{own:.2g}"
+
+
+def is_personal_mixing(run: Run) -> bool:
+    """Whether W tells clients apart: rows that differ beside the diagonal, and not everyone alone."""
+    if run.mixing is None or len(run.mixing.weights) < 2:
+        return False
+    weights = run.mixing.weights
+    return bool((abs(weights - weights[0]) > 1e-12).any()) and bool((weights.diagonal() < 1.0).any())
+
+
+def _confusions(study: Study, index: int) -> list[Confusion]:
+    """Of the personalised model, and beside it of the local one."""
+    found = []
+    for wanted in (study.personal, study.alone):
+        run = wanted.run_of(study.seed) if wanted is not None else None
+        score = run.at(study.round_no).scores[index] if run is not None else None
+        if wanted is not None and run is not None and score is not None and score.confusion is not None:
+            names = run.classes or tuple(str(number) for number in range(len(score.confusion)))
+            found.append(confusion(wanted.name, names, score.confusion))
+    return found
+
+
+def confusion(name: str, classes: Sequence[str], counts: Counts) -> Confusion:
+    """Classes that neither occur nor are predicted here are left out."""
+    used = [at for at in range(len(classes)) if any(counts[at]) or any(row[at] for row in counts)]
+    rows = []
+    for truth in used:
+        whole = sum(counts[truth])
+        cells = tuple(
+            (counts[truth][guess], min(9, int(10 * counts[truth][guess] / whole)) if whole else 0, truth == guess)
+            for guess in used
+        )
+        rows.append((classes[truth], cells, percent(counts[truth][truth] / whole, 0) if whole else "–"))
+    wrong = [(counts[t][g], t, g) for t in used for g in used if t != g and counts[t][g]]
+    wrong.sort(key=lambda one: (-one[0], one[1], one[2]))
+    mistakes = tuple(f"{classes[t]} taken for {classes[g]}: {count}" for count, t, g in wrong[:_MISTAKES])
+    shown = len(used) <= MOST_CLASSES
+    return Confusion(
+        name=name,
+        classes=tuple(classes[at] for at in used) if shown else (),
+        rows=tuple(rows) if shown else (),
+        mistakes=mistakes,
+    )

@@ -1,0 +1,106 @@
+"""Who helped whom, and why: a client's strongest sources in W, and the layers in which they are closer than others.
+
+d_ij is the sum of the layers' distances, and W falls with it. So what a layer did for a pair is told exactly by how
+much smaller its distance is than the mean of the same layer over all of the receiver's peers: these savings add up to
+the saving of the whole. A layer is named as the reason only where it carries most of that saving.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scripts.report.page.runs import MixingRecord
+from scripts.report.page.wording import listed, ordinal
+
+MOSTLY = 2 / 3
+"""A layer that carries at least this share of the saving is the reason; with less, several are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerDistance:
+    """Distance of a pair in one layer, and the mean over all peers of the receiver."""
+
+    layer: str
+    distance: float
+    usual: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Helper:
+    """One source of one client. layers: empty where distances are not known; because: never more than they say."""
+
+    index: int
+    name: str
+    weight: float
+    layers: tuple[LayerDistance, ...]
+    because: str
+
+
+def strongest(mixing: MixingRecord, clients: tuple[str, ...], receiver: int, count: int) -> list[Helper]:
+    """The sources from whom this client takes most, itself left out; none of weight zero."""
+    row = mixing.weights[receiver]
+    others = [index for index in np.argsort(-row, kind="stable").tolist() if index != receiver and row[index] > 0]
+    found = []
+    for index in others[:count]:
+        layers = _layers(mixing, receiver, index)
+        because = why_close(layers) if layers else ""
+        weight = float(row[index])
+        found.append(Helper(index=index, name=clients[index], weight=weight, layers=layers, because=because))
+    return found
+
+
+def _layers(mixing: MixingRecord, receiver: int, source: int) -> tuple[LayerDistance, ...]:
+    if mixing.distances is None:
+        return ()
+    peers = [index for index in range(len(mixing.weights)) if index != receiver]
+    return tuple(
+        LayerDistance(
+            layer=layer,
+            distance=float(matrix[receiver, source]),
+            usual=float(matrix[receiver, peers].mean()),
+        )
+        for layer, matrix in zip(mixing.layers, mixing.distances, strict=True)
+    )
+
+
+def why_close(layers: tuple[LayerDistance, ...]) -> str:
+    """The reason as a clause that follows «A takes 0.31 from B»."""
+    savings = [layer.usual - layer.distance for layer in layers]
+    whole = sum(savings)
+    if whole <= 0:
+        return "although it is no closer than others: nobody is much closer"
+    if len(layers) == 1:
+        return f"because their statistics are close{_figures(layers, [0])}"
+    main = int(np.argmax(savings))
+    if savings[main] >= MOSTLY * whole:
+        return f"because their {ordinal(main)}-layer statistics are close{_figures(layers, [main])}"
+    order = sorted(range(len(layers)), key=lambda at: -savings[at])
+    needed, carried = [], 0.0
+    for at in order:
+        needed.append(at)
+        carried += savings[at]
+        if carried >= MOSTLY * whole:
+            break
+    needed.sort()
+    if len(needed) == len(layers):
+        which = "both layers" if len(layers) == 2 else "all layers"
+        return f"because their statistics are close in {which}{_figures(layers, needed)}"
+    named = listed([ordinal(at) for at in needed])
+    return f"because their {named}-layer statistics are close{_figures(layers, needed)}"
+
+
+def _figures(layers: tuple[LayerDistance, ...], which: list[int]) -> str:
+    shown = [f"{layers[at].layer} {layers[at].distance:.3g}, usually {layers[at].usual:.3g}" for at in which]
+    return f" ({'; '.join(shown)})"
+
+
+def clause(helper: Helper) -> str:
+    """«takes 0.31 from B because ….»: what follows the receiver's name."""
+    return f"takes {helper.weight:.2g} from {helper.name}{' ' if helper.because else ''}{helper.because}."
+
+
+def sentence(receiver: str, helper: Helper) -> str:
+    """«A takes 0.31 from B because ….»."""
+    return f"{receiver} {clause(helper)}"

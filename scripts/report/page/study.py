@@ -1,0 +1,166 @@
+"""Puts runs together into one comparison: which algorithms and seeds there are, and at which round they are compared.
+
+Laws: all runs have the same clients; algorithms are compared at the last round that all of them evaluated, never at
+rounds of different number; runs that are still under way are left out and named. Draws and words nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fedap_core.errors import InvalidInput
+from scripts.report.page.runs import Run
+from scripts.report.page.wording import algorithm_name, counted, listed
+
+ORDER = ("base", "fedavg", "fedprox", "fedper", "fedbn", "d-fedap", "f-fedap", "fedap")
+"""From everyone alone to the most personal."""
+
+COLOURS = 10
+"""The palette: one colour for each of these, two for others."""
+
+PERSONAL = ("fedap", "f-fedap", "d-fedap", "fedbn", "fedper")
+"""Which personalised algorithm stands for the federation: the first of these that ran, never the one that won."""
+
+_NOT_IN_A_LABEL = frozenset({"algorithm", "seed", "rounds", "evaluate_every", "threads", "device", "model", "run"})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Algorithm:
+    """All seeds of one algorithm. colour: its place in the palette; kind: its bare name."""
+
+    kind: str
+    name: str
+    colour: int
+    runs: tuple[Run, ...]
+
+    @property
+    def seeds(self) -> frozenset[int]:
+        return frozenset(run.seed for run in self.runs)
+
+    def run_of(self, seed: int) -> Run | None:
+        return next((run for run in self.runs if run.seed == seed), None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Study:
+    """One comparison. round_no: where everything is compared, counted from 0; seed: whose clients have pages."""
+
+    algorithms: tuple[Algorithm, ...]
+    round_no: int
+    seed: int
+    notes: tuple[str, ...]
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        return tuple(run for algorithm in self.algorithms for run in algorithm.runs)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(sorted({run.seed for run in self.runs}))
+
+    @property
+    def shown(self) -> tuple[tuple[Algorithm, Run], ...]:
+        """The runs of the seed whose clients have pages."""
+        found = ((algorithm, algorithm.run_of(self.seed)) for algorithm in self.algorithms)
+        return tuple((algorithm, run) for algorithm, run in found if run is not None)
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return self.shown[0][1].clients
+
+    def plain(self, kind: str) -> Algorithm | None:
+        """The algorithm of this bare name, preferably without options."""
+        found = [algorithm for algorithm in self.algorithms if algorithm.kind == kind]
+        return min(found, key=lambda one: len(one.runs[0].options), default=None)
+
+    @property
+    def alone(self) -> Algorithm | None:
+        return self.plain("base")
+
+    @property
+    def personal(self) -> Algorithm | None:
+        """The algorithm that stands for the federation in advice."""
+        return next(filter(None, map(self.plain, PERSONAL)), None) or self.plain("fedavg") or self.plain("fedprox")
+
+
+def make_study(runs: Sequence[Run]) -> Study:
+    """The comparison that these runs make; InvalidInput where they are not one."""
+    notes: list[str] = []
+    kept = list(_ready(runs, notes))
+    _require_same_clients(kept)
+    algorithms = tuple(_algorithms(kept))
+    kept = [run for algorithm in algorithms for run in algorithm.runs]
+    common = set.intersection(*({record.number for record in run.evaluated} for run in kept))
+    if not common:
+        raise InvalidInput("runs", listed([run.source for run in kept]), "runs that evaluated at least one same round")
+    round_no = max(common)
+    longer = [run for run in kept if run.evaluated[-1].number > round_no]
+    if longer:
+        names = listed(list(dict.fromkeys(algorithm_name(run.algorithm, run.options) for run in longer)))
+        notes.append(f"All figures are those of round {round_no + 1}, the last that every run has; {names} ran longer.")
+    seeds = sorted({run.seed for run in kept})
+    seed = min(seeds, key=lambda one: (-sum(run.seed == one for run in kept), one))
+    if len(seeds) > 1:
+        notes.append(f"Means are over {len(seeds)} seeds; W, clients and their pages are those of seed {seed}.")
+    return Study(algorithms=algorithms, round_no=round_no, seed=seed, notes=tuple(notes))
+
+
+def _ready(runs: Sequence[Run], notes: list[str]) -> Iterator[Run]:
+    if not runs:
+        raise InvalidInput("runs", "none", "at least one run")
+    ready = [run for run in runs if run.is_finished] or [run for run in runs if run.evaluated]
+    if not ready:
+        raise InvalidInput("runs", listed([run.source for run in runs]), "a run with at least one evaluated round")
+    waiting = [run.source for run in runs if run not in ready]
+    if waiting:
+        notes.append(f"Left out, because not finished: {listed(waiting)}.")
+    if not ready[0].is_finished:
+        notes.append(f"Under way: {counted(len(ready), 'run')} had not reached the last round when this was written.")
+    yield from ready
+
+
+def _require_same_clients(runs: Sequence[Run]) -> None:
+    keys = sorted({key for run in runs for key in run.settings if key.startswith("cohort.")})
+    for key in keys:
+        values = sorted({run.settings[key] for run in runs if key in run.settings})
+        if len(values) > 1:
+            name = key.rpartition(".")[2]
+            fix = f"Choose one: --where {name}={values[0]}"
+            raise InvalidInput("runs", f"{key} = {listed(values)}", "runs of one comparison", fix)
+    if len({run.clients for run in runs}) > 1:
+        raise InvalidInput(
+            "runs", "different clients", "runs with the same clients", "Name the runs of one comparison."
+        )
+    models = sorted({run.settings["model"] for run in runs if "model" in run.settings})
+    if len(models) > 1:
+        fix = f"Choose one: --where model={models[0]}"
+        raise InvalidInput("runs", f"model = {listed(models)}", "runs of one comparison", fix)
+
+
+def _algorithms(runs: Sequence[Run]) -> Iterator[Algorithm]:
+    """Runs by what is compared: the algorithm, its options, and whatever other setting differs between runs."""
+    differing = _differing(runs)
+    groups: dict[tuple[str, str], dict[int, Run]] = {}
+    for run in runs:
+        also = {key.rpartition(".")[2]: run.settings[key] for key in differing if key in run.settings}
+        name = algorithm_name(run.algorithm, {**run.options, **also})
+        group = groups.setdefault((run.algorithm, name), {})
+        before = group.get(run.seed)
+        if before is None or run.evaluated[-1].number > before.evaluated[-1].number:
+            group[run.seed] = run  # of two equal runs, the longer
+    places = {kind: place for place, kind in enumerate(ORDER)}
+    ordered = sorted(groups, key=lambda group: (places.get(group[0], len(ORDER)), group[0]))
+    free = iter([*range(len(ORDER), COLOURS), *(places[kind] for kind in ORDER if kind not in {k for k, _ in groups})])
+    taken: set[str] = set()
+    for kind, name in ordered:
+        own = places[kind] if kind in places and kind not in taken else next(free, COLOURS - 1)
+        taken.add(kind)
+        members = tuple(run for _, run in sorted(groups[kind, name].items()))
+        yield Algorithm(kind=kind, name=name, colour=own, runs=members)
+
+
+def _differing(runs: Sequence[Run]) -> list[str]:
+    keys = list(dict.fromkeys(key for run in runs for key in run.settings))
+    compared = [key for key in keys if key not in _NOT_IN_A_LABEL and not key.startswith(("options.", "cohort."))]
+    return [key for key in compared if len({run.settings[key] for run in runs if key in run.settings}) > 1]

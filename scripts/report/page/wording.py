@@ -1,0 +1,72 @@
+"""How numbers and names are written in the report: per cent, points, bytes, durations, ordinals, algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+_NAMES = {
+    "base": "Base",
+    "fedavg": "FedAvg",
+    "fedprox": "FedProx",
+    "fedper": "FedPer",
+    "fedbn": "FedBN",
+    "fedap": "FedAP",
+    "d-fedap": "d-FedAP",
+    "f-fedap": "f-FedAP",
+}
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+NARROW = "\u202f"
+"""A narrow space that no line breaks at, between a number and its unit."""
+
+
+def algorithm_name(algorithm: str, options: Mapping[str, str]) -> str:
+    """As the literature writes it, with the options that were set."""
+    name = _NAMES.get(algorithm, algorithm)
+    return f"{name} ({', '.join(f'{key}={value}' for key, value in options.items())})" if options else name
+
+
+def percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f}{NARROW}%"
+
+
+def points(difference: float, *, sign: bool = False) -> str:
+    """A difference of shares in points. Always rounded to a tenth; the sign only where it is asked for."""
+    value = 100 * difference
+    amount = f"{value:+.1f}" if sign else f"{abs(value):.1f}"
+    return f"{amount.replace('-', '−')} point{'' if amount.lstrip('+-') == '1.0' else 's'}"
+
+
+def size(count: float) -> str:
+    """Bytes in powers of 1000."""
+    unit = 0
+    while count >= 999.5 and unit < len(_UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    digits = 0 if unit == 0 or count >= 99.95 else 1
+    return f"{count:.{digits}f}{NARROW}{_UNITS[unit]}"
+
+
+def duration(seconds: float) -> str:
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f}{NARROW}h"
+    if seconds >= 90:
+        return f"{seconds / 60:.1f}{NARROW}min"
+    return f"{seconds:.2f}{NARROW}s" if seconds < 10 else f"{seconds:.0f}{NARROW}s"
+
+
+def ordinal(index: int) -> str:
+    """The word for a position counted from 0."""
+    if index < len(_ORDINALS):
+        return _ORDINALS[index]
+    number = index + 1
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """a; a and b; a, b and c."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,52 @@
+"""Puts the report together: runs in, one HTML file out. Every name is escaped by the template engine.
+
+The file loads nothing: style and script stand in it, drawings are inline. Written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from fedap_core.errors import InvalidInput
+from scripts.report.page import wording
+from scripts.report.page.finding import find_runs
+from scripts.report.page.overview_view import overview, share
+from scripts.report.page.participant_view import participant_views
+from scripts.report.page.study import Study, make_study
+
+
+def write(folders: Sequence[Path], out: Path, *, where: Mapping[str, str] | None = None) -> Path:
+    """Read the runs of these folders and write one page about them; returns where it lies."""
+    text = render(make_study(find_runs(folders, where)))
+    half = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        half.write_text(text, encoding="utf-8")
+        half.replace(out)
+    except OSError as error:
+        raise InvalidInput("out", str(out), "a file that can be written", str(error)) from error
+    return out
+
+
+def render(study: Study) -> str:
+    """The page as text."""
+    environment = Environment(
+        loader=PackageLoader("scripts.report.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "percent": wording.percent,
+        "share": share,
+        "points": wording.points,
+        "size": wording.size,
+    }
+    return environment.get_template("report.html.j2").render(
+        page=overview(study), participants=participant_views(study), study=study
+    )
