@@ -15,6 +15,7 @@ from scripts.experiments.comparison import Comparison, compare_and_report
 from scripts.experiments.demo import demo_comparison, run_demo
 from scripts.experiments.reproduce.command import reproduce
 from scripts.experiments.sweep import SweepOptions
+from scripts.report.page.command import report
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 DEFAULT_ALGORITHMS = "base,fedavg,fedprox,fedper,fedbn,fedap,d-fedap,f-fedap"
@@ -93,6 +94,9 @@ def compare(
 
 
 app.command("bench")(bench)
+
+
+app.command("report")(report)
 
 
 app.command("reproduce")(reproduce)
