@@ -60,7 +60,12 @@ def compare(
     start_from: Annotated[str, typer.Option(help="initial or anchor, for all algorithms alike.")] = "initial",
     evaluate_every: Annotated[int, typer.Option(help="Evaluate in every k-th round and in the last ten.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
-    jobs: Annotated[int, typer.Option(help="Runs at once; 0: as many as there are cores.")] = 0,
+    engine: Annotated[str, typer.Option(help="inline, or processes: a real federation; the same bits.")] = "inline",
+    mode: Annotated[str, typer.Option(help="barrier, or continuous: nobody waits (needs processes).")] = "barrier",
+    participants_per_process: Annotated[int, typer.Option(help="With --engine processes.", min=1)] = 1,
+    jobs: Annotated[
+        int, typer.Option(help="Runs at once; 0: as many as there are cores, or one with --engine processes.")
+    ] = 0,
     workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that jobs leave.")] = 0,
     keep_models: Annotated[bool, typer.Option(help="Save models, so that a run can be continued.")] = True,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS,
@@ -87,9 +92,18 @@ def compare(
         "start_from": start_from,
         "evaluate_every": evaluate_every,
         "device": device,
+        "mode": mode,
     }
     comparison = Comparison.of(cohort, run, algorithms=algorithms, seeds=seeds)
-    options = _sweep_options(out, len(comparison.runs), jobs=jobs, workers=workers, keep_models=keep_models)
+    options = _sweep_options(
+        out,
+        len(comparison.runs),
+        jobs=jobs,
+        workers=workers,
+        keep_models=keep_models,
+        engine=engine,
+        participants_per_process=participants_per_process,
+    )
     compare_and_report(comparison, options, Console())
 
 
@@ -102,11 +116,27 @@ app.command("report")(report)
 app.command("reproduce")(reproduce)
 
 
-def _sweep_options(out: Path, runs: int, *, jobs: int = 0, workers: int = 0, keep_models: bool = True) -> SweepOptions:
+def _sweep_options(
+    out: Path,
+    runs: int,
+    *,
+    jobs: int = 0,
+    workers: int = 0,
+    keep_models: bool = True,
+    engine: str = "inline",
+    participants_per_process: int = 1,
+) -> SweepOptions:
     """Runs at once first, then workers inside a run: a run alone in a process never waits for its neighbour."""
     cores = len(os.sched_getaffinity(0))
-    jobs = min(jobs or cores, runs)
-    return SweepOptions(root=out, jobs=jobs, workers=workers or max(1, cores // jobs), keep_models=keep_models)
+    jobs = min(jobs or (1 if engine == "processes" else cores), runs)
+    return SweepOptions(
+        root=out,
+        jobs=jobs,
+        workers=workers or max(1, cores // jobs),
+        keep_models=keep_models,
+        engine=engine,
+        participants_per_process=participants_per_process,
+    )
 
 
 def _anchor(text: str) -> dict[str, object]:

@@ -6,9 +6,11 @@ answers are JSON on a pipe. A worker ends when its pipe closes, whatever happene
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -74,6 +76,9 @@ def _report_failure(work: Callable[[], None], parent: Connection) -> None:
         parent.send_bytes(json.dumps(error_to_json(error)).encode())
 
 
+_SET_PARENT_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of linux/prctl.h."""
+
 _HELD = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -101,6 +106,15 @@ def unwind_on_sigterm() -> None:
     """Let a polite kill run the `finally` clauses, so that no child outlives this process."""
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def end_with_parent(parent: int) -> None:
+    """Have this process asked to end when `parent` is gone, however that happened; elsewhere than on Linux it ends when
+    it next speaks to it. Say `unwind_on_sigterm` first."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    if os.getppid() != parent:  # it went before it could be watched
+        sys.exit(143)
 
 
 class ForkedPool:

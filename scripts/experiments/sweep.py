@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -26,10 +27,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fedap_core.errors import InvalidInput
-from scripts.engines.forked import signals_held, unwind_on_sigterm
+from fedap_core.errors import InvalidInput, unknown_name
+from scripts.engines.forked import end_with_parent, signals_held, unwind_on_sigterm
 from scripts.engines.inline import InlineOptions, run_inline
 from scripts.engines.messages import Json, error_from_json, error_to_json
+from scripts.engines.processes.run import ProcessOptions, run_processes
 from scripts.experiments.cohort import Cohort, make_cohort
 from scripts.experiments.run_folder import RunFolder
 from scripts.experiments.settings import RunSettings
@@ -37,23 +39,39 @@ from scripts.experiments.settings import RunSettings
 _FORK = multiprocessing.get_context("fork")
 
 
+ENGINES = ("inline", "processes")
+"""Clients trained here, or a federation of processes: the same bits."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """jobs: runs at once; workers: processes inside each run; keep_models: whether runs can be continued."""
+    """jobs: runs at once; workers: processes inside each inline run; keep_models: whether runs can be continued."""
 
     root: Path
     jobs: int = 1
     workers: int = 1
     keep_models: bool = True
+    engine: str = "inline"
+    participants_per_process: int = 1
 
     def __post_init__(self) -> None:
-        for field, value in (("jobs", self.jobs), ("workers", self.workers)):
-            if value < 1:
-                raise InvalidInput(field, value, "at least 1")
+        for field in ("jobs", "workers", "participants_per_process"):
+            if getattr(self, field) < 1:
+                raise InvalidInput(field, getattr(self, field), "at least 1")
+        if self.engine not in ENGINES:
+            raise unknown_name("engine", self.engine, ENGINES)
+
+    def require_able(self, run: RunSettings) -> None:
+        """Refuse a run that this engine cannot do."""
+        if run.mode == "continuous" and self.engine != "processes":
+            fix = "Use --engine processes, or `fedap-lab asynchronous` for a virtual clock."
+            raise InvalidInput("mode", run.mode, "barrier, where clients are trained one after the other", fix)
 
 
 def run_sweep(runs: Sequence[RunSettings], options: SweepOptions, console: Console) -> list[RunFolder]:
     """Run what is missing, in order; returns all folders in the order asked for."""
+    for run in runs:
+        options.require_able(run)
     folders = [RunFolder(options.root, run) for run in runs]
     missing = [run for run, folder in zip(runs, folders, strict=True) if not folder.is_complete()]
     if missing:
@@ -107,7 +125,9 @@ class _Jobs:
     def _start(self, run: RunSettings) -> None:
         cohort = self._cohort(run)
         ours, theirs = _FORK.Pipe(duplex=False)
-        process = _FORK.Process(target=_job, args=(run, cohort, self._options, theirs, [*self._running, ours]))
+        process = _FORK.Process(
+            target=_job, args=(run, cohort, self._options, theirs, [*self._running, ours], os.getpid())
+        )
         task = self._progress.add_task(f"  {run.label} seed {run.seed}", total=run.rounds)
         with signals_held():
             process.start()
@@ -146,9 +166,15 @@ class _Jobs:
 
 
 def _job(
-    run: RunSettings, cohort: Cohort, options: SweepOptions, parent: Connection, inherited: Sequence[Connection]
+    run: RunSettings,
+    cohort: Cohort,
+    options: SweepOptions,
+    parent: Connection,
+    inherited: Sequence[Connection],
+    parent_id: int,
 ) -> None:
     unwind_on_sigterm()
+    end_with_parent(parent_id)
     for connection in inherited:  # the parent's ends of the pipes: held open here they would hide its death
         connection.close()
 
@@ -157,15 +183,27 @@ def _job(
 
     with suppress(BrokenPipeError):  # nobody is left to work for
         try:
-            inline = InlineOptions(
-                root=options.root,
-                workers=options.workers,
-                keep_models=options.keep_models,
-                on_round=lambda round_no, _accuracy: tell({"round": round_no}),
-            )
-            run_inline(run, cohort, inline)
+            _run(run, cohort, options, lambda round_no, _accuracy: tell({"round": round_no}))
             tell({"done": True})
         except BrokenPipeError:
             raise
         except (InvalidInput, OSError, RuntimeError) as error:
             tell({"error": error_to_json(error)})
+
+
+def _run(
+    run: RunSettings, cohort: Cohort, options: SweepOptions, on_round: Callable[[int, float | None], None]
+) -> None:
+    if options.engine == "processes":
+        processes = ProcessOptions(
+            root=options.root,
+            participants_per_process=options.participants_per_process,
+            keep_models=options.keep_models,
+            on_round=on_round,
+        )
+        run_processes(run, cohort, processes)
+        return
+    inline = InlineOptions(
+        root=options.root, workers=options.workers, keep_models=options.keep_models, on_round=on_round
+    )
+    run_inline(run, cohort, inline)

@@ -5,7 +5,7 @@ Reads files of a run that may still be going on; nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from coordinator.admission import Judgement, inspect_stats
@@ -44,10 +44,10 @@ def stored_statistics(
     return tuple(found)
 
 
-def confusion_of(led: Path, members: Sequence[str], split: str) -> list[list[list[int]]]:
-    """Everyone's latest confusion matrix of a split."""
-    latest = max((led / "tables").iterdir())
-    return [stored_arrays(latest / member)[f"confusion/{split}"].tolist() for member in members]
+def confusion_of(led: Path, member: str, round_no: int, split: str) -> list[list[int]]:
+    """The confusion matrix that came with a member's report of that round."""
+    found: list[list[int]] = stored_arrays(led / "tables" / f"{round_no:07d}" / member)[f"confusion/{split}"].tolist()
+    return found
 
 
 def stored_arrays(path: Path) -> dict[str, Array]:

@@ -71,7 +71,7 @@ class _Federation:
         self._cohort = cohort
         self._folder = folder
         self._options = options
-        self._home = folder.path / "federation"
+        self._home = folder.path.absolute() / "federation"  # a configuration's own paths start at its file
         self._led = self._home / "coordinator"
         self._names = [client.name for client in cohort.clients]
 

@@ -63,6 +63,7 @@ class Story:
         self._marks: dict[int, float] = {}
         """When each round began, on the run clock; that of the round after the last: when the last one ended."""
         self._measured: dict[str, tuple[str, int]] = {}
+        self._goodbyes: dict[str, int] = {}
         self._accepted = 0
         self._loss: dict[str, float] = {}
         self._score: dict[str, Scores] = {}
@@ -105,7 +106,8 @@ class Story:
                 self._marks[self._settings.rounds] = at
                 if reason != "rounds":
                     raise InvalidInput("run", reason, f"all {self._settings.rounds} rounds", sentence)
-            case facts.GoodbyeAccepted(member=member, scores=scores):
+            case facts.GoodbyeAccepted(member=member, round_no=round_no, scores=scores):
+                self._goodbyes[member] = round_no
                 self._scores.setdefault(self._settings.rounds - 1, {})[member] = by_split(scores)
             case facts.Ended():
                 self.is_over = True
@@ -185,10 +187,13 @@ class Story:
             for split in self._splits:
                 record[split] = told([self._score[name][split] for name in self._names])
                 if round_no == self._settings.rounds - 1:
-                    record[split]["confusion"] = confusion_of(self._led, self._names, split)
+                    record[split]["confusion"] = [
+                        confusion_of(self._led, name, self._goodbyes[name], split) for name in self._names
+                    ]
             accuracy = float(np.mean(record["test"]["accuracy"]))
         record["seconds"] = {"round": round(self._marks[round_no + 1] - self._marks[round_no], 4)}
-        record["bytes"] = self._traffic.of(round_no, last=round_no == self._settings.rounds - 1)
+        if self._settings.mode == "barrier":  # else bytes are known by everybody's own rounds, when all is over
+            record["bytes"] = self._traffic.of(round_no, last=round_no == self._settings.rounds - 1)
         self._folder.append(record)
         self._next = round_no + 1
         self._on_round(round_no, accuracy)
