@@ -127,8 +127,8 @@ def inspect_update(
         compared = compared and sent is not None
         if sent is not None:
             difference = values - sent
-            squared += float(np.multiply(difference, difference, out=difference).sum(dtype=np.float64))  # BLAS's product
-            # would wake its threads, which then spin for longer than all of this takes
+            # not BLAS's product: that wakes its threads, which then spin for longer than all of this takes
+            squared += float(np.multiply(difference, difference, out=difference).sum(dtype=np.float64))
     if seen != size:
         return Judgement(code="wrong-tensors", reason=f"{seen} values, the plan shares {size}")
     distance = math.sqrt(squared) if compared else None

@@ -13,8 +13,9 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -36,12 +37,13 @@ _ITEM_BYTES: dict[Encoding, int] = {"f32": 4, "f16": 2}
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSet:
-    """A finished file, as its footer describes it."""
+    """A finished file, as its footer describes it. data: the same wire bytes, where they are still in memory."""
 
     path: Path
     layout: Layout
     encoding: Encoding
     crc32: int
+    data: memoryview | None = field(default=None, repr=False, compare=False)
 
     @property
     def size_bytes(self) -> int:
@@ -50,16 +52,32 @@ class StoredSet:
 
 
 def finish(path: Path, layout: Layout, encoding: Encoding, crc32: int) -> StoredSet:
-    """Add the footer to a file that holds exactly the wire bytes, and make it durable under its present name."""
-    footer = json.dumps({"layout": layout.text, "encoding": encoding, "crc32": crc32}).encode()
+    """Add the footer to a file that holds exactly the wire bytes. Making it durable is the caller's."""
     with path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
         if size != layout.size_bytes(encoding):
             raise InvalidInput(path.name, f"{size} bytes", f"the {layout.size_bytes(encoding)} of its layout")
-        file.write(footer + _END.pack(len(footer), _MARK))
-        file.flush()
-        os.fsync(file.fileno())
+        file.write(_footer(layout, encoding, crc32))
     return StoredSet(path=path, layout=layout, encoding=encoding, crc32=crc32)
+
+
+def write_finished(path: Path, data: memoryview, layout: Layout, encoding: Encoding, crc32: int) -> StoredSet:
+    """Write wire bytes and footer at once. Making it durable is the caller's; a file cut short lacks its footer."""
+    with opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as handle:
+        write_exactly(handle, data, 0)
+        write_exactly(handle, _footer(layout, encoding, crc32), data.nbytes)
+    return StoredSet(path=path, layout=layout, encoding=encoding, crc32=crc32, data=data)
+
+
+def _footer(layout: Layout, encoding: Encoding, crc32: int) -> bytes:
+    text = json.dumps({"layout": layout.text, "encoding": encoding, "crc32": crc32}).encode()
+    return text + _END.pack(len(text), _MARK)
+
+
+def force(path: Path, flags: int = os.O_RDONLY) -> None:
+    """Make a file's bytes, or with O_DIRECTORY a folder's entries, survive a loss of power."""
+    with opened(path, flags) as handle:
+        os.fsync(handle)
 
 
 def describe(path: Path) -> StoredSet:
@@ -119,21 +137,64 @@ def read_bytes(path: Path, start: int, stop: int) -> bytearray:
 
 
 class FloatReader:
-    """Reads one flat float32 vector of a file, in order, and checks at the end that no byte has changed."""
+    """Reads one flat float32 vector of a file or of memory, in order; at the end `is_intact` says whether a byte of the
+    file has changed since it was stored."""
 
-    def __init__(self, handle: int, encoding: Encoding) -> None:
-        self._handle = handle
+    def __init__(self, source: int | memoryview, encoding: Encoding) -> None:
+        self._source = source
         self._encoding: Encoding = encoding
-        self.crc32 = 0
+        self._crc32 = 0
+
+    def is_intact(self, crc32: int) -> bool:
+        """Whether all that was read is what this is the checksum of; memory is believed."""
+        return not isinstance(self._source, int) or self._crc32 == crc32
 
     def read(self, start: int, into: Float32Array) -> None:
         """Values start .. start + len(into) - 1. `into` must be contiguous."""
+        if not isinstance(self._source, int):
+            into[:] = self.block(start, into.size)
+            return
         wire = into if self._encoding == "f32" else np.empty(into.shape, dtype=np.float16)
         if wire.size:
-            read_exactly(self._handle, wire.data, start * _ITEM_BYTES[self._encoding])
-            self.crc32 = zlib.crc32(wire.data, self.crc32)
+            read_exactly(self._source, wire.data, start * _ITEM_BYTES[self._encoding])
+            self._crc32 = zlib.crc32(wire.data, self._crc32)
         if self._encoding == "f16":
             into[:] = widen(wire.astype(np.float16, copy=False))
+
+    def block(self, start: int, count: int) -> Float32Array:
+        """The same values as an array of their own, or a view of memory; not to be written to."""
+        if isinstance(self._source, int):
+            values = np.empty(count, dtype=np.float32)
+            self.read(start, values)
+            return values
+        size = _ITEM_BYTES[self._encoding]
+        wire = self._source[start * size : (start + count) * size]
+        if self._encoding == "f16":
+            return widen(np.frombuffer(wire, dtype="<f2"))
+        return np.frombuffer(wire, dtype="<f4")
+
+
+class Held(Protocol):
+    """Wire bytes in memory or, without `data`, at the beginning of a file."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def data(self) -> memoryview | None: ...
+
+    @property
+    def encoding(self) -> Encoding: ...
+
+
+@contextmanager
+def reading(held: Held) -> Iterator[FloatReader]:
+    """A reader for as long as it is needed."""
+    if held.data is not None:
+        yield FloatReader(held.data, held.encoding)
+        return
+    with opened(held.path) as handle:
+        yield FloatReader(handle, held.encoding)
 
 
 def wire_values(values: Float32Array, encoding: Encoding) -> memoryview:

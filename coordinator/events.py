@@ -44,10 +44,12 @@ class StopRequested(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StorageLow(Event):
-    """Less disk is free than the next round needs. Nothing is closed, opened or admitted until StorageFree."""
+    """Less disk is free than the next round needs, or writing failed: `reason` says how. Nothing is closed, opened or
+    admitted until StorageFree."""
 
     free_bytes: int
     needed_bytes: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,6 +163,24 @@ class Inspected(Event):
     code: str | None
     reason: str
     distance: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InspectionFailed(Event):
+    """A report could not be judged or kept for a fault of ours, such as a disk that fails. It must come again; whoever
+    sent it has done nothing wrong."""
+
+    member: str
+    kind: str
+    round_no: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkInterrupted(Event):
+    """Weighing or mixing was stopped by the disk. Nothing is lost; it is asked for again when the run goes on."""
+
+    ticket: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -171,10 +171,11 @@ class StopAsked(Fact):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Paused(Fact):
-    """Too little disk is free to go on."""
+    """Too little disk is free to go on, or, where `reason` says so, the disk failed."""
 
     free_bytes: int
     needed_bytes: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

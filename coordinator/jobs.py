@@ -1,25 +1,26 @@
 """What the computing thread does: judge reports, weigh members by their statistics, mix rows. Files in, files out.
 
-Every job is a function of an action and answers with the event that the machine waits for. Models are read tile by
-tile and never lie in memory as a whole. When a job is due, and what follows from it, is decided elsewhere.
+Every job is a function of an action and answers with the event that the machine waits for. Large models are read
+tile by tile and never lie in memory as a whole. When a job is due, and what follows from it, is decided elsewhere.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from coordinator.actions import Aggregate, BlobRef, Inspect, RowRef, Weigh, WeightsRef
 from coordinator.admission import Judgement, inspect_stats, inspect_update
-from coordinator.blobs import FloatReader, opened, read_bytes
-from coordinator.events import Inspected, WeighingDone
+from coordinator.blobs import FloatReader, StoredSet, opened, read_bytes, reading
+from coordinator.events import Inspected, InspectionFailed, WeighingDone
 from coordinator.model_forms import ModelForms, Payload
-from coordinator.rows import changed, mix_files
+from coordinator.rows import changed, mix_files, mix_in_memory
 from coordinator.rules import Rules
 from coordinator.store import Staged, Store
 from fedap_core.aggregation import TILE_COLUMNS
@@ -30,11 +31,16 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies import Evidence, Measure, Phase
 from protocol.errors import RemoteProtocolError
-from protocol.limits import SLICE_BYTES
+from protocol.limits import MIB, SLICE_BYTES
 from protocol.tensors import Layout, TensorSet
+
+log = structlog.get_logger()
 
 UPDATE, STATS, UPDATE_STATS = "update", "stats", "update-statistics"
 """Kinds of blobs: an update's weights, the answer to `anchor`, and statistics that came along with an update."""
+
+ROWS_HELD_BYTES = 128 * MIB
+"""Most memory for mixed rows, those still being sent included: 250 members of a LeNet-5 and their round before."""
 
 
 def measured_channels(spec: ModelSpec, measure: Measure) -> dict[str, int]:
@@ -63,48 +69,62 @@ class Jobs:
 
     # ---- inspect
 
-    def inspect(self, action: Inspect) -> Inspected:
-        """Judge a report that is staged; what is admitted is durable when this returns, what is not is gone."""
-        refs = [BlobRef(member=action.member, kind=action.kind, round_no=action.round_no)]
-        if action.kind == UPDATE and action.measure is not Measure.NONE:
-            refs.append(BlobRef(member=action.member, kind=UPDATE_STATS, round_no=action.round_no))
-        judgement = self._judge(action, refs)
-        for ref in refs:
-            if judgement.code is None:
-                self._store.keep(ref, self._checksum(self._store.staged(ref)))
-            else:
-                self._store.discard(ref)
-        return Inspected(
-            member=action.member,
-            kind=action.kind,
-            round_no=action.round_no,
-            code=judgement.code,
-            reason=judgement.reason,
-            distance=judgement.distance,
-        )
+    def inspect(self, actions: Sequence[Inspect]) -> list[Inspected | InspectionFailed]:
+        """Judge reports that are staged; what is admitted is durable when this returns, what is not is gone.
 
-    def _judge(self, action: Inspect, refs: list[BlobRef]) -> Judgement:
+        The disk is asked once for all of them. Where it fails, nobody is to blame: those reports must come again.
+        """
+        answers: dict[Inspect, Inspected | InspectionFailed] = {}
+        admitted: dict[BlobRef, int] = {}
+        for action in actions:
+            refs = _refs(action)
+            try:
+                judgement, checksums = self._judge(action, refs)
+            except (OSError, MemoryError) as error:
+                answers[action] = _failed(action, error)
+            except Exception as error:  # whatever one report holds, the others must be judged
+                log.error("report.unreadable", participant=action.member, round=action.round_no, exc_info=error)
+                reason = f"cannot be read: {type(error).__name__}"
+                answers[action] = _told(action, Judgement(code="wrong-tensors", reason=reason))
+            else:
+                admitted |= checksums
+                answers[action] = _told(action, judgement)
+            if refs[0] not in admitted:
+                for ref in refs:
+                    self._store.discard(ref)
+        try:
+            self._store.keep(admitted)
+        except OSError as error:
+            answers |= {action: _failed(action, error) for action in actions if _refs(action)[0] in admitted}
+        return [answers[action] for action in actions]
+
+    def _judge(self, action: Inspect, refs: Sequence[BlobRef]) -> tuple[Judgement, dict[BlobRef, int]]:
+        """A judgement and, if the report is admitted, the checksums of its sets."""
         if not all(map(self._store.is_staged, refs)):
-            return Judgement(code="bad-statistics", reason="the update came without the statistics it was asked for")
+            reason = "the update came without the statistics it was asked for"
+            return Judgement(code="bad-statistics", reason=reason), {}
+        staged = [self._store.staged(ref) for ref in refs]
         try:
             judged = Judgement()
             if action.kind == UPDATE:
-                judged = self._judge_update(action, self._store.staged(refs[0]))
+                judged = self._judge_update(action, staged[0])
             if judged.code is None and action.measure is not Measure.NONE:
-                statistics = self._judge_statistics(action, self._store.staged(refs[-1]))
+                statistics = self._judge_statistics(action, staged[-1])
                 judged = statistics if isinstance(statistics, Judgement) else judged
         except RemoteProtocolError as fault:  # an infinity under f16
-            return Judgement(code="not-finite", reason=str(fault))
-        return judged
+            judged = Judgement(code=fault.code, reason=str(fault))
+        if judged.code is not None:
+            return judged, {}
+        return judged, {ref: _checksum(one) for ref, one in zip(refs, staged, strict=True)}
 
     def _judge_update(self, action: Inspect, staged: Staged) -> Judgement:
         layout = self._forms.shared(action.phase)
         if staged.layout != layout:
             return Judgement(code="wrong-tensors", reason=_difference(staged.layout, layout))
         with ExitStack() as files:
-            values = FloatReader(files.enter_context(opened(staged.path)), staged.encoding)
+            values = files.enter_context(reading(staged))
             given = self._given(action.sent, action.phase)
-            sent = FloatReader(files.enter_context(opened(given.path)), given.encoding) if given else None
+            sent = files.enter_context(reading(given)) if given else None
             blocks = _blocks(values, sent, layout.elements)
             return inspect_update(blocks, size=layout.elements, limit=action.limit)
 
@@ -118,8 +138,8 @@ class Jobs:
             return None
 
     def _judge_statistics(self, action: Inspect, staged: Staged) -> Judgement | BnStats:
-        data = read_bytes(staged.path, 0, staged.layout.size_bytes(staged.encoding))
-        tensors = TensorSet(layout=staged.layout, encoding=staged.encoding, data=memoryview(data), transfer=_name(data))
+        data = _bytes(staged)
+        tensors = TensorSet(layout=staged.layout, encoding=staged.encoding, data=data, transfer=_name(data))
         least = self._rules.members.min_samples
         return self._moments(tensors.arrays(), action.measure, samples=action.samples, least=least)
 
@@ -129,10 +149,6 @@ class Jobs:
         full = bool(getattr(self._rules.strategy, "full_covariance", False)) and measure is not Measure.RUNNING
         channels = measured_channels(self._spec, measure)
         return inspect_stats(arrays, samples=samples, channels=channels, covariance=full, min_samples=least)
-
-    def _checksum(self, staged: Staged) -> int:
-        with opened(staged.path) as handle:
-            return _crc32(handle, staged.layout.size_bytes(staged.encoding))
 
     # ---- weigh
 
@@ -146,10 +162,10 @@ class Jobs:
 
     def _stored_moments(self, ref: BlobRef, samples: int) -> BnStats:
         blob = self._store.blob(ref)
-        data = read_bytes(blob.path, 0, blob.size_bytes)
+        data = _bytes(blob)
         if zlib.crc32(data) != blob.crc32:
             raise changed(blob)
-        tensors = TensorSet(layout=blob.layout, encoding=blob.encoding, data=memoryview(data), transfer=_name(data))
+        tensors = TensorSet(layout=blob.layout, encoding=blob.encoding, data=data, transfer=_name(data))
         measure = Measure.RUNNING if ref.kind == UPDATE_STATS else self._rules.first_measure
         found = self._moments(tensors.arrays(), measure, samples=samples, least=0)
         if isinstance(found, Judgement):
@@ -159,28 +175,73 @@ class Jobs:
     # ---- mix
 
     def aggregate(self, action: Aggregate) -> list[tuple[RowRef, Payload]]:
-        """Mix and write a row for every receiver; the rows are not durable, the givers' blobs are."""
+        """Mix a row for every receiver: into memory where that is not much, else into files. Rows are not durable, the
+        givers' blobs are; what a failing disk has begun is deleted."""
         layout = self._forms.shared(action.phase)
         blobs = [self._store.blob(ref) for ref in action.givers]
         for ref, blob in zip(action.givers, blobs, strict=True):
             if blob.layout != layout:
                 raise InvalidInput(f"update of {ref.member}", _difference(blob.layout, layout), "the plan's tensors")
-        paths = [self._store.row_path(ref) for ref in action.receivers]
-        rows = mix_files(action.weights, blobs, paths, layout, self._forms.encoding)
+        size = layout.size_bytes(self._forms.encoding)
+        small = size <= SLICE_BYTES and self._forms.held_bytes + len(action.receivers) * size <= ROWS_HELD_BYTES
+        paths = self._store.expect_rows(() if small else action.receivers)
+        try:
+            if small:
+                names = [self._store.row_path(ref) for ref in action.receivers]
+                rows = mix_in_memory(action.weights, blobs, names, layout, self._forms.encoding)
+            else:
+                rows = mix_files(action.weights, blobs, paths, layout, self._forms.encoding)
+        except OSError:
+            for path in paths:
+                path.unlink(missing_ok=True)
+            raise
         return list(zip(action.receivers, rows, strict=True))
+
+
+def _refs(action: Inspect) -> tuple[BlobRef, ...]:
+    """The sets of a report: what its kind says first, statistics that came along last."""
+    main = BlobRef(member=action.member, kind=action.kind, round_no=action.round_no)
+    if action.kind != UPDATE or action.measure is Measure.NONE:
+        return (main,)
+    return main, BlobRef(member=action.member, kind=UPDATE_STATS, round_no=action.round_no)
+
+
+def _told(action: Inspect, judgement: Judgement) -> Inspected:
+    return Inspected(
+        member=action.member,
+        kind=action.kind,
+        round_no=action.round_no,
+        code=judgement.code,
+        reason=judgement.reason,
+        distance=judgement.distance,
+    )
+
+
+def _failed(action: Inspect, error: Exception) -> InspectionFailed:
+    reason = f"{type(error).__name__}: {error}"[:500]
+    return InspectionFailed(member=action.member, kind=action.kind, round_no=action.round_no, reason=reason)
 
 
 def _blocks(
     values: FloatReader, sent: FloatReader | None, size: int
 ) -> Iterator[tuple[Float32Array, Float32Array | None]]:
     for start in range(0, size, TILE_COLUMNS):
-        block = np.empty(min(TILE_COLUMNS, size - start), dtype=np.float32)
-        values.read(start, block)
-        before: Float32Array | None = None
-        if sent is not None:
-            before = np.empty_like(block)
-            sent.read(start, before)
-        yield block, before
+        count = min(TILE_COLUMNS, size - start)
+        yield values.block(start, count), None if sent is None else sent.block(start, count)
+
+
+def _bytes(held: Staged | StoredSet) -> memoryview:
+    """All wire bytes of a small set."""
+    if held.data is not None:
+        return held.data
+    return memoryview(read_bytes(held.path, 0, held.layout.size_bytes(held.encoding)))
+
+
+def _checksum(staged: Staged) -> int:
+    if staged.data is not None:
+        return zlib.crc32(staged.data)
+    with opened(staged.path) as handle:
+        return _crc32(handle, staged.layout.size_bytes(staged.encoding))
 
 
 def _crc32(handle: int, size: int) -> int:
@@ -194,9 +255,9 @@ def _crc32(handle: int, size: int) -> int:
     return crc32
 
 
-def _name(data: bytearray) -> str | None:
+def _name(data: memoryview) -> str | None:
     """Sets above one slice carry a name; inside the process any will do."""
-    return "0" * 64 if len(data) > SLICE_BYTES else None
+    return "0" * 64 if data.nbytes > SLICE_BYTES else None
 
 
 def _difference(got: Layout, expected: Layout) -> str:

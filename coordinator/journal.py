@@ -8,7 +8,8 @@ on while another process writes.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +27,19 @@ create table if not exists facts (name text primary key, value text not null) st
 """
 _SNAPSHOTS_KEPT = 2
 """The latest, and the one before it: enough to look back once, and bounded."""
+
+
+class NotWritten(OSError):
+    """The disk took no more. Nothing of what was to be written is kept; the same may be tried again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """One event to be recorded."""
+
+    time_s: float
+    kind: str
+    body: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +63,15 @@ class Snapshot:
 class Journal(Protocol):
     """What a coordinator asks of its journal."""
 
-    def append(self, *, time_s: float, kind: str, body: bytes) -> int:
-        """Record one event; durable when this returns. Returns its serial."""
+    def append(self, drafts: Sequence[Draft]) -> int:
+        """Record events, all of them or none; durable when this returns. Returns the last one's serial. NotWritten if
+        the disk refuses."""
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """Entries with a serial above `after`, in order."""
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a state to begin replay from; entries stay, they are the record."""
+        """Keep a state to begin replay from; entries stay, they are the record. NotWritten if the disk refuses."""
 
     def latest_snapshot(self) -> Snapshot | None:
         """The newest state kept, or None."""
@@ -79,10 +94,11 @@ class MemoryJournal:
         self._snapshots: list[Snapshot] = []
         self._facts: dict[str, str] = {}
 
-    def append(self, *, time_s: float, kind: str, body: bytes) -> int:
-        entry = Entry(serial=len(self._entries) + 1, time_s=time_s, kind=kind, body=body)
-        self._entries.append(entry)
-        return entry.serial
+    def append(self, drafts: Sequence[Draft]) -> int:
+        for draft in drafts:
+            serial = len(self._entries) + 1
+            self._entries.append(Entry(serial=serial, time_s=draft.time_s, kind=draft.kind, body=draft.body))
+        return len(self._entries)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         yield from self._entries[after:]
@@ -128,9 +144,24 @@ class SqliteJournal:
         elif found != str(FORMAT):
             raise InvalidInput("journal", f"{path} of format {found}", f"format {FORMAT}")
 
-    def append(self, *, time_s: float, kind: str, body: bytes) -> int:
-        done = self._db.execute("insert into entries (time_s, kind, body) values (?, ?, ?)", (time_s, kind, body))
+    def append(self, drafts: Sequence[Draft]) -> int:
+        with self._transaction():
+            for draft in drafts:
+                values = (draft.time_s, draft.kind, draft.body)
+                done = self._db.execute("insert into entries (time_s, kind, body) values (?, ?, ?)", values)
         return int(done.lastrowid or 0)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of what is written inside, durable at the end, or nothing: NotWritten."""
+        try:
+            self._db.execute("begin immediate")
+            yield
+            self._db.execute("commit")
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("rollback")
+            raise NotWritten(str(error)) from error
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         found = self._db.execute("select serial, time_s, kind, body from entries where serial > ? order by 1", (after,))
@@ -138,11 +169,10 @@ class SqliteJournal:
             yield Entry(serial=serial, time_s=time_s, kind=kind, body=body)
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
-        self._db.execute("begin")
-        self._db.execute("insert or replace into snapshots values (?, ?)", (snapshot.serial, snapshot.body))
         kept = "select serial from snapshots order by 1 desc limit ?"
-        self._db.execute(f"delete from snapshots where serial not in ({kept})", (_SNAPSHOTS_KEPT,))  # noqa: S608 - a constant
-        self._db.execute("commit")
+        with self._transaction():
+            self._db.execute("insert or replace into snapshots values (?, ?)", (snapshot.serial, snapshot.body))
+            self._db.execute(f"delete from snapshots where serial not in ({kept})", (_SNAPSHOTS_KEPT,))  # noqa: S608 - a constant
 
     def latest_snapshot(self) -> Snapshot | None:
         found = self._db.execute("select serial, body from snapshots order by 1 desc limit 1").fetchone()

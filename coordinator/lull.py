@@ -1,4 +1,4 @@
-"""Which events call for nothing while others are still awaited: a report that counts and is not the last one, above all.
+"""Which events call for nothing while others are still awaited: above all a report that counts and is not the last.
 
 To ask after every event what follows from it means to look at every member; in a round of n members that would be n
 times n. So the machine asks once, remembers whose reports must come before anything can follow, and until then takes
@@ -27,9 +27,9 @@ _REPORTS = (facts.StatsAccepted, facts.UpdateAccepted, facts.GoodbyeAccepted)
 
 @dataclass(kw_only=True)
 class Lull:
-    """What is waited for. place: of the awaited reports; awaited: whose; until: the deadline, after which any report may
-    complete a quorum; entering: further members without whom the first round cannot begin. freed: somebody who was at
-    work is not any more, and may be told its next order."""
+    """What is waited for. place: of the awaited reports; awaited: whose; until: the deadline, after which any report
+    may complete a quorum; entering: further members without whom the first round cannot begin. freed: somebody who was
+    at work is not any more, and may be told its next order."""
 
     place: tuple[int, int] = (0, 0)
     awaited: set[str] = field(default_factory=set)

@@ -2,8 +2,9 @@
 
 Three steps: note what the event says; let every fact that has become true by it happen, one after the other (`ending`,
 `barrier`, `continuous`); ask for the work and say the orders that the state then calls for. The last two look at every
-member and are left out where nothing can follow (`lull`). No socket, file, clock, log or random number. A fact given as an event is replay: it changes the state and calls for nothing;
-afterwards `Started` calls for whatever is still owed.
+member and are left out where nothing can follow (`lull`). No socket, file, clock, log or random number. A
+fact given as an event is replay: it changes the state and calls for nothing; afterwards `Started` calls for whatever is
+still owed.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class RoundMachine:
             events.PeerFaulted: self._peer_faulted,
             events.PeerLost: self._peer_lost,
             events.Inspected: self._inspected,
+            events.InspectionFailed: self._inspection_failed,
+            events.WorkInterrupted: self._work_interrupted,
             events.WeighingDone: self._weighing_done,
             events.MixingDone: self._mixing_done,
             events.WorkFailed: self._work_failed,
@@ -174,9 +177,10 @@ class RoundMachine:
         return [Note(event="run.resumed", round_no=self.state.round_no, details=(("stage", str(self.state.stage)),))]
 
     def _storage_low(self, event: events.StorageLow, now: float) -> list[Action]:
-        if self.state.paused_at is not None or self.state.stage.is_over:
+        if self.state.paused_at is not None or (self.state.stage.is_over and not event.reason):
             return []
-        return self._let(facts.Paused(free_bytes=event.free_bytes, needed_bytes=event.needed_bytes), now)
+        free, needed = event.free_bytes, event.needed_bytes
+        return self._let(facts.Paused(free_bytes=free, needed_bytes=needed, reason=event.reason), now)
 
     def _storage_free(self, event: events.StorageFree, now: float) -> list[Action]:
         return self._let(facts.Resumed(free_bytes=event.free_bytes), now) if self.state.paused_at is not None else []
@@ -271,6 +275,11 @@ class RoundMachine:
         fact, answers = self.reports.judged(self.state, member, event, link.connection if link is not None else None)
         return [*(self._let(fact, now) if fact is not None else []), *answers]
 
+    def _inspection_failed(self, event: events.InspectionFailed, now: float) -> list[Action]:
+        del now
+        link = self.roster.link(event.member)
+        return self.reports.unjudged(event, link.connection if link is not None else None)
+
     def _weighing_done(self, event: events.WeighingDone, now: float) -> list[Action]:
         fact = self.work.weighed(event.ticket, event.weights)
         return self._let(fact, now) if fact is not None else []
@@ -278,6 +287,11 @@ class RoundMachine:
     def _mixing_done(self, event: events.MixingDone, now: float) -> list[Action]:
         del now
         self.work.mixed(event.ticket)
+        return []
+
+    def _work_interrupted(self, event: events.WorkInterrupted, now: float) -> list[Action]:
+        del now
+        self.work.interrupted(event.ticket)
         return []
 
     def _work_failed(self, event: events.WorkFailed, now: float) -> list[Action]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies import Phase
+from protocol.contracts import Buffer
 from protocol.encodings import Encoding, narrow, widen
 from protocol.limits import SLICE_BYTES
 from protocol.tensors import Array, Layout, TensorSet, TensorSpec
@@ -29,12 +30,15 @@ from protocol.tensors import Array, Layout, TensorSet, TensorSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """A file whose first bytes are a tensor set. transfer: its SHA-256, where it is too large for one message."""
+    """A file whose first bytes are a tensor set. transfer: its SHA-256, where it is too large for one message.
+
+    data: the same bytes, where they are in memory instead and there is no file."""
 
     path: Path
     layout: Layout
     encoding: Encoding
     transfer: str | None
+    data: memoryview | None = field(default=None, repr=False, compare=False)
 
     @property
     def size_bytes(self) -> int:
@@ -45,9 +49,9 @@ class Payload:
         data = None if self.transfer is not None else memoryview(self.read(0, self.size_bytes)).toreadonly()
         return TensorSet(layout=self.layout, encoding=self.encoding, data=data, transfer=self.transfer)
 
-    def read(self, start: int, stop: int) -> bytearray:
-        """Bytes of a slice, in a fresh buffer: the socket may hold it for as long as it likes."""
-        return read_bytes(self.path, start, stop)
+    def read(self, start: int, stop: int) -> Buffer:
+        """Bytes that nobody writes to any more: the socket may hold them for as long as it likes."""
+        return read_bytes(self.path, start, stop) if self.data is None else self.data[start:stop]
 
 
 def payload_of(path: Path, layout: Layout, encoding: Encoding) -> Payload:
@@ -133,6 +137,11 @@ class ModelForms:
     def initial(self) -> Payload:
         """The whole initial model; never rounded to the transport encoding, it is sent once."""
         return self._form("initial-whole", self.whole, "f32", self._initial.tensor)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that rows take."""
+        return sum(row.size_bytes for row in self._rows.values() if row.data is not None)
 
     def add_row(self, ref: RowRef, payload: Payload) -> None:
         """A row was mixed and can be sent."""

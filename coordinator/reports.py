@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from coordinator.actions import Action, BlobRef, Discard, Inspect, Note, Order, Send
 from coordinator.admission import distance_limit
-from coordinator.events import GoodbyeArrived, Inspected, StatsArrived, UpdateArrived
+from coordinator.events import GoodbyeArrived, Inspected, InspectionFailed, StatsArrived, UpdateArrived
 from coordinator.facts import Fact, GoodbyeAccepted, Refused, StatsAccepted, UpdateAccepted
 from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State
@@ -102,6 +102,17 @@ class Desk:
             )
             return refused, [discard, *answers]
         return _accepted(event, report), []
+
+    def unjudged(self, event: InspectionFailed, connection: str | None) -> list[Action]:
+        """A report that a fault of ours kept from being judged: it is not answered, so heartbeats will ask for it."""
+        if self._waiting.pop((event.member, event.kind, event.round_no), None) is None:
+            return []
+        discard = Discard(member=event.member, kind=event.kind, round_no=event.round_no)
+        if connection is None:
+            return [discard]
+        step = Step(kind=event.kind, round_no=event.round_no)
+        error = Error(code="no-space", reason="the coordinator's disk failed; it will ask again", about=step)
+        return [discard, Send(connection=connection, member=event.member, message=error)]
 
     def leaves_free(self, member: Member, event: Report, said: Order | None) -> bool:
         """Whether the member has done what it was told and only then is nothing of it used: the next order may go."""

@@ -106,6 +106,13 @@ class Router:
         if self._wake_read in ready:
             os.read(self._wake_read, 4096)
 
+    def rest(self, timeout_s: float) -> None:
+        """Until somebody calls `wake` or the time is over; messages wait outside."""
+        poller = zmq.Poller()
+        poller.register(self._wake_read, zmq.POLLIN)
+        if poller.poll(int(timeout_s * 1000)):
+            os.read(self._wake_read, 4096)
+
     def received(self, most: int) -> Iterator[Received]:
         """Messages that are there, at most so many: the loop has other duties too."""
         for _ in range(most):

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from coordinator.exchange import Exchange
 from coordinator.jobs import Jobs, measured_channels
 from coordinator.journal import Journal, SqliteJournal
 from coordinator.keys import MemberList, read_key_file
+from coordinator.ledger import Ledger
 from coordinator.machine import RoundMachine
 from coordinator.model_forms import ModelFile, ModelForms
 from coordinator.orders import Orders
@@ -107,6 +109,11 @@ def _assemble(
     parts = Parts(
         machine=machine,
         journal=journal,
+        ledger=Ledger(
+            journal,
+            traffic=exchange.taken_traffic,
+            keep_traffic=lambda closed, counted: _write_traffic(config.folder / "traffic.jsonl", closed, counted),
+        ),
         store=store,
         forms=forms,
         jobs=Jobs(store=store, forms=forms, spec=spec, rules=rules),
@@ -123,12 +130,13 @@ def _assemble(
         ),
         space=SpaceGuard(
             free_bytes=store.free_bytes,
+            can_write=store.can_write,
             members=lambda: max(len(machine.state.active()), config.members.at_least),
             row_bytes=_row_bytes(forms, rules),
             reserve_bytes=config.storage.reserve_bytes,
+            clock=time.monotonic,
         ),
         allowed=lambda: allowed_members(config, listed),
-        traffic=lambda closed, counted: _write_traffic(config.folder / "traffic.jsonl", closed, counted),
         release=release,
     )
     return Federation(coordinator=Coordinator(parts), endpoint=router.endpoint, exchange=exchange, machine=machine)

@@ -1,33 +1,33 @@
 """The coordinator as a process: waits for the socket, finished work, time and the operator; lets the machine decide;
 performs what it answers, in order.
 
-Durability is this order: blobs are on disk before `Inspected` is told, facts are journalled before anything that
-follows them is said. Recovery feeds the journal's facts back into the machine, then `Started` calls for what is owed.
-All of it is one thread; long work is the compute thread's.
+Durability is this order: blobs are on disk before `Inspected` is told; the facts of everything that was there to be
+heard are journalled together; then whatever follows from them is done and said. Recovery feeds the journal's facts back
+into the machine, then `Started` calls for what is owed. All of it is one thread; long work is the compute thread's.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from coordinator import actions, events, facts, snapshots
+from coordinator import actions, events, snapshots
 from coordinator.arrivals import Arrivals
 from coordinator.compute import Compute, Done
 from coordinator.exchange import Exchange
 from coordinator.jobs import UPDATE, UPDATE_STATS, Jobs
-from coordinator.journal import Journal
-from coordinator.logs import log_fact, log_note
+from coordinator.journal import Journal, NotWritten
+from coordinator.ledger import Ledger
+from coordinator.logs import log_note
 from coordinator.machine import RoundMachine
 from coordinator.model_forms import ModelForms
 from coordinator.orders import Orders
-from coordinator.plain import from_plain, to_plain
+from coordinator.plain import from_plain
 from coordinator.router import Router
 from coordinator.space import SpaceGuard
 from coordinator.store import Store
@@ -36,8 +36,8 @@ from protocol.messages import Heartbeat, Step
 
 log = structlog.get_logger()
 
-BATCH = 64
-"""Messages taken between two looks at the clock and at finished work."""
+BATCH = 256
+"""Messages taken, and their facts made durable together, between two looks at the clock and at finished work."""
 
 IDLE_S = 1.0
 """Longest wait while something outside must be looked at: the list of members, a disk that was full."""
@@ -49,6 +49,7 @@ class Parts:
 
     machine: RoundMachine
     journal: Journal
+    ledger: Ledger
     store: Store
     forms: ModelForms
     jobs: Jobs
@@ -58,10 +59,12 @@ class Parts:
     orders: Orders
     space: SpaceGuard
     allowed: Callable[[], tuple[tuple[str, str], ...] | None]
-    traffic: Callable[[int, Mapping[tuple[str, int, str], int]], None]
-    """Keeps the bytes counted since the last round closed."""
     release: Callable[[], None]
     """Lets go of the run's folder."""
+
+
+Work = actions.Action | tuple[actions.Inspect, ...]
+"""What the compute thread is asked for: one action, or all reports that wait to be judged."""
 
 
 class Coordinator:
@@ -73,27 +76,28 @@ class Coordinator:
         self._clock = clock
         self._ran_s = replay(parts.machine, parts.journal)
         self._began = clock()
-        self._serial = 0
-        self._snapshot_due = False
         self._stops = 0
         self._stops_told = 0
         self._stopped: actions.Stop | None = None
         self._listed = parts.allowed()
-        self._pending: deque[events.Event] = deque()
-        self._compute: Compute[actions.Action] = Compute(parts.router.wake, time.thread_time)
-        self._perform: Mapping[type[actions.Action], Callable[[Any, float], list[events.Event]]] = {
-            actions.Persist: self._persist,
+        self._due: list[actions.Action] = []
+        """Decided and not done yet: what follows facts that are not durable."""
+        self._uninspected: list[actions.Inspect] = []
+        self._is_inspecting = False
+        self._not_written = ""
+        self._compute: Compute[Work] = Compute(parts.router.wake, time.thread_time)
+        self._perform: Mapping[type[actions.Action], Callable[[Any], list[events.Event]]] = {
             actions.Discard: self._discard,
             actions.Collect: self._collect,
-            actions.Send: lambda action, _now: parts.exchange.say(action.connection, action.message),
-            actions.SendWelcome: lambda action, _now: parts.orders.welcome(action),
-            actions.SendOrder: lambda action, _now: parts.orders.order(action),
-            actions.Forget: lambda action, _now: parts.exchange.forget(action.connection),
-            actions.Inspect: lambda action, _now: self._start(action, lambda: parts.jobs.inspect(action)),
-            actions.Weigh: lambda action, _now: self._start(action, lambda: parts.jobs.weigh(action)),
-            actions.Aggregate: lambda action, _now: self._start(action, lambda: parts.jobs.aggregate(action)),
-            actions.Note: lambda action, _now: self._note(action),
-            actions.Stop: lambda action, _now: self._stop(action),
+            actions.Send: lambda action: parts.exchange.say(action.connection, action.message),
+            actions.SendWelcome: parts.orders.welcome,
+            actions.SendOrder: parts.orders.order,
+            actions.Forget: lambda action: parts.exchange.forget(action.connection),
+            actions.Inspect: self._inspect,
+            actions.Weigh: lambda action: self._start(action, lambda: parts.jobs.weigh(action)),
+            actions.Aggregate: lambda action: self._start(action, lambda: parts.jobs.aggregate(action)),
+            actions.Note: self._note,
+            actions.Stop: self._stop,
         }
 
     def now(self) -> float:
@@ -111,12 +115,16 @@ class Coordinator:
             if self._machine.state.ended:
                 state = self._machine.state
                 return actions.Stop(aborted=state.finish_reason == "aborted", sentence=state.sentence)
-            self._handle(events.Started())
+            self._decide(events.Started())
             if self._listed is not None:  # edited while nobody was here to notice
-                self._handle(events.AllowListChanged(allowed=self._listed))
+                self._decide(events.AllowListChanged(allowed=self._listed))
+            self._act()
             while self._stopped is None:
-                self._parts.router.wait(self._patience(), hurry=self._parts.exchange.is_waiting)
-                self._turn()
+                if self._not_written:
+                    self._stand_still()
+                else:
+                    self._parts.router.wait(self._patience(), hurry=self._parts.exchange.is_waiting)
+                    self._turn()
             return self._stopped
         finally:
             self._compute.close()
@@ -128,19 +136,31 @@ class Coordinator:
         """Everything that is there to be done, once."""
         for received in self._parts.router.received(BATCH):
             for event in self._parts.exchange.hear(received, self.now()):
-                self._handle(event)
+                self._decide(event)
         for done in self._compute.finished():
             for event in self._answer(done):
-                self._handle(event)
+                self._decide(event)
         while self._stops_told < self._stops:
             self._stops_told += 1
-            self._handle(events.StopRequested())
+            self._decide(events.StopRequested())
         self._look_around()
         deadline = self._machine.next_deadline()
         if deadline is not None and self.now() >= deadline:
-            self._handle(events.Tick())
+            self._decide(events.Tick())
+        self._act()
         for event in self._parts.exchange.flush():
-            self._handle(event)
+            self._decide(event)
+        self._act()
+
+    def _stand_still(self) -> None:
+        """The journal takes nothing: nobody is heard and nothing is said until it does. Asked to stop, there is nothing
+        to wait for: what was not journalled has not happened."""
+        self._parts.router.rest(IDLE_S)
+        if self._stops_told < self._stops:
+            sentence = f"stopped on request while the journal could not be written: {self._not_written}"
+            self._stopped = actions.Stop(aborted=True, sentence=sentence)
+        else:
+            self._act()
 
     def _patience(self) -> float | None:
         deadline = self._machine.next_deadline()
@@ -150,50 +170,52 @@ class Coordinator:
         return min(waits) if waits else None
 
     def _look_around(self) -> None:
-        if self._parts.space.is_low and (event := self._parts.space.look(opening=True)) is not None:
-            self._handle(event)
+        opening = self._parts.space.is_low
+        if (event := self._parts.space.look(opening=opening)) is not None:
+            self._decide(event)
         if self._listed is not None and (listed := self._parts.allowed()) != self._listed and listed is not None:
             self._listed = listed
-            self._handle(events.AllowListChanged(allowed=listed))
+            self._decide(events.AllowListChanged(allowed=listed))
 
     # ---- events in, actions out
 
-    def _handle(self, event: events.Event) -> None:
-        """Let the machine decide on one event, and on those that performing its answer brings about."""
-        self._pending.append(event)
-        if len(self._pending) > 1:
-            return  # an outer call is at work on them
-        while self._pending:
-            opening = isinstance(self._pending[0], SpaceGuard.OPENING)
-            low = self._parts.space.look(opening=opening)
-            if low is not None:
-                self._pending.appendleft(low)
-            now = self.now()
-            for action in self._machine.handle(self._pending[0], now):
-                self._pending.extend(self._perform[type(action)](action, now))
-            self._acknowledge(self._pending[0])
-            self._pending.popleft()
-            if self._snapshot_due:  # every fact of this event is journalled, and the state is exactly those facts
-                self._snapshot_due = False
-                self._parts.journal.save_snapshot(snapshots.take(self._machine.state, self._serial))
-
-    def _acknowledge(self, event: events.Event) -> None:
-        """A goodbye is the last thing a participant waits to see received, and no order will ever tell it."""
-        if isinstance(event, events.GoodbyeArrived):
-            have = Step(kind="goodbye", round_no=event.round_no)
+    def _decide(self, event: events.Event) -> None:
+        """Let the machine decide on one event; what it answers waits for `_act`."""
+        if isinstance(event, SpaceGuard.OPENING) and (low := self._parts.space.look(opening=True)) is not None:
+            self._decide(low)
+        now = self.now()
+        for action in self._machine.handle(event, now):
+            if isinstance(action, actions.Persist):
+                self._parts.ledger.add(action.fact, now)
+            else:
+                self._due.append(action)
+        if isinstance(event, events.GoodbyeArrived):  # the last thing a participant waits to see received: no order
+            have = Step(kind="goodbye", round_no=event.round_no)  # will ever tell it
             beat = Heartbeat(run=self._machine.rules.run, round_no=event.round_no, have=have, want=None)
-            self._pending.extend(self._parts.exchange.say(event.connection, beat))
+            self._due.append(actions.Send(connection=event.connection, member=None, message=beat))
 
-    def _persist(self, action: actions.Persist, now: float) -> list[events.Event]:
-        kind, fields = to_plain(action.fact)
-        self._serial = self._parts.journal.append(time_s=now, kind=kind, body=json.dumps(fields).encode())
-        if isinstance(action.fact, facts.RoundClosed):
-            self._snapshot_due = (action.fact.round_no + 1) % snapshots.EVERY_ROUNDS == 0
-            self._parts.traffic(action.fact.round_no, self._parts.exchange.taken_traffic())
-        log_fact(action.fact)
-        return []
+    def _act(self) -> None:
+        """Make what was decided durable, then do it, and whatever that brings about. A journal that cannot be written
+        leaves all of it undone."""
+        try:
+            self._parts.ledger.commit(self._machine.state)
+            while self._due:
+                due, self._due = self._due, []
+                for action in due:
+                    for event in self._perform[type(action)](action):
+                        self._decide(event)
+                self._parts.ledger.commit(self._machine.state)
+        except NotWritten as error:
+            if not self._not_written:
+                log.error("journal.not_written", reason=str(error), so="the run stands still until there is room")
+            self._not_written = str(error)
+            return
+        if self._not_written:
+            log.info("journal.written", so="the run goes on")
+        self._not_written = ""
+        self._inspect_more()
 
-    def _discard(self, action: actions.Discard, _now: float) -> list[events.Event]:
+    def _discard(self, action: actions.Discard) -> list[events.Event]:
         self._parts.arrivals.judged(action.member, action.kind, action.round_no)
         kinds = (UPDATE, UPDATE_STATS) if action.kind == UPDATE else (action.kind,)
         for kind in kinds:
@@ -201,7 +223,7 @@ class Coordinator:
             self._parts.store.discard(ref)
         return []
 
-    def _collect(self, action: actions.Collect, _now: float) -> list[events.Event]:
+    def _collect(self, action: actions.Collect) -> list[events.Event]:
         self._parts.forms.forget_rows(action.rows)
         self._compute.submit(action, lambda: self._parts.store.collect(action.blobs, action.rows))
         return []
@@ -209,6 +231,17 @@ class Coordinator:
     def _start(self, action: actions.Action, job: Callable[[], object]) -> list[events.Event]:
         self._compute.submit(action, job)
         return []
+
+    def _inspect(self, action: actions.Inspect) -> list[events.Event]:
+        self._uninspected.append(action)
+        return []
+
+    def _inspect_more(self) -> None:
+        """Have everything judged that waits, together: the disk is asked once for all."""
+        if self._uninspected and not self._is_inspecting:
+            waiting, self._uninspected = tuple(self._uninspected), []
+            self._is_inspecting = True
+            self._compute.submit(waiting, lambda: self._parts.jobs.inspect(waiting))
 
     def _note(self, note: actions.Note) -> list[events.Event]:
         log_note(note)
@@ -218,38 +251,38 @@ class Coordinator:
         self._stopped = action
         return []
 
-    def _answer(self, done: Done[actions.Action]) -> list[events.Event]:
+    def _answer(self, done: Done[Work]) -> list[events.Event]:
         """What a finished job means for the machine."""
-        action = done.key
+        work = done.key
+        if isinstance(work, tuple):
+            self._is_inspecting = False
+            for action in work:
+                self._parts.arrivals.judged(action.member, action.kind, action.round_no)
         if done.error is not None:
-            return self._failed(action, done.error)
-        if isinstance(action, actions.Aggregate) and isinstance(done.answer, list):
+            return self._failed(work, done.error)
+        if isinstance(work, actions.Aggregate) and isinstance(done.answer, list):
             for ref, payload in done.answer:
                 self._parts.forms.add_row(ref, payload)
-            log.info("rows.mixed", rows=len(done.answer), givers=len(action.givers), cpu_s=round(done.cpu_s, 4))
-            return [events.MixingDone(ticket=action.ticket)]
-        if isinstance(action, actions.Inspect):
-            self._parts.arrivals.judged(action.member, action.kind, action.round_no)
+            log.info("rows.mixed", rows=len(done.answer), givers=len(work.givers), cpu_s=round(done.cpu_s, 4))
+            return [events.MixingDone(ticket=work.ticket)]
+        if isinstance(work, tuple) and isinstance(done.answer, list):
+            failed = [one for one in done.answer if isinstance(one, events.InspectionFailed)]
+            return [*([self._disk_failed(failed[0].reason)] if failed else []), *done.answer]
         return [done.answer] if isinstance(done.answer, events.Event) else []
 
-    def _failed(self, action: actions.Action, error: Exception) -> list[events.Event]:
-        log.error("work.failed", work=type(action).__name__, reason=str(error), exc_info=error)
-        reason = str(error) if isinstance(error, InvalidInput | OSError) else f"{type(error).__name__}: {error}"
-        if isinstance(action, actions.Inspect):
-            self._parts.arrivals.judged(action.member, action.kind, action.round_no)
-            return [
-                events.Inspected(
-                    member=action.member,
-                    kind=action.kind,
-                    round_no=action.round_no,
-                    code="no-space",
-                    reason=reason[:500],
-                    distance=None,
-                )
-            ]
-        if isinstance(action, actions.Weigh | actions.Aggregate):
-            return [events.WorkFailed(ticket=action.ticket, reason=reason[:500])]
+    def _failed(self, work: Work, error: Exception) -> list[events.Event]:
+        name = "Inspect" if isinstance(work, tuple) else type(work).__name__
+        log.error("work.failed", work=name, reason=str(error), exc_info=error)
+        reason = str(error) if isinstance(error, InvalidInput) else f"{type(error).__name__}: {error}"
+        if isinstance(work, actions.Weigh | actions.Aggregate):
+            if isinstance(error, OSError):
+                return [self._disk_failed(reason), events.WorkInterrupted(ticket=work.ticket)]
+            return [events.WorkFailed(ticket=work.ticket, reason=reason[:500])]
         return []
+
+    def _disk_failed(self, reason: str) -> events.StorageLow:
+        log.error("disk.failed", reason=reason, so="the run pauses until it can be written again")
+        return self._parts.space.failed(reason[:400])
 
 
 def replay(machine: RoundMachine, journal: Journal) -> float:

@@ -1,41 +1,56 @@
 """Where a run's tensors lie, and when they are durable: incoming slices, staged reports, admitted blobs, mixed rows.
 
-A blob is named (member, kind, round_no) inside the folder of its run. It is written under a temporary name, checksummed
-on the way, made durable, then renamed; the row of the journal that mentions it comes after that. Rows are recomputed
-after a crash and never forced to the disk. Decides nothing about which blobs are needed: `collect` is told.
+A blob is named (member, kind, round_no) inside the folder of its run, and checksummed. It is durable before the row of
+the journal that mentions it is written; until then the name means nothing, and a file that an earlier life left under
+it is written over. What came inside one message stays in memory, up to a bound, until it is judged and mixed: the file
+is then for the next life. Decides nothing about which blobs are needed: `collect` is told.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import threading
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordinator.actions import BlobRef, RowRef
-from coordinator.blobs import StoredSet, describe, finish, opened, read_exactly, write_exactly
+from coordinator.blobs import (
+    StoredSet,
+    describe,
+    finish,
+    force,
+    opened,
+    read_exactly,
+    write_exactly,
+    write_finished,
+)
 from fedap_core.errors import InvalidInput
 from protocol.contracts import Buffer
 from protocol.encodings import Encoding
-from protocol.limits import SLICE_BYTES
+from protocol.limits import MIB, SLICE_BYTES
 from protocol.tensors import Layout, TensorSet
+
+HELD_BYTES = 128 * MIB
+"""Most memory for reports that came inside their messages: 500 members of a LeNet-5. What is more goes by the disk."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Staged:
-    """Bytes that have arrived and that nobody has judged yet."""
+    """Bytes that have arrived and that nobody has judged yet: in memory or, without `data`, in a file."""
 
     path: Path
     layout: Layout
     encoding: Encoding
+    data: memoryview | None = field(default=None, repr=False, compare=False)
 
 
 class Store:
-    """The folders of one run. Reading, finishing and collecting may happen in another thread than staging."""
+    """The folders of one run. Staging happens in the socket's thread, everything about blobs in the computing one."""
 
-    def __init__(self, folder: Path, *, scratch: Path | None = None) -> None:
+    def __init__(self, folder: Path, *, scratch: Path | None = None, held_bytes: int = HELD_BYTES) -> None:
         """`scratch`: where to put what can be made again, instead of inside the folder, which then is only read."""
         self._folder = folder
         self._scratch = scratch or folder
@@ -44,6 +59,11 @@ class Store:
         for name in ("incoming", "staged", "rows", "fixed"):
             (self._scratch / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         self._staged: dict[BlobRef, Staged] = {}
+        self._room = held_bytes
+        self._counting = threading.Lock()
+        self._blobs: dict[BlobRef, StoredSet | None] = dict.fromkeys(_found(folder / "blobs"))
+        """What is in the folder; None: not looked at in this life."""
+        self._rows: set[RowRef] = set()
 
     # ---- slices under way
 
@@ -75,13 +95,15 @@ class Store:
 
     def stage(self, ref: BlobRef, tensors: TensorSet) -> None:
         """Put a report's set aside: the bytes it brought, or those that its transfer has collected."""
-        path = self._place("staged", ref)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if tensors.data is not None:
-            path.write_bytes(tensors.data)
-        else:
-            self._incoming(ref.member, str(tensors.transfer)).replace(path)
-        self._staged[ref] = Staged(path=path, layout=tensors.layout, encoding=tensors.encoding)
+        path, data = self._place("staged", ref), tensors.data
+        if data is None or not self._take(data.nbytes):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if data is not None:
+                path.write_bytes(data)
+            else:
+                self._incoming(ref.member, str(tensors.transfer)).replace(path)
+            data = None
+        self._staged[ref] = Staged(path=path, layout=tensors.layout, encoding=tensors.encoding, data=data)
 
     def staged(self, ref: BlobRef) -> Staged:
         """What is set aside under that name."""
@@ -95,53 +117,88 @@ class Store:
     def discard(self, ref: BlobRef) -> None:
         """Drop staged bytes; nothing happens where there are none."""
         staged = self._staged.pop(ref, None)
-        if staged is not None:
+        if staged is None:
+            return
+        if staged.data is None:
             staged.path.unlink(missing_ok=True)
+        else:
+            self._give(staged.data.nbytes)
 
-    def keep(self, ref: BlobRef, crc32: int) -> None:
-        """Make staged bytes a blob, durable when this returns."""
-        staged = self.staged(ref)
+    def keep(self, checksums: Mapping[BlobRef, int]) -> None:
+        """Make staged bytes blobs, all of them durable when this returns. OSError: none is, and all are gone."""
+        folders = {self._place("blobs", ref).parent for ref in checksums}
+        try:
+            for folder in folders:
+                _make_durably(folder, self._folder)
+            written = {ref: self._write(ref, crc32) for ref, crc32 in checksums.items()}
+            for one in written.values():
+                force(one.path)
+            for folder in folders:
+                force(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            for ref in checksums:
+                self._place("blobs", ref).unlink(missing_ok=True)
+                self.discard(ref)
+            raise
+        self._blobs |= written
+        for ref in written:
+            self._staged.pop(ref, None)
+
+    def _write(self, ref: BlobRef, crc32: int) -> StoredSet:
+        staged, path = self.staged(ref), self._place("blobs", ref)
+        if staged.data is not None:
+            return write_finished(path, staged.data, staged.layout, staged.encoding, crc32)
         finish(staged.path, staged.layout, staged.encoding, crc32)
-        path = self._place("blobs", ref)
-        _make_durably(path.parent, self._folder)
         staged.path.replace(path)
-        _force(path.parent)
-        del self._staged[ref]
+        return StoredSet(path=path, layout=staged.layout, encoding=staged.encoding, crc32=crc32)
 
     # ---- blobs and rows
 
     def blob(self, ref: BlobRef) -> StoredSet:
         """An admitted blob; InvalidInput if it is not there or not whole."""
-        return describe(self._place("blobs", ref))
+        known = self._blobs.get(ref)
+        return known if known is not None else describe(self._place("blobs", ref))
 
     def row_path(self, ref: RowRef) -> Path:
         """Where a mixed row lies, or is to be written."""
         return self._scratch / "rows" / f"{ref.round_no:07d}" / (f"{ref.member}~" if ref.alone else ref.member)
+
+    def expect_rows(self, refs: tuple[RowRef, ...]) -> list[Path]:
+        """Rows are about to be written: `collect` must know of them."""
+        self._rows.update(refs)
+        return [self.row_path(ref) for ref in refs]
 
     def fixed_path(self, name: str) -> Path:
         """Where a form of the initial model or the anchor lies that is sent as it is."""
         return self._scratch / "fixed" / name
 
     def keep_tables(self, member: str, round_no: int, tensors: TensorSet) -> None:
-        """Class counts and confusion matrices that a participant agreed to share: results, never collected."""
+        """Class counts and confusion matrices that a participant agreed to share: results, never collected. Nothing of
+        the run depends on them, so the socket does not wait for the disk."""
         if tensors.data is not None:
             path = self._folder / "tables" / f"{round_no:07d}" / member
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(tensors.data)
-            finish(path, tensors.layout, tensors.encoding, zlib.crc32(tensors.data))
+            write_finished(path, tensors.data, tensors.layout, tensors.encoding, zlib.crc32(tensors.data))
 
     def collect(self, blobs: frozenset[BlobRef], rows: frozenset[RowRef]) -> int:
-        """Delete every blob and row that is not listed; returns the bytes freed."""
-        kept = {self._place("blobs", ref) for ref in blobs} | {self.row_path(ref) for ref in rows}
+        """Delete every blob and row that is not listed; returns the bytes freed on disk."""
+        gone = [(ref, self._place("blobs", ref)) for ref in self._blobs if ref not in blobs]
+        for ref, _ in gone:
+            stored = self._blobs.pop(ref)
+            if stored is not None and stored.data is not None:
+                self._give(stored.data.nbytes)
+        old = self._rows - rows
+        self._rows &= rows
         freed = 0
-        for top in (self._folder / "blobs", self._scratch / "rows"):
-            for path in sorted(top.rglob("*"), reverse=True):
-                if path.is_dir():
-                    if not any(path.iterdir()):
-                        path.rmdir()
-                elif path not in kept:
-                    freed += path.stat().st_size
-                    path.unlink()
+        folders = set[Path]()
+        for path in [path for _, path in gone] + [self.row_path(ref) for ref in old]:
+            if path.is_file():
+                freed += path.stat().st_size
+                path.unlink()
+            folders.add(path.parent)
+        for folder in folders:
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
         return freed
 
     def used_bytes(self) -> int:
@@ -153,6 +210,28 @@ class Store:
         found = os.statvfs(self._folder)
         return found.f_bavail * found.f_frsize
 
+    def can_write(self) -> bool:
+        """Whether the disk takes a megabyte and keeps it."""
+        path = self._scratch / "fixed" / "probe"
+        try:
+            path.write_bytes(bytes(MIB))
+            force(path)
+            path.unlink()
+        except OSError:
+            return False
+        return True
+
+    def _take(self, size: int) -> bool:
+        """Whether so much memory may be held."""
+        with self._counting:
+            fits = size <= self._room
+            self._room -= size if fits else 0
+        return fits
+
+    def _give(self, size: int) -> None:
+        with self._counting:
+            self._room += size
+
     def _incoming(self, member: str, transfer: str) -> Path:
         return self._scratch / "incoming" / f"{member}~{transfer}"
 
@@ -161,14 +240,15 @@ class Store:
         return base / top / ref.kind / f"{ref.round_no:07d}" / ref.member
 
 
+def _found(top: Path) -> Iterator[BlobRef]:
+    """The blobs that lie in a folder, whole or not."""
+    for path in top.glob("*/*/*"):
+        yield BlobRef(member=path.name, kind=path.parent.parent.name, round_no=int(path.parent.name))
+
+
 def _make_durably(folder: Path, base: Path) -> None:
     """Make a folder below `base`, and force the entries of those that were missing."""
     if folder != base and not folder.is_dir():
         _make_durably(folder.parent, base)
         folder.mkdir()
-        _force(folder.parent)
-
-
-def _force(folder: Path) -> None:
-    with opened(folder, os.O_RDONLY | os.O_DIRECTORY) as handle:
-        os.fsync(handle)
+        force(folder.parent, os.O_RDONLY | os.O_DIRECTORY)

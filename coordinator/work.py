@@ -72,6 +72,12 @@ class Work:
         self._weighing = None
         return Weighed(members=members, weights=weights)
 
+    def interrupted(self, ticket: int) -> None:
+        """Work stopped half-way and can be done later: it is as if it had not begun."""
+        self._mixing.pop(ticket, None)
+        if self._weighing is not None and self._weighing[0] == ticket:
+            self._weighing = None
+
     def failed(self, ticket: int) -> bool:
         """Work cannot be done; returns whether that ticket is known. It is not tried again in this life."""
         recipe = self._mixing.pop(ticket, None)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from coordinator.config import read_config
-from coordinator.journal import Entry, Journal, Snapshot, SqliteJournal
+from coordinator.journal import Draft, Entry, Journal, Snapshot, SqliteJournal
 from coordinator.logs import configure_logs
 from coordinator.runs import open_run
 
@@ -25,11 +25,11 @@ class MortalJournal:
         self._when = when
         self._left = number
 
-    def append(self, *, time_s: float, kind: str, body: bytes) -> int:
+    def append(self, drafts: Sequence[Draft]) -> int:
         self._left -= 1
         if self._left == 0 and self._when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        serial = self._inner.append(time_s=time_s, kind=kind, body=body)
+        serial = self._inner.append(drafts)
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return serial

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.journal import Entry, Journal, MemoryJournal, Snapshot, SqliteJournal
+from coordinator.journal import Draft, Entry, Journal, MemoryJournal, NotWritten, Snapshot, SqliteJournal
 from fedap_core.errors import InvalidInput
 
 
@@ -29,27 +28,27 @@ class JournalContract:
         journal.close()
 
     def test_entries_come_back_in_the_order_of_writing(self, kept: Journal) -> None:
-        serials = [kept.append(time_s=float(n), kind=f"kind-{n}", body=bytes([n])) for n in range(3)]
+        serials = [kept.append([Draft(time_s=float(n), kind=f"kind-{n}", body=bytes([n]))]) for n in range(3)]
         assert serials == [1, 2, 3]
         expected = [Entry(serial=n + 1, time_s=float(n), kind=f"kind-{n}", body=bytes([n])) for n in range(3)]
         assert list(kept.entries()) == expected
 
     def test_entries_after_a_serial_leave_out_what_came_before(self, kept: Journal) -> None:
         for n in range(5):
-            kept.append(time_s=0.0, kind="k", body=bytes([n]))
+            kept.append([Draft(time_s=0.0, kind="k", body=bytes([n]))])
         assert [entry.serial for entry in kept.entries(after=3)] == [4, 5]
         assert list(kept.entries(after=5)) == []
 
     def test_empty_bodies_and_every_byte_survive(self, kept: Journal) -> None:
         for body in (b"", bytes(range(256)) * 300):
-            kept.append(time_s=0.1 + 0.2, kind="k", body=body)
+            kept.append([Draft(time_s=0.1 + 0.2, kind="k", body=body)])
         found = list(kept.entries())
         assert [entry.body for entry in found] == [b"", bytes(range(256)) * 300]
         assert found[0].time_s == 0.1 + 0.2
 
     def test_newest_snapshot_wins_and_entries_stay(self, kept: Journal) -> None:
         assert kept.latest_snapshot() is None
-        kept.append(time_s=0.0, kind="k", body=b"")
+        kept.append([Draft(time_s=0.0, kind="k", body=b"")])
         for serial in (1, 7, 30):
             kept.save_snapshot(Snapshot(serial=serial, body=bytes([serial])))
         assert kept.latest_snapshot() == Snapshot(serial=30, body=b"\x1e")
@@ -75,10 +74,10 @@ class TestSqliteJournal(JournalContract):
 _WRITE_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from coordinator.journal import SqliteJournal
+from coordinator.journal import Draft, SqliteJournal
 journal = SqliteJournal(Path(sys.argv[1]))
 for n in range(3):
-    journal.append(time_s=float(n), kind="k", body=bytes([n]))
+    journal.append([Draft(time_s=float(n), kind="k", body=bytes([n]))])
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -89,7 +88,7 @@ def test_what_was_appended_survives_sigkill(tmp_path: Path) -> None:
     assert died.returncode == -signal.SIGKILL
     journal = SqliteJournal(path)
     assert [entry.body for entry in journal.entries()] == [b"\x00", b"\x01", b"\x02"]
-    assert journal.append(time_s=3.0, kind="k", body=b"") == 4
+    assert journal.append([Draft(time_s=3.0, kind="k", body=b"")]) == 4
     journal.close()
 
 
@@ -105,13 +104,13 @@ def test_sqlite_is_asked_to_survive_a_loss_of_power(tmp_path: Path) -> None:
 def test_a_reader_sees_what_a_writer_has_committed_and_cannot_write(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     writer = SqliteJournal(path)
-    writer.append(time_s=0.0, kind="k", body=b"x")
+    writer.append([Draft(time_s=0.0, kind="k", body=b"x")])
     reader = SqliteJournal(path, read_only=True)
     assert [entry.body for entry in reader.entries()] == [b"x"]
-    writer.append(time_s=1.0, kind="k", body=b"y")
+    writer.append([Draft(time_s=1.0, kind="k", body=b"y")])
     assert [entry.body for entry in reader.entries(after=1)] == [b"y"]
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        reader.append(time_s=0.0, kind="k", body=b"")
+    with pytest.raises(NotWritten, match="readonly"):
+        reader.append([Draft(time_s=0.0, kind="k", body=b"")])
     reader.close()
     writer.close()
 

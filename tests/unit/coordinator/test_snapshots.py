@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coordinator import snapshots
-from coordinator.journal import Snapshot, SqliteJournal
+from coordinator.journal import Draft, Snapshot, SqliteJournal
 from coordinator.plain import from_plain
 from coordinator.runs import look_at
 from coordinator.server import replay
@@ -47,7 +47,7 @@ def test_replay_from_a_snapshot_gives_the_same_state_and_time(folder: Path, tmp_
     journal = SqliteJournal(tmp_path / "journal.sqlite")
     machine = type(whole.machine)(whole.machine.rules)
     for entry in whole.journal.entries():
-        serial = journal.append(time_s=entry.time_s, kind=entry.kind, body=entry.body)
+        serial = journal.append([Draft(time_s=entry.time_s, kind=entry.kind, body=entry.body)])
         if serial == 8:
             replay(machine, journal)
             journal.save_snapshot(snapshots.take(machine.state, serial))

@@ -26,7 +26,7 @@ def tensors(values: int = 100) -> TensorSet:
 def kept(store: Store, ref: BlobRef, one: TensorSet) -> bytes:
     data = bytes(one.data or b"")
     store.stage(ref, one)
-    store.keep(ref, zlib.crc32(data))
+    store.keep({ref: zlib.crc32(data)})
     return data
 
 
@@ -59,7 +59,7 @@ def test_a_blob_without_its_end_is_refused(tmp_path: Path, cut: int) -> None:
     path = store.blob(REF).path
     os.truncate(path, path.stat().st_size - cut)
     with pytest.raises(InvalidInput, match="a finished file"):
-        store.blob(REF)
+        Store(tmp_path).blob(REF)
 
 
 def test_an_empty_set_is_a_blob_too(tmp_path: Path) -> None:
@@ -74,9 +74,9 @@ def test_collection_keeps_what_is_listed_and_nothing_else(tmp_path: Path) -> Non
     for ref in refs:
         kept(store, ref, tensors())
     row, together = RowRef(member="a", round_no=2, alone=True), RowRef(member="a", round_no=2)
-    for one in (row, together):
-        store.row_path(one).parent.mkdir(parents=True, exist_ok=True)
-        store.row_path(one).write_bytes(b"12345")
+    for path in store.expect_rows((row, together)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"12345")
     freed = store.collect(frozenset({refs[1]}), frozenset({row}))
     assert freed == 3 * store.blob(refs[1]).path.stat().st_size + 5
     assert (store.row_path(row).exists(), store.row_path(together).exists()) == (True, False)
@@ -103,7 +103,7 @@ def test_a_transfer_becomes_the_blob_it_announced(tmp_path: Path) -> None:
     for offset in range(0, len(data), SLICE_BYTES):
         store.take_slice("a", str(offered.transfer), offset, data[offset : offset + SLICE_BYTES])
     store.stage(REF, offered)
-    store.keep(REF, zlib.crc32(data))
+    store.keep({REF: zlib.crc32(data)})
     found = store.blob(REF)
     assert bytes(read_bytes(found.path, 0, found.size_bytes)) == data
     assert list((tmp_path / "incoming").iterdir()) == []

@@ -1,0 +1,68 @@
+"""What the machine wants remembered, written together: the facts of one turn are one transaction of the journal.
+
+Nothing that follows from a fact may be done before `commit` has returned. If the disk refuses, the facts stay here and
+are written first when it takes them; so the journal never lacks one in the middle. Snapshots and the bytes on the wire
+are by-products: where they cannot be written, that is told and the run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from coordinator import facts, snapshots
+from coordinator.journal import Draft, Journal
+from coordinator.logs import log_fact
+from coordinator.plain import to_plain
+from coordinator.state import State
+
+log = structlog.get_logger()
+
+_encoded = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+Traffic = Mapping[tuple[str, int, str], int]
+"""Bytes of messages by (member, round of its order, in or out)."""
+
+
+class Ledger:
+    """One run's journal, as the shell writes it. traffic: counted since the last call; keep_traffic: where it goes."""
+
+    def __init__(
+        self, journal: Journal, *, traffic: Callable[[], Traffic], keep_traffic: Callable[[int, Traffic], None]
+    ) -> None:
+        self._journal = journal
+        self._traffic = traffic
+        self._keep_traffic = keep_traffic
+        self._facts: list[facts.Fact] = []
+        self._drafts: list[Draft] = []
+
+    def add(self, fact: facts.Fact, now: float) -> None:
+        """Remember this with the next `commit`."""
+        kind, fields = to_plain(fact)
+        self._facts.append(fact)
+        self._drafts.append(Draft(time_s=now, kind=kind, body=_encoded(fields).encode()))
+
+    def commit(self, state: State) -> None:
+        """Make everything added durable. NotWritten: nothing is, and all of it waits for the next time.
+
+        state: exactly what the journal will tell then; kept as a snapshot now and again.
+        """
+        if not self._drafts:
+            return
+        serial = self._journal.append(self._drafts)
+        told, self._facts, self._drafts = self._facts, [], []
+        for fact in told:
+            log_fact(fact)
+        closed = [fact.round_no for fact in told if isinstance(fact, facts.RoundClosed)]
+        if closed:
+            self._note_round(closed[-1], state, serial)
+
+    def _note_round(self, round_no: int, state: State, serial: int) -> None:
+        try:
+            self._keep_traffic(round_no, self._traffic())
+            if (round_no + 1) % snapshots.EVERY_ROUNDS == 0:
+                self._journal.save_snapshot(snapshots.take(state, serial))
+        except OSError as error:
+            log.warning("report.not_written", round=round_no, reason=str(error))
