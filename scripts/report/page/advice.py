@@ -12,6 +12,9 @@ from enum import Enum
 from scripts.report.page.runs import ClientScore
 from scripts.report.page.wording import points
 
+SWING = 0.02
+"""Two points between the last round and the mean of the last ones: more than a reader would take for rounding."""
+
 
 class Verdict(Enum):
     """What federation did for one client."""
@@ -52,9 +55,17 @@ def judge(alone: ClientScore, together: ClientScore) -> Verdict:
 
 
 def advise(
-    *, alone: ClientScore | None, average: ClientScore | None, personal: ClientScore | None, name: str
+    *,
+    alone: ClientScore | None,
+    average: ClientScore | None,
+    personal: ClientScore | None,
+    name: str,
+    tail_gain: float | None = None,
 ) -> Advice:
-    """For one participant. name: of the algorithm that `personal` is; what did not run is None."""
+    """For one participant. name: of the algorithm that `personal` is; what did not run is None.
+
+    tail_gain: mean gain over the last rounds; where it tells another story than the last round alone, that is said.
+    """
     if personal is None:
         return Advice(verdict=Verdict.UNKNOWN, headline="No federated model was measured here.", detail="")
     if alone is None:
@@ -62,9 +73,8 @@ def advise(
         return Advice(verdict=Verdict.UNKNOWN, headline="The gain cannot be told.", detail=detail)
     verdict = judge(alone, personal)
     headline, detail = _words(verdict, points(personal.accuracy - alone.accuracy), name)
-    return Advice(
-        verdict=verdict, headline=headline, detail=f"{detail}{_about_average(alone, average, personal, name)}"
-    )
+    more = _about_average(alone, average, personal, name) + _about_swings(personal.accuracy - alone.accuracy, tail_gain)
+    return Advice(verdict=verdict, headline=headline, detail=f"{detail}{more}")
 
 
 def _words(verdict: Verdict, difference: str, name: str) -> tuple[str, str]:
@@ -87,6 +97,13 @@ def _words(verdict: Verdict, difference: str, name: str) -> tuple[str, str]:
         ),
     }
     return words[verdict]
+
+
+def _about_swings(gain: float, tail_gain: float | None) -> str:
+    if tail_gain is None or (abs(gain - tail_gain) < SWING and (gain > 0) == (tail_gain > 0)):
+        return ""
+    mean = points(tail_gain, sign=True)
+    return f" Models swing from round to round here: over the last ten rounds the mean difference is {mean}."
 
 
 def _about_average(alone: ClientScore, average: ClientScore | None, personal: ClientScore, name: str) -> str:

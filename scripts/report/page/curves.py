@@ -32,7 +32,7 @@ class Frame:
     height: float = 380
     left: float = 46
     right: float = 104
-    top: float = 14
+    top: float = 26
     bottom: float = 40
 
 
@@ -86,7 +86,7 @@ def _grid(x: Scale, y: Scale, frame: Frame) -> list[Svg]:
     drawn.extend(label(f"{value:g}", x=x(value), y=bottom + 18, class_="tick", anchor="middle") for value in whole)
     middle = (frame.left + frame.width - frame.right) / 2
     drawn.append(label("round", x=middle, y=frame.height - 4, class_="axis", anchor="middle"))
-    drawn.append(label("%", x=frame.left - 8, y=frame.top - 3, class_="axis", anchor="end"))
+    drawn.append(label("accuracy, %", x=frame.left - 30, y=11, class_="axis"))
     return drawn
 
 

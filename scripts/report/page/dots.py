@@ -108,10 +108,10 @@ def class_dots(
 ) -> Svg:
     """Clients by classes; the area of a dot is the number of samples."""
     left, top, longest = 116.0, 96.0, 940.0
-    step_x = min(64.0, (longest - left - 20) / max(len(classes), 1))
+    step_x = min(74.0, (longest - left - 20) / max(len(classes), 1))
     step_y = 22.0 if len(clients) <= 40 else 14.0
     most = max((count for row in counts for count in row), default=1) or 1
-    largest = min(step_x, step_y) * 0.62
+    largest = min(step_x, step_y) * 0.52
     drawn: list[Svg] = []
     for column, name in enumerate(classes):
         x = left + (column + 0.5) * step_x

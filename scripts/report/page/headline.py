@@ -15,11 +15,15 @@ from scripts.report.page.wording import counted, listed, percent, points
 TAIL_ROUNDS = 10
 """Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
 
+WORTH_SAYING = 0.005
+"""Half a point between the last round and the last rounds' mean: then both are told."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Headline:
     """Shares of 1, means over seeds. spread: standard deviation over seeds; converged: counted from 1.
 
+    selected: at the round that was best on validation samples, where there are any;
     size, size_converged: bytes per participant, both ways, of all rounds and until convergence.
     """
 
@@ -32,6 +36,7 @@ class Headline:
     tail: float
     worst: float
     converged: float | None
+    selected: float | None
     size: float | None
     size_converged: float | None
 
@@ -40,6 +45,7 @@ def headline(algorithm: Algorithm, round_no: int) -> Headline:
     """Everything up to and including the round where algorithms are compared."""
     lasts = [_mean(run.at(round_no)) for run in algorithm.runs]
     ends = [(run, end) for run in algorithm.runs if (end := converged(run, round_no)) is not None]
+    selected = [found for run in algorithm.runs if (found := _selected(run, round_no)) is not None]
     sizes = [sent for run in algorithm.runs if (sent := traffic(run, round_no)) is not None]
     early = [sent for run, end in ends if (sent := traffic(run, end - 1)) is not None]
     return Headline(
@@ -52,6 +58,7 @@ def headline(algorithm: Algorithm, round_no: int) -> Headline:
         tail=fmean(_tail(run, round_no) for run in algorithm.runs),
         worst=fmean(_worst(run.at(round_no)) for run in algorithm.runs),
         converged=fmean(end for _, end in ends) if ends else None,
+        selected=fmean(selected) if selected else None,
         size=fmean(sizes) if sizes else None,
         size_converged=fmean(early) if early else None,
     )
@@ -85,6 +92,11 @@ def _tail(run: Run, round_no: int) -> float:
     return fmean(value for number, value in curve(run, round_no) if number > round_no + 1 - TAIL_ROUNDS)
 
 
+def _selected(run: Run, round_no: int) -> float | None:
+    known = [(r.validation, r) for r in run.evaluated if r.number <= round_no and r.validation is not None]
+    return _mean(max(known, key=lambda pair: pair[0])[1]) if known else None
+
+
 def _worst(record: RoundRecord) -> float:
     return min(score.accuracy for score in record.scores if score is not None)
 
@@ -111,22 +123,36 @@ def _what_changed(study: Study) -> Iterator[str]:
     if change is None:
         yield f"{reached} after {rounds}; everyone alone has other seeds and is not compared."
         return
-    if round(100 * change, 1) == 0:
+    if round(100 * change.last, 1) == 0:
         yield f"{reached} after {rounds}: no more and no less than everyone training alone."
     else:
-        side = "more" if change > 0 else "fewer"
-        yield f"{reached} after {rounds}: {points(change)} {side} than everyone training alone."
+        side = "more" if change.last > 0 else "fewer"
+        steady = abs(change.last - change.tail) < WORTH_SAYING
+        over = "" if steady else f" ({points(change.tail, sign=True)} over the last {TAIL_ROUNDS} rounds)"
+        yield f"{reached} after {rounds}: {points(change.last)} {side} than everyone training alone{over}."
 
 
-def _paired(one: Algorithm, other: Algorithm, round_no: int) -> float | None:
-    """Mean difference over the seeds that both have."""
-    seeds = sorted(one.seeds & other.seeds)
-    differences = [
-        _mean(first.at(round_no)) - _mean(second.at(round_no))
-        for seed in seeds
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Difference of two means, in the compared round and over the last rounds."""
+
+    last: float
+    tail: float
+
+
+def _paired(one: Algorithm, other: Algorithm, round_no: int) -> Change | None:
+    """Mean over the seeds that both have."""
+    both = [
+        (first, second)
+        for seed in sorted(one.seeds & other.seeds)
         if (first := one.run_of(seed)) is not None and (second := other.run_of(seed)) is not None
     ]
-    return fmean(differences) if differences else None
+    if not both:
+        return None
+    return Change(
+        last=fmean(_mean(first.at(round_no)) - _mean(second.at(round_no)) for first, second in both),
+        tail=fmean(_tail(first, round_no) - _tail(second, round_no) for first, second in both),
+    )
 
 
 def verdicts(study: Study) -> list[Verdict]:

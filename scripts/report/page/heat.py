@@ -11,11 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedap_core.arrays import FloatArray
-from scripts.report.page.svg import Svg, element, label, picture, short, words
+from scripts.report.page.svg import Svg, element, picture, short, words
 
 SHADES = 12
 _SIDE = 520.0
-_LEFT, _TOP, _BOTTOM = 84.0, 84.0, 10.0
+_LONGEST = 13
+"""Letters of a name that are shown."""
 
 
 def shade(value: float, most: float) -> int:
@@ -27,6 +28,7 @@ def heat_map(weights: FloatArray, names: Sequence[str], order: Sequence[int], *,
     """Rows receive, columns give. source: where the page's script finds the figures."""
     count = len(order)
     cell = _SIDE / max(count, 1)
+    margin = 20.0 + 6.2 * min(_LONGEST, max(map(len, names), default=0))
     others = weights.copy()
     np.fill_diagonal(others, 0.0)
     most = float(others.max(initial=0.0))
@@ -34,29 +36,29 @@ def heat_map(weights: FloatArray, names: Sequence[str], order: Sequence[int], *,
     own = []
     for row, receiver in enumerate(order):
         for column, giver in enumerate(order):
-            square = f"M{_LEFT + column * cell:.1f} {_TOP + row * cell:.1f}h{cell:.1f}v{cell:.1f}h-{cell:.1f}z"
+            square = f"M{margin + column * cell:.1f} {margin + row * cell:.1f}h{cell:.1f}v{cell:.1f}h-{cell:.1f}z"
             if receiver == giver:
                 own.append(square)
             else:
                 cells.setdefault(shade(float(others[receiver, giver]), most), []).append(square)
     drawn = [element("path", d="".join(squares), class_=f"h{level}") for level, squares in sorted(cells.items())]
     drawn.append(element("path", d="".join(own), class_="own"))
-    drawn.extend(_labels([names[index] for index in order], cell))
+    drawn.extend(_labels([names[index] for index in order], cell, margin))
     drawn.append(element("rect", class_="cell-cursor", x=-99, y=-99, width=cell, height=cell))
     return picture(
         *drawn,
-        width=_LEFT + _SIDE + 4,
-        height=_TOP + _SIDE + _BOTTOM,
+        width=margin + _SIDE + 4,
+        height=margin + _SIDE + 4,
         described=described,
         class_="heat",
         data_source=source,
-        data_left=_LEFT,
-        data_top=_TOP,
+        data_left=margin,
+        data_top=margin,
         data_side=_SIDE,
     )
 
 
-def _labels(names: Sequence[str], cell: float) -> list[Svg]:
+def _labels(names: Sequence[str], cell: float, margin: float) -> list[Svg]:
     every = max(1, int(np.ceil(9.0 / cell)))  # names need nine pixels each
     drawn = []
     for at, name in enumerate(names):
@@ -64,13 +66,12 @@ def _labels(names: Sequence[str], cell: float) -> list[Svg]:
             continue
         middle = (at + 0.5) * cell
         size = f"font-size:{min(11.0, max(7.0, 0.8 * cell * every)):.1f}px"
-        shown = words(short(name, 13))
+        shown = words(short(name, _LONGEST))
         drawn.append(
-            element("text", shown, x=_LEFT - 6, y=_TOP + middle + 3.5, class_="tick", text_anchor="end", style=size)
+            element("text", shown, x=margin - 6, y=margin + middle + 3.5, class_="tick", text_anchor="end", style=size)
         )
-        x, y = _LEFT + middle + 3.5, _TOP - 6
+        x, y = margin + middle + 3.5, margin - 6
         drawn.append(
             element("text", shown, x=x, y=y, class_="tick", style=size, transform=f"rotate(-90 {x:.1f} {y:.1f})")
         )
-    drawn.append(label("takes from →", x=_LEFT, y=10, class_="axis"))
     return drawn

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -61,10 +62,15 @@ def _rounds(path: Path) -> Iterator[RoundRecord]:
             yield RoundRecord(
                 number=int(record["round"]),
                 scores=_scores(record.get("test")),
+                validation=_mean(record.get("validation")),
                 seconds={key: float(value) for key, value in (record.get("seconds") or {}).items()},
                 up=tuple(map(int, counted.get("up", ()))),
                 down=tuple(map(int, counted.get("down", ()))),
             )
+
+
+def _mean(split: Json | None) -> float | None:
+    return fmean(split["accuracy"]) if split else None
 
 
 def _scores(split: Json | None) -> tuple[ClientScore | None, ...]:

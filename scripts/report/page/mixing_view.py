@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scripts.report.page.addresses import anchors
 from scripts.report.page.heat import SHADES, heat_map
-from scripts.report.page.participant_view import anchors, is_personal_mixing
+from scripts.report.page.participant_view import is_personal_mixing
 from scripts.report.page.runs import MixingRecord, Run
 from scripts.report.page.similarity import by_similarity
 from scripts.report.page.sources import clause, strongest

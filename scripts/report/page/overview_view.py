@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from scripts.report.page import costs
+from scripts.report.page.addresses import anchors, natural_order
 from scripts.report.page.curves import Series, curves, thinned
 from scripts.report.page.dots import Dot, DotRow, class_dots, client_dots
 from scripts.report.page.headline import Headline, curve, headline, in_words
 from scripts.report.page.mixing_view import MixingView, mixing_views
-from scripts.report.page.participant_view import anchors, role
+from scripts.report.page.participant_view import role
 from scripts.report.page.runs import Run
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.svg import Svg
@@ -73,7 +74,9 @@ def overview(study: Study) -> Overview:
     series = [_series(study, algorithm) for algorithm in study.algorithms]
     order, client_rows = _by_change(_client_rows(study))
     first = study.shown[0][1]
-    counts = first.class_counts
+    sorted_clients = natural_order(first.clients)
+    names = [first.clients[index] for index in sorted_clients]
+    counts = None if first.class_counts is None else [first.class_counts[index] for index in sorted_clients]
     return Overview(
         title=_title(study),
         facts=tuple(_facts(study)),
@@ -91,9 +94,9 @@ def overview(study: Study) -> Overview:
         mixings=tuple(mixing_views(study)),
         classes_chart=None
         if counts is None
-        else class_dots(counts, first.clients, first.classes, described="Samples per class and client"),
+        else class_dots(counts, names, first.classes, described="Samples per class and client"),
         classes=first.classes,
-        class_rows=() if counts is None else tuple(zip(first.clients, counts, strict=True)),
+        class_rows=() if counts is None else tuple(zip(names, counts, strict=True)),
         time=costs.time_chart(study),
         bytes=costs.bytes_chart(study),
         settings=tuple(_common_settings(study.runs)),

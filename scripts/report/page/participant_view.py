@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
+from scripts.report.page.addresses import anchors, natural_order
 from scripts.report.page.advice import Advice, advise
 from scripts.report.page.bars import Bar, Piece, bars
+from scripts.report.page.confusion import MOST_CLASSES, Confusion, confusion
 from scripts.report.page.curves import Frame, Series, curves, thinned
 from scripts.report.page.dots import Dot, intervals
-from scripts.report.page.runs import ClientScore, Counts, Run
+from scripts.report.page.headline import TAIL_ROUNDS
+from scripts.report.page.runs import ClientScore, Run
 from scripts.report.page.sources import Helper, sentence, strongest
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.svg import Svg
-from scripts.report.page.wording import percent
+from scripts.report.page.wording import counted, percent
 
 HELPERS = 4
-MOST_CLASSES = 26
-"""With more classes a matrix is a carpet; then only the most frequent mistakes are listed."""
-_MISTAKES = 5
 _FRAME = Frame(width=560, height=250, right=92)
 
 
@@ -38,16 +38,6 @@ class ScoreLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confusion:
-    """rows: (true class, [(count, shade 0..9, is correct)], recall); mistakes: the most frequent as sentences."""
-
-    name: str
-    classes: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[tuple[int, int, bool], ...], str], ...]
-    mistakes: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class ParticipantView:
     """Everything on one participant's page."""
 
@@ -55,6 +45,7 @@ class ParticipantView:
     anchor: str
     previous: str
     following: str
+    profile: str
     advice: Advice
     scores: tuple[ScoreLine, ...]
     intervals: Svg | None
@@ -67,26 +58,15 @@ class ParticipantView:
     confusions: tuple[Confusion, ...]
 
 
-def anchors(names: Sequence[str]) -> list[str]:
-    """Where each client's page is found: client-NAME, with only letters that need no quoting, each once."""
-    made: list[str] = []
-    for name in names:
-        plain = f"client-{re.sub(r'[^A-Za-z0-9_.-]+', '-', name).strip('-') or 'unnamed'}"
-        number, anchor = 1, plain
-        while anchor in made:
-            number += 1
-            anchor = f"{plain}-{number}"
-        made.append(anchor)
-    return made
-
-
 def participant_views(study: Study) -> list[ParticipantView]:
     """One per client of the shown seed."""
-    places = anchors(study.clients)
-    return [_view(study, index, places) for index in range(len(study.clients))]
+    order = natural_order(study.clients)
+    unordered = anchors(study.clients)
+    places = [unordered[index] for index in order]
+    return [_view(study, index, places, at) for at, index in enumerate(order)]
 
 
-def _view(study: Study, index: int, places: Sequence[str]) -> ParticipantView:
+def _view(study: Study, index: int, places: Sequence[str], at: int) -> ParticipantView:
     name = study.clients[index]
     scored = [
         (algorithm, score)
@@ -98,14 +78,16 @@ def _view(study: Study, index: int, places: Sequence[str]) -> ParticipantView:
     helpers, own = _helpers(study, index)
     return ParticipantView(
         name=name,
-        anchor=places[index],
-        previous=places[index - 1],
-        following=places[(index + 1) % len(places)],
+        anchor=places[at],
+        previous=places[at - 1],
+        following=places[(at + 1) % len(places)],
+        profile=_profile(study, index, [score for _, score in scored]),
         advice=advise(
             alone=_of_kind(scored, "base"),
             average=_of_kind(scored, "fedavg"),
             personal=next((score for algorithm, score in scored if algorithm is personal), None),
             name=personal.name if personal is not None else "",
+            tail_gain=_tail_gain(study, index),
         ),
         scores=tuple(_line(algorithm, score, algorithm is personal) for algorithm, score in scored),
         intervals=intervals(dots, described=f"Accuracy of {name} under each algorithm with 95 % intervals")
@@ -119,6 +101,27 @@ def _view(study: Study, index: int, places: Sequence[str]) -> ParticipantView:
         own_weight=own,
         confusions=tuple(_confusions(study, index)),
     )
+
+
+def _profile(study: Study, index: int, scores: Sequence[ClientScore]) -> str:
+    counts = _class_counts(study, index)
+    known = []
+    if counts:
+        present, all_classes = sum(count > 0 for _, count in counts), counted(len(counts), "class", "classes")
+        known.append(f"{sum(count for _, count in counts)} samples of {present} of {all_classes}")
+    if scores:
+        known.append(f"{scores[0].samples} of them for testing" if counts else f"{scores[0].samples} test samples")
+    return ", ".join(known)
+
+
+def _tail_gain(study: Study, index: int) -> float | None:
+    """Of the personalised model over the local one, mean over the last rounds that both evaluated."""
+    if study.personal is None or study.alone is None:
+        return None
+    runs = [study.alone.run_of(study.seed), study.personal.run_of(study.seed)]
+    alone, personal = (dict(_points(run, index, study.round_no)) if run is not None else {} for run in runs)
+    last = [number for number in alone.keys() & personal.keys() if number > study.round_no + 1 - TAIL_ROUNDS]
+    return fmean(personal[number] - alone[number] for number in last) if last else None
 
 
 def _of_kind(scored: Sequence[tuple[Algorithm, ClientScore]], kind: str) -> ClientScore | None:
@@ -222,26 +225,3 @@ def _confusions(study: Study, index: int) -> list[Confusion]:
             names = run.classes or tuple(str(number) for number in range(len(score.confusion)))
             found.append(confusion(wanted.name, names, score.confusion))
     return found
-
-
-def confusion(name: str, classes: Sequence[str], counts: Counts) -> Confusion:
-    """Classes that neither occur nor are predicted here are left out."""
-    used = [at for at in range(len(classes)) if any(counts[at]) or any(row[at] for row in counts)]
-    rows = []
-    for truth in used:
-        whole = sum(counts[truth])
-        cells = tuple(
-            (counts[truth][guess], min(9, int(10 * counts[truth][guess] / whole)) if whole else 0, truth == guess)
-            for guess in used
-        )
-        rows.append((classes[truth], cells, percent(counts[truth][truth] / whole, 0) if whole else "–"))
-    wrong = [(counts[t][g], t, g) for t in used for g in used if t != g and counts[t][g]]
-    wrong.sort(key=lambda one: (-one[0], one[1], one[2]))
-    mistakes = tuple(f"{classes[t]} taken for {classes[g]}: {count}" for count, t, g in wrong[:_MISTAKES])
-    shown = len(used) <= MOST_CLASSES
-    return Confusion(
-        name=name,
-        classes=tuple(classes[at] for at in used) if shown else (),
-        rows=tuple(rows) if shown else (),
-        mistakes=mistakes,
-    )

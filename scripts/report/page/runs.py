@@ -43,12 +43,14 @@ class ClientScore:
 class RoundRecord:
     """One round, counted from 0. scores: one per client, None where nobody measured; empty: a round not evaluated.
 
-    seconds: wall time by what it was spent on; up, down: bytes on the wire per client, empty where not counted.
+    validation: mean accuracy on validation samples, where a split has them. seconds: wall time by what it was spent on;
+    up, down: bytes on the wire per client, empty where not counted.
     """
 
     number: int
     scores: tuple[ClientScore | None, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    validation: float | None = None
     up: tuple[int, ...] = ()
     down: tuple[int, ...] = ()
 

@@ -68,5 +68,5 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""
 
 
-def counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str, several: str = "") -> str:
+    return f"{count} {noun if count == 1 else several or f'{noun}s'}"
