@@ -46,6 +46,8 @@ class ProcessOptions:
     on_round: Callable[[int, float | None], None] = lambda _round_no, _accuracy: None
     on_started: Callable[[Sequence[int]], None] = lambda _pids: None
     """Told the ids of all processes once they are started, the coordinator's first."""
+    take_part: Callable[[Sequence[JoinSettings]], int] = take_part
+    """What a participants' process does; its answer is the exit code."""
 
     def __post_init__(self) -> None:
         if self.participants_per_process < 1:
@@ -132,7 +134,7 @@ class _Federation:
             ]
             for group in _groups(members, self._options.participants_per_process):
                 name = group[0].name if len(group) == 1 else f"{group[0].name}-to-{group[-1].name}"
-                children.fork(name, lambda group=group: take_part(group))  # type: ignore[misc]
+                children.fork(name, lambda group=group: self._options.take_part(group))  # type: ignore[misc]
             self._options.on_started([child.process.pid or 0 for child in children.alive])
             self._watch(children, start)
 
