@@ -16,7 +16,7 @@ from coordinator.config import RunConfig, make_config, read_config, require_safe
 from coordinator.exporting import export_weights
 from coordinator.keys import MemberList, read_key_file, write_key_file
 from coordinator.logs import configure_logs
-from coordinator.model_forms import ModelFile, whole_layout
+from coordinator.model_checks import require_usable_models
 from coordinator.retelling import explain, history_lines, status_lines
 from coordinator.run_plan import make_plan, make_rules
 from coordinator.runs import look_at, open_run
@@ -102,6 +102,7 @@ def serve(
         mode=mode, member=member, endpoint=endpoint, secret_key=secret_key, members=members, insecure=insecure,
     )  # fmt: skip
     configure_logs(settings.run)
+    require_usable_models(settings)
     _allow_many_files()
     federation = open_run(settings, config_file=config)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -148,13 +149,7 @@ def check(
     require_safe(settings.network)
     if settings.network.secret_key is not None:
         read_key_file(settings.network.secret_key)
-    model = ModelFile(settings.initial)
-    if settings.anchor.file is not None:
-        anchor = ModelFile(settings.anchor.file)
-        if whole_layout(anchor.spec) != whole_layout(model.spec):
-            raise InvalidInput(
-                "anchor.file", anchor.path, "the tensors of the initial model", "Same model, same classes."
-            )
+    model = require_usable_models(settings)
     listed = MemberList(settings.members.keys) if settings.members.keys is not None else None
     plan = make_plan(settings, model.spec)
     rules = make_rules(settings, model.spec, listed)

@@ -1,0 +1,36 @@
+"""Whether the model files of a run can be used as it is configured: read whole before anybody is welcomed.
+
+A weight that is not finite, or that the transport encoding cannot hold, would otherwise show when the first order is to
+be said, weeks after the file was made and with everybody waiting. Sends and stores nothing.
+"""
+
+from __future__ import annotations
+
+from coordinator.config import RunConfig
+from coordinator.model_forms import ModelFile, whole_layout
+from fedap_core.errors import InvalidInput
+from protocol.encodings import F16_LARGEST, narrow
+from protocol.errors import InvalidField
+
+
+def require_usable_models(config: RunConfig) -> ModelFile:
+    """Refuse an initial model or an anchor that could not be sent; the initial model otherwise."""
+    initial = ModelFile(config.initial)
+    files = {"initial": initial}
+    if config.anchor.file is not None:
+        files["anchor.file"] = anchor = ModelFile(config.anchor.file)
+        if whole_layout(anchor.spec) != whole_layout(initial.spec):
+            raise InvalidInput(
+                "anchor.file", anchor.path, "the tensors of the initial model", "Same model, same classes."
+            )
+    for field, file in files.items():
+        for spec in whole_layout(file.spec).specs:
+            values = file.tensor(spec)
+            if config.encoding == "f16" and spec.dtype == "float32":
+                try:
+                    narrow(values)
+                except InvalidField as error:
+                    got = f"{file.path} with {error.got} in {spec.name}"
+                    fix = "Use encoding f32, which has no such bound."
+                    raise InvalidInput(field, got, f"values up to {F16_LARGEST:g} under f16", fix) from error
+    return initial
