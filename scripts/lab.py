@@ -11,6 +11,7 @@ from rich.console import Console
 
 from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
 from scripts.bench.command import bench
+from scripts.experiments.asynchronous.command import asynchronous
 from scripts.experiments.comparison import Comparison, compare_and_report
 from scripts.experiments.demo import demo_comparison, run_demo
 from scripts.experiments.reproduce.command import reproduce
@@ -105,6 +106,9 @@ def compare(
         participants_per_process=participants_per_process,
     )
     compare_and_report(comparison, options, Console())
+
+
+app.command("asynchronous")(asynchronous)
 
 
 app.command("bench")(bench)

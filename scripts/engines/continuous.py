@@ -63,8 +63,7 @@ def _run(folder: AsyncFolder, settings: AsyncSettings, cohort: Cohort, options: 
         "class_counts": cohort.class_counts(),
         "clock": settings.clock.model_dump(mode="json"),
     }
-    shutil.rmtree(folder.path / "models", ignore_errors=True)
-    folder.begin(versions(), described, keep_models=options.keep_models)
+    folder.begin_anew(versions(), described, keep_models=options.keep_models)
     federation = open_federation(settings, cohort, InlineOptions(root=options.root))
     VirtualRun(settings, federation, folder, options).run()
 

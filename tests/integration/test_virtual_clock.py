@@ -37,7 +37,7 @@ def run_of(root: Path, settings: AsyncSettings) -> tuple[VirtualRun, VirtualFede
     """A whole run with its journal."""
     cohort = clients_of(settings.run)
     folder, federation = AsyncFolder(root, settings), open_federation(settings, cohort, InlineOptions(root=root))
-    folder.begin({}, {"clients": list(federation.homes)}, keep_models=True)
+    folder.begin_anew({}, {"clients": list(federation.homes)}, keep_models=True)
     run = VirtualRun(settings, federation, folder, VirtualOptions(root=root))
     run.run()
     return run, federation, folder

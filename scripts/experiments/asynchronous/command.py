@@ -1,0 +1,51 @@
+"""`fedap-lab asynchronous`: reads options, calls the study, decides nothing but the defaults."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+WATCH = {"model": "har-cnn", "learning_rate": 0.05, "batch_size": 16}
+"""As in the demo: a person has about a hundred windows, so batches are small and steps large."""
+QUICK_ROUNDS = 6
+
+
+def asynchronous(
+    data: Annotated[str, typer.Option(help="watch, organamnist, or whatever `compare` takes.")] = "watch",
+    algorithms: Annotated[str, typer.Option(help="Comma-separated.")] = "fedap,fedavg",
+    conditions: Annotated[str, typer.Option(help="even, slow and lossy, comma-separated.")] = "even,slow,lossy",
+    ways: Annotated[str, typer.Option(help="barrier, deadline, continuous.")] = "barrier,deadline,continuous",
+    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "0",
+    rounds: Annotated[int, typer.Option(help="Rounds of everybody; continuous runs get as many updates.", min=1)] = 40,
+    clients: Annotated[int, typer.Option(help="Number of clients, where data do not divide themselves.")] = 20,
+    slower: Annotated[float, typer.Option(help="How many times slower the slow member is.")] = 10.0,
+    lost: Annotated[float, typer.Option(help="Share of sendings of updates that are lost.")] = 0.3,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in a minute or two.")] = False,
+    jobs: Annotated[int, typer.Option(help="Runs at once; 0: as many as there are cores.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("runs/asynchronous"),
+) -> None:
+    """Rounds that wait for all, rounds with a deadline, no rounds: accuracy against time, under a virtual clock."""
+    from rich.console import Console
+
+    from scripts.experiments.asynchronous.conditions import Trouble
+    from scripts.experiments.asynchronous.study import Study, run_study
+    from scripts.experiments.comparison import Comparison
+
+    site = data in ("watch", "har")
+    cohort = {"data": data, "partition": "site" if site else "dirichlet-pairs", "clients": clients}
+    run = {"model": "", "rounds": QUICK_ROUNDS if quick else rounds, **(WATCH if data == "watch" else {})}
+    names = "fedap" if quick else algorithms
+    study = Study(
+        runs=Comparison.of(cohort, run, algorithms=names, seeds="0" if quick else seeds).runs,
+        conditions=_names(conditions),
+        ways=_names(ways),
+        trouble=Trouble(slower=slower, lost=lost),
+    )
+    run_study(study, out, jobs=jobs or len(os.sched_getaffinity(0)), console=Console())
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

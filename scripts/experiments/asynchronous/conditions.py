@@ -1,0 +1,90 @@
+"""What goes wrong in the study, and the ways to deal with it: conditions, ways, and the runs that compare them.
+
+Time is measured in epochs of a usual client, EPOCH_S virtual seconds each; heartbeats and deadline stand to it as they
+might where an epoch takes minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.randomness import generator
+from scripts.experiments.asynchronous.settings import AsyncSettings, ClockSettings
+from scripts.experiments.settings import RunSettings
+
+EPOCH_S = 10.0
+HEARTBEAT_S = 10.0
+"""The coordinator's default: a lost update is asked for after one to two of them."""
+DEADLINE_S = 20.0
+"""Twice what a usual client needs."""
+LOOKS_PER_EPOCH = 2
+
+WAYS = {
+    "barrier": "barrier, waits for all",
+    "deadline": "barrier, quorum and deadline",
+    "continuous": "continuous",
+}
+"""How rounds are led, and how figures call it."""
+
+CONDITIONS = {"even": "nobody is slow, nothing is lost", "slow": "one member is slow", "lossy": "updates are lost"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """How bad the conditions are. slower: the slow member's factor; lost: share of sendings that do not arrive."""
+
+    slower: float = 10.0
+    lost: float = 0.3
+
+    def __post_init__(self) -> None:
+        if not self.slower > 0.0:
+            raise InvalidInput("slower", self.slower, "a number above 0")
+        if not 0.0 <= self.lost < 1.0:
+            raise InvalidInput("lost", self.lost, "a share from 0 to below 1")
+
+    def title(self, condition: str) -> str:
+        """The condition as a figure says it."""
+        numbers = {
+            "slow": f"one member {self.slower:g} times slower",
+            "lossy": f"{100 * self.lost:g} % of updates lost",
+        }
+        return numbers.get(condition, CONDITIONS[condition])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One run of the study."""
+
+    condition: str
+    way: str
+    settings: AsyncSettings
+
+    @property
+    def label(self) -> str:
+        return f"{self.settings.run.label} seed {self.settings.run.seed}, {self.condition}, {self.way}"
+
+
+def slow_member(names: Sequence[str], seed: int) -> str:
+    """Who is slow: drawn, so that seeds have different ones."""
+    return names[int(generator(seed, purpose="slow-member").integers(len(names)))]
+
+
+def case_of(run: RunSettings, names: Sequence[str], condition: str, way: str, trouble: Trouble) -> Case:
+    """The run of one algorithm and seed on these clients."""
+    if condition not in CONDITIONS:
+        raise unknown_name("condition", condition, CONDITIONS)
+    if way not in WAYS:
+        raise unknown_name("way", way, WAYS)
+    clock = ClockSettings(
+        mode="continuous" if way == "continuous" else "barrier",
+        epoch_s=EPOCH_S,
+        slower={slow_member(names, run.seed): trouble.slower} if condition == "slow" else {},
+        lost=trouble.lost if condition == "lossy" else 0.0,
+        heartbeat_s=HEARTBEAT_S,
+        quorum=max(1, len(names) // 2) if way == "deadline" else 1,
+        deadline_s=DEADLINE_S * run.epochs if way == "deadline" else None,
+        look_s=EPOCH_S / LOOKS_PER_EPOCH,
+    )
+    return Case(condition=condition, way=way, settings=AsyncSettings(run=run, clock=clock))

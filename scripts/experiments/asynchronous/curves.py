@@ -1,0 +1,155 @@
+"""Accuracy against time, over seeds: a curve, the time at which it has reached something, and the study's tables.
+
+Times are seconds, virtual or real; a model counts from the moment it was delivered until the next one is.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import floor
+
+import numpy as np
+
+from fedap_core.arrays import FloatArray
+from scripts.experiments.asynchronous.conditions import WAYS
+
+SMOOTHED_LOOKS = 6
+"""Delivered models swing from one round to the next; a level counts as reached by the mean of so many looks."""
+
+TARGET_SHARE = 0.95
+"""The level to reach: this share of what waiting for everybody ends with, as «converged» is meant elsewhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """One run as it was looked at. times: (k,) rising; accuracy: (k, clients); slow: place of the slow member."""
+
+    times: FloatArray
+    accuracy: FloatArray
+    slow: int | None
+    updates: int
+
+    @property
+    def mean(self) -> FloatArray:
+        """(k,) unweighted over clients."""
+        return np.asarray(self.accuracy.mean(axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One way under one condition for one algorithm: mean over seeds on a common grid, and the range of the seeds."""
+
+    algorithm: str
+    condition: str
+    way: str
+    times: FloatArray
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    ended_s: float
+    slow_member: float | None
+    updates: float
+
+    @classmethod
+    def of(cls, algorithm: str, condition: str, way: str, runs: Sequence[Watched], step_s: float) -> Curve:
+        """Runs end at different times; the curve ends where the first does, with that run's last models."""
+        ended = min(float(run.times[-1]) for run in runs)
+        times = np.append(np.arange(0.0, ended, step_s), ended)
+        values = np.stack([_held(run.times, run.mean, times) for run in runs])
+        slow = [float(run.accuracy[-1, run.slow]) for run in runs if run.slow is not None]
+        return cls(
+            algorithm=algorithm,
+            condition=condition,
+            way=way,
+            times=times,
+            mean=values.mean(axis=0),
+            low=values.min(axis=0),
+            high=values.max(axis=0),
+            ended_s=float(np.mean([run.times[-1] for run in runs])),
+            slow_member=float(np.mean(slow)) if slow else None,
+            updates=float(np.mean([run.updates for run in runs])),
+        )
+
+    @property
+    def smooth(self) -> FloatArray:
+        """(k,) mean of the latest looks."""
+        sums = np.cumsum(np.concatenate([np.full(SMOOTHED_LOOKS - 1, self.mean[0]), self.mean]))
+        sums[SMOOTHED_LOOKS:] -= sums[:-SMOOTHED_LOOKS].copy()
+        return np.asarray(sums[SMOOTHED_LOOKS - 1 :] / SMOOTHED_LOOKS, dtype=np.float64)
+
+    @property
+    def last(self) -> float:
+        """What it ends with, over the latest looks."""
+        return float(self.smooth[-1])
+
+    def reached_s(self, level: float) -> float | None:
+        """When the level was reached; None: not before the end."""
+        above = np.flatnonzero(self.smooth >= level)
+        return float(self.times[above[0]]) if len(above) else None
+
+    def at(self, time_s: float) -> float:
+        """The smoothed accuracy at a time; behind the end, the last."""
+        return float(self.smooth[max(int(np.searchsorted(self.times, time_s, side="right")) - 1, 0)])
+
+
+def _held(times: FloatArray, values: FloatArray, grid: FloatArray) -> FloatArray:
+    """Values at grid times, each holding until the next."""
+    places = np.maximum(np.searchsorted(times, grid + 1e-9, side="right") - 1, 0)
+    return np.asarray(values[places], dtype=np.float64)
+
+
+def target_of(curves: Sequence[Curve], algorithm: str) -> float:
+    """The level that times are compared at, in whole per cent: what waiting for all ends with, nearly."""
+    waiting = [curve.last for curve in curves if curve.algorithm == algorithm and curve.way == "barrier"]
+    return floor(100 * TARGET_SHARE * min(waiting)) / 100
+
+
+def verdict(curves: Sequence[Curve], algorithm: str, title: str, target: float) -> str:
+    """One condition and algorithm in a plain sentence."""
+    ways = {curve.way: curve for curve in curves}
+    told = ", ".join(f"{WAYS[way]}: {_duration(curve.reached_s(target))}" for way, curve in ways.items())
+    sentence = f"{algorithm}, {title}: to reach {100 * target:.0f} %, {told}."
+    if "continuous" in ways and "barrier" in ways:
+        end = ways["continuous"].ended_s
+        both = f"{100 * ways['continuous'].last:.1f} % against {100 * ways['barrier'].at(end):.1f} %"
+        sentence += f" When continuous ends, after {end:.0f} s, it stands at {both} for waiting."
+    return sentence
+
+
+def _duration(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:.0f} s"
+
+
+def markdown(curves: Sequence[Curve], targets: Mapping[str, float], titles: Mapping[str, str]) -> str:
+    """The table of the study."""
+    heads = ("algorithm", "condition", "way", "time to target, s", "ends after, s", "ends with %", "slow member %")
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for curve in curves:
+        reached = curve.reached_s(targets[curve.algorithm])
+        slow = "–" if curve.slow_member is None else f"{100 * curve.slow_member:.1f}"
+        cells = (
+            curve.algorithm,
+            titles[curve.condition],
+            WAYS[curve.way],
+            "never" if reached is None else f"{reached:.0f} ({100 * targets[curve.algorithm]:.0f} %)",
+            f"{curve.ended_s:.0f}",
+            f"{100 * curve.last:.1f}",
+            slow,
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def csv_text(curves: Sequence[Curve]) -> str:
+    """Every point of every curve, in per cent."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["algorithm", "condition", "way", "seconds", "mean", "lowest seed", "highest seed"])
+    for curve in curves:
+        for time_s, *values in zip(curve.times, curve.mean, curve.low, curve.high, strict=True):
+            shown = [f"{100 * value:.3f}" for value in values]
+            writer.writerow([curve.algorithm, curve.condition, curve.way, f"{time_s:.3f}", *shown])
+    return text.getvalue()

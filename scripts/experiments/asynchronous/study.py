@@ -1,0 +1,146 @@
+"""The study: every algorithm under every condition, led in every way; what is missing is run, then all of it is told.
+
+Runs are deterministic and found again by their identity, so a killed study goes on with the run it was at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.markdown import Markdown
+
+from fedap_core.errors import InvalidInput
+from scripts.engines.processes.children import Children
+from scripts.experiments.asynchronous import curves, figure
+from scripts.experiments.asynchronous.conditions import EPOCH_S, LOOKS_PER_EPOCH, Case, Trouble, case_of
+from scripts.experiments.asynchronous.curves import Curve, Watched
+from scripts.experiments.asynchronous.settings import AsyncFolder
+from scripts.experiments.cohort import Cohort, make_cohort
+from scripts.experiments.run_folder import write_text
+from scripts.experiments.settings import RunSettings, digest
+
+_WAIT_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What is compared. runs: algorithms and seeds on one kind of clients; conditions and ways: names."""
+
+    runs: tuple[RunSettings, ...]
+    conditions: tuple[str, ...]
+    ways: tuple[str, ...]
+    trouble: Trouble
+
+    def __post_init__(self) -> None:
+        if "barrier" not in self.ways:
+            raise InvalidInput("ways", ",".join(self.ways), "barrier among them: the others are measured by it")
+
+    @property
+    def identity(self) -> str:
+        """Names the study's tables and figures."""
+        return digest(
+            [[run.identity, run.rounds] for run in self.runs]
+            + [list(self.conditions), list(self.ways), self.trouble.slower, self.trouble.lost]
+        )
+
+    def cases(self, cohort: Cohort, seed: int) -> list[Case]:
+        """The runs of one seed on its clients. With nobody late a deadline changes nothing, so it is left out."""
+        names = [client.name for client in cohort.clients]
+        return [
+            case_of(run, names, condition, way, self.trouble)
+            for run in self.runs
+            if run.seed == seed
+            for condition in self.conditions
+            for way in self.ways
+            if (condition, way) != ("even", "deadline")
+        ]
+
+
+def run_study(study: Study, root: Path, *, jobs: int, console: Console) -> list[Curve]:
+    """Run what is missing and write csv, figure and Markdown under `root`."""
+    found: dict[tuple[str, str, str], list[Watched]] = {}
+    for seed in dict.fromkeys(run.seed for run in study.runs):
+        cohort = make_cohort(study.runs[0].cohort, seed)
+        cases = study.cases(cohort, seed)
+        _run_missing(cases, cohort, root, jobs=jobs, console=console)
+        for case in cases:
+            key = case.settings.run.label, case.condition, case.way
+            found.setdefault(key, []).append(_watched(root, case, cohort))
+    step_s = EPOCH_S / LOOKS_PER_EPOCH
+    told = [Curve.of(*key, runs, step_s) for key, runs in found.items()]
+    name = f"asynchronous-{study.runs[0].cohort.data}-{study.identity}"
+    titles = {condition: study.trouble.title(condition) for condition in study.conditions}
+    tell(told, titles, heading_of(study), root / re.sub(r"[/.:]", "_", name), clock="virtual", console=console)
+    return told
+
+
+def heading_of(study: Study) -> str:
+    """What was run, in a line."""
+    first, seeds = study.runs[0], len({run.seed for run in study.runs})
+    plural = "" if seeds == 1 else "s"
+    return (
+        f"{first.cohort.data}, protocol {first.cohort.protocol_label}, {first.rounds} rounds of everybody, "
+        f"{seeds} seed{plural}; an epoch of a usual member takes {EPOCH_S:g} virtual seconds"
+    )
+
+
+def tell(
+    told: Sequence[Curve], titles: dict[str, str], heading: str, path: Path, *, clock: str, console: Console
+) -> None:
+    """Write the study down, and print it."""
+    algorithms = list(dict.fromkeys(curve.algorithm for curve in told))
+    targets = {name: curves.target_of(told, name) for name in algorithms}
+    sentences = [
+        curves.verdict([c for c in told if (c.algorithm, c.condition) == (name, condition)], name, title, targets[name])
+        for name in algorithms
+        for condition, title in titles.items()
+    ]
+    table = curves.markdown(told, targets, titles)
+    verdicts = "".join(f"- {sentence}\n" for sentence in sentences)
+    write_text(path.with_suffix(".csv"), curves.csv_text(told))
+    write_text(path.with_suffix(".md"), f"{heading}\n\n{verdicts}\n{table}")
+    figure.draw(told, targets, titles, path, clock=clock)
+    console.print(heading)
+    console.print(Markdown(table))
+    for sentence in sentences:
+        console.print(sentence, soft_wrap=True)
+    console.print(f"Curves: {path.with_suffix('.png')}; points: {path.with_suffix('.csv')}", soft_wrap=True)
+
+
+def _run_missing(cases: Sequence[Case], cohort: Cohort, root: Path, *, jobs: int, console: Console) -> None:
+    """Up to `jobs` runs at a time, each in a process of its own."""
+    waiting = [case for case in cases if not AsyncFolder(root, case.settings).is_complete()]
+    with Children(root / "logs") as children:
+        while waiting or children.alive:
+            while waiting and len(children.alive) < jobs:
+                case = waiting.pop(0)
+                children.fork(
+                    AsyncFolder(root, case.settings).path.name,
+                    lambda case=case: _work(case, cohort, root),  # type: ignore[misc]
+                )
+                console.print(f"{case.label} …", soft_wrap=True)
+            children.wait(timeout_s=_WAIT_S)
+
+
+def _work(case: Case, cohort: Cohort, root: Path) -> int:
+    from scripts.engines.continuous import VirtualOptions, run_virtual
+
+    run_virtual(case.settings, cohort, VirtualOptions(root=root, keep_models=False))
+    return 0
+
+
+def _watched(root: Path, case: Case, cohort: Cohort) -> Watched:
+    records = AsyncFolder(root, case.settings).rounds()
+    names = [client.name for client in cohort.clients]
+    slow = next(iter(case.settings.clock.slower), None)
+    return Watched(
+        times=np.array([record["clock"] for record in records], dtype=np.float64),
+        accuracy=np.array([record["test"]["accuracy"] for record in records], dtype=np.float64),
+        slow=None if slow is None else names.index(slow),
+        updates=records[-1]["updates"],
+    )
