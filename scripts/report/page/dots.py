@@ -117,7 +117,7 @@ def class_dots(
         x = left + (column + 0.5) * step_x
         turn = f"rotate(-40 {x:.1f} {top - 10:.1f})"
         title = element("title", words(name))
-        drawn.append(element("text", title, words(short(name, 15)), x=x, y=top - 10, class_="tick", transform=turn))
+        drawn.append(element("text", title, words(short(name, 18)), x=x, y=top - 10, class_="tick", transform=turn))
     for row, (client, numbers) in enumerate(zip(clients, counts, strict=True)):
         y = top + (row + 0.5) * step_y
         drawn.append(label(short(client, 15), x=left - 12, y=y + 4, class_="row-name", anchor="end", title=client))

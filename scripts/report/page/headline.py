@@ -162,7 +162,30 @@ def verdicts(study: Study) -> list[Verdict]:
     if personal is None or alone is None:
         return []
     pairs = zip(alone.at(study.round_no).scores, personal.at(study.round_no).scores, strict=True)
-    return [judge(before, after) for before, after in pairs if before is not None and after is not None]
+    return [
+        judge(before, after, tail_gain=tail_gain(study, index))
+        for index, (before, after) in enumerate(pairs)
+        if before is not None and after is not None
+    ]
+
+
+def client_curve(run: Run, index: int, round_no: int) -> list[tuple[int, float]]:
+    """(round from 1, accuracy) of one client up to the compared round."""
+    return [
+        (record.number + 1, score.accuracy)
+        for record in run.evaluated
+        if record.number <= round_no and (score := record.scores[index]) is not None
+    ]
+
+
+def tail_gain(study: Study, index: int) -> float | None:
+    """Of one client's personalised model over its local one: mean over the last rounds that both evaluated."""
+    if study.personal is None or study.alone is None:
+        return None
+    runs = [study.alone.run_of(study.seed), study.personal.run_of(study.seed)]
+    alone, personal = (dict(client_curve(run, index, study.round_no)) if run is not None else {} for run in runs)
+    last = [number for number in alone.keys() & personal.keys() if number > study.round_no + 1 - TAIL_ROUNDS]
+    return fmean(personal[number] - alone[number] for number in last) if last else None
 
 
 def _who_gained(study: Study) -> Iterator[str]:
@@ -173,21 +196,34 @@ def _who_gained(study: Study) -> Iterator[str]:
     surely, worse = found.count(Verdict.GAIN), found.count(Verdict.LOSS)
     sentence = f"{better} of {counted(len(found), 'client')} did better with it, {surely} of them beyond chance"
     lost = "nobody lost" if worse == 0 else f"{worse} lost"
-    yield f"{sentence}; {lost} beyond chance (95 % intervals that do not overlap)."
+    where = f", seed {study.seed}" if len(study.seeds) > 1 else ""
+    yield f"{sentence}; {lost} beyond chance (95 % intervals that do not overlap{where})."
 
 
 def _others(study: Study) -> Iterator[str]:
-    heads = [headline(algorithm, study.round_no) for algorithm in study.algorithms]
-    if study.personal is None or len(heads) < 2:
+    if study.personal is None or len(study.algorithms) < 2:
         return
+    yield from _best(study)
+    heads = [headline(algorithm, study.round_no) for algorithm in study.algorithms]
     own = next(head for head in heads if head.name == study.personal.name)
-    best = max(heads, key=lambda head: head.last)
-    if best.name != own.name:
-        yield f"Best of all is {best.name} with {percent(best.last)}."
     average = next((head for head in heads if head.kind == "fedavg"), None)
     if own.converged is not None and average is not None and average.converged is not None and own is not average:
-        later = f"FedAvg in round {average.converged:.0f}"
+        later = f"FedAvg from round {average.converged:.0f}"
         yield f"{own.name} stays within 95 % of its end from round {own.converged:.0f} on, {later}."
-    unequal = [head.name for head in heads if head.seeds != len(study.seeds)]
-    if unequal:
-        yield f"Not every algorithm has every seed: {listed(unequal)}."
+
+
+def _best(study: Study) -> Iterator[str]:
+    """Who is best, by the seeds that all have; nothing where that is the algorithm told of already."""
+    seeds = study.common_seeds
+    if not seeds:
+        yield "No seed is common to all algorithms: their means are not comparable."
+        return
+    only = "" if len(seeds) == len(study.seeds) else f" (seed{'s' * (len(seeds) > 1)} {listed(list(map(str, seeds)))})"
+    means = {
+        algorithm: fmean(_mean(run.at(study.round_no)) for run in algorithm.runs if run.seed in seeds)
+        for algorithm in study.algorithms
+    }
+    best = max(means, key=lambda algorithm: means[algorithm])
+    if best is not study.personal and study.personal is not None:
+        told = f"{study.personal.name} has {percent(means[study.personal])}"
+        yield f"Best of all is {best.name} with {percent(means[best])}; {told}{only}."

@@ -49,7 +49,7 @@ class Overview:
     words: tuple[str, ...]
     notes: tuple[str, ...]
     heads: tuple[Headline, ...]
-    best: float
+    best: float | None
     curves: Svg
     closeup: Svg | None
     hover: dict[str, object]
@@ -83,7 +83,7 @@ def overview(study: Study) -> Overview:
         words=tuple(in_words(study)),
         notes=study.notes,
         heads=heads,
-        best=max(head.last for head in heads),
+        best=max(head.last for head in heads) if study.common_seeds == study.seeds else None,
         curves=curves(series, described="Mean test accuracy per round, one line per algorithm"),
         closeup=_closeup(series),
         hover=_hover(series),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from scripts.report.page.addresses import anchors, natural_order
 from scripts.report.page.advice import Advice, advise
@@ -12,7 +11,7 @@ from scripts.report.page.bars import Bar, Piece, bars
 from scripts.report.page.confusion import MOST_CLASSES, Confusion, confusion
 from scripts.report.page.curves import Frame, Series, curves, thinned
 from scripts.report.page.dots import Dot, intervals
-from scripts.report.page.headline import TAIL_ROUNDS
+from scripts.report.page.headline import client_curve, tail_gain
 from scripts.report.page.runs import ClientScore, Run
 from scripts.report.page.sources import Helper, sentence, strongest
 from scripts.report.page.study import Algorithm, Study
@@ -87,7 +86,7 @@ def _view(study: Study, index: int, places: Sequence[str], at: int) -> Participa
             average=_of_kind(scored, "fedavg"),
             personal=next((score for algorithm, score in scored if algorithm is personal), None),
             name=personal.name if personal is not None else "",
-            tail_gain=_tail_gain(study, index),
+            tail_gain=tail_gain(study, index),
         ),
         scores=tuple(_line(algorithm, score, algorithm is personal) for algorithm, score in scored),
         intervals=intervals(dots, described=f"Accuracy of {name} under each algorithm with 95 % intervals")
@@ -112,16 +111,6 @@ def _profile(study: Study, index: int, scores: Sequence[ClientScore]) -> str:
     if scores:
         known.append(f"{scores[0].samples} of them for testing" if counts else f"{scores[0].samples} test samples")
     return ", ".join(known)
-
-
-def _tail_gain(study: Study, index: int) -> float | None:
-    """Of the personalised model over the local one, mean over the last rounds that both evaluated."""
-    if study.personal is None or study.alone is None:
-        return None
-    runs = [study.alone.run_of(study.seed), study.personal.run_of(study.seed)]
-    alone, personal = (dict(_points(run, index, study.round_no)) if run is not None else {} for run in runs)
-    last = [number for number in alone.keys() & personal.keys() if number > study.round_no + 1 - TAIL_ROUNDS]
-    return fmean(personal[number] - alone[number] for number in last) if last else None
 
 
 def _of_kind(scored: Sequence[tuple[Algorithm, ClientScore]], kind: str) -> ClientScore | None:
@@ -164,7 +153,7 @@ def _curves(study: Study, index: int) -> Svg | None:
         Series(
             name=algorithm.name,
             colour=algorithm.colour,
-            points=thinned(_points(run, index, study.round_no)),
+            points=thinned(client_curve(run, index, study.round_no)),
             strong=algorithm is study.personal,
         )
         for algorithm, run in study.shown
@@ -173,14 +162,6 @@ def _curves(study: Study, index: int) -> Svg | None:
     if not any(len(one.points) > 1 for one in series):
         return None
     return curves(series, described=f"Accuracy of {study.clients[index]} per round", frame=_FRAME)
-
-
-def _points(run: Run, index: int, round_no: int) -> list[tuple[int, float]]:
-    return [
-        (record.number + 1, score.accuracy)
-        for record in run.evaluated
-        if record.number <= round_no and (score := record.scores[index]) is not None
-    ]
 
 
 def _class_counts(study: Study, index: int) -> tuple[tuple[str, int], ...]:

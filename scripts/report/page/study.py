@@ -60,6 +60,11 @@ class Study:
         return tuple(sorted({run.seed for run in self.runs}))
 
     @property
+    def common_seeds(self) -> tuple[int, ...]:
+        """Those that every algorithm has: only over these may means be compared."""
+        return tuple(sorted(frozenset.intersection(*(algorithm.seeds for algorithm in self.algorithms))))
+
+    @property
     def shown(self) -> tuple[tuple[Algorithm, Run], ...]:
         """The runs of the seed whose clients have pages."""
         found = ((algorithm, algorithm.run_of(self.seed)) for algorithm in self.algorithms)
@@ -103,6 +108,8 @@ def make_study(runs: Sequence[Run]) -> Study:
     seed = min(seeds, key=lambda one: (-sum(run.seed == one for run in kept), one))
     if len(seeds) > 1:
         notes.append(f"Means are over {len(seeds)} seeds; W, clients and their pages are those of seed {seed}.")
+    if len({algorithm.seeds for algorithm in algorithms}) > 1:
+        notes.append("Not every algorithm has every seed: means over different seeds must not be compared.")
     return Study(algorithms=algorithms, round_no=round_no, seed=seed, notes=tuple(notes))
 
 
