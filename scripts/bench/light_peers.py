@@ -1,0 +1,120 @@
+"""Participants that speak and do not train: the real line and post office of a participant, and no model behind them.
+
+For measurements of the wire and the coordinator alone. They answer when the caller tells them to, so the caller's clock
+sees exactly what it asked for. Nothing here reconnects: a line that breaks ends the measurement.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from fedap_core.parts import Part
+from participant.dealer.line import Address, Context, Line
+from participant.dealer.post import Post
+from participant.model_file import read_spec
+from participant.sent_log import SentLog
+from participant.wire import model_layout, shared_layout
+from protocol.messages import Hello, Message, Train, Update
+from protocol.tensors import Layout, TensorSet, names_digest
+
+PATIENCE_S = 120.0
+"""Longest wait for an answer that must come."""
+_TURN_MS = 1
+
+
+def hello_of(initial: Path, name: str, *, run: str | None = None) -> Hello:
+    """What a participant with that model file says first."""
+    spec = read_spec(initial)
+    return Hello(
+        name=name,
+        software="bench",
+        run=run,
+        model_layout=model_layout(spec).digest,
+        classes=names_digest(spec.classes),
+        input_shape=spec.input_shape,
+        preprocessing=spec.preprocessing.digest,
+        train_samples=512,
+        test_samples=2,
+    )
+
+
+def layout_of(initial: Path, home: frozenset[Part]) -> Layout:
+    """What travels when `home` stays home."""
+    return shared_layout(read_spec(initial), home)
+
+
+class LightPeer:
+    """One participant's end of a line. Closed at the end of the `with` block."""
+
+    def __init__(self, context: Context, address: Address, hello: Hello, sent: Path) -> None:
+        self._line = Line(context, address)
+        self._sent = SentLog(sent)
+        self._post = Post(lambda _message: True)
+        self._hello = hello
+        self.order: Train | None = None
+        """The latest order, complete, and not answered yet."""
+        self.order_at = 0.0
+        """When it was complete, by the monotonic clock."""
+
+    def say(self, message: Message) -> None:
+        """Queue a message and hand over what the socket takes."""
+        self._post.say(message)
+        self._flush()
+
+    def turn(self) -> None:
+        """Hear what has come, send what is due; never waits."""
+        while self._line.monitor.poll(0):
+            reason = self._line.read_monitor()
+            if reason is not None:
+                raise RuntimeError(f"the line of {self._hello.name} is gone: {reason}")
+            self.say(self._hello)
+        while self._line.is_up and (frames := self._line.receive()) is not None:
+            for message in self._post.hear(frames):
+                if isinstance(message, Train):
+                    self.order, self.order_at = message, time.monotonic()
+            if self._post.refused:
+                raise RuntimeError(f"a message to {self._hello.name} is not understood: {self._post.refused}")
+            self._flush()
+        self._flush()
+
+    def nap(self) -> None:
+        """Wait a moment for something to come."""
+        (self._line.socket if self._line.is_up else self._line.monitor).poll(_TURN_MS)
+
+    def report(self, weights: TensorSet) -> None:
+        """Answer the order at hand."""
+        if self.order is None:
+            raise RuntimeError(f"{self._hello.name} has no order to answer")
+        order, self.order = self.order, None
+        self.say(Update(run=order.run, round_no=order.round_no, steps=16, train_loss=0.5, scores=(), weights=weights))
+
+    def _flush(self) -> None:
+        while self._line.is_up and self._post.outbound and self._line.send(self._post.outbound[0].frames):
+            gone = self._post.outbound.popleft()
+            self._sent.note(gone.message, gone.frames)  # as a participant does: it is part of what sending costs
+
+    def __enter__(self) -> LightPeer:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._line.close()
+        self._line.monitor.close()  # an end that stays open would keep its context from ending
+        self._sent.close()
+
+
+def wait_until(peers: Sequence[LightPeer], done: Callable[[], bool]) -> None:
+    """Let peers hear and speak until a condition holds."""
+    until = time.monotonic() + PATIENCE_S
+    while not done():
+        for peer in peers:
+            peer.turn()
+        if done():
+            return
+        if time.monotonic() > until:
+            raise RuntimeError(f"nothing happened for {PATIENCE_S:.0f} s")
+        peers[0].nap()

@@ -1,0 +1,89 @@
+"""A coordinator as a process of its own, whose moments can be seen from outside: when an update was there, when mixed.
+
+It is the real one, made by `open_run`; only its machine is listened to. Times are of the monotonic clock, which all
+processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import time
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import structlog
+
+from coordinator import events, facts
+from coordinator.actions import Action
+from coordinator.config import make_config
+from coordinator.runs import Federation, open_run
+from scripts.bench.light_peers import PATIENCE_S
+from scripts.engines.forked import signals_held, unwind_on_sigterm
+
+_FORK = multiprocessing.get_context("fork")
+
+Moment = tuple[str, float]
+"""(name of the event's class, monotonic time at which the machine was told)."""
+
+
+class WatchedCoordinator:
+    """Listens at `endpoint`; ended at the end of the `with` block."""
+
+    def __init__(self, fields: Mapping[str, object], log: Path) -> None:
+        self._pipe, theirs = _FORK.Pipe(duplex=False)
+        self._process = _FORK.Process(target=_serve, args=(dict(fields), log, theirs))
+        with signals_held():
+            self._process.start()
+        theirs.close()
+        self.endpoint = str(self._hear())
+
+    def moment(self, name: str) -> float:
+        """When the machine was next told of such an event."""
+        while True:
+            seen, at = self._hear()
+            if seen == name:
+                return float(at)
+
+    @property
+    def pid(self) -> int:
+        return int(self._process.pid or 0)
+
+    def _hear(self) -> Any:  # noqa: ANN401 - whatever the child tells, checked by its reader
+        if not self._pipe.poll(PATIENCE_S):
+            raise RuntimeError("the coordinator says nothing")
+        return json.loads(self._pipe.recv_bytes())
+
+    def __enter__(self) -> WatchedCoordinator:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+
+def _serve(fields: dict[str, object], log: Path, parent: Connection) -> None:
+    unwind_on_sigterm()
+    with log.open("a", encoding="utf-8") as file:
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=file))
+        federation = open_run(make_config(fields))
+        _listen(federation, parent)
+        parent.send_bytes(json.dumps(federation.endpoint).encode())
+        federation.coordinator.run()
+
+
+def _listen(federation: Federation, parent: Connection) -> None:
+    decide = federation.machine.handle
+
+    def handle(event: events.Event | facts.Fact, now: float) -> list[Action]:
+        if isinstance(event, events.UpdateArrived | events.MixingDone | events.Inspected):
+            parent.send_bytes(json.dumps([type(event).__name__, time.monotonic()]).encode())
+        return decide(event, now)
+
+    federation.machine.handle = handle  # type: ignore[method-assign]

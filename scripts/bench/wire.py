@@ -1,0 +1,152 @@
+"""An update on its way over loopback: from a flat buffer to verified bytes at a real coordinator, beside a raw socket.
+
+The way is the product's: a participant's line and post office, its record of what it sent, slices under credit, the
+coordinator's socket thread, its store and its check of every byte. The raw socket moves the same bytes into memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from coordinator.auth import generate_keys
+from coordinator.keys import KeyPair, write_key_file
+from fedap_core.preprocessing import IMAGE_8BIT
+from participant.dealer.keys import Keys
+from participant.dealer.line import Address, Context
+from participant.model_file import make_initial, write_model
+from protocol.tensors import TensorSet
+from scripts.bench.figures import Bar, Finding, Series, ratio
+from scripts.bench.interleaving import interleave
+from scripts.bench.job import Scope
+from scripts.bench.light_peers import LightPeer, hello_of, layout_of, wait_until
+from scripts.bench.raw_socket import RawSocket
+from scripts.bench.sheet import PartResult
+from scripts.bench.watched import WatchedCoordinator
+from scripts.engines.forked import run_in_child
+
+BAR = Bar(must=0.8, goal=1.0, higher=True)
+MEMBER = "north"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Freight:
+    """A model whose updates travel: its name in the table, how it is built, and how many sendings make a pass."""
+
+    shown: str
+    model: str
+    shape: tuple[int, ...]
+    classes: int
+    repeats: int
+    bar: Bar | None
+
+    def write_initial(self, path: Path) -> None:
+        names = tuple(f"class {number}" for number in range(self.classes))
+        spec, state = make_initial(self.model, input_shape=self.shape, classes=names, preprocessing=IMAGE_8BIT, seed=0)
+        write_model(path, spec, state)
+
+
+def measure(scope: Scope) -> PartResult:
+    """AlexNet (57 million parameters) and LeNet-5, plain and encrypted."""
+    small = Freight(
+        shown="LeNet-5", model="lenet5", shape=(1, 28, 28), classes=11, repeats=scope.sized(20, 2), bar=None
+    )
+    large = Freight(shown="AlexNet", model="alexnet", shape=(1, 64, 64), classes=3, repeats=1, bar=BAR)
+    findings: list[Finding] = []
+    series: list[Series] = []
+    for freight in [small] if scope.quick else [large, small]:
+        folder = scope.folder / freight.model
+        folder.mkdir()
+        initial = folder / "initial.safetensors"
+        run_in_child(lambda freight=freight, initial=initial: freight.write_initial(initial))  # type: ignore[misc]
+        found = _rates(freight, initial, folder, scope.passes)
+        raw, plain, curve = found.values()
+        findings.append(ratio(f"{freight.shown} update up, CURVE off / raw TCP", plain, raw, freight.bar))
+        findings.append(ratio(f"{freight.shown} update up, CURVE on / raw TCP", curve, raw))
+        series += found.values()
+    return PartResult(part="wire", findings=tuple(findings), series=tuple(series))
+
+
+def _rates(freight: Freight, initial: Path, folder: Path, passes: int) -> dict[str, Series]:
+    """GB/s of the raw socket, the plain line and the encrypted one."""
+    size = layout_of(initial, frozenset()).size_bytes("f32")
+    with ExitStack() as stack:
+        raw = stack.enter_context(RawSocket(size))
+        lanes = [Lane(stack, initial, folder / name, keys=name == "curve") for name in ("plain", "curve")]
+        for lane in lanes:
+            lane.connect()
+        payload = memoryview(b"\1" * size)
+
+        def rate(send: Callable[[], float]) -> Callable[[], float]:
+            return lambda: freight.repeats * size / 1e9 / sum(send() for _ in range(freight.repeats))
+
+        contenders = {
+            f"{freight.shown} raw TCP": rate(lambda: raw.send(payload)),
+            f"{freight.shown} CURVE off": rate(lanes[0].send),
+            f"{freight.shown} CURVE on": rate(lanes[1].send),
+        }
+        return interleave(contenders, passes=passes, unit="GB/s", warm_up=1)
+
+
+class Lane:
+    """A coordinator in a process of its own, and its only member, here: connected later, as nobody forks after that."""
+
+    def __init__(self, stack: ExitStack, initial: Path, folder: Path, *, keys: bool) -> None:
+        folder.mkdir()
+        self._stack, self._initial, self._folder = stack, initial, folder
+        ours, theirs = generate_keys(), generate_keys()
+        settings = _settings(initial, folder)
+        if keys:
+            settings |= _secured(folder, ours, theirs)
+        self._coordinator = stack.enter_context(WatchedCoordinator(settings, folder / "coordinator.log"))
+        self._keys = Keys(public=theirs.public, secret=theirs.secret, coordinator=ours.public) if keys else None
+        self._layout = layout_of(initial, frozenset())
+        self._flat = np.zeros(self._layout.elements, dtype=np.float32)
+
+    def connect(self) -> None:
+        """Join, and hold the first order."""
+        context = Context()
+        self._stack.callback(context.term)
+        address = Address(endpoint=self._coordinator.endpoint, keys=self._keys)
+        hello = hello_of(self._initial, MEMBER)
+        self._peer = self._stack.enter_context(LightPeer(context, address, hello, self._folder / "sent.jsonl"))
+        self._await_order()
+
+    def send(self) -> float:
+        """Seconds from having an update in memory until the coordinator holds all of it, verified; then its next order
+        is awaited, off the clock. A new update each time: a payload is known by its content."""
+        self._flat[0] += 1.0
+        began = time.monotonic()
+        self._peer.report(TensorSet.of_flat(self._layout, self._flat))
+        self._await_order()
+        return self._coordinator.moment("UpdateArrived") - began
+
+    def _await_order(self) -> None:
+        wait_until([self._peer], lambda: self._peer.order is not None)
+
+
+def _settings(initial: Path, folder: Path) -> dict[str, object]:
+    """FedAvg for one member: everything travels, and nobody else is waited for."""
+    return {
+        "run": "wire",
+        "folder": str(folder / "run"),
+        "initial": str(initial),
+        "rounds": 100_000,
+        "algorithm": {"name": "fedavg"},
+        "members": {"names": [MEMBER], "at_least": 1},
+        "pace": {"heartbeat_s": 60.0, "dead_after_s": 600.0},
+    }
+
+
+def _secured(folder: Path, ours: KeyPair, theirs: KeyPair) -> dict[str, object]:
+    write_key_file(folder / "coordinator.key", ours)
+    (folder / "members.txt").write_text(f"{MEMBER} {theirs.public}\n")
+    return {
+        "members": {"keys": str(folder / "members.txt"), "at_least": 1},
+        "network": {"secret_key": str(folder / "coordinator.key")},
+    }
