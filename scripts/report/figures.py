@@ -75,7 +75,8 @@ def _draw_curve(axes: Axes, runs: Sequence[Summary], shade: str) -> tuple[float,
     rounds = sorted(number + 1 for number in common)
     values = np.array([[100 * v for n, v in run.curve if n in common] for run in runs])
     mean = values.mean(axis=0)
-    axes.plot(rounds, mean, color=shade, linewidth=2.2 if runs[0].algorithm == "fedap" else 1.3)
+    leads = runs[0].algorithm == "fedap"
+    axes.plot(rounds, mean, color=shade, linewidth=2.2 if leads else 1.3, zorder=3 if leads else 2)
     if len(runs) > 1:
         axes.fill_between(rounds, values.min(axis=0), values.max(axis=0), color=shade, alpha=0.10, linewidth=0)
     return float(mean[-1]), float(rounds[-1])

@@ -161,6 +161,6 @@ TARGETS = (
         needs=("covid",),
         work=show_covid,
         cells=covid_cells,
-        stand_in_stem="accuracy",
+        stand_in_stem="accuracy-bars",
     ),
 )

@@ -33,8 +33,9 @@ def choose(target: Target, asked: Sequence[str], *, quick: bool) -> Choice:
     """asked: what `--data` named, empty for the paper's sets."""
     if asked:
         chosen = _asked_for(target, asked, quick=quick)
-        return _named(target, chosen, (), quick=quick)
-    chosen, remarks = [], []
+        own = target.stated and {one.name for one in chosen} == set(target.needs)
+        return _named(target, chosen, (), own=own, quick=quick)
+    chosen, remarks, stands_in = [], [], False
     for name in target.needs:
         wanted = DATA_SETS[name]
         if wanted.is_here(download=not quick):
@@ -42,12 +43,15 @@ def choose(target: Target, asked: Sequence[str], *, quick: bool) -> Choice:
         elif quick:
             other = stand_in_for(wanted)
             chosen.append(other)
-            remarks.append(f"{wanted.absence}. {other.title} stands in for it under its own name.")
+            remarks.append(f"{wanted.absence}. In its place, under its own name: {other.title}.")
+            stands_in = True
         else:
             remarks.append(f"{wanted.absence}. {_offer(target, wanted)}")
     if not chosen:
         raise MissingData("data", f"none for {target.name}", "the paper's data, or others by name", " ".join(remarks))
-    return _named(target, list({one.name: one for one in chosen}.values()), remarks, quick=quick)
+    distinct = list({one.name: one for one in chosen}.values())
+    own = target.stated and not stands_in
+    return _named(target, distinct, remarks, own=own, quick=quick)
 
 
 def _asked_for(target: Target, asked: Sequence[str], *, quick: bool) -> list[DataSet]:
@@ -69,18 +73,14 @@ def _offer(target: Target, wanted: DataSet) -> str:
     return ""
 
 
-def _named(target: Target, data: Sequence[DataSet], remarks: Sequence[str], *, quick: bool) -> Choice:
+def _named(target: Target, data: Sequence[DataSet], remarks: Sequence[str], *, own: bool, quick: bool) -> Choice:
     """The target's own name only for the paper's own sets; otherwise the names of the data are part of it."""
-    names = [one.name for one in data]
-    own = target.stated and (set(names) == set(target.needs) or (bool(remarks) and set(names) <= set(target.needs)))
-    if quick and any("stands in" in remark for remark in remarks):
-        own = False
-    parts = [target.name] if own else [target.stand_in_stem or target.name, *names]
+    parts = [target.name] if own else [target.stand_in_stem or target.name, *(one.name for one in data)]
     stem = "-".join([*parts, "quick"] if quick else parts)
     titles = ", ".join(one.title for one in data)
     return Choice(
         data=tuple(data),
         stem=re.sub(r"[^A-Za-z0-9_-]+", "_", stem),
-        title=f"{target.headline}: {titles}" + (" (quick)" if quick else ""),
+        title=f"{target.headline}: {titles}" + (", quick" if quick else ""),
         remarks=tuple(remarks),
     )

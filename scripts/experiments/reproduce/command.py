@@ -25,7 +25,8 @@ def reproduce(
         int, typer.Option(help="Communication rounds, or epochs in all; 0: the target's own.", min=0)
     ] = 0,
     model: Annotated[str, typer.Option(help="Another model than the data set's own.")] = "",
-    jobs: Annotated[int, typer.Option(help="Runs at once; 0: as many as there are cores.", min=0)] = 0,
+    engine: Annotated[str, typer.Option(help="inline, or processes: a real federation; the same bits.")] = "inline",
+    jobs: Annotated[int, typer.Option(help="Runs at once; 0: the cores, or one with --engine processes.", min=0)] = 0,
     workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that jobs leave.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results; runs found there are used again.")] = OUT,
 ) -> None:
@@ -42,8 +43,8 @@ def reproduce(
     scale = Scale(quick=quick, seeds=_numbers(seeds) if seeds else usual, rounds=rounds, model=model)
     asked = [name.strip() for name in data.split(",") if name.strip()]
     cores = len(os.sched_getaffinity(0))
-    at_once = jobs or cores
-    sweep = SweepOptions(root=out, jobs=at_once, workers=workers or max(1, cores // at_once))
+    at_once = jobs or (1 if engine == "processes" else cores)
+    sweep = SweepOptions(root=out, jobs=at_once, workers=workers or max(1, cores // at_once), engine=engine)
     run_named(target, asked, scale, sweep, console)
 
 

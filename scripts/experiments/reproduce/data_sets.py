@@ -14,7 +14,7 @@ from fedap_core.errors import InvalidInput
 from participant.data import load_dataset
 from participant.data.base import ROOT_VARIABLE, DataOptions
 
-_MEDMNIST = "It is downloaded on first use, or fetch {file} from the MedMNIST site"
+_MEDMNIST = "it is downloaded on first use; without a network, fetch {file} of MedMNIST elsewhere"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +59,7 @@ class DataSet:
     @property
     def absence(self) -> str:
         """What to do about its absence, in one sentence."""
-        return (
-            f"{self.title} is not here. {self.obtain}, so that {self.path} exists "
-            f"(the data folder is {DataOptions().folder}; the variable {ROOT_VARIABLE} changes it)"
-        )
+        return f"{self.title} is not here: {self.obtain}, so that {self.path} exists ({ROOT_VARIABLE} sets the folder)"
 
 
 def _organ(letter: str) -> DataSet:
@@ -92,7 +89,7 @@ DATA_SETS: dict[str, DataSet] = {
             kind="sensor-based time series",
             model="har-cnn",
             file="PAMAP2_Dataset/Protocol",
-            obtain="Download PAMAP2_Dataset.zip from the UCI Machine Learning Repository and unpack it there",
+            obtain="download PAMAP2_Dataset.zip from the UCI Machine Learning Repository and unpack it there",
             stand_ins=("har", "watch"),
             quick_run={"rounds": 10},
         ),
@@ -102,7 +99,7 @@ DATA_SETS: dict[str, DataSet] = {
             kind="image",
             model="alexnet",
             file="Curated X-Ray Dataset",
-            obtain="Download «Curated Dataset for COVID-19 Posterior-Anterior Chest Radiography Images» (Sait et al.) "
+            obtain="download «Curated Dataset for COVID-19 Posterior-Anterior Chest Radiography Images» (Sait et al.) "
             "from Mendeley Data, which asks for an account, and unpack it there",
             stand_ins=("chest", "synthetic"),
             quick_cohort={"data_options": {"size": "64"}},
@@ -117,7 +114,7 @@ DATA_SETS: dict[str, DataSet] = {
             kind="sensor-based time series",
             model="har-cnn",
             file="uci_har.npz",
-            obtain="Write UCI HAR as one npz (x, y, subject; see the README)",
+            obtain="write UCI HAR as one npz of x, y, subject",
             stand_ins=("watch",),
             quick_run={"rounds": 15},
         ),
@@ -127,7 +124,7 @@ DATA_SETS: dict[str, DataSet] = {
             kind="image",
             model="lenet5",  # AlexNet has 58 million weights: twenty of them train for days on two cores
             file="chest_xray_64.npz",
-            obtain="Write Kermany's chest X-rays as one npz (x, y, patient; see the README)",
+            obtain="write Kermany's chest X-rays as one npz of x, y, patient",
             stand_ins=("synthetic",),
             quick_run={"rounds": 10},
         ),

@@ -8,6 +8,7 @@ from participant.data import load_dataset
 from participant.data.base import DataOptions, Dataset
 from scripts.experiments.cohort import make_cohort
 from scripts.experiments.reproduce import judges, paper
+from scripts.experiments.reproduce.data_sets import DATA_SETS
 from scripts.experiments.reproduce.results import written_rows
 from scripts.experiments.reproduce.target import Findings, Job, Plan, Target
 from scripts.report import tables
@@ -39,17 +40,24 @@ def show_datasets(job: Job) -> Findings:
         shown = ["–", "–"] if stated is None else [f"{stated.classes}", f"{stated.samples:,}"]
         kind = plan.data.kind.capitalize()
         body.append([plan.data.title, kind, len(data.classes), f"{len(data):,}", f"{groups:,}", shape, *shown])
-    figure = new_figure(3.3 * min(len(loaded), _COLUMNS), 2.7 * -(-len(loaded) // _COLUMNS))
+    figure = new_figure(3.6 * min(len(loaded), _COLUMNS), 0.3 + 2.7 * -(-len(loaded) // _COLUMNS))
     columns = min(len(loaded), _COLUMNS)
     panels = figure.subplots(-(-len(loaded) // columns), columns, squeeze=False).ravel()
     for axes, (plan, data) in zip(panels, loaded, strict=False):
         axes.bar(range(len(data.classes)), np.bincount(data.y, minlength=len(data.classes)), color=_BAR, width=0.8)
         axes.set_title(plan.data.title, fontsize=9, loc="left")
+        axes.set_xticks(range(0, len(data.classes), 1 if len(data.classes) <= 12 else 2))
         axes.set_xlabel("class")
         axes.set_ylabel("samples")
         tidy(axes)
     for axes in panels[len(loaded) :]:
         axes.set_visible(False)
+    figure.suptitle(job.title, fontsize=10, x=0.01, ha="left")
+    body += [
+        [DATA_SETS[row.data].title, row.kind, *["not here"] * 4, f"{row.classes}", f"{row.samples:,}"]
+        for row in paper.DATA_TABLE.values()
+        if row.data not in {plan.data.name for plan, _ in loaded}
+    ]
     heads = ["data set", "type", "classes", "samples", "groups", "one sample", "classes, paper", "samples, paper"]
     return Findings(
         figure=figure,

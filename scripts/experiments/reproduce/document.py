@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from scripts.experiments.reproduce.choice import Choice
@@ -40,19 +41,29 @@ def page_text(target: Target, choice: Choice, plans: tuple[Plan, ...], findings:
     notes = [*choice.remarks, *findings.notes]
     if notes:
         parts += ["## Notes", "\n".join(f"- {note}" for note in notes)]
-    parts += ["## Settings", "\n".join(f"- {settings_line(plan)}" for plan in plans)]
+    parts += ["## Settings", "\n".join(f"- {settings_line(target, plan)}" for plan in plans)]
     parts.append("Versions: " + ", ".join(f"{name} {number}" for name, number in versions().items()) + ".")
     return "\n\n".join(parts) + "\n"
 
 
-def settings_line(plan: Plan) -> str:
-    """What all runs on one data set share; what a target varies stands in its table and csv."""
-    run, cohort = plan.base, plan.base.cohort
+def settings_line(target: Target, plan: Plan) -> str:
+    """What the runs on one data set were; what differs between them is listed."""
+    runs = [run for cell in target.cells(plan) for run in cell.runs] or [plan.base]
+    cohort, first = runs[0].cohort, runs[0]
     options = "".join(f", {key} {value}" for key, value in cohort.data_options.items())
-    seeds = ", ".join(str(seed) for seed in plan.scale.seeds)
-    return (
-        f"`{cohort.data}`{options}: {cohort.clients} clients by {cohort.partition} with α = {cohort.alpha:g}, protocol "
-        f"{cohort.protocol_label}, model {run.model}, {run.rounds} rounds of {run.epochs} local epoch, SGD with "
-        f"{run.learning_rate:g} and batches of {run.batch_size}, anchor {run.anchor.kind} ({run.anchor.share:.0%} of "
-        f"the training halves), seeds {seeds}"
+    clients = (
+        f"`{cohort.data}`{options}: {_all(run.cohort.clients for run in runs)} clients by {cohort.partition} with "
+        f"α = {_all(f'{run.cohort.alpha:g}' for run in runs)}, protocol {cohort.protocol_label}"
     )
+    if not target.cells(plan):
+        return f"{clients}, seed {plan.base.seed}"
+    return (
+        f"{clients}, model {first.model}, rounds {_all(run.rounds for run in runs)}, local epochs "
+        f"{_all(run.epochs for run in runs)}, SGD with {first.learning_rate:g} and batches of {first.batch_size}, "
+        f"evaluated every {_all(run.evaluate_every for run in runs)}, anchor {first.anchor.kind} "
+        f"({first.anchor.share:.0%} of the training halves), seeds {_all(run.seed for run in runs)}"
+    )
+
+
+def _all(values: Iterable[object]) -> str:
+    return ", ".join(dict.fromkeys(str(value) for value in values))

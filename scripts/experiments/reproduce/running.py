@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +16,10 @@ from scripts.experiments.reproduce.choice import MissingData, choose
 from scripts.experiments.reproduce.document import write_findings
 from scripts.experiments.reproduce.durations import MEASURED
 from scripts.experiments.reproduce.target import Job, Scale, Target, make_plan
+from scripts.experiments.run_folder import RunFolder
 from scripts.experiments.sweep import SweepOptions
+
+_WIDE = 7
 
 
 def run_named(name: str, asked: list[str], scale: Scale, sweep: SweepOptions, console: Console) -> None:
@@ -36,13 +40,17 @@ def run_target(target: Target, asked: list[str], scale: Scale, sweep: SweepOptio
     for remark in choice.remarks:
         console.print(remark, style="yellow", soft_wrap=True, markup=False)
     plans = tuple(make_plan(data, scale) for data in choice.data)
+    asked_for = [RunFolder(sweep.root, run) for plan in plans for cell in target.cells(plan) for run in cell.runs]
+    found = sum(folder.is_complete() for folder in asked_for)
+    began = time.monotonic()
     findings = target.work(Job(plans=plans, sweep=sweep, console=console, title=choice.title))
     page = write_findings(target, choice, plans, findings, command=command_line(), root=sweep.root)
-    console.print(f"\n{choice.title} ({target.where})", style="bold", markup=False)
+    console.print(f"\n{choice.title}; in the paper {target.where}", style="bold", soft_wrap=True, markup=False)
     console.print(shown_tables(findings.tables[0][1]))
     for verdict in findings.verdicts:
         console.print(f"{verdict.word.upper()}: {verdict.claim} {verdict.numbers}", soft_wrap=True, markup=False)
-    console.print(f"Page: {page}; beside it csv, png and svg", soft_wrap=True, markup=False)
+    took = f"{time.monotonic() - began:.0f} s, {found} of {len(asked_for)} runs were there already"
+    console.print(f"Page: {page}; beside it csv, png and svg ({took})", soft_wrap=True, markup=False)
     return page
 
 
@@ -57,8 +65,11 @@ def print_list(console: Console) -> None:
 
 
 def shown_tables(markdown: str) -> Table:
-    """A Markdown table for the terminal."""
-    head, _, *body = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in markdown.splitlines()]
+    """A Markdown table for the terminal, on its side when it has more columns than fit."""
+    lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in markdown.splitlines()]
+    head, *body = [lines[0], *lines[2:]]
+    if len(head) > _WIDE:
+        head, *body = [list(column) for column in zip(head, *body, strict=True)]
     table = Table()
     for number, cell in enumerate(head):
         table.add_column(cell, justify="left" if number == 0 else "right")

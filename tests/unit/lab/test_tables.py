@@ -8,7 +8,7 @@ import io
 from rich.console import Console
 
 from scripts.experiments.run_folder import Summary
-from scripts.report.tables import csv_table, markdown_table, rows, terminal_table
+from scripts.report.tables import beside_paper, csv_table, markdown_table, rows, terminal_table
 
 
 def summary(
@@ -76,3 +76,21 @@ def test_csv_has_one_line_per_run_and_one_column_per_client() -> None:
         "converged": "", "selected": "", "c1": "40.000", "c2": "60.000",
     }  # fmt: skip
     assert (second["last"], second["selected"], second["converged"]) == ("66.667", "25.000", "7")
+
+
+def test_table_beside_the_paper_has_algorithms_as_columns_and_its_numbers_below() -> None:
+    """80 and 84 %: 82.00 ± 2.83, tail 81.00, worst client 72.00; FedAP 90 alone in bold; d-FedAP is not the paper's."""
+    runs = [summary("base", 0, last=0.80), summary("base", 1, last=0.84)]
+    runs += [summary("fedap", seed, last=0.90) for seed in (0, 1)] + [summary("d-fedap", 0, last=0.85, converged=None)]
+    lines = beside_paper(rows(runs), {"base": 48.04, "fedap": 92.62}).splitlines()
+    assert lines[0] == "|  | Base | FedAP | d-FedAP |"
+    assert lines[2] == "| last round, mean ± deviation of 2 seeds | 82.00 ± 2.83 | **90.00 ± 0.00** | 85.00 |"
+    assert lines[3] == "| mean of the last ten rounds | 81.00 | **89.00** | 84.00 |"
+    assert lines[5] == "| converged in round | 7 | 7 | – |"
+    assert lines[6] == "| the paper | 48.04 | **92.62** | – |"
+
+
+def test_table_without_the_paper_has_no_row_for_it() -> None:
+    table = beside_paper(rows([summary("base", last=0.5)]))
+    assert "the paper" not in table
+    assert "last round, one seed" in table

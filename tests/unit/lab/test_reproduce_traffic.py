@@ -1,0 +1,65 @@
+"""Claims about bytes: what is computed is the layout's arithmetic, and what was measured goes before it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedap_core.model_spec import ModelSpec
+from fedap_core.preprocessing import IMAGE_8BIT
+from fedap_core.strategies import make_strategy
+from participant.model_file import make_initial
+from scripts.experiments.reproduce.traffic import computed, counted
+from scripts.experiments.run_folder import RunFolder
+from tests.support.cohorts import small_run
+from tests.support.finished_runs import finish
+
+BN_VALUES = 88
+HEAD_VALUES = 935
+
+
+@pytest.fixture(scope="module")
+def spec() -> ModelSpec:
+    """LeNet-5 for 28 x 28 and 11 classes.
+
+    156 + 24 (conv, BN of 6) + 2416 + 64 (conv, BN of 16) + 30840 + 10164 + 935 values. Each of 22 BN channels has weight,
+    bias, running mean and variance: 88 of them; the two counters are integers and never travel.
+    """
+    classes = tuple(str(number) for number in range(11))
+    made, _ = make_initial("lenet5", input_shape=(1, 28, 28), classes=classes, preprocessing=IMAGE_8BIT, seed=0)
+    return made
+
+
+def test_shared_values_travel_both_ways_in_four_bytes(spec: ModelSpec) -> None:
+    values = 156 + 24 + 2416 + 64 + 30840 + 10164 + 935
+    assert computed(spec, make_strategy("fedavg")).per_round == 8 * values
+    assert computed(spec, make_strategy("fedbn")).per_round == 8 * (values - BN_VALUES)
+    assert computed(spec, make_strategy("fedper")).per_round == 8 * (values - HEAD_VALUES)
+    assert computed(spec, make_strategy("base")).per_round == 0
+
+
+def test_w_costs_the_anchor_down_and_two_numbers_a_channel_up(spec: ModelSpec) -> None:
+    """FedAP measures 6 + 16 channels, d-FedAP the head's 84 inputs; f-FedAP needs no anchor. 16 bytes a channel."""
+    values = 156 + 24 + 2416 + 64 + 30840 + 10164 + 935
+    assert computed(spec, make_strategy("fedap")).once == 4 * values + 16 * 22
+    assert computed(spec, make_strategy("d-fedap")).once == 4 * values + 16 * 84
+    assert computed(spec, make_strategy("f-fedap")).once == 16 * 22
+    assert computed(spec, make_strategy("fedbn")).once == 0
+
+
+def test_bytes_counted_on_the_wire_are_averaged_over_clients_and_rounds(tmp_path: Path) -> None:
+    """Two rounds: clients send and receive 10 + 30 and 20 + 40 bytes: 50 a round; then 70: on average 60."""
+    run = small_run("fedbn", rounds=2, cohort={"clients": 2})
+    finish(tmp_path, [run], lambda _run, _round, _client: 0.5)
+    folder = RunFolder(tmp_path, run)
+    assert counted([folder]) is None
+    path = folder.path / "rounds.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[0]["bytes"] = {"up": [10, 20], "down": [30, 40]}
+    lines[1]["bytes"] = {"up": [30, 40], "down": [30, 40]}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    traffic = counted([folder])
+    assert traffic is not None
+    assert (traffic.per_round, traffic.measured, traffic.until(10)) == (60.0, True, 600.0)
