@@ -1,0 +1,63 @@
+"""Processor time of the coordinator's process per round: 20 participants, LeNet-5, plain and encrypted lines.
+
+Everybody trains one batch only, so that many rounds fit into a measurement; what the coordinator does in a round does
+not depend on how long its members train. Beside it stands a round of the plain loop over the standard job.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from scripts.bench.crew import Crew
+from scripts.bench.federation import BenchFederation, Shape
+from scripts.bench.figures import Bar, quantity, ratio
+from scripts.bench.interleaving import interleave
+from scripts.bench.job import BATCH, Job, Scope, make_job, standard_job
+from scripts.bench.plain import plain_bodies
+from scripts.bench.processes import cpu_seconds
+from scripts.bench.sheet import PartResult
+
+PLAIN, CURVE, LOOP = "coordinator, plain lines", "coordinator, CURVE", "A1: plain loop over 20 x 512 samples"
+SKIPPED = 3
+"""First rounds that are not counted: members come in, files are made."""
+
+
+def measure(scope: Scope) -> PartResult:
+    """CPU milliseconds per round."""
+    clients, rounds = scope.sized(20, 3), scope.sized(30, 2)
+    job = make_job(clients=clients, samples=BATCH)
+    with Crew(plain_bodies(standard_job(scope), 1)) as loop:
+        loop.seconds_per_round(1)
+        contenders = {
+            PLAIN: _cpu_ms(job, scope.folder, Shape(per_process=-(-clients // 2)), rounds),
+            CURVE: _cpu_ms(job, scope.folder, Shape(per_process=-(-clients // 2), curve=True), rounds),
+            LOOP: lambda: 1e3 * loop.seconds_per_round(1),
+        }
+        found = interleave(contenders, passes=scope.passes, unit="ms")
+    return PartResult(
+        part="coordinator",
+        findings=(
+            quantity("CPU per round, 20 participants, LeNet-5", found[PLAIN], Bar(must=40.0, goal=15.0)),
+            quantity("CPU per round, the same with CURVE", found[CURVE], Bar(must=80.0, goal=15.0)),
+            ratio("CPU per round / plain training round (A1)", found[PLAIN], found[LOOP]),
+            ratio("CPU per round, CURVE / plain lines", found[CURVE], found[PLAIN]),
+        ),
+        series=tuple(found.values()),
+    )
+
+
+def _cpu_ms(job: Job, folder: Path, shape: Shape, rounds: int) -> Callable[[], float]:
+    def one_pass() -> float:
+        place = folder / "federation"
+        try:
+            with BenchFederation(job, place, shape) as federation:
+                first = len(federation.wait_for_rounds(SKIPPED))
+                began = cpu_seconds(federation.pids[0])
+                last = len(federation.wait_for_rounds(first + rounds))
+                return 1e3 * (cpu_seconds(federation.pids[0]) - began) / (last - first)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    return one_pass

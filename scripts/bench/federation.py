@@ -1,0 +1,173 @@
+"""A federation of processes that is started, watched while it goes through rounds, and killed: never run to its end.
+
+Made of what `fedap-lab compare --engine processes` is made of. Two things can be had here and nowhere else: encrypted
+lines on one machine, and a coordinator whose journal is not durable, which exists only to be compared with.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from coordinator.auth import generate_keys
+from coordinator.config import RunConfig, read_config
+from coordinator.facts import RoundClosed, UpdateAccepted
+from coordinator.journal import Entry, SqliteJournal
+from coordinator.keys import write_key_file
+from coordinator.logs import configure_logs
+from coordinator.runs import JOURNAL, open_run
+from participant.config import JoinSettings
+from participant.dealer.keys import make_keys
+from scripts.bench.job import Job
+from scripts.engines.inline import InlineOptions, initial_file
+from scripts.engines.processes.children import Children
+from scripts.engines.processes.configuring import Start, join_settings, write_config
+from scripts.engines.processes.roles import take_part
+from scripts.engines.processes.shards import write_shards
+
+PATIENCE_S = 300.0
+"""Longest wait for a round that must close."""
+GLANCE_S = 0.05
+COORDINATOR_KEY, MEMBERS = "coordinator.key", "members.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How a federation is laid out. mode: barrier or continuous."""
+
+    per_process: int = 1
+    mode: str = "barrier"
+    curve: bool = False
+    durable: bool = True
+
+
+class ForgetfulJournal(SqliteJournal):
+    """A journal that leaves it to the system when something reaches the disk."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._db.execute("pragma synchronous=off")
+
+
+class BenchFederation:
+    """Everybody is started when this is entered, and gone when it is left."""
+
+    def __init__(self, job: Job, folder: Path, shape: Shape | None = None) -> None:
+        self._job, self._shape = job, shape or Shape()
+        self._home = folder
+        self.led = folder / "coordinator"
+        self.members = [client.name for client in job.cohort.clients]
+        self._journal: SqliteJournal | None = None
+
+    def __enter__(self) -> BenchFederation:
+        self._home.mkdir(parents=True)
+        settings = self._job.settings.model_copy(update={"mode": self._shape.mode})
+        apart = InlineOptions(root=self._home, workers=2)  # a model file made in a child: we still have to fork
+        start = Start(initial=initial_file(settings, self._job.cohort, apart), anchor=None)
+        shards = write_shards(self._home / "shards", self._job.cohort)
+        write_config(self._home / "run.toml", settings, self._job.cohort, start, folder=self.led)
+        secrets = self._make_keys() if self._shape.curve else {}
+        self._children = Children(self._home / "logs").__enter__()
+        try:
+            endpoint = self._start_coordinator()
+            joining = [
+                join_settings(
+                    settings, name, endpoint=endpoint, shard=shards[name], initial=start.initial, state=self.state(name)
+                ).model_copy(update=secrets.get(name, {}))
+                for name in self.members
+            ]
+            for at in range(0, len(joining), self._shape.per_process):
+                self._fork(joining[at : at + self._shape.per_process])
+            self._journal = SqliteJournal(self.led / JOURNAL, read_only=True)
+        except BaseException:
+            self._children.kill()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._journal is not None:
+            self._journal.close()
+        self._children.__exit__(kind, value, trace)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all processes, the coordinator's first."""
+        return [child.process.pid or 0 for child in self._children.alive]
+
+    def state(self, name: str) -> Path:
+        """A participant's own folder."""
+        return self._home / "participants" / name
+
+    def wait_for_rounds(self, rounds: int) -> list[float]:
+        """Until so many rounds are closed (or, without barriers, as many updates accepted); their times by the run's
+        clock, in order. A process that fails raises."""
+        for _ in range(int(PATIENCE_S / GLANCE_S)):
+            closed = self.closed_rounds()
+            if len(closed) >= rounds:
+                return closed
+            self._children.wait(timeout_s=GLANCE_S)
+        raise RuntimeError(f"{rounds} rounds did not close within {PATIENCE_S:.0f} s; see {self._home / 'logs'}")
+
+    def closed_rounds(self) -> list[float]:
+        """Times at which rounds closed; without barriers, at which as many updates as there are members had come."""
+        entries = self._entries()
+        if self._shape.mode == "barrier":
+            return [entry.time_s for entry in entries if entry.kind == RoundClosed.__name__]
+        updates = [entry.time_s for entry in entries if entry.kind == UpdateAccepted.__name__]
+        each = len(self.members)
+        return updates[each - 1 :: each]
+
+    def _entries(self) -> Sequence[Entry]:
+        return [] if self._journal is None else list(self._journal.entries())
+
+    def _fork(self, group: Sequence[JoinSettings]) -> None:
+        self._children.fork(group[0].name, lambda: take_part(group))
+
+    def _start_coordinator(self) -> str:
+        readable, writable = os.pipe()
+        config, durable = self._config(), self._shape.durable
+        self._children.fork("coordinator", lambda: _lead(config, durable=durable), stdout=writable)
+        os.close(writable)
+        line = b""
+        while not line.endswith(b"\n"):
+            self._children.wait(readable, timeout_s=PATIENCE_S)
+            line += os.read(readable, 1)
+        os.close(readable)
+        return line.decode().split()[-1]
+
+    def _config(self) -> RunConfig:
+        config = read_config(self._home / "run.toml")
+        if not self._shape.curve:
+            return config
+        network = config.network.model_copy(update={"secret_key": self._home / COORDINATOR_KEY})
+        members = config.members.model_copy(update={"names": (), "keys": self._home / MEMBERS})
+        return config.model_copy(update={"network": network, "members": members})
+
+    def _make_keys(self) -> dict[str, dict[str, object]]:
+        """Keys for everybody; what each participant's settings say of them."""
+        pair = generate_keys()
+        write_key_file(self._home / COORDINATOR_KEY, pair)
+        made = {name: make_keys(self._home / "keys", name) for name in self.members}
+        lines = [f"{name} {keys.public}\n" for name, keys in made.items()]
+        (self._home / MEMBERS).write_text("".join(lines), encoding="utf-8")
+        return {name: {"keys": keys.secret_file, "coordinator_key": pair.public} for name, keys in made.items()}
+
+
+def _lead(config: RunConfig, *, durable: bool) -> int:
+    """What `fedap-coordinator serve` does."""
+    configure_logs(config.run)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (65_536 if hard == resource.RLIM_INFINITY else hard, hard))
+    if not durable:
+        os.fsync = lambda _handle: None
+    federation = open_run(config, open_journal=SqliteJournal if durable else ForgetfulJournal)
+    sys.stdout.write(f"ready: run {config.run} at {federation.endpoint}\n")
+    sys.stdout.flush()
+    return 1 if federation.coordinator.run().aborted else 0

@@ -1,0 +1,45 @@
+"""What processes cost, read from the kernel: processor time, memory that is really theirs, and whose children they are.
+
+PSS counts a page that several share once, divided among them: what forked participants share with each other is not
+counted twenty times, and nothing is left out of the sum.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a living process, all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def pss_gb(pids: Iterable[int]) -> float:
+    """Proportional memory of all these processes together; those that have ended count nothing."""
+    total_kb = 0
+    for pid in pids:
+        try:
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            continue
+        found = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
+        total_kb += int(found[1]) if found else 0
+    return total_kb * 1024 / 1e9
+
+
+def family(pid: int) -> list[int]:
+    """A process and everything below it."""
+    found = [pid]
+    for one in found:
+        for task in Path(f"/proc/{one}/task").glob("*/children"):
+            try:
+                found += [int(child) for child in task.read_text(encoding="utf-8").split()]
+            except OSError:  # a thread that has just ended
+                continue
+    return found

@@ -1,0 +1,118 @@
+"""How a round grows with the number of participants: 20 to 1,000 of them, hosted in two processes, with tiny data.
+
+Held against the line through 20: ten times the round of 20 for 200 participants. A batch each, so that what is measured
+is what the federation itself costs; memory, messages and bytes are given per participant.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.bench.federation import BenchFederation, Shape
+from scripts.bench.figures import Bar, Finding, Series, ratio
+from scripts.bench.job import BATCH, Scope, make_job
+from scripts.bench.processes import cpu_seconds, pss_gb
+from scripts.bench.sheet import PartResult
+
+BAR = Bar(must=1.3, goal=1.0)
+BASE = 20
+SIZES = (20, 50, 100, 200)
+ONCE = 1000
+"""Measured in the first pass only: it takes as long as all the others together."""
+HOSTS = 2
+SKIPPED = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """One federation's cost per round, and per participant."""
+
+    round_s: float
+    coordinator_cpu_s: float
+    memory_gb: float
+    messages_up: float
+    bytes_up: float
+    bytes_down: float
+
+
+def measure(scope: Scope) -> PartResult:
+    """Every size in every pass, the largest once."""
+    sizes = (3, 6) if scope.quick else SIZES
+    base = sizes[0]
+    loads: dict[int, list[Load]] = {size: [] for size in (*sizes, *(() if scope.quick else (ONCE,)))}
+    for number in range(scope.passes):
+        for size, found in loads.items():
+            if size in sizes or number == 0:
+                found.append(_loaded(size, scope.folder, scope.sized(5, 2)))
+    series = {size: _series(size, found) for size, found in loads.items()}
+    findings = []
+    for size, one in series.items():
+        if size != base:
+            beside = Series(name=series[base].name, unit="s", values=series[base].values[: len(one.values)])
+            findings.append(_finding(size, base, one, beside))
+    return PartResult(
+        part="scale",
+        findings=tuple(findings),
+        series=tuple(series.values()),
+        notes=tuple(_sentence(size, found) for size, found in loads.items()),
+    )
+
+
+def _finding(size: int, base: int, one: Series, beside: Series) -> Finding:
+    what = f"barrier round of {size} hosted participants / {size / base:g} x that of {base}"
+    return ratio(what, one, beside, BAR if size in (200, ONCE) else None, factor=size / base)
+
+
+def _series(size: int, found: list[Load]) -> Series:
+    return Series(name=f"{size} participants", unit="s", values=tuple(load.round_s for load in found))
+
+
+def _sentence(size: int, found: list[Load]) -> str:
+    load = found[0]
+    return (
+        f"{size} participants: {1e3 * load.round_s / size:.1f} ms a round and participant, of which the coordinator's "
+        f"processor time {1e3 * load.coordinator_cpu_s / size:.2f} ms; {1e3 * load.memory_gb / size:.1f} MB, "
+        f"{load.messages_up:.1f} messages up, {load.bytes_up / 1e3:.0f} kB up and {load.bytes_down / 1e3:.0f} kB down "
+        f"per participant (and round); {load.memory_gb:.2f} GB in all."
+    )
+
+
+def _loaded(size: int, folder: Path, rounds: int) -> Load:
+    place = folder / "federation"
+    job = make_job(clients=size, samples=BATCH)
+    try:
+        with BenchFederation(job, place, Shape(per_process=-(-size // HOSTS))) as federation:
+            first = federation.wait_for_rounds(SKIPPED)
+            began = cpu_seconds(federation.pids[0])
+            closed = federation.wait_for_rounds(len(first) + rounds)
+            spent = cpu_seconds(federation.pids[0]) - began
+            memory = pss_gb(federation.pids)
+            done = len(closed) - len(first)
+            up, down = _traffic(federation.led / "traffic.jsonl")
+            return Load(
+                round_s=(closed[-1] - closed[len(first) - 1]) / done,
+                coordinator_cpu_s=spent / done,
+                memory_gb=memory,
+                messages_up=_updates_up(federation) / size / len(closed),
+                bytes_up=up / size,
+                bytes_down=down / size,
+            )
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _traffic(path: Path) -> tuple[float, float]:
+    """Bytes in a round after the first, up and down, by everybody together."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rounds = [line["bytes"] for line in lines if line["closed_round"] > 0]
+    totals = {way: sum(size for one in rounds for _, _, went, size in one if went == way) for way in ("in", "out")}
+    return totals["in"] / len(rounds), totals["out"] / len(rounds)
+
+
+def _updates_up(federation: BenchFederation) -> int:
+    """Messages that everybody has sent, by their own records."""
+    records = [federation.state(name) / "sent.jsonl" for name in federation.members]
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in records)
