@@ -13,6 +13,7 @@ from scripts.report.figures import GRID, INK, tidy
 
 _LARGEST_PT2 = 130.0
 """Area of the dot of the largest count."""
+_WIDE = 20.0
 
 
 def draw_counts(axes: Axes, counts: Sequence[Sequence[int]]) -> None:
@@ -43,14 +44,14 @@ class Cloud:
     y: tuple[float, ...]
 
 
-def draw_clouds(axes: Axes, clouds: Sequence[Cloud], *, logarithmic: bool = False) -> None:
-    """Points around the line y = x."""
+def draw_clouds(axes: Axes, clouds: Sequence[Cloud]) -> None:
+    """Points around the line y = x; positive values that span a wide range get logarithmic axes."""
     for cloud, marker in zip(clouds, "osD^vP*", strict=False):
         axes.scatter(
             cloud.x, cloud.y, s=30, color=cloud.colour, marker=marker, alpha=0.8, linewidths=0, label=cloud.name
         )
     values = [value for cloud in clouds for value in (*cloud.x, *cloud.y)]
-    if logarithmic and min(values) > 0.0:
+    if min(values) > 0.0 and max(values) > _WIDE * min(values):
         axes.set_xscale("log")
         axes.set_yscale("log")
     ends = [min(values), max(values)]

@@ -14,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from fedap_core.arrays import FloatArray
 from scripts.experiments.run_folder import Summary
@@ -63,6 +64,7 @@ def draw_curves(
     for (height, last), name in zip(_apart(ends, gap=0.045 * (high - low), top=high), names, strict=True):
         axes.annotate(name_of(name), (last, height), xytext=(6, 0), textcoords="offset points", va="center",
                       fontsize=8.5, color=colour_of(name))  # fmt: skip
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("round")
     axes.set_ylabel("mean accuracy of the clients, %")
     tidy(axes)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 
 from scripts.report.names import written
 
@@ -195,7 +195,7 @@ def uneven_clients(counts: Sequence[Sequence[int]], *, claim: str, where: str = 
 def correlates(correlations: Mapping[str, Sequence[float]], *, claim: str) -> Verdict:
     """Every correlation coefficient, over all clients and layers, is positive."""
     shown = "; ".join(
-        f"{name}: median r = {sorted(values)[len(values) // 2]:.3f}, lowest {min(values):.3f} of {len(values)}"
+        f"{name}: median r = {median(values):.3f}, lowest {min(values):.3f} of {len(values)}"
         for name, values in correlations.items()
     )
     held = all(value > 0 for values in correlations.values() for value in values)

@@ -73,7 +73,7 @@ def show_running_stats(job: Job) -> Findings:
             )
             for layer in layers
         ]
-        draw_clouds(axes, clouds, logarithmic=what == "variance")
+        draw_clouds(axes, clouds)
         axes.set_xlabel(f"{what} of the layer's inputs")
         axes.set_ylabel(f"running {what}")
         charts.within(axes)

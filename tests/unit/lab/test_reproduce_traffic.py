@@ -24,8 +24,8 @@ HEAD_VALUES = 935
 def spec() -> ModelSpec:
     """LeNet-5 for 28 x 28 and 11 classes.
 
-    156 + 24 (conv, BN of 6) + 2416 + 64 (conv, BN of 16) + 30840 + 10164 + 935 values. Each of 22 BN channels has weight,
-    bias, running mean and variance: 88 of them; the two counters are integers and never travel.
+    156 + 24 (conv, BN of 6) + 2416 + 64 (conv, BN of 16) + 30840 + 10164 + 935 values. Each of 22 BN channels has a
+    weight, a bias, a running mean and variance: 88 of them; the two counters are integers and never travel.
     """
     classes = tuple(str(number) for number in range(11))
     made, _ = make_initial("lenet5", input_shape=(1, 28, 28), classes=classes, preprocessing=IMAGE_8BIT, seed=0)
