@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
 
 from fedap_core.arrays import FloatArray
@@ -54,7 +55,7 @@ class RoundRecord:
     up: tuple[int, ...] = ()
     down: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def mean(self) -> float | None:
         """Unweighted mean over the clients that were measured."""
         known = [score.accuracy for score in self.scores if score is not None]
@@ -110,7 +111,7 @@ class Run:
         if len(values) != len(self.clients) and not (empty and not values):
             raise InvalidInput(self.source, f"{what} of {len(values)}", f"one for each of {len(self.clients)} clients")
 
-    @property
+    @cached_property
     def evaluated(self) -> tuple[RoundRecord, ...]:
         """The rounds with scores."""
         return tuple(record for record in self.rounds if record.mean is not None)

@@ -17,6 +17,12 @@ from scripts.report.page.wording import listed, ordinal
 MOSTLY = 2 / 3
 """A layer that carries at least this share of the saving is the reason; with less, several are."""
 
+ALIKE = 0.75
+"""A layer that saves at least this share of what another saves is as much a reason as that one."""
+
+NAMED = 3
+"""More layers than these are counted instead of named."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LayerDistance:
@@ -71,24 +77,26 @@ def why_close(layers: tuple[LayerDistance, ...]) -> str:
     whole = sum(savings)
     if whole <= 0:
         return "although it is no closer than others: nobody is much closer"
+    carrying = _carrying(savings, MOSTLY * whole)
+    figures = _figures(layers, carrying[:NAMED])
     if len(layers) == 1:
-        return f"because their statistics are close{_figures(layers, [0])}"
-    main = int(np.argmax(savings))
-    if savings[main] >= MOSTLY * whole:
-        return f"because their {ordinal(main)}-layer statistics are close{_figures(layers, [main])}"
-    order = sorted(range(len(layers)), key=lambda at: -savings[at])
-    needed, carried = [], 0.0
-    for at in order:
-        needed.append(at)
-        carried += savings[at]
-        if carried >= MOSTLY * whole:
+        return f"because their statistics are close{figures}"
+    if len(carrying) == len(layers):
+        return f"because their statistics are close in {'both' if len(layers) == 2 else 'all'} layers{figures}"
+    if len(carrying) > NAMED:
+        return f"because their statistics are close in {len(carrying)} of {len(layers)} layers{figures}"
+    named = listed([ordinal(at) for at in carrying])
+    return f"because their {named}-layer statistics are close{figures}"
+
+
+def _carrying(savings: list[float], enough: float) -> list[int]:
+    """The layers that save most, until they carry enough together; one that saves about as much is not left out."""
+    found: list[int] = []
+    for at in sorted(range(len(savings)), key=lambda at: -savings[at]):
+        if sum(savings[one] for one in found) >= enough and savings[at] < ALIKE * savings[found[-1]]:
             break
-    needed.sort()
-    if len(needed) == len(layers):
-        which = "both layers" if len(layers) == 2 else "all layers"
-        return f"because their statistics are close in {which}{_figures(layers, needed)}"
-    named = listed([ordinal(at) for at in needed])
-    return f"because their {named}-layer statistics are close{_figures(layers, needed)}"
+        found.append(at)
+    return sorted(found)
 
 
 def _figures(layers: tuple[LayerDistance, ...], which: list[int]) -> str:

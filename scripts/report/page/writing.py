@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -34,6 +35,15 @@ def write(folders: Sequence[Path], out: Path, *, where: Mapping[str, str] | None
 
 def render(study: Study) -> str:
     """The page as text."""
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(page=overview(study), participants=participant_views(study), study=study)
+    )
+
+
+@cache
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("scripts.report.page"),
         autoescape=True,
@@ -47,6 +57,4 @@ def render(study: Study) -> str:
         "points": wording.points,
         "size": wording.size,
     }
-    return environment.get_template("report.html.j2").render(
-        page=overview(study), participants=participant_views(study), study=study
-    )
+    return environment

@@ -1,0 +1,1 @@
+"""Claims about the report: what it reads, decides and draws."""

@@ -1,0 +1,88 @@
+"""Who helped whom and why: the reason given is never more than the distances say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scripts.report.page.runs import MixingRecord
+from scripts.report.page.similarity import by_similarity
+from scripts.report.page.sources import LayerDistance, sentence, strongest, why_close
+from tests.support.report_runs import CLIENTS, DISTANCES, WEIGHTS
+
+MIXING = MixingRecord(weights=np.array(WEIGHTS), layers=("bn1", "bn2"), distances=np.array(DISTANCES))
+
+
+def layers(*pairs: tuple[float, float]) -> tuple[LayerDistance, ...]:
+    """(distance, mean over all peers) per layer."""
+    return tuple(
+        LayerDistance(layer=f"bn{at + 1}", distance=near, usual=usual) for at, (near, usual) in enumerate(pairs)
+    )
+
+
+def test_sources_come_by_weight_and_nobody_helps_itself() -> None:
+    found = strongest(MIXING, CLIENTS, 0, 5)
+    assert [(one.name, one.weight) for one in found] == [("ward-2", 0.4), ("ward-10", 0.1)]
+
+
+def test_layer_that_makes_a_pair_close_is_named_with_its_figures() -> None:
+    """ward-1 to its peers: bn1 1 and 3 (mean 2), bn2 2 and 2 (mean 2). To ward-2 it saves 1 in bn1 and 0 in bn2."""
+    nearest = strongest(MIXING, CLIENTS, 0, 1)[0]
+    assert sentence("ward-1", nearest) == (
+        "ward-1 takes 0.4 from ward-2 because their first-layer statistics are close (bn1 1, usually 2)."
+    )
+
+
+def test_source_that_is_no_closer_than_others_gets_no_reason() -> None:
+    """To ward-10 ward-1 saves 2 - 3 = -1 in bn1 and 0 in bn2."""
+    assert strongest(MIXING, CLIENTS, 0, 2)[1].because.startswith("although it is no closer than others")
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (layers((1, 2), (1, 3)), "their second-layer statistics are close (bn2 1, usually 3)"),  # 2 of 3: two thirds
+        (layers((1, 2), (1, 2.9)), "close in both layers"),  # 1.9 of 2.9: less
+        (layers((1, 3), (1, 3), (1, 1)), "their first and second-layer statistics are close"),
+        (layers((1, 2), (1, 2), (1, 2)), "close in all layers"),
+        (layers((1, 2), (1, 2), (1, 2), (1, 2), (1, 1)), "close in 4 of 5 layers"),
+        (layers((1, 2)), "because their statistics are close (bn1 1, usually 2)"),
+        (layers((5, 2), (1, 9)), "their second-layer statistics are close"),  # bn1 speaks against it: 8 of 5
+    ],
+)
+def test_reason_names_the_layers_that_carry_two_thirds_of_the_saving(
+    found: tuple[LayerDistance, ...], reason: str
+) -> None:
+    assert reason in why_close(found)
+
+
+def test_without_distances_only_the_weight_is_told() -> None:
+    mixing = MixingRecord(weights=np.array(WEIGHTS))
+    assert sentence("ward-1", strongest(mixing, CLIENTS, 0, 1)[0]) == "ward-1 takes 0.4 from ward-2."
+
+
+def test_who_gives_nothing_is_no_source() -> None:
+    assert strongest(MixingRecord(weights=np.eye(3)), CLIENTS, 0, 5) == []
+
+
+def test_clients_that_take_from_each_other_stand_together() -> None:
+    """Two pairs, 0 with 3 and 1 with 2, each far from the other."""
+    weights = np.full((4, 4), 0.05)
+    for one, other in ((0, 3), (1, 2)):
+        weights[one, other] = weights[other, one] = 0.4
+    order = by_similarity(weights)
+    assert sorted(order) == [0, 1, 2, 3]
+    assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 3}), frozenset({1, 2})}
+
+
+def test_chain_of_similar_clients_is_laid_out_as_a_chain() -> None:
+    """0 - 2 - 1 - 3: neighbours are close, and no order but this or its reverse keeps all of them side by side."""
+    weights = np.zeros((4, 4))
+    for one, other, weight in ((0, 2, 0.5), (2, 1, 0.3), (1, 3, 0.5)):
+        weights[one, other] = weights[other, one] = weight
+    assert by_similarity(weights) in ([0, 2, 1, 3], [3, 1, 2, 0])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_few_clients_need_no_order(count: int) -> None:
+    assert sorted(by_similarity(np.eye(count))) == list(range(count))

@@ -1,0 +1,130 @@
+"""Which runs make one comparison, at which round, over which seeds, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedap_core.errors import InvalidInput
+from scripts.report.page.finding import find_runs
+from scripts.report.page.headline import headline, in_words
+from scripts.report.page.study import Study, make_study
+from tests.support.report_runs import write_comparison, write_run
+
+
+def study_of(root: Path, **where: str) -> Study:
+    return make_study(find_runs([root], where))
+
+
+def names(study: Study) -> list[str]:
+    return [algorithm.name for algorithm in study.algorithms]
+
+
+def test_sweeps_folder_and_its_runs_folders_make_the_same_comparison(tmp_path: Path) -> None:
+    write_comparison(tmp_path)
+    apart = make_study(find_runs([*sorted(tmp_path.iterdir()), tmp_path]))
+    assert names(study_of(tmp_path)) == names(apart) == ["Base", "FedAvg", "FedAP"]
+
+
+def test_headline_figures_are_those_of_the_compared_round(tmp_path: Path) -> None:
+    """FedAP: round 1 (50 + 70 + 70) / 3 = 63.3, round 2 (90 + 83 + 70) / 3 = 81; 95 % of 81 is 76.95, reached in
+    round 2; two rounds of 3,000 bytes."""
+    write_comparison(tmp_path)
+    study = study_of(tmp_path)
+    head = headline(study.algorithms[2], study.round_no)
+    assert [head.last, head.worst, head.converged] == pytest.approx([0.81, 0.7, 2])
+    assert head.tail == pytest.approx((0.81 + 190 / 300) / 2)
+    assert (head.size, head.size_converged, head.spread) == (6_000, 6_000, None)
+    assert headline(study.algorithms[0], study.round_no).size is None
+
+
+def test_summary_says_what_federation_changed_and_for_whom(tmp_path: Path) -> None:
+    """Base: 60, 80, 90, mean 76.7; FedAP 90, 83, 70, mean 81.0: 4.3 points more. Round 1 was 3.3 more, so the last
+    rounds' mean is +3.8. ward-1 gains surely, ward-2 perhaps, ward-10 loses surely."""
+    write_comparison(tmp_path)
+    first, second, *_ = in_words(study_of(tmp_path))
+    assert first == (
+        "FedAP reaches 81.0\u202f% on average over 3 clients after 2 rounds: "
+        "4.3 points more than everyone training alone (+3.8 points over the last 10 rounds)."
+    )
+    assert second.startswith("2 of 3 clients did better with it, 1 of them beyond chance; 1 lost beyond chance")
+
+
+def test_algorithms_are_compared_at_the_last_round_that_all_have(tmp_path: Path) -> None:
+    write_run(tmp_path, "base", [[10, 10, 10], [20, 20, 20]])
+    write_run(tmp_path, "fedap", [[30, 30, 30], [40, 40, 40], [90, 90, 90]])
+    study = study_of(tmp_path)
+    assert headline(study.algorithms[1], study.round_no).last == pytest.approx(0.4)
+    assert study.notes == ("All figures are those of round 2, the last that every run has; FedAP ran longer.",)
+
+
+def test_run_under_way_is_left_out_and_named(tmp_path: Path) -> None:
+    write_run(tmp_path, "base", [[10, 10, 10], [20, 20, 20]])
+    write_run(tmp_path, "fedap", [[30, 30, 30]], rounds=2)
+    study = study_of(tmp_path)
+    assert names(study) == ["Base"]
+    assert study.notes == ("Left out, because not finished: fedap-s0.",)
+
+
+def test_run_under_way_is_shown_where_there_is_nothing_else(tmp_path: Path) -> None:
+    write_run(tmp_path, "fedap", [[30, 30, 30]], rounds=2)
+    assert study_of(tmp_path).notes == ("Under way: 1 run had not reached the last round when this was written.",)
+
+
+def test_seeds_give_a_mean_and_a_deviation(tmp_path: Path) -> None:
+    """Means 40 and 60: deviation 14.14."""
+    write_run(tmp_path, "fedap", [[40, 40, 40]], seed=0)
+    write_run(tmp_path, "fedap", [[60, 60, 60]], seed=1)
+    study = study_of(tmp_path)
+    head = headline(study.algorithms[0], study.round_no)
+    assert [head.last, head.spread] == pytest.approx([0.5, 0.1414], abs=1e-4)
+    assert study.seed == 0
+
+
+def test_best_is_chosen_over_the_seeds_that_all_have(tmp_path: Path) -> None:
+    """FedBN's only seed is an easy one, where FedAP is better still."""
+    for seed, value in ((0, 90), (1, 40)):
+        write_run(tmp_path, "fedap", [[value] * 3], seed=seed)
+        write_run(tmp_path, "base", [[value - 10] * 3], seed=seed)
+    write_run(tmp_path, "fedbn", [[85] * 3], seed=0)
+    study = study_of(tmp_path)
+    assert study.common_seeds == (0,)
+    assert not any("Best of all" in sentence for sentence in in_words(study))
+    assert any("must not be compared" in note for note in study.notes)
+
+
+def test_settings_that_differ_become_part_of_the_name(tmp_path: Path) -> None:
+    write_run(tmp_path, "fedap", [[40, 40, 40]], epochs=1)
+    write_run(tmp_path, "fedap", [[50, 50, 50]], epochs=2)
+    write_run(tmp_path, "fedap", [[60, 60, 60]], epochs=2, options={"self_weight": "0.3"})
+    study = study_of(tmp_path)
+    assert sorted(names(study)) == ["FedAP (epochs=1)", "FedAP (epochs=2)", "FedAP (self_weight=0.3, epochs=2)"]
+    assert len({algorithm.colour for algorithm in study.algorithms}) == 3
+
+
+def test_runs_on_other_clients_are_refused_with_the_choice_to_make(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "fedap", [[40, 40, 40]])
+    write_run(tmp_path / "b", "fedap", [[40, 40, 40]], cohort={"alpha": 0.05})
+    with pytest.raises(InvalidInput, match=r"cohort.alpha = 0.05 and 0.1.*--where alpha=0.05"):
+        study_of(tmp_path)
+    assert names(study_of(tmp_path, alpha="0.05")) == ["FedAP"]
+    with pytest.raises(InvalidInput, match=r"alpha=7.*one of 0.05, 0.1"):
+        study_of(tmp_path, alpha="7")
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="a folder with runs in it"):
+        find_runs([tmp_path])
+    with pytest.raises(InvalidInput, match="an existing folder"):
+        find_runs([tmp_path / "nothing"])
+    (tmp_path / "settings.json").write_text("{}")
+    with pytest.raises(InvalidInput, match="as the lab writes it"):
+        find_runs([tmp_path])
+
+
+def test_torn_last_line_is_no_round(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, "fedap", [[40, 40, 40], [50, 50, 50]])
+    text = (folder / "rounds.jsonl").read_text()
+    (folder / "rounds.jsonl").write_text(text[:-5])
+    assert len(find_runs([folder])[0].rounds) == 1
