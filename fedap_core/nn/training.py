@@ -13,10 +13,14 @@ import torch
 from torch import Tensor
 
 from fedap_core.errors import InvalidInput
+from fedap_core.nn.gradients import FlatGradient
 from fedap_core.nn.objectives import data_loss, pull_of
 from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel
 from fedap_core.objectives import ObjectiveSpec
+
+STRETCH = 1 << 17
+"""Values per stretch of an update in several operations: half a mebibyte each of parameters, gradient and momentum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,38 +122,50 @@ def _epochs(
             if stopped:
                 break
     finally:
-        model.detach_gradient()
+        step.close()
     return TrainingMetrics(samples=seen, steps=steps, loss=float(loss_sum) / max(epoch_samples, 1))
 
 
 class SgdStep:
-    """One SGD update of all trainable values: gradient, weight decay, parameter term, momentum, each one operation."""
+    """One SGD update of all trainable values: parameter term, weight decay, momentum, each one operation on a stretch.
+
+    Stretches fit a cache, so that a large model's parameters, gradient and momentum cross the memory bus once a step.
+    Values do not look at their neighbours, so how they are cut changes no bit.
+    """
 
     def __init__(
         self, model: FlatModel, objective: ObjectiveSpec, settings: SgdSettings, velocity: Tensor | None = None
     ) -> None:
-        self._parameters = model.trainable
-        self._gradient = torch.zeros_like(self._parameters)
-        model.attach_gradient(self._gradient)
+        parameters = model.trainable
+        self._gradient = FlatGradient(model)
         self._pull = pull_of(objective)
         self._strength = objective.strength
-        self._received = self._parameters.clone() if self._pull else self._parameters
         self._settings = settings
-        if settings.momentum > 0.0 and velocity is None:
-            velocity = torch.zeros_like(self._parameters)
-        self._velocity = velocity
+        received = parameters.clone() if self._pull else parameters
+        if settings.momentum == 0.0:
+            velocity = self._gradient.flat  # plain descent goes by the gradient itself
+        elif velocity is None:
+            velocity = torch.zeros_like(parameters)
+        in_one_pass = self._pull is None and settings.weight_decay == settings.momentum == 0.0
+        width = max(len(parameters), 1) if in_one_pass else STRETCH
+        flats = (parameters, self._gradient.flat, received, velocity)
+        self._stretches = tuple(zip(*(torch.split(flat, width) for flat in flats), strict=True))
 
     @torch.no_grad()
     def apply(self) -> None:
-        """Move the parameters by the gradient that backward left, then clear it."""
-        settings, gradient = self._settings, self._gradient
-        if self._pull is not None:
-            self._pull(gradient, self._parameters, self._received, self._strength)
-        if settings.weight_decay > 0.0:
-            gradient.add_(self._parameters, alpha=settings.weight_decay)
-        if settings.momentum > 0.0 and self._velocity is not None:
-            direction = self._velocity.mul_(settings.momentum).add_(gradient)
-        else:
-            direction = gradient
-        self._parameters.add_(direction, alpha=-settings.learning_rate)
-        gradient.zero_()
+        """Move the parameters by the gradient that backward left, then forget it."""
+        settings = self._settings
+        self._gradient.complete()
+        for parameters, gradient, received, velocity in self._stretches:
+            if self._pull is not None:
+                self._pull(gradient, parameters, received, self._strength)
+            if settings.weight_decay > 0.0:
+                gradient.add_(parameters, alpha=settings.weight_decay)
+            if settings.momentum > 0.0:
+                velocity.mul_(settings.momentum).add_(gradient)
+            parameters.add_(velocity, alpha=-settings.learning_rate)
+        self._gradient.clear()
+
+    def close(self) -> None:
+        """Leave the model as it was but for its values."""
+        self._gradient.detach()

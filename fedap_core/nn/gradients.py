@@ -1,0 +1,141 @@
+"""Decides where gradients lie: in one flat buffer beside the parameters, most of them added there by autograd.
+
+The weight gradient of a large linear layer is written there by the product itself. Autograd would put it into fresh
+memory (which the system clears page by page, twice the time of the product), add it to zeros, and leave the zeros to be
+written anew: the same bits, and half of AlexNet's step. Knows no optimiser and no objective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from fedap_core.nn.state import FlatModel
+
+Context = Any  # torch types the context of an autograd function as Any
+
+DIRECT_FROM = 1 << 20
+"""Weights of a linear layer from which on its gradient is written directly; below, fresh memory costs little."""
+
+
+class FlatGradient:
+    """`flat` has the shape of `model.trainable`. Between `clear` and `complete` it belongs to backward.
+
+    Law: after backward and `complete` it holds what autograd would have added to zeros, however a layer was used: once,
+    repeatedly, not at all, or with its weight in other hands as well.
+    """
+
+    def __init__(self, model: FlatModel, *, direct_from: int = DIRECT_FROM) -> None:
+        self._model = model
+        self.flat = torch.empty_like(model.trainable)
+        model.attach_gradient(self.flat)
+        slots: dict[int, _Slot] = {}
+        self._layers: list[nn.Linear] = []
+        for layer in model.module.modules():
+            if not _is_direct(layer, direct_from):
+                continue
+            key = id(layer.weight)  # layers may share one
+            if key not in slots:
+                slots[key] = _Slot(layer.weight)
+            layer.forward = _forward(layer, slots[key])  # type: ignore[method-assign, assignment]
+            self._layers.append(layer)
+        self._slots = tuple(slots.values())
+        self._others = self._outside(self._slots)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the gradient: direct ones will be overwritten, the others are added to zeros."""
+        for slot in self._slots:
+            slot.is_written = False
+        for part in self._others:
+            part.zero_()
+
+    def complete(self) -> None:
+        """Say zero where backward said nothing."""
+        for slot in self._slots:
+            if not slot.is_written:
+                slot.gradient.zero_()
+
+    def detach(self) -> None:
+        """Give the layers back their own ways, and let go of the buffer, so that it can be freed between rounds."""
+        for layer in self._layers:
+            del layer.forward
+        for slot in self._slots:
+            slot.handle.remove()
+        self._model.detach_gradient()
+
+    def _outside(self, slots: tuple[_Slot, ...]) -> tuple[Tensor, ...]:
+        """The stretches of the buffer that no slot covers."""
+        taken = sorted((int(slot.gradient.storage_offset()), slot.gradient.numel()) for slot in slots)
+        stretches, at = [], 0
+        for offset, size in [*taken, (self.flat.numel(), 0)]:
+            if offset > at:
+                stretches.append(self.flat[at:offset])
+            at = offset + size
+        return tuple(stretches)
+
+
+class _Slot:
+    """Where one weight's gradient lies, and whether anything of this step is there yet."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.gradient: Tensor = weight.grad  # type: ignore[assignment]  # attached just before
+        self.is_written = False
+        self.handle = weight.register_hook(self._on_gradient_by_autograd)  # type: ignore[no-untyped-call]
+
+    def write(self, outputs: Tensor, inputs: Tensor) -> None:
+        """Take outputs^T @ inputs: (n, out), (n, in) -> (out, in)."""
+        if self.is_written:
+            self.gradient.add_(torch.mm(outputs.t(), inputs))
+        else:
+            torch.mm(outputs.t(), inputs, out=self.gradient)
+            self.is_written = True
+
+    def _on_gradient_by_autograd(self, gradient: Tensor | None) -> None:
+        """Someone else used the weight too: what autograd is about to add must find zeros or what was written."""
+        if gradient is not None and not self.is_written:
+            self.gradient.zero_()
+            self.is_written = True
+
+
+def _is_direct(layer: nn.Module, direct_from: int) -> TypeGuard[nn.Linear]:
+    """A stock linear layer (no subclass: its forward may be another) with a large weight that is trained on a CPU."""
+    if type(layer) is not nn.Linear or "forward" in vars(layer):
+        return False
+    weight = layer.weight
+    return weight.requires_grad and weight.is_cpu and weight.numel() >= direct_from
+
+
+def _forward(layer: nn.Linear, slot: _Slot) -> Callable[[Tensor], Tensor]:
+    def forward(input: Tensor) -> Tensor:  # noqa: A002 - the stock layer's name for it
+        stock = input.dim() != 2 or not torch.is_grad_enabled()
+        if stock or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
+            return F.linear(input, layer.weight, layer.bias)
+        outputs: Tensor = _DirectLinear.apply(input, layer.weight, layer.bias, slot)  # type: ignore[no-untyped-call]
+        return outputs
+
+    return forward
+
+
+class _DirectLinear(torch.autograd.Function):
+    """F.linear, but autograd never sees the weight's gradient."""
+
+    @staticmethod
+    def forward(ctx: Context, inputs: Tensor, weight: Tensor, bias: Tensor | None, slot: _Slot) -> Tensor:
+        ctx.save_for_backward(inputs, weight)
+        ctx.slot = slot
+        return F.linear(inputs, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, weight = ctx.saved_tensors
+        grad_inputs = torch.mm(grad, weight) if ctx.needs_input_grad[0] else None
+        ctx.slot.write(grad, inputs)
+        grad_bias = grad.sum(0) if ctx.needs_input_grad[2] else None
+        return grad_inputs, None, grad_bias, None
