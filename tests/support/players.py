@@ -12,13 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from fedap_core.strategies import Measure, make_strategy
-from participant.data.shard import Split, save_npz
 from participant.model_file import read_spec
 from participant.wire import model_layout, shared_layout
 from protocol.messages import Compute, Plan, Sgd
+from scripts.engines.processes import shards
 from scripts.experiments.cohort import Cohort
 from scripts.experiments.settings import RunSettings
 from tests.support.cohorts import Bits, clients_of, model_bits, run_small, tensor_bits
@@ -28,7 +26,7 @@ _COMMAND = "from participant.cli import main; main()"
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """An inline run: what it started from and the models it ended with."""
+    """An inline run: what it started from and the models it ended with. anchor: its file; None where warm-up makes it."""
 
     settings: RunSettings
     cohort: Cohort
@@ -47,12 +45,12 @@ def run_reference(root: Path, settings: RunSettings) -> Reference:
     folder = run_small(root, settings, cohort=cohort)
     (initial,) = (root / "initial").glob("*.safetensors")
     anchors = list((root / "anchors").glob("*.safetensors"))
-    measures = settings.strategy().first_measure is not Measure.NONE
+    pooled = settings.anchor.kind == "pooled" and settings.strategy().first_measure is not Measure.NONE
     return Reference(
         settings=settings,
         cohort=cohort,
         initial=initial,
-        anchor=anchors[0] if measures else None,
+        anchor=anchors[0] if pooled else None,
         bits=model_bits(folder),
     )
 
@@ -81,10 +79,7 @@ def plan_of(reference: Reference, **others: object) -> Plan:
 def write_shard(path: Path, cohort: Cohort, name: str) -> None:
     """One client's samples and split, as the lab hands them to a participant."""
     (client,) = [one for one in cohort.clients if one.name == name]
-    train, test = client.splits["train"], client.splits["test"]
-    data = cohort.data.take(np.concatenate([train, test]))
-    positions = np.arange(len(train) + len(test), dtype=np.int64)
-    save_npz(data, path, Split(train=positions[: len(train)], test=positions[len(train) :]))
+    shards.write_shard(path, cohort, client)
 
 
 @dataclass

@@ -109,7 +109,7 @@ class _Federation:
 
     def _take_home(self) -> None:
         """Go on in the folder of an earlier call with the same settings; another's is of no use."""
-        mark, wanted = self._home / "settings.json", self._settings.model_dump_json()
+        mark, wanted = self._home / "identity", f"{self._settings.identity}, {self._settings.rounds} rounds"
         if self._home.exists() and not (mark.exists() and mark.read_text(encoding="utf-8") == wanted):
             shutil.rmtree(self._home)
         self._home.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,116 @@
+"""The engine of processes: a real federation that leaves, bit for bit, the run folder of the inline engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedap_core.errors import InvalidInput
+from participant.model_file import read_model
+from scripts.engines.processes.run import ProcessOptions, run_processes
+from scripts.experiments.run_folder import Json, RunFolder
+from scripts.experiments.settings import RunSettings
+from tests.support.cohorts import clients_of, model_bits, run_small, small_run
+
+EIGHT = ("base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap")
+FIVE_CLIENTS = {"clients": 5, "data_options": {"samples": "400", "classes": "3", "shape": "1x16x16"}}
+
+VARIANTS: dict[str, RunSettings] = {
+    "the anchor is made by warm-up": small_run("fedap", rounds=4, anchor={"kind": "warmup", "rounds": 2}),
+    "everybody starts from the pooled anchor": small_run("fedbn", start_from="anchor"),
+    "W and the start are the anchor's": small_run("fedap", start_from="anchor"),
+    "some rounds are not evaluated": small_run("fedap", rounds=14, evaluate_every=3),
+    "there is a validation split": small_run("f-fedap", rounds=4, cohort={"protocol": "reference", "min_samples": 16}),
+    "an algorithm has options": small_run("fedap", options={"self_weight": 0.7, "full_covariance": True}),
+    "training has momentum and two epochs": small_run("fedavg", momentum=0.9, weight_decay=1e-3, epochs=2),
+}
+
+
+def run_both(tmp_path: Path, settings: RunSettings, *, together: int = 1) -> tuple[RunFolder, RunFolder]:
+    options = ProcessOptions(root=tmp_path / "processes", participants_per_process=together)
+    cohort = clients_of(settings)
+    return run_processes(settings, cohort, options), run_small(tmp_path / "inline", settings, cohort=cohort)
+
+
+def without_costs(record: Json) -> Json:
+    return {key: value for key, value in record.items() if key not in ("seconds", "bytes")}
+
+
+def require_equal(processes: RunFolder, inline: RunFolder) -> None:
+    """Models, every number of every round, W with its distances."""
+    assert model_bits(processes) == model_bits(inline)
+    assert [without_costs(record) for record in processes.rounds()] == [
+        without_costs(record) for record in inline.rounds()
+    ]
+    assert (processes.path / "mixing.json").read_bytes() == (inline.path / "mixing.json").read_bytes()
+    assert processes.path.name == inline.path.name
+    assert processes.summary() == inline.summary()
+
+
+def test_processes_leave_the_inline_engines_run_folder_and_count_bytes_and_seconds(tmp_path: Path) -> None:
+    """Three rounds, one process for each of three participants. What leaves in a round is at least the shared weights,
+    four bytes each, and less than twice as much: scores, names and framing beside them are small."""
+    processes, inline = run_both(tmp_path, small_run("fedap"))
+    require_equal(processes, inline)
+    spec, *_ = read_model(processes.models(2) / "c1.safetensors")
+    weights = 4 * sum(tensor.size for tensor in spec.shared(processes.settings.strategy().home))
+    for record in processes.rounds():
+        for way in ("up", "down"):
+            counted = record["bytes"][way]
+            assert len(counted) == 3
+            assert min(counted) >= weights
+        assert max(record["bytes"]["up"]) < 2 * weights
+        assert record["seconds"]["round"] > 0.0
+
+
+def test_participants_that_share_processes_compute_the_same(tmp_path: Path) -> None:
+    """Five participants in three processes; f-FedAP measures during training."""
+    processes, inline = run_both(tmp_path, small_run("f-fedap", cohort=FIVE_CLIENTS), together=2)
+    require_equal(processes, inline)
+
+
+def test_a_result_of_either_engine_is_reused_by_the_other(tmp_path: Path) -> None:
+    settings = small_run("fedbn", rounds=1)
+    folder = run_small(tmp_path, settings)
+    before = (folder.path / "rounds.jsonl").stat().st_mtime_ns
+    again = run_processes(settings, clients_of(settings), ProcessOptions(root=tmp_path))
+    assert again.path == folder.path
+    assert (again.path / "rounds.jsonl").stat().st_mtime_ns == before
+    assert not (again.path / "federation").exists()
+
+
+def test_what_is_kept_of_the_federation_is_its_record(tmp_path: Path) -> None:
+    """Samples and weights go, the journal and the logs stay."""
+    settings = small_run("base", rounds=1)
+    folder = run_processes(settings, clients_of(settings), ProcessOptions(root=tmp_path))
+    kept = sorted(path.name for path in (folder.path / "federation").iterdir())
+    assert kept == ["coordinator", "identity", "logs", "run.toml"]
+    assert all(path.is_file() for path in (folder.path / "federation" / "coordinator").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (small_run("fedavg", device="auto"), "device: got auto, expected cpu"),
+        (small_run("fedavg", learning_rate=1e30), "update of c1 in round 0"),
+    ],
+    ids=["device", "diverged"],
+)
+def test_what_cannot_work_is_said_in_words(settings: RunSettings, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        run_processes(settings, clients_of(settings), ProcessOptions(root=tmp_path))
+    assert said in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", EIGHT)
+def test_every_algorithm_leaves_the_inline_engines_run_folder(algorithm: str, tmp_path: Path) -> None:
+    settings = small_run(algorithm, rounds=4, cohort={"data": "watch", "data_options": {}, "partition": "site"})
+    require_equal(*run_both(tmp_path, settings.model_copy(update={"model": "har-cnn"})))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", VARIANTS)
+def test_every_protocol_leaves_the_inline_engines_run_folder(what: str, tmp_path: Path) -> None:
+    require_equal(*run_both(tmp_path, VARIANTS[what]))
