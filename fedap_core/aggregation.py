@@ -6,7 +6,6 @@ of who the members are, of layers, or of where the arrays live: `mix_tiles` is h
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -42,7 +41,7 @@ def mix(
     mixing: (r, m), rows sum to 1. updates: m arrays (P,), finite: a NaN spreads even through weight 0, so leave absent
     members out. out: r arrays (P,), written; they may be the updates themselves (r == m), but must not overlap them or
     each other in any other way. Fastest where `out` are the rows of one table. P == 0 is legal: a strategy may share
-    nothing. threads: how many share the tiles; by default as many as there are cores, up to MAX_THREADS.
+    nothing. threads: how many share the tiles; by default as many as BLAS would take itself, up to MAX_THREADS.
 
     Law: the bits depend on `mixing` and `updates` alone; not on threads, not on P's remainder, not on working in place,
     not on where the rows lie. Scratch memory is (r + m) tiles for each thread, never a second copy of all models.
@@ -81,7 +80,7 @@ def mix_tiles(
     mixing: (r, m). read(start, tile) fills tile (m, width) with values start .. start + width - 1 of every update;
     write(start, mixed) takes the same columns of all r results, and must copy what it keeps. Tiles come in order, all
     TILE_COLUMNS wide but the last, and a tile is read before it is written, so both may work on the same rows. Given
-    more than one thread (None: more than one core), a second one reads the next tile while this one is written.
+    more than one thread (None: where BLAS would take more), a second one reads the next tile while this one is written.
     """
     check_mixing(mixing)
     weights = mixing.astype(np.float32)
@@ -163,9 +162,12 @@ def _as_table(rows: Sequence[Float32Array]) -> Float32Array | None:
 
 
 def _threads(asked: int | None) -> int:
-    if asked is not None and asked < 1:
+    """BLAS takes as many as there are cores, or what the environment allows it."""
+    if asked is None:
+        return min(max((one["num_threads"] for one in _blas().select(user_api="blas").info()), default=1), MAX_THREADS)
+    if asked < 1:
         raise InvalidInput("threads", asked, "at least 1")
-    return asked or min(len(os.sched_getaffinity(0)), MAX_THREADS)
+    return asked
 
 
 def _one_blas_thread() -> AbstractContextManager[object]:

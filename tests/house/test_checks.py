@@ -76,6 +76,16 @@ def test_clock_file_and_log_in_a_pure_room_are_found(text: str) -> None:
     assert len(purity_faults(source_of("fedap_core/mixing.py", text))) >= 1
 
 
+def test_only_mixing_may_have_threads_and_nothing_else() -> None:
+    text = "from concurrent.futures import ThreadPoolExecutor\nimport os"
+    elsewhere = purity_faults(source_of("fedap_core/mixing.py", text))
+    assert any("concurrent" in fault for fault in elsewhere)
+    others = [fault for fault in elsewhere if "concurrent" not in fault]
+    assert [fault.partition(": ")[2] for fault in purity_faults(source_of("fedap_core/aggregation.py", text))] == [
+        fault.partition(": ")[2] for fault in others
+    ]
+
+
 def test_mathematics_in_a_pure_room_passes() -> None:
     assert purity_faults(source_of("fedap_core/mixing.py", "import math\nimport numpy as np\nnp.ones(3)")) == []
 
