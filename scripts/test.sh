@@ -5,6 +5,8 @@
 set -uo pipefail
 # shellcheck source=scripts/venv.sh
 source "$(dirname "${BASH_SOURCE[0]}")/venv.sh" || exit 1
+# shellcheck source=scripts/browser.sh
+source "$(dirname "${BASH_SOURCE[0]}")/browser.sh" || exit 1
 
 pytest_arguments=()
 for argument in "$@"; do
@@ -15,6 +17,7 @@ for argument in "$@"; do
 done
 
 ensure_venv test
+ensure_browser
 cd "$root" || exit 1
 # Tests on real data skip without it.
 if [[ -z "${FEDAP_DATA+set}" && -d "$root/../shared/data" ]]; then

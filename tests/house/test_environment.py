@@ -49,6 +49,7 @@ class Desk:
     def call(self, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         fixed = {"LOG": str(self.log), "REAL": sys.executable, "PYTHON": str(self.folder / "python")}
         kept = {name: value for name, value in os.environ.items() if name != "FEDAP_DATA"}
+        kept["PATH"] = f"{self.folder / 'tools'}:{kept['PATH']}"
         command = ["bash", str(self.folder / "repo" / script), *arguments]
         variables = kept | fixed | self.variables
         return subprocess.run(command, cwd="/", env=variables, capture_output=True, text=True, check=False, timeout=60)
@@ -66,13 +67,21 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    for script in (*SCRIPTS, "scripts/venv.sh", "pyproject.toml"):
+    for script in (*SCRIPTS, "scripts/venv.sh", "scripts/browser.sh", "pyproject.toml"):
         copy = tmp_path / "repo" / script
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / script, copy)
     (tmp_path / "python").write_text(STAND_IN)
     (tmp_path / "python").chmod(0o755)
+    put_tool(tmp_path / "tools", "chromium", "exit 0")
     return Desk(folder=tmp_path)
+
+
+def put_tool(folder: Path, name: str, does: str) -> None:
+    """A program of our own on the PATH: no test installs anything on the machine."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/usr/bin/env bash\n{does}\n")
+    (folder / name).chmod(0o755)
 
 
 def test_first_demo_installs_and_the_second_only_runs(desk: Desk) -> None:

@@ -1,0 +1,132 @@
+"""The report in a real browser: scripts run without complaint, pages turn, nothing is wider than the window.
+
+One headless Chromium looks at the page in frames of two widths, and in a third where scripts are off, and writes down
+what it measured. Without Chromium (`apt-get install chromium`; scripts/test.sh does it where it may) these skip.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from html import escape, unescape
+from typing import Any
+
+import pytest
+
+from scripts.report.page import write_report
+from tests.support.report_runs import write_comparison
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+CLIENTS = ('<img src=x onerror="throw 1">', "a-ward-with-a-name-of-more-letters-than-any-column-holds" * 2, "ward-10")
+WIDTHS = (1300, 400)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on the PATH")
+
+_WATCH = "<script>addEventListener('error', (event) => parent.faults.push(String(event.message)));</script>"
+_MEASURE = """
+const settled = () => new Promise((done) => setTimeout(done, 60));
+const wide = (page) => page.documentElement.scrollWidth - page.documentElement.clientWidth;
+const shown = (page) => [...page.querySelectorAll("#overview, .participant")]
+  .filter((one) => one.getClientRects().length).map((one) => one.id);
+function point(page, selector, x, y) {
+  const box = page.querySelector(selector).getBoundingClientRect();
+  const at = { clientX: box.left + x * box.width, clientY: box.top + y * box.height, bubbles: true };
+  page.querySelector(selector).dispatchEvent(new page.defaultView.PointerEvent("pointermove", at));
+  return page.getElementById("tip").textContent;
+}
+async function look(frame) {
+  const page = frame.contentDocument, seen = { visits: {}, overflow: {} };
+  for (const hash of ["", ...[...page.querySelectorAll(".participant")].map((one) => one.id), "mixing", "summary"]) {
+    page.defaultView.location.hash = hash;
+    await settled();
+    seen.visits[hash] = shown(page);
+    seen.overflow[hash] = wide(page);
+  }
+  seen.curveTip = point(page, "#rounds svg.curves", 0.8, 0.5);
+  seen.heatTip = point(page, "svg.heat", 0.99, 0.99);
+  const drawn = () => page.querySelectorAll("#rounds polyline:not(.off)").length;
+  seen.lines = [drawn()];
+  page.querySelector(".legend button").click();
+  seen.lines.push(drawn());
+  page.getElementById("jump").value = "client-ward-10";
+  page.getElementById("jump").dispatchEvent(new page.defaultView.Event("change"));
+  await settled();
+  seen.jumped = shown(page);
+  return seen;
+}
+addEventListener("load", async () => {
+  const found = { faults, pages: {} };
+  for (const frame of document.querySelectorAll("iframe.live")) found.pages[frame.width] = await look(frame);
+  const quiet = document.querySelector("iframe.quiet").contentDocument;
+  found.quiet = { shown: shown(quiet), overflow: wide(quiet) };
+  document.getElementById("found").textContent = JSON.stringify(found);
+});
+"""
+
+
+def _desk(report: str) -> str:
+    """A page with the report in three frames. Frames by `srcdoc` may be looked into, files beside it may not."""
+    live = escape(report.replace("<head>", f"<head>{_WATCH}", 1))
+    frames = "".join(f'<iframe class="live" width="{width}" height="900" srcdoc="{live}"></iframe>' for width in WIDTHS)
+    quiet = f'<iframe class="quiet" sandbox="allow-same-origin" width="400" srcdoc="{escape(report)}"></iframe>'
+    start = f"<script>const faults = []; {_MEASURE}</script>"
+    return f'<!doctype html><meta charset="utf-8"><pre id="found"></pre>{start}{frames}{quiet}'
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    folder = tmp_path_factory.mktemp("browser")
+    report = write_report([write_comparison(folder / "runs", clients=CLIENTS)], folder / "report.html")
+    desk = folder / "desk.html"
+    desk.write_text(_desk(report.read_text(encoding="utf-8")), encoding="utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr"]
+    place = [f"--user-data-dir={folder / 'profile'}", "--window-size=1400,900", "--virtual-time-budget=20000"]
+    command = [str(BROWSER), *flags, *place, "--dump-dom", desk.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    found = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)
+    if found is None or not found.group(1):
+        pytest.fail(f"the browser measured nothing: {done.stderr[-2000:]}")
+    lines = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    console = [line for line in lines if "Blocked script execution" not in line]  # of the frame where scripts are off
+    return {**json.loads(unescape(found.group(1))), "console": console}
+
+
+def test_scripts_run_without_complaint(seen: Mapping[str, Any]) -> None:
+    assert (seen["faults"], seen["console"]) == ([], [])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_is_wider_than_the_window(seen: Mapping[str, Any], width: int) -> None:
+    assert {place: excess for place, excess in seen["pages"][str(width)]["overflow"].items() if excess > 0} == {}
+
+
+def test_address_turns_the_pages(seen: Mapping[str, Any]) -> None:
+    """The overview without a client in the address, otherwise that client's page alone; a section leads back."""
+    visits = seen["pages"]["1300"]["visits"]
+    pages = {place: [place] for place in visits if place.startswith("client-")}
+    assert len(pages) == len(CLIENTS)
+    assert visits == {"": ["overview"], **pages, "mixing": ["overview"], "summary": ["overview"]}
+
+
+def test_list_of_participants_leads_to_a_page(seen: Mapping[str, Any]) -> None:
+    assert seen["pages"]["1300"]["jumped"] == ["client-ward-10"]
+
+
+def test_pointer_reads_values_from_curves_and_heat_map(seen: Mapping[str, Any]) -> None:
+    """The lower right corner of W is somebody's own weight, 0.5."""
+    page = seen["pages"]["1300"]
+    assert page["curveTip"].startswith("Round 2FedAP 81.00 %")
+    assert re.fullmatch(r".* keeps 0\.500 of its own", page["heatTip"])
+
+
+def test_legend_hides_an_algorithm_in_every_chart(seen: Mapping[str, Any]) -> None:
+    before, after = seen["pages"]["1300"]["lines"]
+    assert before % 3 == 0
+    assert after == before * 2 // 3
+
+
+def test_without_scripts_everything_is_there_one_under_the_other(seen: Mapping[str, Any]) -> None:
+    assert len(seen["quiet"]["shown"]) == 1 + len(CLIENTS)
+    assert seen["quiet"]["overflow"] <= 0
