@@ -18,7 +18,7 @@ from coordinator.keys import MemberList, read_key_file, write_key_file
 from coordinator.logs import configure_logs
 from coordinator.model_checks import require_usable_models
 from coordinator.retelling import explain, history_lines, status_lines
-from coordinator.run_plan import make_plan, make_rules
+from coordinator.run_plan import make_plan, make_rules, require_enough_listed
 from coordinator.runs import look_at, open_run
 from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
 
@@ -153,6 +153,7 @@ def check(
     listed = MemberList(settings.members.keys) if settings.members.keys is not None else None
     plan = make_plan(settings, model.spec)
     rules = make_rules(settings, model.spec, listed)
+    require_enough_listed(settings, listed)
     for line in explain(settings, plan, rules, model.spec):
         typer.echo(line)
 

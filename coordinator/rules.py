@@ -47,7 +47,7 @@ class MemberRules:
         if not 1 <= self.at_least <= self.at_most:
             raise InvalidInput("at_least", self.at_least, f"a number from 1 to at_most, {self.at_most}")
         if self.allowed is not None:
-            check_allow_list(self.allowed, self.at_least)
+            check_allow_list(self.allowed)
         elif not self.enrolment_s < math.inf:
             fix = "With 0 the first round starts as soon as at_least members are there."
             raise InvalidInput("enrolment_s", "none", "seconds, where no list says who will come", fix)
@@ -55,13 +55,11 @@ class MemberRules:
             raise InvalidInput("min_samples, strikes", (self.min_samples, self.strikes), "numbers from 1")
 
 
-def check_allow_list(allowed: tuple[tuple[str, str], ...], at_least: int = 1) -> None:
-    """Refuse a list that names somebody twice or has fewer entries than a run needs."""
+def check_allow_list(allowed: tuple[tuple[str, str], ...]) -> None:
+    """Refuse a list that names somebody twice. A short one is no fault: it may have been shortened during the run."""
     identities, names = {identity for identity, _ in allowed}, {name for _, name in allowed}
     if len(identities) != len(allowed) or len(names) != len(allowed):
         raise InvalidInput("list of members", "a key or a name twice", "every key and every name once")
-    if len(allowed) < at_least:
-        raise InvalidInput("list of members", f"{len(allowed)} members", f"at least {at_least}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -149,6 +149,14 @@ def allowed_members(config: RunConfig, listed: MemberList | None) -> tuple[tuple
     return None
 
 
+def require_enough_listed(config: RunConfig, listed: MemberList | None) -> None:
+    """Refuse to begin a run that could never begin. One that goes on may have fewer: its list was shortened."""
+    allowed = allowed_members(config, listed)
+    if allowed is not None and len(allowed) < config.members.at_least:
+        least = f"at least members.at_least, {config.members.at_least}"
+        raise InvalidInput("list of members", f"{len(allowed)} members", least)
+
+
 def plan_text(plan: Plan) -> str:
     """The plan as JSON, for the journal: a run must go on under the plan it began with."""
     return json.dumps(plan.write([]), sort_keys=True)

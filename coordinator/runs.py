@@ -30,7 +30,14 @@ from coordinator.orders import Orders
 from coordinator.peers import Peers
 from coordinator.router import Router
 from coordinator.rules import Rules
-from coordinator.run_plan import allowed_members, make_plan, make_rules, plan_text, require_same_plan
+from coordinator.run_plan import (
+    allowed_members,
+    make_plan,
+    make_rules,
+    plan_text,
+    require_enough_listed,
+    require_same_plan,
+)
 from coordinator.server import Coordinator, Parts, replay
 from coordinator.space import SpaceGuard
 from coordinator.store import Store
@@ -69,6 +76,8 @@ def open_run(
     keys = read_key_file(config.network.secret_key) if config.network.secret_key is not None else None
     release = _take_folder(config.folder)
     journal = open_journal(config.folder / JOURNAL)
+    if journal.fact("plan") is None:
+        require_enough_listed(config, listed)
     _introduce(journal, config, plan, initial.spec)
     if config_file is not None:
         shutil.copyfile(config_file, config.folder / "run.toml")

@@ -1,0 +1,174 @@
+"""Claims about the list of members while a run goes on: a key taken off it is cut off, a key added can join, a stranger
+is never even read. No restart in any of them: a coordinator's process, real sockets, real CURVE handshakes."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import zmq
+
+from coordinator import facts
+from coordinator.auth import generate_keys
+from coordinator.keys import KeyPair, write_key_file
+from coordinator.plain import from_plain
+from coordinator.runs import look_at
+from fedap_core.aggregation import mix
+from fedap_core.arrays import Float32Array
+from tests.support.cohorts import wait_until
+from tests.support.federation import WAIT_S, fields, running
+from tests.support.peer import Peer
+from tests.support.processes import Process, config_file
+from tests.support.tiny_models import TinyModel, drift, tiny_model
+
+
+@dataclass
+class Keyed:
+    """A coordinator's process that knows its members by key."""
+
+    folder: Path
+    model: TinyModel
+    pairs: dict[str, KeyPair]
+    process: Process
+    endpoint: str
+
+    def peer(self, name: str, work: Callable[[int, Float32Array], Float32Array] | None = None) -> Peer:
+        pair = self.pairs[name]
+        plain = work or (lambda round_no, weights: drift(name, round_no, weights))
+        keys = (self.pairs["server"].public, pair.public, pair.secret)
+        return Peer(self.endpoint, self.model.hello(name), work=plain, keys=keys)
+
+    def list_members(self, *names: str) -> None:
+        list_members(self.folder, self.pairs, names)
+
+    def told(self, kind: type[facts.Fact]) -> list[facts.Fact]:
+        journal = look_at(self.folder / "run").journal
+        try:
+            found = [from_plain(entry.kind, json.loads(entry.body)) for entry in journal.entries()]
+        finally:
+            journal.close()
+        return [fact for fact in found if isinstance(fact, kind)]
+
+    def log(self) -> list[dict[str, object]]:
+        lines = (self.folder / "log").read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def list_members(folder: Path, pairs: dict[str, KeyPair], names: tuple[str, ...]) -> None:
+    """Replace the list at once, as an editor does."""
+    text = "".join(f"{name} {pairs[name].public}\n" for name in names)
+    (folder / "members.new").write_text(text)
+    (folder / "members.new").replace(folder / "members")
+
+
+@contextmanager
+def keyed_run(folder: Path, *names: str, rounds: int) -> Iterator[Keyed]:
+    model = tiny_model()
+    pairs = {name: generate_keys() for name in ("a", "b", "c", "d", "stranger", "server")}
+    write_key_file(folder / "c.key", pairs["server"])
+    list_members(folder, pairs, names)
+    chosen = fields(folder / "run", model.write(folder / "i.safetensors"), algorithm="fedavg", rounds=rounds)
+    chosen |= {
+        "members": {"keys": str(folder / "members"), "at_least": len(names)},
+        "network": {"secret_key": str(folder / "c.key")},
+    }
+    process = Process("serve", "--config", str(config_file(folder / "run.toml", chosen)), log=folder / "log")
+    try:
+        yield Keyed(folder=folder, model=model, pairs=pairs, process=process, endpoint=process.ready())
+    finally:
+        process.close()
+
+
+def test_a_key_taken_off_the_list_is_cut_off_and_the_run_goes_on_without_it(tmp_path: Path) -> None:
+    """c is at work in round 1 when its key goes. Round 0 mixes a, b and c in equal parts; all later ones a and b."""
+    reached, gone = threading.Event(), threading.Event()
+
+    def work(round_no: int, weights: Float32Array) -> Float32Array:
+        if round_no == 1:
+            reached.set()
+            gone.wait(WAIT_S)
+        return drift("c", round_no, weights)
+
+    with keyed_run(tmp_path, "a", "b", "c", rounds=4) as run:
+        staying, leaving = [run.peer("a"), run.peer("b")], run.peer("c", work)
+        with running([*staying, leaving]):
+            assert reached.wait(WAIT_S)
+            run.list_members("a", "b")
+            wait_until(lambda: bool(run.told(facts.Quarantined)), "the member to be cut off", deadline_s=WAIT_S)
+            gone.set()
+            assert all(peer.ended.wait(WAIT_S) for peer in [*staying, leaving])
+            assert run.process.wait() == 0
+        again = Process("serve", "--config", str(tmp_path / "run.toml"), log=tmp_path / "log")
+        assert again.wait() == 0, "two of three at least: a list shortened during the run must not stop a restart"
+    (cut,) = run.told(facts.Quarantined)
+    assert isinstance(cut, facts.Quarantined)
+    assert (cut.member, cut.code) == ("c", "unknown-key")
+    assert leaving.log.rejected is not None
+    assert leaving.log.rejected.code == "unknown-key"
+    rows = [run.model.shared(()).copy() for _ in "abc"]
+    for round_no, names in enumerate(["abc", "ab", "ab", "ab"]):
+        rows = [drift(name, round_no, row) for name, row in zip(names, rows, strict=False)]
+        mix(np.full((len(rows), len(rows)), 1 / len(rows)), rows, rows)
+    assert [np.asarray(peer.log.final).tobytes() for peer in staying] == [row.tobytes() for row in rows]
+
+
+def test_a_key_added_to_the_list_can_join_the_run_under_way(tmp_path: Path) -> None:
+    """Before its line is there its handshakes are refused; a stays in round 1 until d is welcome."""
+    reached, joined = threading.Event(), threading.Event()
+
+    def work(round_no: int, weights: Float32Array) -> Float32Array:
+        if round_no == 1:
+            reached.set()
+            joined.wait(WAIT_S)
+        return drift("a", round_no, weights)
+
+    with keyed_run(tmp_path, "a", "b", rounds=4) as run:
+        early, too_soon, late = [run.peer("a", work), run.peer("b")], run.peer("d"), run.peer("d")
+        with running([*early, too_soon]):
+            assert reached.wait(WAIT_S)
+            refused = "a handshake to be refused"
+            wait_until(lambda: any(line["event"] == "key.refused" for line in run.log()), refused, deadline_s=WAIT_S)
+            assert too_soon.log.welcomes == 0
+            too_soon.stop()
+            run.list_members("a", "b", "d")
+            with running([late]):
+                wait_until(lambda: late.log.welcomes > 0, "the newcomer to be welcome", deadline_s=WAIT_S)
+                joined.set()
+                assert all(peer.ended.wait(WAIT_S) for peer in [*early, late])
+                assert run.process.wait() == 0
+    assert (late.log.trained, late.log.finish_reason) == ([2, 3], "rounds")
+    assert all(peer.log.trained == [0, 1, 2, 3] for peer in early)
+
+
+def test_not_a_message_is_read_of_a_stranger_with_another_key_or_none(tmp_path: Path) -> None:
+    """Garbage that is read is counted by its code when the coordinator ends; here there is nothing to count."""
+    with keyed_run(tmp_path, "a", "b", rounds=2) as run:
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        plain, other = context.socket(zmq.DEALER), context.socket(zmq.DEALER)
+        pair = run.pairs["stranger"]
+        other.curve_serverkey = run.pairs["server"].public.encode()
+        other.curve_publickey, other.curve_secretkey = pair.public.encode(), pair.secret.encode()
+        for socket in (plain, other):
+            socket.linger = 0
+            socket.connect(run.endpoint)
+            for _ in range(100):
+                socket.send(b"garbage", zmq.NOBLOCK)
+        wait_until(lambda: any(line["event"] == "key.refused" for line in run.log()), "a refusal", deadline_s=WAIT_S)
+        peers = [run.peer("a"), run.peer("b")]
+        with running(peers):
+            assert all(peer.ended.wait(WAIT_S) for peer in peers)
+            assert run.process.wait() == 0
+        assert not plain.poll(0)
+        assert not other.poll(0)
+        for socket in (plain, other):
+            socket.close()
+        context.term()
+    (ended,) = [line for line in run.log() if line["event"] == "coordinator.ended"]
+    assert not {"bad-header", "bad-frames", "unknown-key", "rate"} & set(ended)
+    shown = [line["key"] for line in run.log() if line["event"] == "key.refused"]
+    assert set(shown) == {pair.public}
