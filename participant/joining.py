@@ -21,7 +21,7 @@ from fedap_core.randomness import generator
 from participant.actions import End
 from participant.config import DataSettings, JoinSettings
 from participant.data.base import DataOptions
-from participant.dealer.line import Context
+from participant.dealer.line import Context, shared_context
 from participant.dealer.shell import Shell, run_in_thread
 from participant.events import StopRequested
 from participant.home_data import HomeData
@@ -34,7 +34,7 @@ from participant.reconnection import Lifeline
 from participant.reports import read_scores
 from participant.sent_log import SentLog
 from participant.wire import model_layout
-from participant.worker import Worker
+from participant.worker import Worker, training_lane
 from protocol.messages import Hello
 from protocol.tensors import names_digest
 
@@ -89,6 +89,15 @@ class Host:
 
     lane: ThreadPoolExecutor
     context: Context
+
+    @classmethod
+    def of(cls, participants: int) -> Host:
+        """For that many participants; `close` when all have ended."""
+        return cls(lane=training_lane(), context=shared_context(participants))
+
+    def close(self) -> None:
+        self.context.term()
+        self.lane.shutdown()
 
 
 def join(

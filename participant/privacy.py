@@ -79,6 +79,9 @@ def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
     if first is not Measure.NONE:
         moments = _moments(subject, first)
         messages.append(_with(Stats, "once, before the first round proper", {"moments": moments}, "f32"))
+    else:
+        nothing = {"moments": Layout(())}
+        messages.append(_with(Stats, "once, empty, where training starts from an anchor", nothing, "f32"))
     if subject.warmup_rounds:
         everything = {"weights": shared_layout(subject.spec, ())}
         messages.append(_update(subject, f"each of {subject.warmup_rounds} warm-up rounds", everything))

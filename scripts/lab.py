@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Annotated
-
 import typer
-from rich.console import Console
 
-from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
+from fedap_core.errors import exit_on_invalid_input
 from scripts.bench.command import bench
 from scripts.experiments.asynchronous.command import asynchronous
-from scripts.experiments.comparison import Comparison, compare_and_report
-from scripts.experiments.demo import demo_comparison, run_demo
+from scripts.experiments.commands import compare, demo
 from scripts.experiments.reproduce.command import reproduce
-from scripts.experiments.sweep import SweepOptions
 from scripts.report.page.command import report
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-DEFAULT_ALGORITHMS = "base,fedavg,fedprox,fedper,fedbn,fedap,d-fedap,f-fedap"
-RUNS = Path("runs")
 
 
 @app.callback()
@@ -28,130 +19,12 @@ def lab() -> None:
     """Personalised federated learning on one machine: compare algorithms, reproduce the paper, measure."""
 
 
-@app.command()
-def demo(
-    rounds: Annotated[int, typer.Option(help="Communication rounds.", min=1)] = 40,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS / "demo",
-) -> None:
-    """Ten people with a smartwatch: FedAP against FedBN, FedAvg and everyone alone, with no network."""
-    run_demo(rounds, _sweep_options(out, runs=len(demo_comparison(rounds).runs)), Console())
-
-
-@app.command()
-def compare(
-    data: Annotated[str, typer.Option(help="A known name, package.module:factory, or a path to npz, csv or images.")],
-    algorithms: Annotated[
-        str, typer.Option(help="Comma-separated; options as name:key=value:key=value.")
-    ] = DEFAULT_ALGORITHMS,
-    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "0",
-    rounds: Annotated[int, typer.Option(help="Communication rounds.")] = 100,
-    clients: Annotated[int, typer.Option(help="Number of clients (a division by site has its own).")] = 20,
-    partition: Annotated[str, typer.Option(help="dirichlet-pairs, dirichlet, site or iid.")] = "dirichlet-pairs",
-    alpha: Annotated[float, typer.Option(help="Dirichlet concentration; smaller is more uneven.")] = 0.1,
-    protocol: Annotated[str, typer.Option(help="paper (half/half) or reference (40/30/30).")] = "paper",
-    model: Annotated[str, typer.Option(help="lenet5, har-cnn, alexnet or package.module:factory.")] = "",
-    data_option: Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")] = None,
-    overlapping_windows: Annotated[bool, typer.Option(help="The paper's random windows; leaks.")] = False,
-    learning_rate: Annotated[float, typer.Option()] = 0.01,
-    momentum: Annotated[float, typer.Option()] = 0.0,
-    weight_decay: Annotated[float, typer.Option()] = 0.0,
-    batch_size: Annotated[int, typer.Option()] = 32,
-    epochs: Annotated[int, typer.Option(help="Local epochs a round.")] = 1,
-    anchor: Annotated[str, typer.Option(help="pooled, warmup:ROUNDS or a model file.")] = "pooled",
-    start_from: Annotated[str, typer.Option(help="initial or anchor, for all algorithms alike.")] = "initial",
-    evaluate_every: Annotated[int, typer.Option(help="Evaluate in every k-th round and in the last ten.")] = 1,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
-    engine: Annotated[str, typer.Option(help="inline, or processes: a real federation; the same bits.")] = "inline",
-    mode: Annotated[str, typer.Option(help="barrier, or continuous: nobody waits (needs processes).")] = "barrier",
-    participants_per_process: Annotated[int, typer.Option(help="With --engine processes.", min=1)] = 1,
-    jobs: Annotated[
-        int, typer.Option(help="Runs at once; 0: as many as there are cores, or one with --engine processes.")
-    ] = 0,
-    workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that jobs leave.")] = 0,
-    keep_models: Annotated[bool, typer.Option(help="Save models, so that a run can be continued.")] = True,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS,
-) -> None:
-    """Run algorithms on identical clients and initial weights, and print one table."""
-    cohort = {
-        "data": data,
-        "data_options": parse_pairs("data-option", data_option or []),
-        "partition": partition,
-        "alpha": alpha,
-        "clients": clients,
-        "protocol": protocol,
-        "overlapping_windows": overlapping_windows,
-    }
-    run = {
-        "model": model,
-        "rounds": rounds,
-        "learning_rate": learning_rate,
-        "momentum": momentum,
-        "weight_decay": weight_decay,
-        "batch_size": batch_size,
-        "epochs": epochs,
-        "anchor": _anchor(anchor),
-        "start_from": start_from,
-        "evaluate_every": evaluate_every,
-        "device": device,
-        "mode": mode,
-    }
-    comparison = Comparison.of(cohort, run, algorithms=algorithms, seeds=seeds)
-    options = _sweep_options(
-        out,
-        len(comparison.runs),
-        jobs=jobs,
-        workers=workers,
-        keep_models=keep_models,
-        engine=engine,
-        participants_per_process=participants_per_process,
-    )
-    compare_and_report(comparison, options, Console())
-
-
+app.command("demo")(demo)
+app.command("compare")(compare)
 app.command("asynchronous")(asynchronous)
-
-
 app.command("bench")(bench)
-
-
 app.command("report")(report)
-
-
 app.command("reproduce")(reproduce)
-
-
-def _sweep_options(
-    out: Path,
-    runs: int,
-    *,
-    jobs: int = 0,
-    workers: int = 0,
-    keep_models: bool = True,
-    engine: str = "inline",
-    participants_per_process: int = 1,
-) -> SweepOptions:
-    """Runs at once first, then workers inside a run: a run alone in a process never waits for its neighbour."""
-    cores = len(os.sched_getaffinity(0))
-    jobs = min(jobs or (1 if engine == "processes" else cores), runs)
-    return SweepOptions(
-        root=out,
-        jobs=jobs,
-        workers=workers or max(1, cores // jobs),
-        keep_models=keep_models,
-        engine=engine,
-        participants_per_process=participants_per_process,
-    )
-
-
-def _anchor(text: str) -> dict[str, object]:
-    kind, _, value = text.partition(":")
-    if text == "pooled":
-        return {}
-    if kind == "warmup":
-        return {"kind": "warmup", "rounds": value or 5}
-    if Path(text).is_file():
-        return {"kind": "file", "path": text}
-    raise InvalidInput("anchor", text, "pooled, warmup:ROUNDS or an existing model file")
 
 
 def main() -> None:

@@ -110,6 +110,13 @@ class Line:
         self.socket.close(linger=linger_ms)
 
 
+def shared_context(lines: int) -> Context:
+    """ZeroMQ's threads for that many lines at a time: each has a socket and the two ends of its monitor."""
+    context: Context = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, 4 * lines + 16)
+    return context
+
+
 def _any(events: Sequence[zmq.Event] | dict[zmq.Event, str]) -> int:
     mask = 0
     for event in events:

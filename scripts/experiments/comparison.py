@@ -16,7 +16,7 @@ from participant.data.base import DataOptions
 from scripts.experiments.run_folder import RunFolder, Summary, write_text
 from scripts.experiments.settings import CohortSettings, RunSettings, checked, digest
 from scripts.experiments.sweep import SweepOptions, run_sweep
-from scripts.report import figures, tables
+from scripts.report import tables
 
 ALEXNET_FROM = 63
 """Images at least this large go to AlexNet by default, smaller ones to LeNet-5."""
@@ -94,15 +94,17 @@ def compare_and_report(comparison: Comparison, options: SweepOptions, console: C
     path = options.root / re.sub(r"[/.:]", "_", f"compare-{first.cohort.data}-{comparison.identity}")
     write_text(path.with_suffix(".csv"), tables.csv_table(summaries, names, protocol))
     write_text(path.with_suffix(".md"), f"{title}\n\n{tables.markdown_table(table)}")
-    figures.convergence_figure(summaries, title, path)
-    _draw_mixing(folders, path)
+    _draw(folders, summaries, title, path)
     files = f"Per client: {path.with_suffix('.csv')}; curves: {path.with_suffix('.png')}"
     console.print(f"{files}; every run has its folder in {options.root}", soft_wrap=True)
     return summaries
 
 
-def _draw_mixing(folders: list[RunFolder], path: Path) -> None:
-    """W of the first run that has one worth seeing: distances, not sample counts, decided it."""
+def _draw(folders: list[RunFolder], summaries: list[Summary], title: str, path: Path) -> None:
+    """The curves, and W of the first run that has one worth seeing: distances, not sample counts, decided it."""
+    from scripts.report import figures  # a second's worth of imports, and the runs come first
+
+    figures.convergence_figure(summaries, title, path)
     for folder in folders:
         mixing = folder.read_mixing()
         if mixing is not None and mixing.distances is not None:

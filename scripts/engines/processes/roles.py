@@ -14,13 +14,11 @@ from pathlib import Path
 
 import structlog
 import typer
-import zmq
 
 from coordinator.cli import serve
 from participant.config import JoinSettings
 from participant.joining import Host, join
 from participant.progress import configure_logging, tell_finished_rounds
-from participant.worker import training_lane
 from scripts.engines.processes.children import guarded
 
 _FILES_EACH = 16
@@ -42,15 +40,12 @@ def take_part(members: Sequence[JoinSettings]) -> int:
     if len(members) == 1:
         return _join(members[0], None)
     _allow_files(_FILES_EACH * len(members))
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    context.set(zmq.MAX_SOCKETS, 4 * len(members) + 16)
-    host = Host(lane=training_lane(), context=context)
+    host = Host.of(len(members))
     with ThreadPoolExecutor(max_workers=len(members), thread_name_prefix="participant") as threads:
         for ended in as_completed([threads.submit(_guarded_join, one, host) for one in members]):
             if ended.result() != 0:
                 os._exit(ended.result())
-    context.term()
-    host.lane.shutdown()
+    host.close()
     return 0
 
 
