@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from fedap_core.errors import unknown_name
+
 WATCH = {"model": "har-cnn", "learning_rate": 0.05, "batch_size": 16}
 """As in the demo: a person has about a hundred windows, so batches are small and steps large."""
 QUICK_ROUNDS = 6
@@ -24,13 +26,20 @@ def asynchronous(
     slower: Annotated[float, typer.Option(help="How many times slower the slow member is.")] = 10.0,
     lost: Annotated[float, typer.Option(help="Share of sendings of updates that are lost.")] = 0.3,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in a minute or two.")] = False,
+    engine: Annotated[str, typer.Option(help="virtual (clock), or processes: real sockets and real time.")] = "virtual",
+    least_s: Annotated[float, typer.Option(help="With processes: seconds a round of training takes, at least.")] = 0.2,
     jobs: Annotated[int, typer.Option(help="Runs at once; 0: as many as there are cores.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("runs/asynchronous"),
 ) -> None:
-    """Rounds that wait for all, rounds with a deadline, no rounds: accuracy against time, under a virtual clock."""
+    """Rounds that wait for all, rounds with a deadline, no rounds: accuracy against time.
+
+    With a virtual clock, deterministic. With processes one member is slow for real, and waiting for all is compared
+    with not waiting; that takes as long as the waiting does.
+    """
     from rich.console import Console
 
     from scripts.experiments.asynchronous.conditions import Trouble
+    from scripts.experiments.asynchronous.real_study import run_real_study
     from scripts.experiments.asynchronous.study import Study, run_study
     from scripts.experiments.comparison import Comparison
 
@@ -44,7 +53,12 @@ def asynchronous(
         ways=_names(ways),
         trouble=Trouble(slower=slower, lost=lost),
     )
-    run_study(study, out, jobs=jobs or len(os.sched_getaffinity(0)), console=Console())
+    if engine == "virtual":
+        run_study(study, out, jobs=jobs or len(os.sched_getaffinity(0)), console=Console())
+    elif engine == "processes":
+        run_real_study(study, out, least_s=least_s, console=Console())
+    else:
+        raise unknown_name("engine", engine, ("virtual", "processes"))
 
 
 def _names(text: str) -> tuple[str, ...]:

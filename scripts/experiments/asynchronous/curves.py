@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import floor
 
 import numpy as np
+from rich.table import Table
 
 from fedap_core.arrays import FloatArray
 from scripts.experiments.asynchronous.conditions import WAYS
@@ -123,24 +124,37 @@ def _duration(seconds: float | None) -> str:
     return "never" if seconds is None else f"{seconds:.0f} s"
 
 
+_HEADS = ("algorithm", "condition", "way", "time to target, s", "ends after, s", "ends with %", "slow member %")
+
+
+def _cells(curve: Curve, target: float) -> tuple[str, ...]:
+    reached = curve.reached_s(target)
+    return (
+        "never" if reached is None else f"{reached:.0f} ({100 * target:.0f} %)",
+        f"{curve.ended_s:.0f}",
+        f"{100 * curve.last:.1f}",
+        "–" if curve.slow_member is None else f"{100 * curve.slow_member:.1f}",
+    )
+
+
 def markdown(curves: Sequence[Curve], targets: Mapping[str, float], titles: Mapping[str, str]) -> str:
-    """The table of the study."""
-    heads = ("algorithm", "condition", "way", "time to target, s", "ends after, s", "ends with %", "slow member %")
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    """The table of the study, for a README."""
+    lines = ["| " + " | ".join(_HEADS) + " |", "|" + "---|" * len(_HEADS)]
     for curve in curves:
-        reached = curve.reached_s(targets[curve.algorithm])
-        slow = "–" if curve.slow_member is None else f"{100 * curve.slow_member:.1f}"
-        cells = (
-            curve.algorithm,
-            titles[curve.condition],
-            WAYS[curve.way],
-            "never" if reached is None else f"{reached:.0f} ({100 * targets[curve.algorithm]:.0f} %)",
-            f"{curve.ended_s:.0f}",
-            f"{100 * curve.last:.1f}",
-            slow,
-        )
-        lines.append("| " + " | ".join(cells) + " |")
+        named = (curve.algorithm, titles[curve.condition], WAYS[curve.way])
+        lines.append("| " + " | ".join([*named, *_cells(curve, targets[curve.algorithm])]) + " |")
     return "\n".join(lines) + "\n"
+
+
+def terminal_table(curves: Sequence[Curve], targets: Mapping[str, float]) -> Table:
+    """The same for a terminal, under the names that the command takes."""
+    shown = Table()
+    for number, head in enumerate(_HEADS):
+        shown.add_column(head, justify="left" if number < 3 else "right")
+    for curve in curves:
+        named = (curve.algorithm, curve.condition, curve.way)
+        shown.add_row(*named, *_cells(curve, targets[curve.algorithm]))
+    return shown
 
 
 def csv_text(curves: Sequence[Curve]) -> str:

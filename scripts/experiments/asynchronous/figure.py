@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from scripts.experiments.asynchronous.conditions import WAYS
 from scripts.experiments.asynchronous.curves import Curve
@@ -38,7 +40,7 @@ def draw(
                 axes.set_xlabel(f"{clock} seconds, logarithmic", fontsize=9)
         grid[row, 0].set_ylabel(f"{algorithm}\nmean accuracy, %", fontsize=9.5)
     shown = [way for way in WAYS if any(curve.way == way for curve in curves)]
-    lines = [mpl.lines.Line2D([], [], color=_COLOURS[way], linewidth=2.2) for way in shown]
+    lines = [Line2D([], [], color=_COLOURS[way], linewidth=2.2) for way in shown]
     figure.legend(
         lines, [WAYS[way] for way in shown], loc="outside lower center", ncols=len(shown), frameon=False, fontsize=9.5
     )
@@ -51,18 +53,34 @@ def _panel(axes: Axes, curves: Sequence[Curve], target: float) -> None:
     axes.axhline(100 * target, color="#999999", linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
     for curve in curves:
         colour, later = _COLOURS[curve.way], curve.times > 0.0
-        axes.plot(curve.times[later], 100 * curve.mean[later], color=colour, linewidth=0.7, alpha=0.35)
+        axes.step(curve.times[later], 100 * curve.mean[later], color=colour, linewidth=0.7, alpha=0.4, where="post")
         axes.plot(curve.times[later], 100 * curve.smooth[later], color=colour, linewidth=2.0)
         axes.plot(curve.times[-1], 100 * curve.last, "o", color=colour, markersize=4.5)
-    for place, curve in enumerate(curves):
-        reached = curve.reached_s(target)
-        if reached is not None:
-            axes.plot(reached, 100 * target, "|", color=_COLOURS[curve.way], markersize=13, markeredgewidth=1.6)
-            axes.annotate(f"{reached:.0f} s", (reached, 100 * target), xytext=(0, -13 - 11 * place), fontsize=8,
-                          textcoords="offset points", ha="center", color=_COLOURS[curve.way])  # fmt: skip
-    axes.annotate(f"{100 * target:.0f} %", (0.012, 100 * target), xycoords=("axes fraction", "data"), xytext=(0, 3),
-                  textcoords="offset points", fontsize=8, color="#777777")  # fmt: skip
+    _write_times(axes, curves, target)
+    axes.set_xlim(left=_first_change(curves))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
     axes.grid(axis="y", color="#e4e4e4", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8.5)
+
+
+def _write_times(axes: Axes, curves: Sequence[Curve], target: float) -> None:
+    """When each reached the level, in the corner where curves have not risen yet."""
+    lines = [(f"time to {100 * target:.0f} %", "#777777")]
+    for curve in curves:
+        reached = curve.reached_s(target)
+        shown = "not reached" if reached is None else f"{reached:.0f} s"
+        lines.append((shown, _COLOURS[curve.way]))
+        if reached is not None:
+            axes.plot(reached, 100 * target, "|", color=_COLOURS[curve.way], markersize=12, markeredgewidth=1.6)
+    for place, (text, colour) in enumerate(lines):
+        axes.annotate(text, (0.035, 0.80 - 0.085 * place), xycoords="axes fraction", fontsize=8.5, color=colour,
+                      fontweight="normal" if place == 0 else "bold")  # fmt: skip
+
+
+def _first_change(curves: Sequence[Curve]) -> float:
+    """Just before anybody has got a first model: nothing is to be seen earlier."""
+    changed = [curve.times[np.flatnonzero(curve.mean != curve.mean[0])[:1]] for curve in curves]
+    first = min((float(times[0]) for times in changed if len(times)), default=1.0)
+    return max(first / 2, 1e-3)

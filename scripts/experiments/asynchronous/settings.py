@@ -59,11 +59,13 @@ class AsyncSettings(BaseModel):
     clock: ClockSettings
 
     @model_validator(mode="after")
-    def _has_no_warm_up(self) -> AsyncSettings:
+    def _is_possible(self) -> AsyncSettings:
         if self.run.uses_anchor and self.run.anchor.kind == "warmup":
             raise InvalidInput("anchor", "warmup", "pooled or a file, where the clock is virtual")
         if self.run.device != "cpu":
             raise InvalidInput("device", self.run.device, "cpu, where the clock is virtual")
+        if self.run.mode != "barrier":
+            raise InvalidInput("mode", self.run.mode, "barrier in the run's own settings: the clock has the mode")
         return self
 
     @property

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.markdown import Markdown
 
 from fedap_core.errors import InvalidInput
 from scripts.engines.processes.children import Children
@@ -106,7 +105,7 @@ def tell(
     write_text(path.with_suffix(".md"), f"{heading}\n\n{verdicts}\n{table}")
     figure.draw(told, targets, titles, path, clock=clock)
     console.print(heading)
-    console.print(Markdown(table))
+    console.print(curves.terminal_table(told, targets))
     for sentence in sentences:
         console.print(sentence, soft_wrap=True)
     console.print(f"Curves: {path.with_suffix('.png')}; points: {path.with_suffix('.csv')}", soft_wrap=True)

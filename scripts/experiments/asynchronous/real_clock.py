@@ -1,0 +1,162 @@
+"""The same question with real processes, real sockets and the clock on the wall: one member slow, waiting or not.
+
+The slow-down is the lab's: in the forked child, after each local training, the slow member waits until that has taken
+as long as a slower device would. The product knows nothing of it. What was delivered when, and how good it was, is read
+from the coordinator's journal afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from coordinator import facts
+from coordinator.journal import SqliteJournal
+from coordinator.plain import from_plain
+from coordinator.runs import JOURNAL
+from fedap_core.arrays import FloatArray
+from fedap_core.errors import InvalidInput
+from participant.config import JoinSettings
+from participant.joining import join
+from participant.local import LocalPlan
+from participant.pace import Progress
+from participant.progress import configure_logging, tell_finished_rounds
+from protocol.messages import Score
+from scripts.engines.forked import run_in_child
+from scripts.engines.inline import InlineOptions, initial_file
+from scripts.engines.pool import make_clients
+from scripts.engines.processes.run import ProcessOptions, run_processes
+from scripts.experiments.asynchronous.curves import Watched
+from scripts.experiments.cohort import Cohort
+from scripts.experiments.run_folder import write_text
+from scripts.experiments.settings import RunSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devices:
+    """How long local training takes. least_s: a round at any member, at least; slow: who takes `slower` times that."""
+
+    slow: str
+    slower: float
+    least_s: float
+
+    def __post_init__(self) -> None:
+        if not self.slower >= 1.0:
+            raise InvalidInput("slower", self.slower, "at least 1: nobody can be made faster")
+        if not self.least_s >= 0.0:
+            raise InvalidInput("least_s", self.least_s, "seconds from 0")
+
+    def wait_s(self, member: str, trained_s: float) -> float:
+        """How long a member waits after training, so that it took as long as its device would."""
+        wanted = max(trained_s, self.least_s) * (self.slower if member == self.slow else 1.0)
+        return wanted - trained_s
+
+
+class Stretched:
+    """Watches a participant's training, and holds its thread at the end of each round."""
+
+    def __init__(self, member: str, devices: Devices) -> None:
+        self._member = member
+        self._devices = devices
+        self._round: int | None = None
+        self._began = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.round_no != self._round:
+            self._round, self._began = progress.round_no, time.monotonic()
+        tell_finished_rounds(progress)
+        if progress.loss is not None:  # told once, when the round is trained and saved
+            threading.Event().wait(self._devices.wait_s(self._member, time.monotonic() - self._began))
+
+
+def run_real(run: RunSettings, cohort: Cohort, devices: Devices, root: Path) -> Watched:
+    """One run by processes; a run whose record is there is not run again."""
+
+    def take_part(members: Sequence[JoinSettings]) -> int:
+        configure_logging(terminal=False)
+        (settings,) = members
+        return join(settings, watch=Stretched(settings.name, devices)).code
+
+    folder = run_processes(run, cohort, ProcessOptions(root=root, keep_models=False, take_part=take_part))
+    names = [client.name for client in cohort.clients]
+    told = journal_of(folder.path / "federation" / "coordinator" / JOURNAL)
+    start = dict(zip(names, _start_accuracy(run, cohort, folder.path, root), strict=True))
+    return watched_from(told, start, slow=names.index(devices.slow))
+
+
+def _start_accuracy(run: RunSettings, cohort: Cohort, folder: Path, root: Path) -> list[float]:
+    """How good the model is that everybody starts from; measured in a child, because this process forks again."""
+    path = folder / "start.json"
+
+    def work() -> None:
+        start = initial_file(run, cohort, InlineOptions(root=root))
+        plan = LocalPlan(strategy=run.strategy(), sgd=run.sgd(), seed=run.seed)
+        clients = make_clients(
+            cohort, cohort.clients, start=start, plan=plan, threads=run.threads, device=run.device,
+            buffers=[None] * len(cohort.clients),
+        )  # fmt: skip
+        write_text(path, json.dumps([client.evaluate("test").accuracy for client in clients]))
+
+    if not path.exists():
+        run_in_child(work)
+    found: list[float] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def journal_of(path: Path) -> list[tuple[facts.Fact, float]]:
+    """Every fact of a run with its time on the run clock."""
+    journal = SqliteJournal(path, read_only=True)
+    try:
+        return [(from_plain(entry.kind, json.loads(entry.body)), entry.time_s) for entry in journal.entries()]
+    finally:
+        journal.close()
+
+
+def watched_from(told: Sequence[tuple[facts.Fact, float]], start: Mapping[str, float], *, slow: int) -> Watched:
+    """Everybody's accuracy as it changed: a model counts from its order on, though its score came with the report.
+
+    start: by member, how good the first model is. Time is counted from the first order to train.
+    """
+    ordered: dict[tuple[str, int], float] = {}
+    changes: list[tuple[float, str, float]] = []
+    first = next(at for fact, at in told if isinstance(fact, facts.RoundOpened))
+    updates = 0
+    for fact, at in told:
+        match fact:
+            case facts.RoundOpened(round_no=round_no, members=members):
+                ordered |= {(member, round_no): at for member in members}
+            case facts.RowPlanned(member=member, round_no=round_no):
+                ordered[member, round_no] = at
+            case facts.UpdateAccepted(member=member, round_no=round_no, scores=scores):
+                updates += 1
+                changes += [(ordered[member, round_no], member, value) for value in _test(scores)]
+            case facts.Finished():
+                ended = at
+            case facts.GoodbyeAccepted(member=member, scores=scores):
+                changes += [(ended, member, value) for value in _test(scores)]
+    return _series(sorted(changes), start, first=first, slow=slow, updates=updates)
+
+
+def _test(scores: Sequence[Score]) -> list[float]:
+    delivered = [one for one in scores if (one.model, one.split) == ("delivered", "test")]
+    return [one.correct / one.samples for one in delivered]
+
+
+def _series(
+    changes: Sequence[tuple[float, str, float]], start: Mapping[str, float], *, first: float, slow: int, updates: int
+) -> Watched:
+    times: list[float] = [0.0]
+    names = list(start)
+    rows: list[FloatArray] = [np.asarray(list(start.values()), dtype=np.float64)]
+    for at, member, value in changes:
+        row = rows[-1].copy()
+        row[names.index(member)] = value
+        times.append(at - first)
+        rows.append(row)
+    return Watched(times=np.asarray(times, dtype=np.float64), accuracy=np.stack(rows), slow=slow, updates=updates)

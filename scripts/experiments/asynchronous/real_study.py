@@ -1,0 +1,54 @@
+"""The study with real processes: one member slow, waiting for all against not waiting, measured on the wall's clock.
+
+Numbers depend on the machine and on what else it does: they are measurements, not results to be found again.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rich.console import Console
+
+from scripts.experiments.asynchronous.conditions import slow_member
+from scripts.experiments.asynchronous.curves import Curve, Watched
+from scripts.experiments.asynchronous.real_clock import Devices, run_real
+from scripts.experiments.asynchronous.study import Study, tell
+from scripts.experiments.cohort import make_cohort
+
+CONDITION = "slow"
+WAYS = ("barrier", "continuous")
+LOOKS_PER_ROUND = 2
+
+
+def run_real_study(study: Study, root: Path, *, least_s: float, console: Console) -> list[Curve]:
+    """Run what is missing, one federation at a time, and write csv, figure and Markdown under `root`."""
+    found: dict[tuple[str, str], list[Watched]] = {}
+    for run in study.runs:
+        cohort = make_cohort(run.cohort, run.seed)
+        names = [client.name for client in cohort.clients]
+        slower = study.trouble.slower
+        devices = Devices(slow=slow_member(names, run.seed), slower=slower, least_s=least_s)
+        for way in WAYS:
+            console.print(f"{run.label} seed {run.seed}, {way}, {devices.slow} slow …", soft_wrap=True)
+            led = run.model_copy(update={"mode": way})
+            place = root / "processes" / f"{slower:g} times {least_s:g} s"
+            found.setdefault((run.label, way), []).append(run_real(led, cohort, devices, place))
+    first = study.runs[0]
+    shortest = min(float(run.times[-1]) for runs in found.values() for run in runs)
+    step_s = shortest / first.rounds / LOOKS_PER_ROUND
+    told = [Curve.of(label, CONDITION, way, runs, step_s) for (label, way), runs in found.items()]
+    name = re.sub(r"[/.:]", "_", f"asynchronous-processes-{first.cohort.data}-{study.identity}")
+    titles = {CONDITION: study.trouble.title(CONDITION)}
+    tell(told, titles, _heading(study, least_s), root / name, clock="real", console=console)
+    return told
+
+
+def _heading(study: Study, least_s: float) -> str:
+    first, seeds = study.runs[0], len({run.seed for run in study.runs})
+    plural = "" if seeds == 1 else "s"
+    return (
+        f"{first.cohort.data}, protocol {first.cohort.protocol_label}, {first.rounds} rounds of everybody, "
+        f"{seeds} seed{plural}; "
+        f"real processes and sockets on one machine, a round of training takes {least_s:g} s or more"
+    )
