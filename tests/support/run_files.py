@@ -25,6 +25,7 @@ def coordinator_file(
     *,
     pace: Mapping[str, object] | None = None,
     members: Mapping[str, object] | None = None,
+    network: Mapping[str, object] | None = None,
     **top: object,
 ) -> Path:
     """A run.toml; the sections given are laid over the usual ones."""
@@ -37,15 +38,24 @@ def coordinator_file(
             "initial": str(reference.initial),
             "rounds": settings.rounds,
             "seed": settings.seed,
+            "split": settings.cohort.protocol,
+            "start_from": settings.start_from,
             **top,
             "algorithm": {"name": settings.algorithm},
-            "anchor": {} if reference.anchor is None else {"file": str(reference.anchor)},
+            "anchor": _anchor(reference),
             "training": {"learning_rate": settings.learning_rate, "batch_size": settings.batch_size},
             "members": {"names": reference.names, **(members or {})},
             "pace": {**PACE, **(pace or {})},
-            "network": {"endpoint": "tcp://127.0.0.1:*"},
+            "network": {"endpoint": "tcp://127.0.0.1:*", **(network or {})},
         },
     )
+
+
+def _anchor(reference: Reference) -> dict[str, object]:
+    if reference.anchor is not None:
+        return {"file": str(reference.anchor)}
+    warmup = reference.settings.warm_up_rounds
+    return {"warmup_rounds": warmup} if warmup else {}
 
 
 def participant_file(folder: Path, **patience: float) -> Path:

@@ -1,0 +1,130 @@
+"""The claim that a full disk loses nothing: a coordinator on a small tmpfs pauses with a message, goes on when there is
+room again, and ends with the models of a run that never paused. Mounting needs root; without it, there is no such disk.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fedap_core.arrays import Float32Array
+from tests.support.cohorts import wait_until
+from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields
+from tests.support.peer import Peer
+from tests.support.processes import Process, config_file
+from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
+
+DISK = 8 * 2**20
+BODY = 20_000
+"""Values of the model: 80 kB a payload, so that a round of three may write half a megabyte."""
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of its own, unmounted at the end whatever happens."""
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "fedap-test", str(folder)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {made.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def settings(disk: Path, elsewhere: Path, model: TinyModel, **more: object) -> Path:
+    chosen = fields(
+        disk / "run", model.write(elsewhere / "i.safetensors"), network={"endpoint": f"ipc://{elsewhere}/socket"},
+        pace={"heartbeat_s": 0.2, "dead_after_s": 20.0, "linger_s": 10.0}, **more,
+    )  # fmt: skip
+    return config_file(elsewhere / "run.toml", chosen)
+
+
+def log_of(folder: Path) -> list[dict[str, object]]:
+    lines = (folder / "log").read_text().splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def fill(disk: Path, *, leave: int) -> Path:
+    """A file that takes all of the disk but `leave` bytes, down to the last page where none are left."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)):
+                continue
+        except OSError:
+            pass  # full, as intended
+        file.truncate(max(file.tell() - leave, 0))
+    return ballast
+
+
+def held_at(folder: Path, model: TinyModel, endpoint: str, round_no: int) -> tuple[list[Peer], threading.Event]:
+    """Three members; b sets the first event and waits for the second when it trains that round."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def work(name: str, number: int, weights: Float32Array) -> Float32Array:
+        if (name, number) == ("b", round_no):
+            reached.set()
+            go_on.wait(WAIT_S)
+        return drift(name, number, weights)
+
+    peers = [
+        Peer(endpoint, model.hello(name), work=partial(work, name), moments=wire_moments(moments(name)))
+        for name in MEMBERS
+    ]
+    for peer in peers:
+        peer.start()
+    assert reached.wait(WAIT_S), (folder / "log").read_text()[-2000:]
+    return peers, go_on
+
+
+@pytest.mark.parametrize(
+    ("reserve", "leave", "event"),
+    [
+        pytest.param(2 * 2**20, 2**19, "run.paused", id="below the reserve"),
+        pytest.param(0, 0, "disk.failed", id="to the last byte"),
+    ],
+)
+def test_a_full_disk_pauses_the_run_and_changes_no_bit(tmp_path: Path, reserve: int, leave: int, event: str) -> None:
+    """Filled while b trains round 1 and the others have reported; freed when the coordinator has said that it waits.
+    With a reserve it stops before anything fails; without one, a write fails and is made again."""
+    model = tiny_model(body=BODY)
+    with small_disk(tmp_path / "disk") as disk:
+        config = settings(disk, tmp_path, model, storage={"reserve_bytes": reserve})
+        process = Process("serve", "--config", str(config), log=tmp_path / "log")
+        peers, go_on = held_at(tmp_path, model, process.ready(), 1)
+        try:
+            ballast = fill(disk, leave=leave)
+            go_on.set()
+            waits = {event, "journal.not_written"} if not reserve else {event}
+            wait_until(
+                lambda: any(line["event"] in waits for line in log_of(tmp_path)),
+                "the coordinator to say that it waits",
+                deadline_s=WAIT_S,
+            )
+            assert process.child.poll() is None
+            assert all(not peer.ended.is_set() for peer in peers)
+            ballast.unlink()
+            assert all(peer.ended.wait(WAIT_S) for peer in peers)
+            assert process.wait() == 0, (tmp_path / "log").read_text()[-3000:]
+        finally:
+            go_on.set()
+            for peer in peers:
+                peer.stop()
+            process.close()
+    expected = expected_rows(model, "fedap", rounds=3)
+    for peer in peers:
+        assert peer.log.final is not None
+        assert peer.log.final.tobytes() == expected[peer.name].tobytes()
+    struck = [line for line in log_of(tmp_path) if line["event"] in ("member.quarantined", "member.lost")]
+    assert struck == []

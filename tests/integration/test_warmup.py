@@ -1,0 +1,52 @@
+"""Claims about anchors that a federation makes for itself: warm-up over real sockets equals the inline engine's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cohorts import Bits, small_run, wait_until
+from tests.support.players import final_bits, players, run_reference
+from tests.support.processes import Process
+from tests.support.run_files import coordinator_file
+
+WARM = {"kind": "warmup", "rounds": 2}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "start_from"),
+    [
+        pytest.param("fedap", "initial"),
+        pytest.param("d-fedap", "initial", marks=pytest.mark.slow),
+        pytest.param("fedap", "anchor", marks=pytest.mark.slow),
+        pytest.param("fedavg", "anchor", marks=pytest.mark.slow),
+    ],
+)
+def test_warm_up_rounds_end_with_the_inline_engines_models(tmp_path: Path, algorithm: str, start_from: str) -> None:
+    """Five rounds, of which the first two make the anchor by plain averaging; then all begin at `start_from`.
+
+    Batch norm's counters of batches never travel. A member that starts from the anchor keeps its own, where the inline
+    engine has those of the anchor's file; no value depends on them.
+    """
+    settings = small_run(algorithm, rounds=5, anchor=WARM, start_from=start_from)
+    reference = run_reference(tmp_path / "inline", settings)
+    run = coordinator_file(tmp_path, reference)
+    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+    try:
+        with players(tmp_path, reference, coordinator.ready()) as made:
+            wait_until(lambda: all(one.ended() is not None for one in made.values()), "the run to end")
+            assert {name: one.ended() for name, one in made.items()} == dict.fromkeys(made, 0)
+        assert coordinator.wait() == 0
+    finally:
+        coordinator.close()
+    assert travelled(final_bits(made)) == travelled(reference.bits)
+    assert start_from == "anchor" or final_bits(made) == reference.bits
+
+
+def travelled(bits: Bits) -> Bits:
+    """All tensors but the counters."""
+    return {
+        client: {name: value for name, value in tensors.items() if not name.endswith("num_batches_tracked")}
+        for client, tensors in bits.items()
+    }
