@@ -21,12 +21,14 @@ class MissingData(InvalidInput):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """stem: the name of the files; title: of the figure; remarks: what is absent, and what stands in for what."""
+    """stem: the name of the files; title: of the figure; remarks: for the user here, how to get what is absent; notes:
+    for the reader of the page, who is elsewhere: what is absent, and what stands in for what."""
 
     data: tuple[DataSet, ...]
     stem: str
     title: str
     remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def choose(target: Target, asked: Sequence[str], *, quick: bool) -> Choice:
@@ -34,8 +36,9 @@ def choose(target: Target, asked: Sequence[str], *, quick: bool) -> Choice:
     if asked:
         chosen = _asked_for(target, asked, quick=quick)
         own = target.stated and {one.name for one in chosen} == set(target.needs)
-        return _named(target, chosen, (), own=own, quick=quick)
-    chosen, remarks, stands_in = [], [], False
+        notes = [] if own or not target.stated else [f"The paper shows {_titles(target)} here; these are other data."]
+        return _named(target, chosen, own=own, quick=quick, notes=notes)
+    chosen, remarks, notes, stands_in = [], [], [], False
     for name in target.needs:
         wanted = DATA_SETS[name]
         if wanted.is_here(download=not quick):
@@ -44,14 +47,20 @@ def choose(target: Target, asked: Sequence[str], *, quick: bool) -> Choice:
             other = stand_in_for(wanted)
             chosen.append(other)
             remarks.append(f"{wanted.absence}. In its place, under its own name: {other.title}.")
+            notes.append(f"{wanted.title} was not at hand; in its place, under its own name: {other.title}.")
             stands_in = True
         else:
             remarks.append(f"{wanted.absence}. {_offer(target, wanted)}")
+            notes.append(f"{wanted.title} is not shown: it was not at hand.")
     if not chosen:
         raise MissingData("data", f"none for {target.name}", "the paper's data, or others by name", " ".join(remarks))
     distinct = list({one.name: one for one in chosen}.values())
     own = target.stated and not stands_in
-    return _named(target, distinct, remarks, own=own, quick=quick)
+    return _named(target, distinct, own=own, quick=quick, remarks=remarks, notes=notes)
+
+
+def _titles(target: Target) -> str:
+    return ", ".join(DATA_SETS[name].title for name in target.needs)
 
 
 def _asked_for(target: Target, asked: Sequence[str], *, quick: bool) -> list[DataSet]:
@@ -73,7 +82,15 @@ def _offer(target: Target, wanted: DataSet) -> str:
     return ""
 
 
-def _named(target: Target, data: Sequence[DataSet], remarks: Sequence[str], *, own: bool, quick: bool) -> Choice:
+def _named(
+    target: Target,
+    data: Sequence[DataSet],
+    *,
+    own: bool,
+    quick: bool,
+    remarks: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> Choice:
     """The target's own name only for the paper's own sets; otherwise the names of the data are part of it."""
     parts = [target.name] if own else [target.stand_in_stem or target.name, *(one.name for one in data)]
     stem = "-".join([*parts, "quick"] if quick else parts)
@@ -83,4 +100,5 @@ def _named(target: Target, data: Sequence[DataSet], remarks: Sequence[str], *, o
         stem=re.sub(r"[^A-Za-z0-9_-]+", "_", stem),
         title=f"{target.headline}: {titles}" + (", quick" if quick else ""),
         remarks=tuple(remarks),
+        notes=tuple(notes),
     )

@@ -124,6 +124,7 @@ TARGETS = (
         headline="The data sets",
         needs=FIVE,
         work=show_datasets,
+        divides=False,
     ),
     Target(
         name="split",

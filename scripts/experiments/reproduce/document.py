@@ -38,10 +38,11 @@ def page_text(target: Target, choice: Choice, plans: tuple[Plan, ...], findings:
     if findings.verdicts:
         parts.append("## What the paper claims, and what our numbers say")
         parts.append("\n".join(f"- {v.claim} **{v.word.capitalize()}:** {v.numbers}" for v in findings.verdicts))
-    notes = [*choice.remarks, *findings.notes]
+    notes = [*choice.notes, *findings.notes]
     if notes:
         parts += ["## Notes", "\n".join(f"- {note}" for note in notes)]
-    parts += ["## Settings", "\n".join(f"- {settings_line(target, plan)}" for plan in plans)]
+    if target.divides:
+        parts += ["## Settings", "\n".join(f"- {settings_line(target, plan)}" for plan in plans)]
     parts.append("Versions: " + ", ".join(f"{name} {number}" for name, number in versions().items()) + ".")
     return "\n\n".join(parts) + "\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from rich.console import Console
@@ -79,5 +80,9 @@ def shown_tables(markdown: str) -> Table:
 
 
 def command_line() -> str:
-    """What the user typed."""
-    return shlex.join(["fedap-lab", *sys.argv[1:]])
+    """What the user typed, but for the folder: that is the user's own, and not the reader's."""
+    kept: list[str] = []
+    for before, word in pairwise(["fedap-lab", *sys.argv[1:]]):
+        if word != "--out" and before != "--out" and not word.startswith("--out="):
+            kept.append(word)
+    return shlex.join(["fedap-lab", *kept])

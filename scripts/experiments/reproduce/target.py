@@ -138,7 +138,8 @@ class Target:
 
     headline: the title of what is written; it names no data set, those that were run are added to it. needs: the
     paper's data sets; stated: whether the paper names them; stand_in_stem: the file name for other data, where the
-    target's own name is that of a data set; cells: what is run on each data set; work: runs and shows.
+    target's own name is that of a data set; cells: what is run on each data set;
+    divides: whether data are dealt to clients at all; work: runs and shows.
     """
 
     name: str
@@ -149,6 +150,7 @@ class Target:
     work: Callable[[Job], Findings]
     cells: Callable[[Plan], tuple[Cell, ...]] = lambda _plan: ()
     stated: bool = True
+    divides: bool = True
     stand_in_stem: str = ""
 
     def __post_init__(self) -> None:

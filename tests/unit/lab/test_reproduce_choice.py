@@ -56,6 +56,7 @@ def test_organamnist_is_offered_for_the_other_organ_sets(folder: Path, target: s
     choice = choose(TARGETS[target], [], quick=True)
     assert choice.stem == "accuracy-organamnist-quick"
     assert str(folder / wanted.file) in choice.remarks[0]
+    assert choice.notes == (f"{wanted.title} was not at hand; in its place, under its own name: OrganAMNIST.",)
 
 
 def test_without_any_real_data_the_watch_stands_in_for_sensors_and_synthetic_for_images(folder: Path) -> None:
@@ -89,6 +90,7 @@ def test_a_target_of_several_sets_runs_those_present_and_names_those_absent(fold
     (remark,) = choice.remarks
     assert remark.startswith("COVID-19 is not here")
     assert "--data synthetic" in remark
+    assert choice.notes == ("COVID-19 is not shown: it was not at hand.",)
 
 
 def test_figures_whose_data_the_paper_does_not_name_are_named_by_ours(folder: Path) -> None:

@@ -192,6 +192,8 @@ def test_full_organa_stands_beside_the_paper(tmp_path: Path, monkeypatch: pytest
     assert "| the paper | 48.04 | 84.06 | 84.11 | 70.02 | 89.28 | **92.62** | – | – |" in text
     assert "Table 3, row avg" in text
     assert "24 of 24 runs were there already" in outcome.out
+    assert "Made by `fedap-lab reproduce organa`." in text  # a page is read elsewhere: no paths of this machine
+    assert str(tmp_path) not in text
 
 
 def test_a_stand_in_s_page_holds_none_of_the_paper_s_numbers(tmp_path: Path) -> None:
