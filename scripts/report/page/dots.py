@@ -107,7 +107,8 @@ def class_dots(
     counts: Sequence[Sequence[int]], clients: Sequence[str], classes: Sequence[str], *, described: str
 ) -> Svg:
     """Clients by classes; the area of a dot is the number of samples."""
-    left, top, longest = 116.0, 96.0, 940.0
+    left, longest = 116.0, 940.0
+    top = 24.0 + 4.6 * min(18, max(map(len, classes), default=0))
     step_x = min(74.0, (longest - left - 20) / max(len(classes), 1))
     step_y = 22.0 if len(clients) <= 40 else 14.0
     most = max((count for row in counts for count in row), default=1) or 1

@@ -15,6 +15,9 @@ from scripts.report.page.wording import counted, listed, percent, points
 TAIL_ROUNDS = 10
 """Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
 
+SETTLED = 2 * TAIL_ROUNDS
+"""Runs of fewer rounds are still learning in the last ones: these cannot confirm anything."""
+
 WORTH_SAYING = 0.005
 """Half a point between the last round and the last rounds' mean: then both are told."""
 
@@ -127,7 +130,7 @@ def _what_changed(study: Study) -> Iterator[str]:
         yield f"{reached} after {rounds}: no more and no less than everyone training alone."
     else:
         side = "more" if change.last > 0 else "fewer"
-        steady = abs(change.last - change.tail) < WORTH_SAYING
+        steady = study.round_no + 1 < SETTLED or abs(change.last - change.tail) < WORTH_SAYING
         over = "" if steady else f" ({points(change.tail, sign=True)} over the last {TAIL_ROUNDS} rounds)"
         yield f"{reached} after {rounds}: {points(change.last)} {side} than everyone training alone{over}."
 
@@ -179,8 +182,11 @@ def client_curve(run: Run, index: int, round_no: int) -> list[tuple[int, float]]
 
 
 def tail_gain(study: Study, index: int) -> float | None:
-    """Of one client's personalised model over its local one: mean over the last rounds that both evaluated."""
-    if study.personal is None or study.alone is None:
+    """Of one client's personalised model over its local one: mean over the last rounds that both evaluated.
+
+    None in runs so short that the last rounds are the learning itself.
+    """
+    if study.personal is None or study.alone is None or study.round_no + 1 < SETTLED:
         return None
     runs = [study.alone.run_of(study.seed), study.personal.run_of(study.seed)]
     alone, personal = (dict(client_curve(run, index, study.round_no)) if run is not None else {} for run in runs)

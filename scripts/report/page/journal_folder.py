@@ -1,7 +1,8 @@
 """Reads a coordinator's run folder: the journal's facts, and the bytes counted on the wire beside it.
 
-What members kept to themselves (their classes, their confusion matrices) a coordinator does not know, and neither does
-this. Paths, keys and addresses of the configuration stay out of the report: it is made to be handed on.
+What members kept to themselves (classes, confusion matrices, unless they agreed to share them) a coordinator does not
+know, and neither does this. Paths, keys and addresses of the configuration stay out of the report: it is made to be
+handed on.
 """
 
 from __future__ import annotations
@@ -9,32 +10,33 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from coordinator import facts
+from coordinator.blobs import describe
 from coordinator.config import RunConfig, make_config
 from coordinator.journal import SqliteJournal
 from coordinator.plain import from_plain
 from fedap_core.errors import InvalidInput
 from protocol.messages import Score
-from scripts.report.page.runs import ClientScore, MixingRecord, RoundRecord, Run
+from protocol.tensors import Array, TensorSet
+from scripts.report.page.runs import ClientScore, Counts, MixingRecord, RoundRecord, Run
 
 JOURNAL = "journal.sqlite"
 _SHOWN = ("rounds", "mode", "split", "start_from", "evaluate_every", "encoding")
+Tables = Mapping[str, Array]
 Timed = tuple[float, facts.Fact]
 
 
 def read_journal_run(folder: Path) -> Run:
     """The run whose journal lies in this folder, while it is being led or afterwards."""
-    journal = SqliteJournal(folder / JOURNAL, read_only=True)
-    stored = journal.fact("config")
-    if stored is None:
-        raise InvalidInput("run", str(folder), "a run that has begun")
-    config = make_config(json.loads(stored))
-    told = [(entry.time_s, from_plain(entry.kind, json.loads(entry.body))) for entry in journal.entries()]
+    config, told = _told(folder)
     clients = tuple(sorted({fact.member for _, fact in told if isinstance(fact, facts.Joined)}))
+    tables = {(round_no, member): arrays for round_no, member, arrays in _tables(folder / "tables")}
+    counts = _class_counts(tables, clients)
     return Run(
         source=folder.name,
         algorithm=config.algorithm.name,
@@ -42,10 +44,42 @@ def read_journal_run(folder: Path) -> Run:
         seed=config.seed,
         asked=config.rounds,
         clients=clients,
-        rounds=tuple(_rounds(told, clients, _traffic(folder / "traffic.jsonl"))),
+        classes=() if counts is None else tuple(f"class {number}" for number in range(len(counts[0]))),
+        class_counts=counts,
+        rounds=tuple(_rounds(told, clients, tables, _traffic(folder / "traffic.jsonl"))),
         mixing=_mixing(told, clients),
         settings=dict(_settings(config)),
     )
+
+
+def _told(folder: Path) -> tuple[RunConfig, list[Timed]]:
+    journal = SqliteJournal(folder / JOURNAL, read_only=True)
+    try:
+        stored = journal.fact("config")
+        if stored is None:
+            raise InvalidInput("run", str(folder), "a run that has begun")
+        told = [(entry.time_s, from_plain(entry.kind, json.loads(entry.body))) for entry in journal.entries()]
+    finally:
+        journal.close()
+    return make_config(json.loads(stored)), told
+
+
+def _tables(folder: Path) -> Iterator[tuple[int, str, Tables]]:
+    """(round, member, arrays by name) of all that members agreed to share."""
+    for path in sorted(folder.glob("*/*")):
+        with suppress(InvalidInput):  # a file still being written, or left behind by a crash
+            stored = describe(path)
+            data = memoryview(path.read_bytes())[: stored.size_bytes]
+            tensors = TensorSet(layout=stored.layout, encoding=stored.encoding, data=data)
+            yield int(path.parent.name), path.name, tensors.arrays()
+
+
+def _class_counts(tables: Mapping[tuple[int, str], Tables], clients: Sequence[str]) -> Counts | None:
+    """Of the training data; None unless everybody shares them."""
+    found = {member: arrays["class_counts"] for (_, member), arrays in sorted(tables.items())}
+    if not clients or not found.keys() >= set(clients):
+        return None
+    return tuple(tuple(map(int, found[client])) for client in clients)
 
 
 def _settings(config: RunConfig) -> Iterator[tuple[str, str]]:
@@ -57,13 +91,16 @@ def _settings(config: RunConfig) -> Iterator[tuple[str, str]]:
 
 
 def _rounds(
-    told: Sequence[Timed], clients: Sequence[str], traffic: Mapping[tuple[int, str], Mapping[str, int]]
+    told: Sequence[Timed],
+    clients: Sequence[str],
+    tables: Mapping[tuple[int, str], Tables],
+    traffic: Mapping[tuple[int, str], Mapping[str, int]],
 ) -> Iterator[RoundRecord]:
     scores: dict[int, dict[str, ClientScore]] = defaultdict(dict)
     opened, closed = {}, {}
     for time_s, fact in told:
         if isinstance(fact, facts.UpdateAccepted | facts.GoodbyeAccepted):
-            for number, score in _test_score(fact.round_no, fact.scores):
+            for number, score in _test_score(fact.round_no, fact.scores, tables.get((fact.round_no, fact.member))):
                 scores[number][fact.member] = score
         elif isinstance(fact, facts.RoundOpened):
             opened[fact.round_no] = time_s
@@ -82,14 +119,26 @@ def _rounds(
         )
 
 
-def _test_score(round_no: int, scores: Sequence[Score]) -> Iterator[tuple[int, ClientScore]]:
+def _test_score(round_no: int, scores: Sequence[Score], shared: Tables | None) -> Iterator[tuple[int, ClientScore]]:
     """(round that made it, score): what was delivered came out of the round before, what was trained, of this one."""
     of_test = {score.model: score for score in scores if score.split == "test" and score.samples > 0}
     for model, number in (("delivered", round_no - 1), ("trained", round_no)):
         if model in of_test:
             if number >= 0:
-                yield number, ClientScore(correct=of_test[model].correct, samples=of_test[model].samples)
+                found = of_test[model]
+                yield (
+                    number,
+                    ClientScore(correct=found.correct, samples=found.samples, confusion=_confusion(shared, found)),
+                )
             return
+
+
+def _confusion(shared: Tables | None, score: Score) -> Counts | None:
+    """The matrix that belongs to this score: the one whose sums it has."""
+    matrix = None if shared is None else shared.get("confusion/test")
+    if matrix is None or int(matrix.sum()) != score.samples or int(matrix.trace()) != score.correct:
+        return None
+    return tuple(tuple(map(int, row)) for row in matrix)
 
 
 def _traffic(path: Path) -> Mapping[tuple[int, str], Mapping[str, int]]:

@@ -114,7 +114,7 @@ def test_advice_of_every_client_is_its_own(written: tuple[str, Page]) -> None:
     """ward-1 60 to 90, ward-2 80 to 83, ward-10 90 to 70."""
     _, page = written
     of = {name: page.text[page.text.index(f"next → {name} ") :] for name in CLIENTS}
-    assert of["ward-1"].index("Federation gains 30.0 points in the last round") < 200
+    assert of["ward-1"].index("Federation gains 30.0 points here.") < 200
     assert of["ward-2"].index("Federation gains 3.0 points here, perhaps.") < 200
     assert of["ward-10"].index("No gain: keep the local model.") < 200
 

@@ -8,7 +8,7 @@ import pytest
 
 from fedap_core.errors import InvalidInput
 from scripts.report.page.finding import find_runs
-from scripts.report.page.headline import headline, in_words
+from scripts.report.page.headline import headline, in_words, tail_gain
 from scripts.report.page.study import Study, make_study
 from tests.support.report_runs import write_comparison, write_run
 
@@ -40,15 +40,23 @@ def test_headline_figures_are_those_of_the_compared_round(tmp_path: Path) -> Non
 
 
 def test_summary_says_what_federation_changed_and_for_whom(tmp_path: Path) -> None:
-    """Base: 60, 80, 90, mean 76.7; FedAP 90, 83, 70, mean 81.0: 4.3 points more. Round 1 was 3.3 more, so the last
-    rounds' mean is +3.8. ward-1 gains surely, ward-2 perhaps, ward-10 loses surely."""
+    """Base: 60, 80, 90, mean 76.7; FedAP 90, 83, 70, mean 81.0: 4.3 points more. ward-1 gains surely, ward-2 perhaps,
+    ward-10 loses surely."""
     write_comparison(tmp_path)
     first, second, *_ = in_words(study_of(tmp_path))
-    assert first == (
-        "FedAP reaches 81.0\u202f% on average over 3 clients after 2 rounds: "
-        "4.3 points more than everyone training alone (+3.8 points over the last 10 rounds)."
-    )
+    reached = "FedAP reaches 81.0\u202f% on average over 3 clients after 2 rounds"
+    assert first == f"{reached}: 4.3 points more than everyone training alone."
     assert second.startswith("2 of 3 clients did better with it, 1 of them beyond chance; 1 lost beyond chance")
+
+
+def test_gain_of_the_last_round_alone_is_told_with_the_last_ten(tmp_path: Path) -> None:
+    """Both at 80 until Base falls to 60 in round 20: 20 points more there, 2 on the mean of ten rounds; for the single
+    client beyond chance in that round, and still confirmed."""
+    write_run(tmp_path, "base", [[80]] * 19 + [[60]], clients=["ward"])
+    write_run(tmp_path, "fedap", [[80]] * 20, clients=["ward"])
+    study = study_of(tmp_path)
+    assert "20.0 points more than everyone training alone (+2.0 points over the last 10 rounds)" in in_words(study)[0]
+    assert tail_gain(study, 0) == pytest.approx(0.02)
 
 
 def test_algorithms_are_compared_at_the_last_round_that_all_have(tmp_path: Path) -> None:
