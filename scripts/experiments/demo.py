@@ -1,13 +1,14 @@
-"""The demo: ten people with a smartwatch, seven physiotherapy exercises, no network; and its result in words."""
+"""The demo: ten people with a smartwatch, seven physiotherapy exercises, no network; its result in words and a page."""
 
 from __future__ import annotations
 
 from rich.console import Console
 
 from scripts.experiments.comparison import Comparison, compare_and_report
-from scripts.experiments.run_folder import Summary
+from scripts.experiments.run_folder import RunFolder, Summary
 from scripts.experiments.settings import CohortSettings, RunSettings
 from scripts.experiments.sweep import SweepOptions
+from scripts.report.page import write_report
 
 ALGORITHMS = "base,fedavg,fedbn,fedap"
 
@@ -22,10 +23,15 @@ def demo_comparison(rounds: int) -> Comparison:
 
 
 def run_demo(rounds: int, options: SweepOptions, console: Console) -> None:
-    """Run it, print the table and what it means."""
+    """Run it; print the table, what it means and where the report lies."""
     console.print("Ten people, one smartwatch each, seven shoulder exercises. Nobody's recordings leave home.")
-    summaries = {s.algorithm: s for s in compare_and_report(demo_comparison(rounds), options, console)}
+    if options.engine == "processes":
+        console.print("Each of them is a process of its own, the coordinator another; samples never leave their process.")
+    comparison = demo_comparison(rounds)
+    summaries = {s.algorithm: s for s in compare_and_report(comparison, options, console)}
     console.print(in_words(alone=summaries["base"], together=summaries["fedap"]))
+    page = write_report([RunFolder(options.root, run).path for run in comparison.runs], options.root / "report.html")
+    console.print(f"Report: {page}", soft_wrap=True)
 
 
 def in_words(*, alone: Summary, together: Summary) -> str:

@@ -11,7 +11,8 @@ from participant.model_file import read_model
 from scripts.engines.processes.run import ProcessOptions, run_processes
 from scripts.experiments.run_folder import Json, RunFolder
 from scripts.experiments.settings import RunSettings
-from tests.support.cohorts import clients_of, model_bits, run_small, small_run
+from scripts.lab import main
+from tests.support.cohorts import clients_of, model_bits, run_command, run_small, small_run
 
 EIGHT = ("base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap")
 FIVE_CLIENTS = {"clients": 5, "data_options": {"samples": "400", "classes": "3", "shape": "1x16x16"}}
@@ -114,3 +115,14 @@ def test_every_algorithm_leaves_the_inline_engines_run_folder(algorithm: str, tm
 @pytest.mark.parametrize("what", VARIANTS)
 def test_every_protocol_leaves_the_inline_engines_run_folder(what: str, tmp_path: Path) -> None:
     require_equal(*run_both(tmp_path, VARIANTS[what]))
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_a_table_a_sentence_and_a_page(tmp_path: Path) -> None:
+    shown = run_command(main, "demo", "--rounds", "2", "--out", str(tmp_path / "demo"))
+    assert (shown.code, shown.complaint) == (0, "")
+    *_, sentence, report = shown.out.splitlines()
+    assert all(name in shown.out for name in ("base", "fedavg", "fedbn", "fedap"))
+    assert sentence.startswith("FedAP ") or sentence.endswith("people gained.")
+    assert report == f"Report: {tmp_path / 'demo' / 'report.html'}"
+    assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
