@@ -45,7 +45,7 @@ def bench(
     for name in names:
         about = f"about {PARTS[name].seconds} s" if not quick else "a moment"
         typer.echo(f"{name}: {PARTS[name].about} ({about}) …")
-        with tempfile.TemporaryDirectory(dir=place, prefix=".bench-") as folder:
+        with tempfile.TemporaryDirectory(dir=place, prefix=".bench-", ignore_cleanup_errors=True) as folder:
             results.append(run_part(name, Scope(passes=passes, quick=quick, folder=Path(folder))))
         for line in sheet.sentences(results[-1]):
             typer.echo(f"  {line}")

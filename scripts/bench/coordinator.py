@@ -16,7 +16,7 @@ from scripts.bench.figures import Bar, quantity, ratio
 from scripts.bench.interleaving import interleave
 from scripts.bench.job import BATCH, Job, Scope, make_job, standard_job
 from scripts.bench.plain import plain_bodies
-from scripts.bench.processes import cpu_seconds
+from scripts.bench.processes import TICK_S, cpu_seconds
 from scripts.bench.sheet import PartResult
 
 PLAIN, CURVE, LOOP = "coordinator, plain lines", "coordinator, CURVE", "A1: plain loop over 20 x 512 samples"
@@ -56,7 +56,8 @@ def _cpu_ms(job: Job, folder: Path, shape: Shape, rounds: int) -> Callable[[], f
                 first = len(federation.wait_for_rounds(SKIPPED))
                 began = cpu_seconds(federation.pids[0])
                 last = len(federation.wait_for_rounds(first + rounds))
-                return 1e3 * (cpu_seconds(federation.pids[0]) - began) / (last - first)
+                spent = max(cpu_seconds(federation.pids[0]) - began, TICK_S)
+                return 1e3 * spent / (last - first)
         finally:
             shutil.rmtree(place, ignore_errors=True)
 

@@ -31,8 +31,15 @@ class Part:
 
 
 PARTS: dict[str, Part] = {
-    "step": Part(about="training step against a plain PyTorch step, per model", seconds=60),
-    "aggregate": Part(about="mixing against memory bandwidth", seconds=20),
+    "round": Part(about="a round of 20 clients: our engines against plain PyTorch loops", seconds=180),
+    "startup": Part(about="command to first training step, 20 participants, against a plain program", seconds=45),
+    "memory": Part(about="peak memory of 20 participants and a coordinator against a plain program", seconds=45),
+    "aggregate": Part(about="mixing against memory bandwidth", seconds=25),
+    "wire": Part(about="an update over loopback against a raw socket", seconds=75),
+    "scale": Part(about="rounds of 20 to 1,000 hosted participants against the line through 20", seconds=180),
+    "step": Part(about="a training step against a plain PyTorch step, per model", seconds=60),
+    "recover": Part(about="going on after SIGKILL with a long journal against a fresh start", seconds=45),
+    "coordinator": Part(about="the coordinator's processor time per round, plain and encrypted", seconds=60),
 }
 
 

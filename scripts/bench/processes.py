@@ -14,6 +14,10 @@ from pathlib import Path
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
+TICK_S = 1.0 / _TICKS
+"""The kernel counts in these."""
+
+
 def cpu_seconds(pid: int) -> float:
     """User and system time of a living process, all its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

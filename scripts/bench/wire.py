@@ -51,11 +51,14 @@ class Freight:
         write_model(path, spec, state)
 
 
+def lenet5(repeats: int) -> Freight:
+    """As in the standard job."""
+    return Freight(shown="LeNet-5", model="lenet5", shape=(1, 28, 28), classes=11, repeats=repeats, bar=None)
+
+
 def measure(scope: Scope) -> PartResult:
     """AlexNet (57 million parameters) and LeNet-5, plain and encrypted."""
-    small = Freight(
-        shown="LeNet-5", model="lenet5", shape=(1, 28, 28), classes=11, repeats=scope.sized(20, 2), bar=None
-    )
+    small = lenet5(repeats=scope.sized(20, 2))
     large = Freight(shown="AlexNet", model="alexnet", shape=(1, 64, 64), classes=3, repeats=1, bar=BAR)
     findings: list[Finding] = []
     series: list[Series] = []

@@ -8,7 +8,8 @@ import torch
 from fedap_core.models import ModelRequest, build_model
 from fedap_core.nn.state import model_entries
 from scripts.bench.job import make_job
-from scripts.bench.plain import PLAIN_MODELS, plain_loop
+from scripts.bench.plain import plain_loop
+from scripts.bench.plain_models import PLAIN_MODELS
 
 SHAPES = {"lenet5": (1, 28, 28), "har-cnn": (27, 200), "alexnet": (1, 64, 64)}
 

@@ -1,0 +1,64 @@
+"""Peak memory of a federation of 20 processes and its coordinator against A2's: proportional sums over all processes.
+
+The command's own process is counted too: it shares pages with the others, and somebody has to pay for them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+from scripts.bench.commands import Command, Size, finished_rounds, our_command, plain_command
+from scripts.bench.figures import Bar, quantity, ratio
+from scripts.bench.interleaving import interleave
+from scripts.bench.job import Scope
+from scripts.bench.processes import pss_gb
+from scripts.bench.sheet import PartResult
+
+OURS, PLAIN = "fedap-lab, 20 processes", "A2"
+ROUNDS = 2
+"""Watched until so many are done: nothing grows after the first."""
+
+
+def measure(scope: Scope) -> PartResult:
+    """The largest sum seen while rounds went on."""
+    size = Size(clients=scope.sized(20, 3), samples=scope.sized(512, 64))
+    folders = (scope.folder / str(number) for number in itertools.count())
+    contenders: dict[str, Callable[[], float]] = {
+        OURS: lambda: _our_peak(size, next(folders)),
+        PLAIN: lambda: _plain_peak(size, next(folders)),
+    }
+    found = interleave(contenders, passes=scope.passes, unit="GB")
+    return PartResult(
+        part="memory",
+        findings=(
+            quantity("peak PSS, 20 participants + coordinator", found[OURS], Bar(must=1.0, goal=0.7)),
+            ratio("the same / A2", found[OURS], found[PLAIN]),
+        ),
+        series=tuple(found.values()),
+    )
+
+
+def _our_peak(size: Size, folder: Path) -> float:
+    folder.mkdir()
+    with our_command(size, folder) as command:
+        return _peak(command, lambda: finished_rounds(folder) >= ROUNDS)
+
+
+def _plain_peak(size: Size, folder: Path) -> float:
+    folder.mkdir()
+    with plain_command(size, folder) as command:
+        return _peak(command, lambda: command.said().count("round") >= 2 * ROUNDS)
+
+
+def _peak(command: Command, done: Callable[[], bool]) -> float:
+    peak = 0.0
+
+    def look() -> bool:
+        nonlocal peak
+        peak = max(peak, pss_gb(command.pids))
+        return done()
+
+    command.wait_for(look)
+    return peak

@@ -1,0 +1,52 @@
+"""Claims about `fedap-lab bench`: every part runs for real, if tiny, and leaves table and JSON. No figure is judged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.bench.parts import PARTS
+from tests.house.sources import ROOT
+
+
+def run_bench(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "scripts.lab",
+        "bench",
+        *arguments,
+        "--quick",
+        "--out",
+        str(tmp_path / "bench.json"),
+    ]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
+def test_quick_part_measures_something_and_cleans_up(part: str, tmp_path: Path) -> None:
+    done = run_bench(tmp_path, part, "--passes", "2")
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "bench.json").read_text())
+    (measured,) = record["parts"].values()
+    assert all(finding["low"] <= finding["value"] <= finding["high"] for finding in measured["findings"])
+    assert all(one["values"] and min(one["values"]) > 0.0 for one in measured["series"])
+    assert measured["noise"].startswith("Noise: passes of the same thing")
+    rows = [line for line in done.stdout.splitlines() if line.startswith(f"| {part} |")]
+    assert len(rows) == len(measured["findings"]) > 0
+    assert {"processor", "cores", "load_average", "versions"} <= record["machine"].keys()
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.json"]
+
+
+@pytest.mark.slow
+def test_two_parts_share_one_table_and_one_file(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, "step", "aggregate", "--passes", "1")
+    assert done.returncode == 0, done.stderr
+    assert list(json.loads((tmp_path / "bench.json").read_text())["parts"]) == ["aggregate", "step"]
+    assert done.stdout.count("| --- |") == 1
+    assert "QUICK" in done.stdout

@@ -1,0 +1,43 @@
+"""Claims about which parts there are and how they are chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedap_core.errors import InvalidInput
+from scripts.bench.parts import PARTS, chosen
+from scripts.lab import app
+from tests.house.sources import ROOT
+
+
+def test_every_part_is_a_module_that_measures() -> None:
+    measuring = {path.stem for path in (ROOT / "scripts/bench").glob("*.py") if "\ndef measure(" in path.read_text()}
+    assert measuring == set(PARTS)
+
+
+def test_no_name_means_every_part_and_names_keep_the_order_of_the_table() -> None:
+    assert chosen([]) == list(PARTS)
+    assert chosen(["step", "round"]) == ["round", "step"]
+
+
+def test_unknown_part_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(InvalidInput, match="Did you mean 'startup'"):
+        chosen(["start-up"])
+
+
+def test_help_names_every_part() -> None:
+    shown = CliRunner().invoke(app, ["bench", "--help"]).output
+    assert [name for name in PARTS if name not in shown] == []
+
+
+def test_output_in_a_folder_that_does_not_exist_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(app, ["bench", "aggregate", "--quick", "--out", str(tmp_path / "none" / "bench.json")])
+    assert isinstance(ended.exception, InvalidInput)
+    assert "existing folder" in str(ended.exception)
+
+
+def test_whole_bench_is_announced_to_take_about_twelve_minutes_at_most() -> None:
+    assert sum(part.seconds for part in PARTS.values()) <= 12 * 60
