@@ -9,6 +9,9 @@ from itertools import pairwise
 
 from scripts.report.page.svg import Scale, Svg, element, label, picture, short, ticks, words
 
+CurveRows = tuple[tuple[int, tuple[float | None, ...]], ...]
+"""(round, value of every line or None)."""
+
 MOST_POINTS = 150
 """More would not be seen at this width."""
 
@@ -44,6 +47,14 @@ def thinned(points: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...
     step = math.ceil(len(points) / MOST_POINTS)
     kept = list(points[::step]) if step > 1 else list(points)
     return tuple(kept if not points or kept[-1] == points[-1] else [*kept, points[-1]])
+
+
+def curve_rows(series: Sequence[Series], *, about: int) -> CurveRows:
+    """The same lines as a table: about as many rounds, the last among them."""
+    rounds = sorted({number for one in series for number, _ in one.points})
+    kept = rounds[::-1][:: max(1, len(rounds) // about)][::-1]
+    values = [dict(one.points) for one in series]
+    return tuple((number, tuple(line.get(number) for line in values)) for number in kept)
 
 
 def curves(series: Sequence[Series], *, described: str, frame: Frame = WIDE, low: float | None = None) -> Svg:

@@ -230,6 +230,6 @@ def _best(study: Study) -> Iterator[str]:
         for algorithm in study.algorithms
     }
     best = max(means, key=lambda algorithm: means[algorithm])
-    if best is not study.personal and study.personal is not None:
+    if study.personal is not None and round(means[best], 3) > round(means[study.personal], 3):
         told = f"{study.personal.name} has {percent(means[study.personal])}"
         yield f"Best of all is {best.name} with {percent(means[best])}; {told}{only}."

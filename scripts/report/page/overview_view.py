@@ -8,7 +8,7 @@ from statistics import fmean
 
 from scripts.report.page import costs
 from scripts.report.page.addresses import anchors, natural_order
-from scripts.report.page.curves import Series, curves, thinned
+from scripts.report.page.curves import CurveRows, Series, curve_rows, curves, thinned
 from scripts.report.page.dots import Dot, DotRow, class_dots, client_dots
 from scripts.report.page.headline import Headline, curve, headline, in_words
 from scripts.report.page.mixing_view import MixingView, mixing_views
@@ -53,7 +53,7 @@ class Overview:
     curves: Svg
     closeup: Svg | None
     hover: dict[str, object]
-    curve_rows: tuple[tuple[int, tuple[float | None, ...]], ...]
+    curve_rows: CurveRows
     shown: tuple[tuple[str, int], ...]
     clients_chart: Svg
     client_rows: tuple[ClientRow, ...]
@@ -87,7 +87,7 @@ def overview(study: Study) -> Overview:
         curves=curves(series, described="Mean test accuracy per round, one line per algorithm"),
         closeup=_closeup(series),
         hover=_hover(series),
-        curve_rows=_curve_rows(series),
+        curve_rows=curve_rows(series, about=20),
         shown=tuple((algorithm.name, algorithm.colour) for algorithm, _ in study.shown),
         clients_chart=client_dots(_dot_rows(study, order), described="Accuracy of every client under every algorithm"),
         client_rows=client_rows,
@@ -153,7 +153,7 @@ def _closeup(series: Sequence[Series]) -> Svg | None:
     lowest = min(value for one in series for _, value in one.points)
     span = max(ends) - min(ends)
     low = max(0.0, min(ends) - max(0.3 * span, 0.005))
-    if len(ends) < 2 or low - lowest < 0.5 * (max(ends) - lowest):
+    if len(ends) < 2 or not span or low - lowest < 0.5 * (max(ends) - lowest):
         return None
     return curves(series, described="The same, magnified where the lines end", low=low)
 
@@ -170,14 +170,6 @@ def _hover(series: Sequence[Series]) -> dict[str, object]:
 
 def _tenth(share: float | None) -> float | None:
     return None if share is None else round(100 * share, 2)
-
-
-def _curve_rows(series: Sequence[Series]) -> tuple[tuple[int, tuple[float | None, ...]], ...]:
-    """About twenty rounds of every line, the last among them."""
-    rounds = sorted({number for one in series for number, _ in one.points})
-    step = max(1, len(rounds) // 20)
-    kept = rounds[::-1][::step][::-1]
-    return tuple((number, tuple(dict(one.points).get(number) for one in series)) for number in kept)
 
 
 def _client_rows(study: Study) -> list[ClientRow]:

@@ -9,7 +9,7 @@ from scripts.report.page.addresses import anchors, natural_order
 from scripts.report.page.advice import Advice, advise
 from scripts.report.page.bars import Bar, Piece, bars
 from scripts.report.page.confusion import MOST_CLASSES, Confusion, confusion
-from scripts.report.page.curves import Frame, Series, curves, thinned
+from scripts.report.page.curves import CurveRows, Frame, Series, curve_rows, curves, thinned
 from scripts.report.page.dots import Dot, intervals
 from scripts.report.page.headline import client_curve, tail_gain
 from scripts.report.page.runs import ClientScore, Run
@@ -37,6 +37,15 @@ class ScoreLine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CurveView:
+    """A few lines, drawn and as a table."""
+
+    chart: Svg
+    names: tuple[str, ...]
+    rows: CurveRows
+
+
+@dataclass(frozen=True, kw_only=True)
 class ParticipantView:
     """Everything on one participant's page."""
 
@@ -48,7 +57,7 @@ class ParticipantView:
     advice: Advice
     scores: tuple[ScoreLine, ...]
     intervals: Svg | None
-    curves: Svg | None
+    curves: CurveView | None
     classes: Svg | None
     class_counts: tuple[tuple[str, int], ...]
     helpers: tuple[Helper, ...]
@@ -146,7 +155,7 @@ def _line(algorithm: Algorithm, score: ClientScore, is_personal: bool) -> ScoreL
     )
 
 
-def _curves(study: Study, index: int) -> Svg | None:
+def _curves(study: Study, index: int) -> CurveView | None:
     """Alone, one model for all, and personalised: more lines than these would not be told apart."""
     wanted = [study.alone, study.plain("fedavg"), study.personal]
     series = [
@@ -161,7 +170,8 @@ def _curves(study: Study, index: int) -> Svg | None:
     ]
     if not any(len(one.points) > 1 for one in series):
         return None
-    return curves(series, described=f"Accuracy of {study.clients[index]} per round", frame=_FRAME)
+    chart = curves(series, described=f"Accuracy of {study.clients[index]} per round", frame=_FRAME)
+    return CurveView(chart=chart, names=tuple(one.name for one in series), rows=curve_rows(series, about=8))
 
 
 def _class_counts(study: Study, index: int) -> tuple[tuple[str, int], ...]:
@@ -203,6 +213,7 @@ def _confusions(study: Study, index: int) -> list[Confusion]:
         run = wanted.run_of(study.seed) if wanted is not None else None
         score = run.at(study.round_no).scores[index] if run is not None else None
         if wanted is not None and run is not None and score is not None and score.confusion is not None:
-            names = run.classes or tuple(str(number) for number in range(len(score.confusion)))
+            numbers = tuple(f"class {number}" for number in range(len(score.confusion)))
+            names = run.classes if len(run.classes) == len(numbers) else numbers
             found.append(confusion(wanted.name, names, score.confusion))
     return found

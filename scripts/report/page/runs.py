@@ -104,6 +104,8 @@ class Run:
                 self._require(f"round {record.number} {name}", values, empty=True)
         if self.class_counts is not None:
             self._require("class counts", self.class_counts)
+            if any(len(row) != len(self.classes) for row in self.class_counts):
+                raise InvalidInput(self.source, "class counts", f"one for each of {len(self.classes)} classes")
         if self.mixing is not None and len(self.mixing.weights) != count:
             raise InvalidInput(self.source, f"W over {len(self.mixing.weights)}", f"W over its {count} clients")
 

@@ -100,7 +100,7 @@ def _carrying(savings: list[float], enough: float) -> list[int]:
 
 
 def _figures(layers: tuple[LayerDistance, ...], which: list[int]) -> str:
-    shown = [f"{layers[at].layer} {layers[at].distance:.3g}, usually {layers[at].usual:.3g}" for at in which]
+    shown = [f"{layers[at].layer} {layers[at].distance:.2g}, usually {layers[at].usual:.2g}" for at in which]
     return f" ({'; '.join(shown)})"
 
 
