@@ -26,7 +26,7 @@ def run_demo(rounds: int, options: SweepOptions, console: Console) -> None:
     """Run it; print the table, what it means and where the report lies."""
     console.print("Ten people, one smartwatch each, seven shoulder exercises. Nobody's recordings leave home.")
     if options.engine == "processes":
-        console.print("Each of them is a process of its own, the coordinator another; samples never leave their process.")
+        console.print("Each of them is a process of its own, the coordinator another; samples stay in their process.")
     comparison = demo_comparison(rounds)
     summaries = {s.algorithm: s for s in compare_and_report(comparison, options, console)}
     console.print(in_words(alone=summaries["base"], together=summaries["fedap"]))
