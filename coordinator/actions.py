@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -35,6 +36,12 @@ class Source(enum.StrEnum):
     otherwise that row of the last warm-up round, which everybody gets."""
     ROW = "row"
     """The row that is named."""
+
+
+@lru_cache(maxsize=64)
+def step_at(kind: str, round_no: int) -> Step:
+    """The step of that name; all members of a round ask for the same few."""
+    return Step(kind=kind, round_no=round_no)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +91,7 @@ class Order:
 
     @property
     def step(self) -> Step:
-        return Step(kind=self.kind, round_no=self.round_no)
+        return step_at(self.kind, self.round_no)
 
     @property
     def place(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ code and a sentence with both values. What a refusal leads to is decided elsewhe
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -105,7 +106,7 @@ def distance_limit(distances: tuple[float, ...]) -> float | None:
     """The longest admitted distance, from those of the last closed round; None: too few, or nobody moved."""
     if len(distances) < FEWEST_TO_COMPARE:
         return None
-    median = float(np.median(np.asarray(distances, dtype=np.float64)))
+    median = statistics.median(distances)
     return FARTHEST * median if median > 0 else None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordinator.actions import BlobRef
+from coordinator.actions import BlobRef, step_at
 from coordinator.events import Event, GoodbyeArrived, StatsArrived, UpdateArrived
 from coordinator.jobs import STATS, UPDATE, UPDATE_STATS
 from coordinator.peers import Peer
@@ -159,4 +159,4 @@ def _event(connection: str, message: Report) -> Event:
 
 def step_of(message: Message) -> Step:
     """The step that a report is."""
-    return Step(kind=message.KIND, round_no=int(getattr(message, "round_no", 0)))
+    return step_at(message.KIND, int(getattr(message, "round_no", 0)))

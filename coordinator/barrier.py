@@ -73,7 +73,7 @@ def _enrol(state: State, rules: Rules, now: float) -> Fact | None:
         verdict = quorum.enrolment(state, rules, now)
         members = tuple(member.name for member in state.active())
         return EnrolmentClosed(members=members, reason=verdict.reason) if verdict.ready else None
-    if rules.first_measure is not Measure.NONE and not rules.warmup_rounds:
+    if rules.asks_first and not rules.warmup_rounds:
         return MeasuringOpened(round_no=0)
     return _open(state, rules, 0)
 

@@ -20,6 +20,13 @@ def is_continuous(state: State, rules: Rules) -> bool:
     return rules.continuous and past
 
 
+def is_complete(state: State, rules: Rules) -> bool:
+    """Whether the run has all the updates it will mix: a further one would be counted and never used."""
+    if not is_continuous(state, rules):
+        return False
+    return state.stage is Stage.AGGREGATING or _is_done(state, rules)
+
+
 def next_fact(state: State, rules: Rules, *, mixed: bool) -> Fact | None:
     """mixed: the last rows are made."""
     if state.stage is Stage.AGGREGATING:

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from coordinator import facts, mixing_plan, ordering
-from coordinator.actions import BlobRef, Order, RowRef, Source, WeightsRef
+from coordinator.actions import BlobRef, Order, RowRef, Source, WeightsRef, step_at
 from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State, Status
 from fedap_core.strategies import Measure
-from protocol.messages import Step
 
 
 def apply(state: State, rules: Rules, fact: facts.Fact, now: float) -> None:
@@ -79,6 +78,7 @@ def _exclude(state: State, member: Member, status: Status) -> None:
     member.status = status
     member.order = member.earlier = None
     member.update_round = member.statistics = None
+    member.has_anchor = False
     member.answer_due = False
 
 
@@ -93,7 +93,7 @@ def _refused(state: State, rules: Rules, fact: facts.Refused, now: float) -> Non
 
 
 def _answer(member: Member, kind: str, round_no: int) -> None:
-    step = Step(kind=kind, round_no=round_no)
+    step = step_at(kind, round_no)
     if member.answered is None or step.place > member.answered.place:
         member.answered = step
 
@@ -127,7 +127,9 @@ def _stats_accepted(state: State, rules: Rules, fact: facts.StatsAccepted, now: 
     del now
     member = state.members[fact.member]
     _answer(member, "stats", fact.round_no)
-    member.statistics = BlobRef(member=fact.member, kind="stats", round_no=fact.round_no)
+    member.has_anchor = True
+    if rules.first_measure is not Measure.NONE:
+        member.statistics = BlobRef(member=fact.member, kind="stats", round_no=fact.round_no)
     if rules.continuous and state.stage is Stage.TRAINING:
         member.answer_due = True
 

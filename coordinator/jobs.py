@@ -108,6 +108,8 @@ class Jobs:
             judged = Judgement()
             if action.kind == UPDATE:
                 judged = self._judge_update(action, staged[0])
+            elif action.measure is Measure.NONE and staged[0].layout.specs:
+                judged = Judgement(code="bad-statistics", reason="statistics where none were asked for")
             if judged.code is None and action.measure is not Measure.NONE:
                 statistics = self._judge_statistics(action, staged[-1])
                 judged = statistics if isinstance(statistics, Judgement) else judged

@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
+from collections.abc import MutableMapping
+from functools import cache
 
 import structlog
 
 from coordinator.actions import Note
-from coordinator.facts import Fact
+from coordinator.facts import FACTS, Fact
 
 _NAMED = {
     "Began": "run.began",
@@ -33,12 +35,29 @@ _LENGTHY = frozenset({"weights", "scores", "identity", "allowed"})
 _WARNINGS = frozenset({"Lost", "Refused", "Quarantined", "Paused"})
 
 
+class _Place:
+    """Lets every line say of which run, round and participant it is: the present round where it says none itself, and
+    nothing where it is of no participant. Threads have contexts of their own, so this is not left to those."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._round: object = None
+
+    def __call__(self, _logger: object, _method: str, line: MutableMapping[str, object]) -> MutableMapping[str, object]:
+        if line["event"] in ("round.opened", "run.resumed"):
+            self._round = line.get("round")
+        for name, value in (("run", self._run), ("round", self._round), ("participant", None)):
+            line.setdefault(name, value)
+        return line
+
+
 def configure_logs(run: str) -> None:
     """Send all lines of this process to stderr, in the form that suits who reads it."""
     processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _Place(run),
     ]
     terminal = sys.stderr.isatty()
     last = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
@@ -48,24 +67,39 @@ def configure_logs(run: str) -> None:
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(run=run)
+    _logger.cache_clear()
+
+
+@cache
+def _logger() -> structlog.typing.FilteringBoundLogger:
+    """The logger as it is configured, put together once."""
+    found: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
+    return found
 
 
 def log_fact(fact: Fact) -> None:
     """One line for something the journal keeps."""
     kind = type(fact).__name__
-    fields = {field.name: getattr(fact, field.name) for field in dataclasses.fields(fact)}  # type: ignore[arg-type]
-    shown = {_KEYS.get(name, name): value for name, value in fields.items() if name not in _LENGTHY and name != "run"}
+    shown = {key: getattr(fact, name) for name, key in _shown(kind)}
     level = "warning" if kind in _WARNINGS else "info"
-    getattr(structlog.get_logger(), level)(fact_event(kind), **shown)
+    getattr(_logger(), level)(fact_event(kind), **shown)
 
 
 def log_note(note: Note) -> None:
     """One line that the machine asks for and that is kept nowhere else."""
     where = {"participant": note.member, "round": note.round_no}
     known = {name: value for name, value in where.items() if value is not None}
-    structlog.get_logger().info(note.event, **known, **dict(note.details))
+    _logger().info(note.event, **known, **dict(note.details))
 
 
+@cache
+def _shown(kind: str) -> tuple[tuple[str, str], ...]:
+    """Fields of a fact that a line holds, and their names there."""
+    names = [field.name for field in dataclasses.fields(FACTS[kind])]  # type: ignore[arg-type]
+    return tuple((name, _KEYS.get(name, name)) for name in names if name not in _LENGTHY and name != "run")
+
+
+@cache
 def fact_event(kind: str) -> str:
     """RoundClosed -> round.closed."""
     if kind in _NAMED:

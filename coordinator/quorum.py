@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from coordinator.actions import step_at
 from coordinator.rules import Rules
 from coordinator.state import Member, State, Status
 from protocol.messages import Step
@@ -55,15 +56,15 @@ def enrolment(state: State, rules: Rules, now: float) -> Verdict:
 def measuring(state: State, rules: Rules, now: float) -> Verdict:
     """May training start? All who are there have been judged, or the deadline is over and enough are measured."""
     members = state.active()
-    got = sum(member.statistics is not None for member in members)
-    settled = Step(kind="stats", round_no=state.round_no)
+    got = sum(state.has_measured(member, rules) for member in members)
+    settled = step_at("stats", state.round_no)
     return _judge(state, rules, now, members=members, got=got, settled=settled)
 
 
 def round_closing(state: State, rules: Rules, now: float) -> Verdict:
     """May the open round be mixed? Everyone who is there has reported, or the deadline is over and the quorum is in."""
     members = [state.members[name] for name in state.round_members if state.members[name].is_active]
-    settled = Step(kind="update", round_no=state.round_no)
+    settled = step_at("update", state.round_no)
     return _judge(state, rules, now, members=members, got=len(reported(state)), settled=settled)
 
 

@@ -6,7 +6,8 @@ meanwhile, nothing was promised: the report is not acknowledged and comes again.
 
 from __future__ import annotations
 
-from coordinator.actions import Action, BlobRef, Discard, Inspect, Note, Order, Send
+from coordinator import continuous
+from coordinator.actions import Action, BlobRef, Discard, Inspect, Note, Order, Send, step_at
 from coordinator.admission import distance_limit
 from coordinator.events import GoodbyeArrived, Inspected, InspectionFailed, StatsArrived, UpdateArrived
 from coordinator.facts import Fact, GoodbyeAccepted, Refused, StatsAccepted, UpdateAccepted
@@ -16,6 +17,8 @@ from fedap_core.strategies import Measure, Phase
 from protocol.messages import Error, Step
 
 Report = StatsArrived | UpdateArrived | GoodbyeArrived
+
+_KINDS: dict[type[Report], str] = {StatsArrived: "stats", UpdateArrived: "update", GoodbyeArrived: "goodbye"}
 
 
 class Desk:
@@ -32,8 +35,9 @@ class Desk:
         if step.kind == "goodbye":
             return state.stage.is_over
         if step.kind == "stats":
-            asked = self._rules.first_measure is not Measure.NONE
-            return asked and state.stage in (Stage.MEASURING, Stage.TRAINING, Stage.AGGREGATING)
+            return self._rules.asks_first and state.stage in (Stage.MEASURING, Stage.TRAINING, Stage.AGGREGATING)
+        if continuous.is_complete(state, self._rules):  # the last mix is being made without it
+            return False
         past_warmup = state.round_no >= self._rules.warmup_rounds
         of_warmup = step.round_no < self._rules.warmup_rounds
         return state.stage in (Stage.TRAINING, Stage.AGGREGATING) and past_warmup is not of_warmup
@@ -71,7 +75,7 @@ class Desk:
                 member=member.name, kind="stats", round_no=event.round_no, phase=Phase.MIXED, sent=None, limit=None,
                 measure=self._rules.first_measure, samples=event.samples,
             )  # fmt: skip
-        order = _order_for(member, Step(kind="train", round_no=event.round_no))
+        order = _order_for(member, step_at("train", event.round_no))
         return Inspect(
             member=member.name,
             kind="update",
@@ -87,7 +91,7 @@ class Desk:
         self, state: State, member: Member, event: Inspected, connection: str | None
     ) -> tuple[Fact | None, list[Action]]:
         """The judgement of a report that was waiting: it counts, or it is refused; once is enough either way."""
-        step = Step(kind=event.kind, round_no=event.round_no)
+        step = step_at(event.kind, event.round_no)
         report = self._waiting.pop((event.member, event.kind, event.round_no), None)
         if report is None:
             return None, []
@@ -110,7 +114,7 @@ class Desk:
         discard = Discard(member=event.member, kind=event.kind, round_no=event.round_no)
         if connection is None:
             return [discard]
-        step = Step(kind=event.kind, round_no=event.round_no)
+        step = step_at(event.kind, event.round_no)
         error = Error(code="no-space", reason="the coordinator's disk failed; it will ask again", about=step)
         return [discard, Send(connection=connection, member=event.member, message=error)]
 
@@ -128,12 +132,11 @@ class Desk:
 
 def step_of(event: Report) -> Step:
     """The report's place in the run."""
-    kinds: dict[type[Report], str] = {StatsArrived: "stats", UpdateArrived: "update", GoodbyeArrived: "goodbye"}
-    return Step(kind=kinds[type(event)], round_no=event.round_no)
+    return step_at(_KINDS[type(event)], event.round_no)
 
 
 def _order_for(member: Member, step: Step) -> Order | None:
-    return next((one for one in (member.order, member.earlier) if one is not None and one.step == step), None)
+    return next((one for one in (member.order, member.earlier) if one is not None and one.place == step.place), None)
 
 
 def _accepted(event: Inspected, report: StatsArrived | UpdateArrived) -> Fact:

@@ -74,7 +74,9 @@ def _when(plan: Plan, rules: Rules) -> Iterator[str]:
     pace = rules.pace
     if rules.warmup_rounds:
         yield f"When: the first {rules.warmup_rounds} rounds average everything and make the anchor; training restarts."
-    if rules.first_measure is not Measure.NONE:
+    if rules.asks_first and rules.first_measure is Measure.NONE:
+        yield "When: members first take the anchor, with what stays home, and start from it."
+    elif rules.asks_first:
         under = {"file": "the anchor file", "warmup": "the anchor", "none": "the initial model"}[plan.anchor]
         yield f"When: members first send moments of their {rules.first_measure} under {under}."
     if rules.continuous:

@@ -18,7 +18,7 @@ from coordinator.auth import Authenticator, secure
 from coordinator.keys import KeyPair
 from fedap_core.errors import InvalidInput
 from protocol.contracts import Buffer
-from protocol.limits import FRAME_BYTES, IN_FLIGHT_BYTES, SLICE_BYTES, WINDOW_SLICES
+from protocol.limits import FRAME_BYTES, IN_FLIGHT_BYTES, SETS_PER_MESSAGE, SLICE_BYTES, WINDOW_SLICES
 
 QUEUED_MESSAGES = 16
 """Messages that ZeroMQ keeps per peer and direction: four slices and the small ones between them, four times over."""
@@ -31,6 +31,9 @@ RETRY_MS = 5
 
 PROBE_MS = 15_000
 """ZeroMQ's own heartbeat: it finds connections that are half open and frees what is queued for them."""
+
+_MOST_FRAMES = 1 + 1 + SETS_PER_MESSAGE + 1
+"""Frames kept of a message: who sent it, the header, one for each set, and one more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +120,23 @@ class Router:
         """Messages that are there, at most so many: the loop has other duties too."""
         for _ in range(most):
             try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                frames = self._frames()
             except zmq.Again:
                 return
             identity = _user_id(frames[-1]) if self._has_keys else ""
             connection = frames[0].bytes.hex()
             yield Received(connection=connection, identity=identity, frames=tuple(frame.buffer for frame in frames[1:]))
+
+    def _frames(self) -> list[zmq.Frame]:
+        """The frames of the next message. Of one with more than any message has, the rest is let go as it is read; one
+        too many is kept, by which the codec will know it."""
+        frame = self._socket.recv(zmq.NOBLOCK, copy=False)
+        frames = [frame]
+        while frame.more:
+            frame = self._socket.recv(copy=False)
+            if len(frames) < _MOST_FRAMES:
+                frames.append(frame)
+        return frames
 
     def send(self, connection: str, frames: Sequence[Buffer]) -> bool:
         """Say a message; False when the connection is gone. Frames are not copied: never write to them afterwards."""

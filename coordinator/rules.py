@@ -128,19 +128,18 @@ class Rules:
             raise InvalidInput("warmup_rounds", self.warmup_rounds, f"from 0 to fewer than the {self.rounds} rounds")
         if self.warmup_rounds and self.anchor_file:
             raise InvalidInput("anchor", "a file and warm-up rounds", "one of the two")
-        if self.warmup_rounds and self.first_measure is Measure.NONE:
+        if self.warmup_rounds and not self.asks_first:
             raise InvalidInput("warmup_rounds", self.warmup_rounds, "0: this run has no use for an anchor")
         if self.start_from_anchor and not (self.anchor_file or self.warmup_rounds):
             raise InvalidInput("start_from", "anchor", "an anchor file or warm-up rounds to make one")
 
     @property
     def first_measure(self) -> Measure:
-        """What members measure under the anchor before they train.
+        """What members measure under the anchor before they train; NONE where the strategy has no use for it."""
+        return self.strategy.first_measure
 
-        An order to measure is the only one that carries a whole model. So a run that starts from an anchor made by
-        warm-up has its members measure, whether or not the strategy looks at the result.
-        """
-        asked = self.strategy.first_measure
-        if asked is Measure.NONE and self.start_from_anchor and self.warmup_rounds:
-            return Measure.HEAD_INPUTS
-        return asked
+    @property
+    def asks_first(self) -> bool:
+        """Whether members are given an order before they train: to measure, or to start from the anchor, all of it. A
+        `train` order brings the shared tensors only, and what stays home must start from the anchor, too."""
+        return self.first_measure is not Measure.NONE or self.start_from_anchor

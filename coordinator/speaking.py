@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.actions import Action, Send, SendOrder
+from coordinator.actions import Action, Send, SendOrder, step_at
 from coordinator.reports import Desk
 from coordinator.roster import Link, Roster
 from coordinator.rules import Rules
 from coordinator.state import Member, State
 from coordinator.work import Work
-from protocol.messages import ORDERS, REPORTS, Heartbeat, Step
+from protocol.messages import ORDERS, REPORTS, Heartbeat
 
 _BEAT_SHARE = 0.9
 """Share of a heartbeat's period after which it may go out with others that are due: members were last spoken to at
@@ -56,7 +56,7 @@ def heartbeat(state: State, rules: Rules, desk: Desk, member: Member, link: Link
     """want: the report to what was said last, unless it is here already or there is no room for it."""
     want = None
     if link.said is not None and not member.has_answered(link.said) and state.paused_at is None:
-        want = Step(kind=REPORTS[ORDERS.index(link.said.kind)], round_no=link.said.round_no)
+        want = step_at(REPORTS[ORDERS.index(link.said.kind)], link.said.round_no)
         if desk.is_inspecting(member.name, want):
             want = None
     return Heartbeat(run=rules.run, round_no=state.round_no, have=member.answered, want=want)

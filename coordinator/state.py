@@ -54,6 +54,8 @@ class Member:
     test_samples: int
     status: Status = Status.PRESENT
     strikes: int = 0
+    has_anchor: bool = False
+    """Whether it has answered an order to start from the anchor."""
     statistics: BlobRef | None = None
     """Admitted statistics, by which W is computed."""
     update_round: int | None = None
@@ -134,13 +136,19 @@ class State:
         return [member for member in self.active() if member.status is Status.PRESENT]
 
     def is_ready(self, member: Member, rules: Rules) -> bool:
-        """Whether it may train: nothing has to be measured first, or its statistics were admitted."""
-        return self.needs_no_measure(rules) or member.statistics is not None
+        """Whether it may train: nothing has to be asked of it first, or it has answered that."""
+        return self.needs_no_measure(rules) or self.has_measured(member, rules)
+
+    def has_measured(self, member: Member, rules: Rules) -> bool:
+        """Whether what is asked before training was admitted: statistics or, where none are asked for, an answer."""
+        if rules.first_measure is Measure.NONE:
+            return member.has_anchor
+        return member.statistics is not None
 
     def needs_no_measure(self, rules: Rules) -> bool:
         """Whether members may train without having measured anything: always, or during warm-up."""
         warming = self.round_no < rules.warmup_rounds and self.stage is not Stage.MEASURING
-        return rules.first_measure is Measure.NONE or warming
+        return not rules.asks_first or warming
 
     def ready(self, rules: Rules) -> list[Member]:
         return [member for member in self.active() if self.is_ready(member, rules)]

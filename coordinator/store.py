@@ -8,6 +8,7 @@ is then for the next life. Decides nothing about which blobs are needed: `collec
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
@@ -125,8 +126,12 @@ class Store:
             self._give(staged.data.nbytes)
 
     def keep(self, checksums: Mapping[BlobRef, int]) -> None:
-        """Make staged bytes blobs, all of them durable when this returns. OSError: none is, and all are gone."""
-        folders = {self._place("blobs", ref).parent for ref in checksums}
+        """Make staged bytes blobs, all of them durable when this returns. OSError: none is, and all are gone.
+
+        First everything is written, then everything is forced: what one fsync has carried along, the next need not.
+        """
+        series = {(ref.kind, ref.round_no) for ref in checksums}
+        folders = [Path(f"{self._folder}/blobs/{kind}/{number:07d}") for kind, number in series]
         try:
             for folder in folders:
                 _make_durably(folder, self._folder)
@@ -161,7 +166,7 @@ class Store:
 
     def row_path(self, ref: RowRef) -> Path:
         """Where a mixed row lies, or is to be written."""
-        return self._scratch / "rows" / f"{ref.round_no:07d}" / (f"{ref.member}~" if ref.alone else ref.member)
+        return Path(f"{self._scratch}/rows/{ref.round_no:07d}/{ref.member}{'~' if ref.alone else ''}")
 
     def expect_rows(self, refs: tuple[RowRef, ...]) -> list[Path]:
         """Rows are about to be written: `collect` must know of them."""
@@ -182,23 +187,18 @@ class Store:
 
     def collect(self, blobs: frozenset[BlobRef], rows: frozenset[RowRef]) -> int:
         """Delete every blob and row that is not listed; returns the bytes freed on disk."""
-        gone = [(ref, self._place("blobs", ref)) for ref in self._blobs if ref not in blobs]
-        for ref, _ in gone:
+        gone = [ref for ref in self._blobs if ref not in blobs]
+        for ref in gone:
             stored = self._blobs.pop(ref)
             if stored is not None and stored.data is not None:
                 self._give(stored.data.nbytes)
         old = self._rows - rows
         self._rows &= rows
-        freed = 0
-        folders = set[Path]()
-        for path in [path for _, path in gone] + [self.row_path(ref) for ref in old]:
-            if path.is_file():
-                freed += path.stat().st_size
-                path.unlink()
-            folders.add(path.parent)
-        for folder in folders:
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+        paths = [str(self._place("blobs", ref)) for ref in gone] + [str(self.row_path(ref)) for ref in old]
+        freed = sum(map(_delete, paths))
+        for folder in {os.path.dirname(path) for path in paths}:  # noqa: PTH120 - hundreds of paths in every round
+            with contextlib.suppress(OSError):  # others are in it still
+                os.rmdir(folder)  # noqa: PTH106
         return freed
 
     def used_bytes(self) -> int:
@@ -237,7 +237,17 @@ class Store:
 
     def _place(self, top: str, ref: BlobRef) -> Path:
         base = self._scratch if top == "staged" else self._folder
-        return base / top / ref.kind / f"{ref.round_no:07d}" / ref.member
+        return Path(f"{base}/{top}/{ref.kind}/{ref.round_no:07d}/{ref.member}")
+
+
+def _delete(path: str) -> int:
+    """Delete a file that may be gone already; returns its size."""
+    try:
+        size = os.stat(path).st_size  # noqa: PTH116
+        os.unlink(path)  # noqa: PTH108
+    except FileNotFoundError:
+        return 0
+    return size
 
 
 def _found(top: Path) -> Iterator[BlobRef]:

@@ -14,11 +14,11 @@ from protocol.speech import FROM_COORDINATOR, FROM_PARTICIPANT, Message, Optiona
 
 @record
 class Anchor(Message):
-    """Order: measure the inputs of your layers under this model.
+    """Order: measure the inputs of your layers under this model, or only take it as the one to start from.
 
     run: the run.
     round_no: the round that waits for the statistics.
-    measure: which layers' inputs.
+    measure: which layers' inputs; `none` is answered by an empty set.
     weights: the anchor, all tensors; nil is the initial model.
     """
 
@@ -27,7 +27,7 @@ class Anchor(Message):
 
     run: RunId
     round_no: RoundNo
-    measure: Annotated[str, one_of("bn-inputs", "head-inputs")]
+    measure: Annotated[str, one_of("bn-inputs", "head-inputs", "none")]
     weights: OptionalTensors
 
 
@@ -37,7 +37,7 @@ class Stats(Message):
 
     run: the run.
     round_no: the round of the order.
-    samples: training samples measured.
+    samples: training samples measured, or there where none are asked for.
     moments: per layer `NAME/count` (int64), `NAME/mean`, `NAME/variance` and perhaps `NAME/covariance` (float64).
     """
 

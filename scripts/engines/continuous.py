@@ -23,6 +23,7 @@ from coordinator.actions import Order
 from coordinator.facts import Fact
 from coordinator.machine import RoundMachine
 from fedap_core.randomness import generator
+from fedap_core.strategies import Measure
 from participant.model_file import write_model
 from protocol.messages import Heartbeat, Hello
 from scripts.engines.inline import InlineOptions
@@ -200,9 +201,10 @@ class VirtualRun:
             self._arrive(home, member, order)
 
     def _measure(self, home: Home, member: str, order: Order) -> None:
-        stats = home.client.measure(self._bench.anchor, order.measure)
-        self._bench.put_statistics(member, order.round_no, stats)
-        self._handle(events.StatsArrived(connection=member, round_no=order.round_no, samples=stats.samples))
+        if order.measure is not Measure.NONE:  # else it only takes the anchor to start from, which it has
+            self._bench.put_statistics(member, order.round_no, home.client.measure(self._bench.anchor, order.measure))
+        samples = home.client.train_samples
+        self._handle(events.StatsArrived(connection=member, round_no=order.round_no, samples=samples))
 
     def _is_lost(self, member: str, round_no: int) -> bool:
         """Drawn anew for each sending, from the member's own numbers for that round."""

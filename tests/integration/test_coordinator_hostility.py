@@ -76,6 +76,7 @@ CASES: dict[str, tuple[Callable[[TinyModel], list[bytes]], str]] = {
     "no frames beyond an empty one": (lambda _: [b""], "bad-header"),
     "random bytes": (lambda _: [os.urandom(100)], "bad-header"),
     "five frames": (lambda _: [b"x"] * 5, "bad-frames"),
+    "ten thousand frames": (lambda _: [b"x"] * 10_000, "bad-frames"),
     "an oversized header": (lambda _: [bytes(HEADER_BYTES + 1)], "too-large"),
     "another major version": (lambda model: with_version(hello_frames(model), 9), "version"),
     "an unknown kind": (lambda _: [msgpack.packb([1, 0, "dance", {}])], "unknown-kind"),

@@ -138,10 +138,8 @@ def has_opened(folder: Path, round_no: int) -> bool:
 
 
 def test_without_barriers_all_end_with_a_model_after_as_many_updates(reference: Reference, tmp_path: Path) -> None:
-    """Three rounds of three members: the last mix is begun at the ninth update, whoever the nine came from.
-
-    Who is at work then may still report until that mix is made; it is counted, and changes nothing.
-    """
+    """Three rounds of three members: nine updates are admitted, whoever they came from, and all of them are mixed. Who
+    is at work then is told to finish; its report is not wanted any more."""
     run = coordinator_file(tmp_path, reference, mode="continuous")
     coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
     try:
@@ -151,7 +149,7 @@ def test_without_barriers_all_end_with_a_model_after_as_many_updates(reference: 
         coordinator.close()
     told = history(tmp_path)
     (closing,) = [index for index, fact in enumerate(told) if isinstance(fact, facts.RoundClosed)]
-    assert len(updates_of(told[:closing])) == 9
+    assert len(updates_of(told[:closing])) == len(updates_of(told)) == 9
     shown = run_command(main, "status", str(tmp_path / "run"))
     assert shown.code == 0
-    assert f"Run whole: finished, {len(updates_of(told))} updates were admitted" in shown.out
+    assert "Run whole: finished, 9 updates were admitted, 3 per member" in shown.out

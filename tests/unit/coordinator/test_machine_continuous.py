@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from coordinator import facts
-from coordinator.actions import Aggregate, Collect, Source
+from coordinator.actions import Aggregate, Collect, Discard, Source
 from coordinator.events import LeaveArrived, StopRequested
 from fedap_core.strategies import Measure
 from tests.support.machines import Bench, find, open_members, orders, pace, rules_for, strategy_weights
@@ -63,6 +63,22 @@ def test_fedap_never_gives_itself_less_than_its_self_weight() -> None:
     full = strategy_weights(bench.rules.strategy, "abc", [100] * 3)
     ages = np.array([2 / 2, 1 / 2])  # when c reported, after a and b
     np.testing.assert_allclose(mixes[2].weights[0, :2], full[2, :2] * (1 + ages) ** -0.5)
+
+
+def test_no_update_is_admitted_that_the_last_mix_will_not_hold() -> None:
+    """Two members, one round: b's second update arrives while the last mix is being made of the first two."""
+    bench = started("fedbn", "a", "b", rounds=1)
+    bench.update("b", 0)
+    bench.auto = False
+    bench.update("a", 0)
+    bench.update("b", 1)
+    assert [type(work).__name__ for work in bench.work] == ["Inspect", "Inspect"]
+    bench.finish_work()
+    assert bench.stage == "aggregating"
+    assert [action.member for action in find(bench.finish_work(), Discard)] == ["b"]
+    assert [(fact.member, fact.round_no) for fact in bench.facts(facts.UpdateAccepted)] == [("b", 0), ("a", 0)]
+    bench.auto = True
+    assert {order.kind for order in orders(bench.finish_work()).values()} == {"finish"}
 
 
 def test_run_ends_after_rounds_times_members_updates_with_a_last_mix_for_all() -> None:

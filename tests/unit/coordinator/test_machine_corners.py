@@ -30,20 +30,25 @@ def test_run_without_barriers_converges_by_all_members_together() -> None:
     assert [fact.reason for fact in bench.facts(facts.Finished)] == ["converged"]
 
 
-def test_training_that_starts_from_the_anchor_gets_it_in_the_first_order() -> None:
-    rules = replace(rules_for("fedavg", members=open_members(1)), anchor_file=True, start_from_anchor=True)
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedbn", "base", "f-fedap"])
+def test_training_that_starts_from_the_anchor_is_preceded_by_all_of_it(algorithm: str) -> None:
+    """What stays home starts from it, too; nothing is measured for an algorithm that does not look at the result."""
+    rules = replace(rules_for(algorithm, members=open_members(1)), anchor_file=True, start_from_anchor=True)
     bench = Bench(rules)
-    assert orders(bench.join("a"))["a"].weights == WeightsRef(source=Source.ANCHOR)
+    first = orders(bench.join("a"))["a"]
+    assert (first.kind, first.measure, first.weights) == ("anchor", Measure.NONE, WeightsRef(source=Source.ANCHOR))
+    second = orders(bench.stats("a", 0))["a"]
+    assert (second.kind, second.weights) == ("train", WeightsRef(source=Source.ANCHOR))
+    assert bench.machine.state.members["a"].statistics is None
 
 
-def test_start_from_a_warm_up_anchor_brings_the_whole_model_by_an_order_to_measure() -> None:
-    """FedAvg has no use for statistics; the order that carries all tensors is one to measure, so it measures."""
+def test_start_from_a_warm_up_anchor_brings_the_whole_model_by_an_order_of_its_own() -> None:
     rules = rules_for("fedap", rounds=3, warmup_rounds=1, members=open_members(1))
     rules = replace(rules, strategy=rules_for("fedbn").strategy, start_from_anchor=True)
     bench = Bench(rules)
     bench.join("a")
     said = orders(bench.update("a", 0))
-    assert (said["a"].kind, said["a"].measure) == ("anchor", Measure.HEAD_INPUTS)
+    assert (said["a"].kind, said["a"].measure) == ("anchor", Measure.NONE)
     said = orders(bench.stats("a", 1))
     assert said["a"].kind == "train"
     assert said["a"].weights == WeightsRef(source=Source.ANCHOR, row=RowRef(member="a", round_no=1))
