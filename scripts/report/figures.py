@@ -97,6 +97,11 @@ def _apart(ends: Sequence[tuple[float, float]], *, gap: float, top: float) -> li
 
 
 def mixing_figure(weights: FloatArray, members: Sequence[str], title: str, path: Path) -> None:
+    """W as PNG and SVG."""
+    save_figure(draw_mixing(weights, members, title), path)
+
+
+def draw_mixing(weights: FloatArray, members: Sequence[str], title: str) -> Figure:
     """W with clients ordered by similarity; the diagonal, which is the same for all, is left grey."""
     order = by_similarity(weights)
     shown = weights[np.ix_(order, order)].copy()
@@ -112,7 +117,7 @@ def mixing_figure(weights: FloatArray, members: Sequence[str], title: str, path:
     axes.set_ylabel("receiver")
     axes.set_title(title, fontsize=10, loc="left")
     figure.colorbar(image, ax=axes, label="weight", shrink=0.85)
-    save_figure(figure, path)
+    return figure
 
 
 def by_similarity(weights: FloatArray) -> list[int]:

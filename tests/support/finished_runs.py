@@ -24,7 +24,7 @@ def finish(root: Path, runs: Iterable[RunSettings], accuracy: Accuracy) -> None:
         names = [f"c{number + 1:02d}" for number in range(run.cohort.clients)]
         described = {
             "settings": run.model_dump(mode="json"),
-            "versions": {},
+            "versions": {"torch": "1.2.3"},
             "cohort": {"clients": names, "classes": ["a", "b"], "class_counts": [[1, 1] for _ in names]},
             "keep_models": False,
         }

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from statistics import fmean
+
+from matplotlib.figure import Figure
 
 from scripts.experiments.reproduce import judges, paper
 from scripts.experiments.reproduce.judges import Verdict
 from scripts.experiments.reproduce.results import Results, run_cells
 from scripts.experiments.reproduce.target import Cell, Findings, Job, Plan, Target
 from scripts.report import charts, tables
-from scripts.report.figures import colour, new_figure
+from scripts.report.figures import colour, draw_mixing, new_figure
 from scripts.report.names import written
 
 ALGORITHMS = ("base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap")
@@ -27,8 +31,8 @@ def covid_cells(plan: Plan) -> tuple[Cell, ...]:
     return tuple(plan.cell(name) for name in COVID_ALGORITHMS)
 
 
-def show_table(job: Job) -> Findings:
-    """Clients as dots in a row per algorithm, their mean, and the paper's mean beside it."""
+def show_table(claims: Callable[[Mapping[str, float]], tuple[Verdict, ...]], job: Job) -> Findings:
+    """Clients as dots in a row per algorithm, their mean, and the paper's mean beside it. claims: of the six' means."""
     results = run_cells(all_cells(job.plans[0]), job)
     data = job.plans[0].data.name
     stated = paper.ACCURACY.get(data)
@@ -49,24 +53,38 @@ def show_table(job: Job) -> Findings:
     axes.set_title(job.title, fontsize=10, loc="left")
     explained = "dots: clients (first seed); bar: mean" + ("; diamond: the paper's mean" if stated else "")
     figure.supxlabel(explained, fontsize=8, color="#666666")
-    compared = {m.cell.name: m.mean for m in results.measured if m.cell.name in COVID_ALGORITHMS}
     return Findings(
         figure=figure,
+        more=_weights(results, data),
         csv=results.csv(),
         tables=(
             ("Mean accuracy over clients, %", tables.beside_paper(tables.rows(results.summaries(data)), averages)),
             (f"Every client, last round, seed {job.plans[0].scale.seeds[0]}, %", _per_client(results)),
         ),
-        verdicts=_claims(data, compared),
+        verdicts=claims({m.cell.name: m.mean for m in results.measured if m.cell.name in COVID_ALGORITHMS}),
         notes=(f"The paper's means: {stated.where}.",) if stated else (),
     )
 
 
-def _claims(data: str, means: dict[str, float]) -> tuple[Verdict, ...]:
-    """What the section «Classification Accuracy» says of this set, and of a stand-in what it says of the kind."""
-    if data == "pamap2" or data in ("har", "watch"):
-        claim = f"On PAMAP2 FedAP has the best mean accuracy, over {paper.PAMAP2_LEAD:g} points ahead."
-        return (judges.best(means, claim=claim, lead=paper.PAMAP2_LEAD),)
+def _weights(results: Results, data: str) -> tuple[tuple[str, str, Figure], ...]:
+    """FedAP's W as a heat map, where the run left it."""
+    measured = results.one(data, "fedap")
+    mixing = measured.folders[0].read_mixing()
+    if mixing is None:
+        return ()
+    seed = measured.cell.runs[0].seed
+    title = f"Who learns from whom: W of FedAP, {measured.cell.data.title}, seed {seed}"
+    return (("mixing", title, draw_mixing(mixing.weights, measured.folders[0].members(), title)),)
+
+
+def pamap2_claims(means: Mapping[str, float]) -> tuple[Verdict, ...]:
+    """What the section «Classification Accuracy» says of PAMAP2."""
+    claim = f"On PAMAP2 FedAP has the best mean accuracy, over {paper.PAMAP2_LEAD:g} points ahead."
+    return (judges.best(means, claim=claim, lead=paper.PAMAP2_LEAD),)
+
+
+def organ_claims(means: Mapping[str, float]) -> tuple[Verdict, ...]:
+    """What it says of the Organ sets."""
     best = f"On the Organ sets FedAP has the best mean accuracy, over {paper.ORGAN_LEAD:g} points ahead on average."
     return (
         judges.best(means, claim=best, lead=paper.ORGAN_LEAD),
@@ -133,7 +151,7 @@ def _organ(letter: str, number: int) -> Target:
         shows=f"Accuracy on Organ{letter}MNIST, all algorithms, per client",
         headline="Accuracy of all algorithms",
         needs=(f"organ{letter.lower()}mnist",),
-        work=show_table,
+        work=partial(show_table, organ_claims),
         cells=all_cells,
         stand_in_stem="accuracy",
     )
@@ -146,7 +164,7 @@ TARGETS = (
         shows="Accuracy on PAMAP2, all algorithms, per client",
         headline="Accuracy of all algorithms",
         needs=("pamap2",),
-        work=show_table,
+        work=partial(show_table, pamap2_claims),
         cells=all_cells,
         stand_in_stem="accuracy",
     ),

@@ -28,6 +28,7 @@ def reproduce(
     engine: Annotated[str, typer.Option(help="inline, or processes: a real federation; the same bits.")] = "inline",
     jobs: Annotated[int, typer.Option(help="Runs at once; 0: the cores, or one with --engine processes.", min=0)] = 0,
     workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that jobs leave.", min=0)] = 0,
+    keep_models: Annotated[bool, typer.Option(help="Save models, so that a run can be continued.")] = True,
     out: Annotated[Path, typer.Option(help="Folder of the results; runs found there are used again.")] = OUT,
 ) -> None:
     """Make a table or figure of the paper: csv, figure, and a page that says whether its claim held."""
@@ -44,7 +45,13 @@ def reproduce(
     asked = [name.strip() for name in data.split(",") if name.strip()]
     cores = len(os.sched_getaffinity(0))
     at_once = jobs or (1 if engine == "processes" else cores)
-    sweep = SweepOptions(root=out, jobs=at_once, workers=workers or max(1, cores // at_once), engine=engine)
+    sweep = SweepOptions(
+        root=out,
+        jobs=at_once,
+        workers=workers or max(1, cores // at_once),
+        engine=engine,
+        keep_models=keep_models,
+    )
     run_named(target, asked, scale, sweep, console)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from matplotlib.axes import Axes
 
 from scripts.experiments.reproduce import judges, paper
@@ -38,11 +39,13 @@ def show_convergence(job: Job) -> Findings:
 
 
 def _mark_convergence(axes: Axes, results: Results) -> None:
+    """A dot on the mean curve, at the mean round of convergence."""
     for measured in results.measured:
-        first = measured.summaries[0]
-        if first.converged is not None and len(measured.summaries) == 1:
-            height = dict(first.curve)[first.converged - 1]
-            axes.scatter([first.converged], [100 * height], s=34, color=colour(measured.cell.name), zorder=4)
+        if measured.converged is not None:
+            at = measured.converged
+            curves = [np.array(run.curve, dtype=np.float64).T for run in measured.summaries]
+            height = 100 * float(np.mean([np.interp(at - 1, rounds, values) for rounds, values in curves]))
+            axes.scatter([at], [height], s=34, color=colour(measured.cell.name), zorder=4)
 
 
 def _traffic(measured: Measured, job: Job) -> Traffic:

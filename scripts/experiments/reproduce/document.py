@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.experiments.reproduce.choice import Choice
 from scripts.experiments.reproduce.target import Findings, Plan, Target
-from scripts.experiments.run_folder import write_text
+from scripts.experiments.run_folder import RunFolder, write_text
 from scripts.experiments.versions import versions
 from scripts.report.figures import save_figure
 
 
-def write_findings(
-    target: Target, choice: Choice, plans: tuple[Plan, ...], findings: Findings, *, command: str, root: Path
-) -> Path:
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """How findings came about: the target, its data, the runs behind it, and the command that asked for it."""
+
+    target: Target
+    choice: Choice
+    plans: tuple[Plan, ...]
+    folders: tuple[RunFolder, ...]
+    command: str
+
+
+def write_findings(made: Made, findings: Findings, root: Path) -> Path:
     """STEM.csv, STEM.png, STEM.svg and STEM.md in `root`; returns the path of the page."""
     root.mkdir(parents=True, exist_ok=True)
-    write_text(root / f"{choice.stem}.csv", findings.csv)
-    save_figure(findings.figure, root / choice.stem)
-    page = root / f"{choice.stem}.md"
-    write_text(page, page_text(target, choice, plans, findings, command=command))
+    stem = made.choice.stem
+    write_text(root / f"{stem}.csv", findings.csv)
+    save_figure(findings.figure, root / stem)
+    for end, _, figure in findings.more:
+        save_figure(figure, root / f"{stem}-{end}")
+    page = root / f"{stem}.md"
+    write_text(page, page_text(made, findings))
     return page
 
 
-def page_text(target: Target, choice: Choice, plans: tuple[Plan, ...], findings: Findings, *, command: str) -> str:
+def page_text(made: Made, findings: Findings) -> str:
     """The page."""
+    target, choice = made.target, made.choice
     source = "" if target.stated else "; the paper does not say which data it shows"
     parts = [
         f"# {choice.title}",
         f"In the paper: {target.where}{source}.",
-        f"Made by `{command}`.",
+        f"Made by `{made.command}`.",
         f"![{choice.title}]({choice.stem}.png)",
     ]
     for heading, table in findings.tables:
@@ -38,13 +53,21 @@ def page_text(target: Target, choice: Choice, plans: tuple[Plan, ...], findings:
     if findings.verdicts:
         parts.append("## What the paper claims, and what our numbers say")
         parts.append("\n".join(f"- {v.claim} **{v.word.capitalize()}:** {v.numbers}" for v in findings.verdicts))
+    parts += [f"![{title}]({choice.stem}-{end}.png)" for end, title, _ in findings.more]
     notes = [*choice.notes, *findings.notes]
     if notes:
         parts += ["## Notes", "\n".join(f"- {note}" for note in notes)]
     if target.divides:
-        parts += ["## Settings", "\n".join(f"- {settings_line(target, plan)}" for plan in plans)]
-    parts.append("Versions: " + ", ".join(f"{name} {number}" for name, number in versions().items()) + ".")
+        parts += ["## Settings", "\n".join(f"- {settings_line(target, plan)}" for plan in made.plans)]
+    parts += [f"Versions: {text}." for text in used_versions(made.folders)]
     return "\n\n".join(parts) + "\n"
+
+
+def used_versions(folders: tuple[RunFolder, ...]) -> list[str]:
+    """What computed the runs, once for each combination; without runs, what is installed."""
+    noted = [json.loads((folder.path / "settings.json").read_text(encoding="utf-8"))["versions"] for folder in folders]
+    listed = [", ".join(f"{name} {number}" for name, number in found.items()) for found in noted or [versions()]]
+    return [text for text in dict.fromkeys(listed) if text]
 
 
 def settings_line(target: Target, plan: Plan) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -55,7 +55,7 @@ def cells(plan: Plan) -> tuple[Cell, ...]:
 
 def show_running_stats(job: Job) -> Findings:
     """Two panels, mean and variance: the first client's channels around the diagonal."""
-    results = run_plans(job, cells)
+    results = run_plans(replace(job, sweep=replace(job.sweep, keep_models=True)), cells)
     folder = results.measured[0].folders[0]
     channels = measure(folder, job.sweep.root)
     first = [channel for channel in channels if channel.client == channels[0].client]

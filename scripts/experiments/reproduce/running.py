@@ -14,7 +14,7 @@ from rich.text import Text
 
 from scripts.experiments.reproduce.catalogue import TARGETS, find_target
 from scripts.experiments.reproduce.choice import MissingData, choose
-from scripts.experiments.reproduce.document import write_findings
+from scripts.experiments.reproduce.document import Made, write_findings
 from scripts.experiments.reproduce.durations import MEASURED
 from scripts.experiments.reproduce.target import Job, Scale, Target, make_plan
 from scripts.experiments.run_folder import RunFolder
@@ -45,7 +45,8 @@ def run_target(target: Target, asked: list[str], scale: Scale, sweep: SweepOptio
     found = sum(folder.is_complete() for folder in asked_for)
     began = time.monotonic()
     findings = target.work(Job(plans=plans, sweep=sweep, console=console, title=choice.title))
-    page = write_findings(target, choice, plans, findings, command=command_line(), root=sweep.root)
+    made = Made(target=target, choice=choice, plans=plans, folders=tuple(asked_for), command=command_line())
+    page = write_findings(made, findings, sweep.root)
     console.print(f"\n{choice.title}; in the paper {target.where}", style="bold", soft_wrap=True, markup=False)
     console.print(shown_tables(findings.tables[0][1]))
     for verdict in findings.verdicts:

@@ -113,13 +113,15 @@ def settled(described: Mapping[str, object]) -> RunSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What a target's numbers came to. tables: (heading, Markdown); csv: everything, one line per run or row."""
+    """What a target's numbers came to. tables: (heading, Markdown); csv: everything, one line per run or row;
+    more: further figures as (end of the file name, title, figure)."""
 
     figure: Figure
     csv: str
     tables: tuple[tuple[str, str], ...]
     verdicts: tuple[Verdict, ...] = ()
     notes: tuple[str, ...] = ()
+    more: tuple[tuple[str, str, Figure], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -152,7 +152,7 @@ def test_every_target_leaves_a_page_a_csv_and_a_figure_that_is_not_blank(target:
     text = page.read_text(encoding="utf-8")
     assert f"]({page.stem}.png)" in text
     assert "Made by `fedap-lab" in text
-    assert "torch" in text
+    assert "Versions: " in text
     assert "synthetic" in page.stem
     assert ("**Held:**" in text or "**Not held:**" in text) is (target != "datasets")
     rows = list(csv.reader(page.with_suffix(".csv").open(encoding="utf-8")))
@@ -194,6 +194,7 @@ def test_full_organa_stands_beside_the_paper(tmp_path: Path, monkeypatch: pytest
     assert "24 of 24 runs were there already" in outcome.out
     assert "Made by `fedap-lab reproduce organa`." in text  # a page is read elsewhere: no paths of this machine
     assert str(tmp_path) not in text
+    assert "Versions: torch 1.2.3." in text  # those of the runs, not of who asks today
 
 
 def test_a_stand_in_s_page_holds_none_of_the_paper_s_numbers(tmp_path: Path) -> None:
