@@ -44,6 +44,7 @@ def join(
     split: Split = None,
     seed: Seed = None,
     share: Share = None,
+    threads: Annotated[str | None, typer.Option(help="plan, or auto: all cores; no more reproducible bits.")] = None,
     also_local: Annotated[bool | None, typer.Option(help="Also train alone at home, for comparison.")] = None,
     insecure: Annotated[bool | None, typer.Option(help="Allow a line without keys to another machine.")] = None,
     give_up_s: Annotated[float | None, typer.Option(help="End after this long without a coordinator.")] = None,
@@ -63,6 +64,7 @@ def join(
         "split": split,
         "seed": seed,
         "share": share,
+        "threads": threads,
         "also_local": also_local,
         "insecure": insecure,
         "give_up_s": give_up_s,
@@ -125,12 +127,11 @@ def check(
 
 def keygen(
     name: Annotated[str, typer.Option(help="The participant's name.")],
-    folder: Annotated[Path, typer.Option(help="Where to write NAME.key and NAME.key_secret.")] = Path("keys"),
+    folder: Annotated[Path, typer.Option(help="Where to write NAME.key, readable by you alone.")] = Path("keys"),
 ) -> None:
     """Make a key pair; the public half goes to the coordinator's list of members."""
     made = make_keys(folder, name)
     typer.echo(f"secret, for --keys:            {made.secret_file}")
-    typer.echo(f"public, for the coordinator:   {made.public_file}")
     typer.echo(f"line for the list of members:  {name} {made.public}")
 
 

@@ -49,6 +49,9 @@ class JoinSettings(DataSettings):
     coordinator_key: str | None = Field(default=None, description="The coordinator's public key, or a file with it.")
     insecure: bool = Field(default=False, description="Allow a line without keys to another machine.")
     state: Path = Field(default=Path("fedap-state"), description="Folder of everything that must survive a crash.")
+    threads: Literal["plan", "auto"] = Field(
+        default="plan", description="auto: all cores of this machine; results are then not reproducible to the bit."
+    )
     also_local: bool = Field(default=False, description="Also train alone at home, for comparison.")
     reconnect_s: Seconds = Field(default=0.5, description="First pause before connecting again; it doubles.")
     reconnect_cap_s: Seconds = Field(default=30.0, description="Longest pause before connecting again.")

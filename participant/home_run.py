@@ -48,10 +48,14 @@ WARMUP = "warmup"
 
 @dataclass(frozen=True, kw_only=True)
 class HomeSettings:
-    """What the participant itself decides: whether class tables may leave, and whether it also trains alone."""
+    """What the participant itself decides: whether class tables may leave, and whether it also trains alone.
+
+    threads: training threads instead of the plan's; another number than the plan's gives other last bits.
+    """
 
     share_class_counts: bool = False
     also_local: bool = False
+    threads: int | None = None
 
 
 class HomeRun:
@@ -76,7 +80,7 @@ class HomeRun:
         self._watch = watch
         self._strategy = make_strategy(self._plan.strategy, dict(self._plan.options))
         self._check_plan(self._plan, spec, self._strategy)
-        use_threads(self._plan.compute.threads)
+        use_threads(settings.threads or self._plan.compute.threads)
         name = welcome.participant
         self._positions = data.split(protocol=self._plan.split, seed=self._plan.seed, name=name)
         self._splits = {part: data.samples(positions) for part, positions in self._positions.items()}

@@ -5,6 +5,7 @@ Puts the parts together (data, model, state, threads) and waits for their end. E
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
 import threading
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
+
+import structlog
 
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
@@ -37,6 +40,8 @@ from participant.wire import model_layout
 from participant.worker import Worker, training_lane
 from protocol.messages import Hello
 from protocol.tensors import names_digest
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +127,12 @@ def join(
             spec=home.spec,
             data=home.data,
             state=state,
-            settings=HomeSettings(share_class_counts="class_counts" in settings.share, also_local=settings.also_local),
+            settings=_home_settings(settings),
             post=shell.post,
             watch=watch,
             lane=None if host is None else host.lane,
         )
-        with _signals(shell):
+        with _signals(shell), structlog.contextvars.bound_contextvars(participant=settings.name):
             thread, ended = run_in_thread(shell, worker)
             end = _wait(ended)
             thread.join()
@@ -138,6 +143,15 @@ def join(
         if isinstance(fault, BaseException):
             raise fault
     return end if isinstance(end, End) else End(code=1, reason="")
+
+
+def _home_settings(settings: JoinSettings) -> HomeSettings:
+    threads = len(os.sched_getaffinity(0)) if settings.threads == "auto" else None
+    if threads is not None:
+        log.warning("threads.chosen", threads=threads, note="results are not reproducible to the bit")
+    return HomeSettings(
+        share_class_counts="class_counts" in settings.share, also_local=settings.also_local, threads=threads
+    )
 
 
 def compare_with_alone(state: PrivateState, spec: ModelSpec) -> str:

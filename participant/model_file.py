@@ -7,7 +7,7 @@ name.
 from __future__ import annotations
 
 import os
-import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,21 +64,27 @@ def module_of(spec: ModelSpec, state: State) -> nn.Module:
     return module
 
 
-def write_model(path: Path, spec: ModelSpec, state: State, notes: dict[str, str] | None = None) -> None:
-    """Write a model file atomically; `notes` are further metadata (provenance, metrics)."""
+def write_model(
+    path: Path, spec: ModelSpec, state: State, notes: dict[str, str] | None = None, *, private: bool = False
+) -> None:
+    """Write a model file atomically; `notes` are further metadata (provenance, metrics).
+
+    private: only for the owner's eyes (mode 0600), because it was trained on the owner's data; else as the umask says.
+    """
     data = save({name: t.contiguous() for name, t in state.items()}, metadata=spec.to_metadata(notes))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666)
+        try:
+            with os.fdopen(handle, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink()
-                raise
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink()
+            raise
     except OSError as error:
         raise InvalidInput("model file", str(path), "a place that can be written", str(error)) from error
 

@@ -55,7 +55,7 @@ class RunState:
 
     def write_start(self, state: State) -> None:
         """The model that training starts from: every tensor."""
-        write_model(self.path / "start.safetensors", self._spec, state)
+        write_model(self.path / "start.safetensors", self._spec, state, private=True)
 
     def read_start(self) -> State:
         return read_model(self.path / "start.safetensors")[1]
@@ -91,7 +91,7 @@ class RunState:
             "extras": list(saved.extras),  # a tensor file forgets the order, a report must not
         }
         tensors = {**saved.model, **{f"{_EXTRA}{key}": tensor for key, tensor in saved.extras.items()}}
-        write_model(self.path / name, self._spec, tensors, {_REPORT: json.dumps(described)})
+        write_model(self.path / name, self._spec, tensors, {_REPORT: json.dumps(described)}, private=True)
 
     def _read(self, path: Path) -> SavedRound:
         spec, tensors, notes = read_model(path)
@@ -162,7 +162,7 @@ class PrivateState:
 
     def write_personal(self, spec: ModelSpec, state: State, notes: dict[str, str]) -> None:
         """The model to keep: BN included, described, with its provenance."""
-        write_model(self.personal_path, spec, state, notes)
+        write_model(self.personal_path, spec, state, notes, private=True)
 
 
 def replace_text(path: Path, text: str) -> None:

@@ -1,6 +1,7 @@
 """`sent.jsonl`: the participant's own record of everything that left its machine, one line a message.
 
 Written as a message is handed to the socket: time, kind, bytes, the names of its tensors, the SHA-256 of its frames.
+A file that has become large is put aside as `sent-000001.jsonl` and so on; nothing of the record is ever deleted here.
 """
 
 from __future__ import annotations
@@ -16,13 +17,29 @@ from protocol.contracts import Buffer
 from protocol.messages import Message, Slice
 from protocol.tensors import TensorSet
 
+FILE_BYTES = 64 << 20
+"""Beyond this a new file is begun: some hundred thousand messages, and still a file that an editor opens."""
+
 
 class SentLog:
     """Appends; flushed line by line, so that a killed process has recorded what it sent."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, file_bytes: int = FILE_BYTES) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", encoding="utf-8", buffering=1)
+        self._path = path
+        self._file_bytes = file_bytes
+        self._open()
+
+    def _open(self) -> None:
+        self._file = self._path.open("a", encoding="utf-8", buffering=1)
+        self._written = self._path.stat().st_size
+
+    def _put_aside(self) -> None:
+        self._file.close()
+        earlier = [int(path.stem.rpartition("-")[2]) for path in self._path.parent.glob(f"{self._path.stem}-*.jsonl")]
+        number = max(earlier, default=0) + 1
+        self._path.rename(self._path.with_name(f"{self._path.stem}-{number:06d}{self._path.suffix}"))
+        self._open()
 
     def note(self, message: Message, frames: Sequence[Buffer]) -> None:
         """Record one message as it leaves."""
@@ -40,7 +57,11 @@ class SentLog:
             line["round"] = message.round_no
         if isinstance(message, Slice):
             line |= {"transfer": message.transfer, "offset": message.offset}
-        self._file.write(json.dumps(line) + "\n")
+        text = json.dumps(line) + "\n"
+        if self._written and self._written + len(text) > self._file_bytes:
+            self._put_aside()
+        self._file.write(text)
+        self._written += len(text)  # JSON is ASCII here: characters are bytes
 
     def close(self) -> None:
         self._file.close()

@@ -1,0 +1,78 @@
+"""Claims about files that participants write: who may read them, and a record that grows without end."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from participant.model_file import make_initial, read_model, write_model
+from participant.private_state import PrivateState, SavedRound
+from participant.sent_log import SentLog
+from protocol.codec import encode
+from protocol.messages import Leave
+from tests.unit.participant.test_home_run import INITIAL, SPEC
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_a_model_for_others_can_be_read_by_them_and_a_personal_one_cannot(tmp_path: Path) -> None:
+    """With umask 022, 0666 becomes 0644; what was trained on the participant's data is 0600 whatever the umask."""
+    write_model(tmp_path / "initial.safetensors", SPEC, INITIAL)
+    assert mode_of(tmp_path / "initial.safetensors") == 0o644
+    with PrivateState(tmp_path / "home") as state:
+        files = state.run("a-run", SPEC)
+        files.write_start(INITIAL)
+        files.write_latest(SavedRound(kind="update", round_no=0, phase="mixed", model=INITIAL))
+        state.write_personal(SPEC, INITIAL, {})
+    written = list((tmp_path / "home").rglob("*.safetensors"))
+    assert len(written) == 3
+    assert {mode_of(path) for path in written} == {0o600}
+
+
+def test_a_model_file_that_cannot_be_moved_into_place_leaves_nothing_behind(tmp_path: Path) -> None:
+    spec, state = make_initial(
+        "lenet5", input_shape=(1, 16, 16), classes=("a", "b"), preprocessing=SPEC.preprocessing, seed=1
+    )
+    target = tmp_path / "taken"
+    target.mkdir()
+    with pytest.raises(Exception, match="a place that can be written"):
+        write_model(target, spec, state)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+    write_model(tmp_path / "free", spec, state)
+    assert read_model(tmp_path / "free")[0] == spec
+
+
+def test_a_long_record_of_what_was_sent_goes_on_in_a_new_file_and_loses_no_line(tmp_path: Path) -> None:
+    """Five messages with room for two a file, over two lives of the process: 2 + 2 + 1 lines, in order."""
+    messages = [Leave(run="a-run", reason=f"reason {number}") for number in range(5)]
+    probe = SentLog(tmp_path / "probe.jsonl")
+    probe.note(messages[0], encode(messages[0]))
+    probe.close()
+    room = int(2.5 * (tmp_path / "probe.jsonl").stat().st_size)
+    path = tmp_path / "home" / "sent.jsonl"
+    for life in (messages[:3], messages[3:]):
+        log = SentLog(path, file_bytes=room)
+        for message in life:
+            log.note(message, encode(message))
+        log.close()
+    names = ["sent-000001.jsonl", "sent-000002.jsonl", "sent.jsonl"]
+    assert sorted(one.name for one in path.parent.iterdir()) == names
+    lines = [[json.loads(line) for line in (path.parent / name).read_text().splitlines()] for name in names]
+    assert [len(file) for file in lines] == [2, 2, 1]
+    hashes = [line["hash"] for file in lines for line in file]
+    assert len(set(hashes)) == 5
