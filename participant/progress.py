@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 
 import structlog
@@ -27,11 +27,19 @@ def configure_logging(*, terminal: bool) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        complete,
     ]
     last: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
     )
     structlog.configure(processors=[*shared, last], logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+
+
+def complete(_logger: object, _method: str, line: MutableMapping[str, object]) -> MutableMapping[str, object]:
+    """Every line says of which run, round and participant it is; nothing where it is of none yet."""
+    for name in ("run", "round", "participant"):
+        line.setdefault(name, None)
+    return line
 
 
 @contextmanager

@@ -6,6 +6,7 @@ what to do is the machine's, what may be said is the post's.
 
 from __future__ import annotations
 
+import contextvars
 import queue
 import socket
 import threading
@@ -209,6 +210,7 @@ def run_in_thread(shell: Shell, worker: Worker) -> tuple[threading.Thread, queue
             ended.put(error)
             raise
 
-    thread = threading.Thread(target=body, name="dealer", daemon=True)
+    told = contextvars.copy_context()  # lines of this thread are the caller's participant's
+    thread = threading.Thread(target=told.run, args=(body,), name="dealer", daemon=True)
     thread.start()
     return thread, ended

@@ -5,12 +5,16 @@ Impatient by default: heartbeats every half second, so that a test of a broken l
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from coordinator.facts import Fact
+from coordinator.journal import SqliteJournal
+from coordinator.plain import from_plain
 from participant.model_file import read_model
 from tests.support.players import Reference
 from tests.support.processes import config_file
@@ -67,6 +71,15 @@ def only(reference: Reference, names: Sequence[str]) -> Reference:
     """The same run with some of its clients, for players that are started apart."""
     clients = tuple(client for client in reference.cohort.clients if client.name in names)
     return replace(reference, cohort=replace(reference.cohort, clients=clients))
+
+
+def told_facts(folder: Path) -> list[Fact]:
+    """Every fact of a run's journal, in order."""
+    journal = SqliteJournal(folder / "journal.sqlite", read_only=True)
+    try:
+        return [from_plain(entry.kind, json.loads(entry.body)) for entry in journal.entries()]
+    finally:
+        journal.close()
 
 
 def has_finite_model(path: Path) -> bool:
