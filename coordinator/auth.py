@@ -13,7 +13,7 @@ import structlog
 import zmq
 from zmq.utils import z85
 
-from coordinator.keys import KeyPair
+from protocol.keys import KeyPair
 
 log = structlog.get_logger()
 

@@ -1,6 +1,6 @@
 """Key files and the list of members: how they look on disk and what is refused. No socket, no network.
 
-A key file is TOML with `public` and `secret`, readable by its owner alone. The list of members has one line for each,
+A key file, whose text is `protocol.keys`', is readable by its owner alone. The list of members has one line for each,
 name and public key, and may be edited while a run goes on: it is read again when the file has changed, and a broken
 edit leaves the list as it was. Who is let in at a socket is `auth`'s to decide.
 """
@@ -10,37 +10,14 @@ from __future__ import annotations
 import os
 import re
 import threading
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedap_core.errors import InvalidInput
+from protocol.errors import InvalidField
+from protocol.keys import KeyPair, is_key, parse_pair
 
-KEY_CHARS = 40
-"""A CURVE key of 32 bytes in Z85, the text form that ZeroMQ itself uses."""
-
-_KEY = re.compile(r"[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeyPair:
-    """Two halves in Z85; the secret one never shows in a log."""
-
-    public: str
-    secret: str = field(repr=False)
-
-    def __post_init__(self) -> None:
-        require_key("public key", self.public)
-        if not _KEY.fullmatch(self.secret):
-            raise InvalidInput("secret key", "something else", f"{KEY_CHARS} characters of Z85")
-
-
-def require_key(field_name: str, key: str) -> None:
-    """Refuse what cannot be a public key."""
-    if not _KEY.fullmatch(key):
-        raise InvalidInput(field_name, key, f"{KEY_CHARS} characters of Z85, as keygen prints them")
 
 
 def write_key_file(path: Path, pair: KeyPair) -> None:
@@ -51,7 +28,7 @@ def write_key_file(path: Path, pair: KeyPair) -> None:
     except FileExistsError as error:
         raise InvalidInput("key file", path, "a file that does not exist yet", "Delete it first.") from error
     with os.fdopen(handle, "w") as file:
-        file.write(f'public = "{pair.public}"\nsecret = "{pair.secret}"\n')
+        file.write(pair.text)
         file.flush()
         os.fsync(file.fileno())
 
@@ -65,10 +42,9 @@ def read_key_file(path: Path) -> KeyPair:
     if mode & 0o077:
         raise InvalidInput("key file", f"{path} of mode {mode & 0o777:04o}", "mode 0600", f"chmod 600 {path}")
     try:
-        found = tomllib.loads(text)
-        return KeyPair(public=str(found["public"]), secret=str(found["secret"]))
-    except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise InvalidInput("key file", path, "TOML with public and secret", "Make one with keygen.") from error
+        return parse_pair(text)
+    except InvalidField as error:
+        raise InvalidInput("key file", f"{path}: {error.got}", error.expected, "Make one with keygen.") from error
 
 
 def parse_members(text: str, *, source: str) -> Mapping[str, str]:
@@ -78,7 +54,7 @@ def parse_members(text: str, *, source: str) -> Mapping[str, str]:
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        if len(words) != 2 or not _NAME.fullmatch(words[0]) or not _KEY.fullmatch(words[1]):
+        if len(words) != 2 or not _NAME.fullmatch(words[0]) or not is_key(words[1]):
             raise InvalidInput(f"{source} line {number}", line, "a name and a public key")
         name, key = words
         if key in names or name in names.values():

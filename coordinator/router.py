@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import zmq
 
 from coordinator.auth import Authenticator, secure
-from coordinator.keys import KeyPair
 from fedap_core.errors import InvalidInput
 from protocol.contracts import Buffer
+from protocol.keys import KeyPair
 from protocol.limits import FRAME_BYTES, IN_FLIGHT_BYTES, SETS_PER_MESSAGE, SLICE_BYTES, WINDOW_SLICES
 
 QUEUED_MESSAGES = 16

@@ -15,11 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.auth import generate_keys
-from coordinator.keys import KeyPair, write_key_file
+from coordinator.keys import write_key_file
 from fedap_core.preprocessing import IMAGE_8BIT
 from participant.dealer.keys import Keys
 from participant.dealer.line import Address, Context
 from participant.model_file import make_initial, write_model
+from protocol.keys import KeyPair
 from protocol.tensors import TensorSet
 from scripts.bench.figures import Bar, Finding, Series, ratio
 from scripts.bench.interleaving import interleave
@@ -68,8 +69,9 @@ def measure(scope: Scope) -> PartResult:
         initial = folder / "initial.safetensors"
         run_in_child(lambda freight=freight, initial=initial: freight.write_initial(initial))  # type: ignore[misc]
         found = _rates(freight, initial, folder, scope.passes)
-        raw, plain, curve = found.values()
+        raw, hashed, plain, curve = found.values()
         findings.append(ratio(f"{freight.shown} update up, CURVE off / raw TCP", plain, raw, freight.bar))
+        findings.append(ratio(f"{freight.shown} update up, CURVE off / raw TCP with SHA-256", plain, hashed))
         findings.append(ratio(f"{freight.shown} update up, CURVE on / raw TCP", curve, raw))
         series += found.values()
     return PartResult(part="wire", findings=tuple(findings), series=tuple(series))
@@ -80,6 +82,7 @@ def _rates(freight: Freight, initial: Path, folder: Path, passes: int) -> dict[s
     size = layout_of(initial, frozenset()).size_bytes("f32")
     with ExitStack() as stack:
         raw = stack.enter_context(RawSocket(size))
+        hashed = stack.enter_context(RawSocket(size, hashed=True))
         lanes = [Lane(stack, initial, folder / name, keys=name == "curve") for name in ("plain", "curve")]
         for lane in lanes:
             lane.connect()
@@ -90,6 +93,7 @@ def _rates(freight: Freight, initial: Path, folder: Path, passes: int) -> dict[s
 
         contenders = {
             f"{freight.shown} raw TCP": rate(lambda: raw.send(payload)),
+            f"{freight.shown} raw TCP with SHA-256": rate(lambda: hashed.send(payload)),
             f"{freight.shown} CURVE off": rate(lanes[0].send),
             f"{freight.shown} CURVE on": rate(lanes[1].send),
         }

@@ -15,11 +15,12 @@ import zmq
 
 from coordinator import facts
 from coordinator.auth import generate_keys
-from coordinator.keys import KeyPair, write_key_file
+from coordinator.keys import write_key_file
 from coordinator.plain import from_plain
 from coordinator.runs import look_at
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
+from protocol.keys import KeyPair
 from tests.support.cohorts import wait_until
 from tests.support.federation import WAIT_S, fields, running
 from tests.support.peer import Peer

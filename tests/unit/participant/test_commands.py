@@ -31,12 +31,12 @@ def initial(path: Path) -> Path:
     return path
 
 
-def test_keys_are_certificates_and_the_secret_half_is_its_owners_alone(tmp_path: Path) -> None:
+def test_a_key_file_is_its_owners_alone(tmp_path: Path) -> None:
     outcome = run_command(main, "keygen", "--name", "hospital-1", "--folder", str(tmp_path))
     assert outcome.code == 0, outcome.complaint
-    secret, public = tmp_path / "hospital-1.key_secret", tmp_path / "hospital-1.key"
-    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
-    keys = read_keys(secret, str(public))
+    path = tmp_path / "hospital-1.key"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    keys = read_keys(path, str(path))
     assert keys.public == keys.coordinator
     assert f"hospital-1 {keys.public}" in outcome.out
     assert keys.secret not in outcome.out
@@ -45,11 +45,12 @@ def test_keys_are_certificates_and_the_secret_half_is_its_owners_alone(tmp_path:
     assert again.is_one_clear_line
 
 
-def test_coordinators_key_may_be_text_a_certificate_or_toml(tmp_path: Path) -> None:
+def test_coordinators_key_may_be_text_or_a_file_that_holds_it(tmp_path: Path) -> None:
     mine, theirs = make_keys(tmp_path, "mine"), make_keys(tmp_path, "theirs")
-    toml = tmp_path / "coordinator.toml"
+    toml, bare = tmp_path / "coordinator.toml", tmp_path / "coordinator.txt"
     toml.write_text(f'public = "{theirs.public}"\n')
-    for form in (theirs.public, str(theirs.public_file), str(toml)):
+    bare.write_text(f"{theirs.public}\n")
+    for form in (theirs.public, str(theirs.secret_file), str(toml), str(bare)):
         assert read_keys(mine.secret_file, form).coordinator == theirs.public
 
 
