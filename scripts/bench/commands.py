@@ -108,7 +108,8 @@ def first_orders(folder: Path) -> dict[str, float]:
     """Wall-clock times at which participants of a command begun in `folder` started to train, by log."""
     found = {}
     for path in folder.glob("runs/*/federation/logs/*.log"):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        whole = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")[0]  # the last may be half written
+        for line in whole.splitlines():
             if '"order.begun"' in line and '"train"' in line:
                 told = json.loads(line)["timestamp"]
                 found[path.stem] = datetime.fromisoformat(told).timestamp()

@@ -91,12 +91,12 @@ def _loaded(size: int, folder: Path, rounds: int) -> Load:
             spent = cpu_seconds(federation.pids[0]) - began
             memory = pss_gb(federation.pids)
             done = len(closed) - len(first)
-            up, down = _traffic(federation.led / "traffic.jsonl")
+            up, down = bytes_per_round(federation.led / "traffic.jsonl")
             return Load(
                 round_s=(closed[-1] - closed[len(first) - 1]) / done,
                 coordinator_cpu_s=spent / done,
                 memory_gb=memory,
-                messages_up=_updates_up(federation) / size / len(closed),
+                messages_up=_messages_up(federation) / size / len(closed),
                 bytes_up=up / size,
                 bytes_down=down / size,
             )
@@ -104,15 +104,16 @@ def _loaded(size: int, folder: Path, rounds: int) -> Load:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _traffic(path: Path) -> tuple[float, float]:
+def bytes_per_round(path: Path) -> tuple[float, float]:
     """Bytes in a round after the first, up and down, by everybody together."""
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    text = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a last line may be half written
+    lines = [json.loads(line) for line in text.splitlines()]
     rounds = [line["bytes"] for line in lines if line["closed_round"] > 0]
     totals = {way: sum(size for one in rounds for _, _, went, size in one if went == way) for way in ("in", "out")}
     return totals["in"] / len(rounds), totals["out"] / len(rounds)
 
 
-def _updates_up(federation: BenchFederation) -> int:
+def _messages_up(federation: BenchFederation) -> int:
     """Messages that everybody has sent, by their own records."""
     records = [federation.state(name) / "sent.jsonl" for name in federation.members]
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in records)
