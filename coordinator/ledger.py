@@ -58,6 +58,14 @@ class Ledger:
         closed = [fact.round_no for fact in told if isinstance(fact, facts.RoundClosed)]
         if closed:
             self._note_round(closed[-1], state, serial)
+        elif any(isinstance(fact, facts.Ended) for fact in told):  # the last models have been delivered since
+            self._note_traffic(state.round_no)
+
+    def _note_traffic(self, round_no: int) -> None:
+        try:
+            self._keep_traffic(round_no, self._traffic())
+        except OSError as error:
+            log.warning("report.not_written", round=round_no, reason=str(error))
 
     def _note_round(self, round_no: int, state: State, serial: int) -> None:
         try:

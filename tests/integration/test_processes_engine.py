@@ -63,6 +63,8 @@ def test_processes_leave_the_inline_engines_run_folder_and_count_bytes_and_secon
             assert min(counted) >= weights
         assert max(record["bytes"]["up"]) < 2 * weights
         assert record["seconds"]["round"] > 0.0
+    last = processes.rounds()[-1]["bytes"]["down"]
+    assert min(last) >= 2 * weights  # the order to train, and the last model
 
 
 def test_participants_that_share_processes_compute_the_same(tmp_path: Path) -> None:

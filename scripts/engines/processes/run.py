@@ -166,7 +166,7 @@ class _Federation:
                     farewell_ends = time.monotonic() + FAREWELL_S
                 if farewell_ends is not None and time.monotonic() > farewell_ends:
                     break
-            story.catch_up()
+            story.catch_up(is_last=True)
         finally:
             story.close()
             os.close(self._coordinator_says)
@@ -176,7 +176,7 @@ class _Federation:
     def _tell(self, start: Start) -> None:
         story = self._story(start)
         try:
-            story.catch_up()
+            story.catch_up(is_last=True)
         finally:
             story.close()
 

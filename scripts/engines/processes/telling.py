@@ -75,12 +75,13 @@ class Story:
     def close(self) -> None:
         self._journal.close()
 
-    def catch_up(self) -> None:
-        """Everything that the journal has by now."""
+    def catch_up(self, *, is_last: bool = False) -> None:
+        """Everything that the journal has by now. is_last: nobody writes any more; only then is all traffic known, and
+        the last round complete."""
         for entry in self._journal.entries(self._serial):
             self._serial = entry.serial
             self._hear(from_plain(entry.kind, json.loads(entry.body)), entry.time_s)
-        while self._is_complete(self._next):
+        while self._is_complete(self._next) and (is_last or self._next + 1 < self._settings.rounds):
             self._write(self._next)
 
     # ---- what happened
