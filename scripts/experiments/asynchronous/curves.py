@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import floor
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from fedap_core.arrays import FloatArray
@@ -148,12 +149,13 @@ def markdown(curves: Sequence[Curve], targets: Mapping[str, float], titles: Mapp
 
 def terminal_table(curves: Sequence[Curve], targets: Mapping[str, float]) -> Table:
     """The same for a terminal, under the names that the command takes."""
-    shown = Table()
-    for number, head in enumerate(_HEADS):
-        shown.add_column(head, justify="left" if number < 3 else "right")
+    shown = Table(box=SIMPLE_HEAD)
+    for number, head in enumerate(("method", "case", "way", "target s", "end s", "last %", "slow %")):
+        shown.add_column(head, justify="left" if number < 3 else "right", no_wrap=True)
     for curve in curves:
         named = (curve.algorithm, curve.condition, curve.way)
-        shown.add_row(*named, *_cells(curve, targets[curve.algorithm]))
+        reached, *others = _cells(curve, targets[curve.algorithm])
+        shown.add_row(*named, reached.partition(" ")[0], *others)
     return shown
 
 

@@ -75,7 +75,7 @@ def _write_times(axes: Axes, curves: Sequence[Curve], target: float) -> None:
         if reached is not None:
             axes.plot(reached, 100 * target, "|", color=_COLOURS[curve.way], markersize=12, markeredgewidth=1.6)
     for place, (text, colour) in enumerate(lines):
-        axes.annotate(text, (0.035, 0.80 - 0.085 * place), xycoords="axes fraction", fontsize=8.5, color=colour,
+        axes.annotate(text, (0.035, 0.755 - 0.085 * place), xycoords="axes fraction", fontsize=8.5, color=colour,
                       fontweight="normal" if place == 0 else "bold")  # fmt: skip
 
 
