@@ -127,12 +127,12 @@ def _what_changed(study: Study) -> Iterator[str]:
         yield f"{reached} after {rounds}; everyone alone has other seeds and is not compared."
         return
     if round(100 * change.last, 1) == 0:
-        yield f"{reached} after {rounds}: no more and no less than everyone training alone."
+        yield f"{reached} after {rounds}: no more and no less than with everyone training alone."
     else:
         side = "more" if change.last > 0 else "fewer"
         steady = study.round_no + 1 < SETTLED or abs(change.last - change.tail) < WORTH_SAYING
         over = "" if steady else f" ({points(change.tail, sign=True)} over the last {TAIL_ROUNDS} rounds)"
-        yield f"{reached} after {rounds}: {points(change.last)} {side} than everyone training alone{over}."
+        yield f"{reached} after {rounds}: {points(change.last)} {side} than with everyone training alone{over}."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ def test_summary_says_what_federation_changed_and_for_whom(tmp_path: Path) -> No
     write_comparison(tmp_path)
     first, second, *_ = in_words(study_of(tmp_path))
     reached = "FedAP reaches 81.0\u202f% on average over 3 clients after 2 rounds"
-    assert first == f"{reached}: 4.3 points more than everyone training alone."
+    assert first == f"{reached}: 4.3 points more than with everyone training alone."
     assert second.startswith("2 of 3 clients did better with it, 1 of them beyond chance; 1 lost beyond chance")
 
 
@@ -55,7 +55,9 @@ def test_gain_of_the_last_round_alone_is_told_with_the_last_ten(tmp_path: Path) 
     write_run(tmp_path, "base", [[80]] * 19 + [[60]], clients=["ward"])
     write_run(tmp_path, "fedap", [[80]] * 20, clients=["ward"])
     study = study_of(tmp_path)
-    assert "20.0 points more than everyone training alone (+2.0 points over the last 10 rounds)" in in_words(study)[0]
+    assert (
+        "20.0 points more than with everyone training alone (+2.0 points over the last 10 rounds)" in in_words(study)[0]
+    )
     assert tail_gain(study, 0) == pytest.approx(0.02)
 
 
