@@ -19,7 +19,7 @@ LAW: Mapping[str, frozenset[str]] = {
     "fedap_core": frozenset({"fedap_core", "numpy", "threadpoolctl", "torch"}),
     "coordinator": _WIRE | {"coordinator", "msgpack"},
     "participant": _WIRE | {"participant", "msgpack", "torch", "medmnist", "PIL"},
-    "scripts": _WIRE | {"scripts", "coordinator", "participant", "msgpack", "torch", "matplotlib"},
+    "scripts": _WIRE | {"scripts", "coordinator", "participant", "msgpack", "torch", "matplotlib", "jinja2"},
 }
 """Top-level packages that each room may import besides the standard library."""
 
