@@ -1,6 +1,7 @@
 """Samples as tensors: how they are cut into batches, and how stored values become model inputs.
 
-Values stay as stored (8-bit images included) until their batch; batches are slices of one gathered permutation.
+Values stay as stored (8-bit images included) until their batch, or, where an epoch is small, until their epoch; batches
+are slices of one gathered permutation.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from torch import Tensor
 
 from fedap_core.errors import InvalidInput
 from fedap_core.preprocessing import Preprocessing
+
+AT_ONCE = 1 << 20
+"""Values of an epoch up to which it is prepared in one go: 4 MiB for as long as the epoch lasts."""
+_ALIGNED = 16
+"""float32 values in 64 bytes, on which torch lets every tensor begin: where one begins can change a product's bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +45,11 @@ class Samples:
     def batches(self, batch_size: int, order: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """(inputs, targets), in stored order or in that of a permutation (gathered once, then sliced)."""
         x, y = (self.x, self.y) if order is None else (self.x[order], self.y[order])
+        at_once = order is not None and x.numel() <= AT_ONCE and x[:batch_size].numel() % _ALIGNED == 0
+        if at_once and not (self.preprocessing.is_identity and x.dtype == torch.float32):
+            x = self.prepare(x)
         for start, stop in batch_bounds(len(self), batch_size):
-            yield self.prepare(x[start:stop]), y[start:stop]
+            yield x[start:stop] if at_once else self.prepare(x[start:stop]), y[start:stop]
 
     def prepare(self, stored: Tensor) -> Tensor:
         """The affine step from stored values to model inputs, in float32. A copy: a model may work in place."""

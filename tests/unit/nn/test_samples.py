@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fedap_core.errors import InvalidInput
-from fedap_core.nn.samples import Samples, batch_bounds
+from fedap_core.nn.samples import AT_ONCE, Samples, batch_bounds
 from fedap_core.preprocessing import IMAGE_8BIT, Preprocessing
 from tests.support.models import draw, draw_labels
 
@@ -54,12 +54,28 @@ def test_batches_follow_the_given_order() -> None:
     assert len(samples) == 4
 
 
+@pytest.mark.parametrize("preprocessing", [Preprocessing(), IMAGE_8BIT])
+@pytest.mark.parametrize("stored", [torch.uint8, torch.float32])
+@pytest.mark.parametrize(("count", "values"), [(11, 4), (11, 3), (9, AT_ONCE // 8)])
+def test_an_epoch_prepared_at_once_has_the_bits_and_the_alignment_of_its_batches(
+    count: int, values: int, stored: torch.dtype, preprocessing: Preprocessing
+) -> None:
+    """4 batches of 4 values begin on 64 bytes; 4 of 3 do not, and 9 times an eighth of the most is too much."""
+    x = torch.randint(0, 256, (count, values), generator=torch.Generator().manual_seed(1)).to(stored)
+    samples = Samples(x=x, y=draw_labels(count), preprocessing=preprocessing)
+    order = torch.arange(count).flip(0)
+    for (inputs, _), (start, stop) in zip(samples.batches(4, order), batch_bounds(count, 4), strict=True):
+        assert torch.equal(inputs, samples.prepare(x[order][start:stop]))
+        assert inputs.data_ptr() % 64 == 0
+
+
 @pytest.mark.parametrize("preprocessing", [Preprocessing(), Preprocessing(scale=2.0)])
 def test_a_model_that_works_in_place_cannot_change_the_stored_values(preprocessing: Preprocessing) -> None:
     stored = draw(6, 3)
     samples = Samples(x=stored.clone(), y=draw_labels(6), preprocessing=preprocessing)
     careless = nn.ReLU(inplace=True)
-    for inputs, _ in (*samples.batches(4), *samples.batches(4, torch.arange(6))):
+    batches = (*samples.batches(4), *samples.batches(4, torch.arange(6)), *samples.batches(16, torch.arange(6)))
+    for inputs, _ in batches:
         careless(inputs)
     for inputs in samples.inputs(4):
         careless(inputs)
