@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from scripts.lab import app
 from scripts.report.page import write_report
+from tests.house.sources import ROOT
 from tests.support.report_runs import CLIENTS, DISTANCES, WEIGHTS, write_comparison, write_run
 
 VOID = frozenset({"meta", "link", "br", "img", "input", "hr"})
@@ -159,6 +161,14 @@ def test_twenty_clients_and_eight_algorithms_stay_below_a_megabyte(tmp_path: Pat
     for algorithm in ("base", "fedavg", "fedprox", "fedper", "fedbn", "d-fedap", "f-fedap", "fedap"):
         write_run(tmp_path, algorithm, rounds, clients=clients, weights=weights)
     assert len(page_of(tmp_path)[0].encode()) < 1_000_000
+
+
+def test_templates_travel_with_the_package() -> None:
+    packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    folder = ROOT / "scripts/report/page"
+    files = {str(path.relative_to(folder)) for path in (folder / "templates").iterdir()}
+    matched = [path for pattern in packed["scripts.report.page"] for path in folder.glob(pattern)]
+    assert {str(path.relative_to(folder)) for path in matched} == files
 
 
 def test_command_writes_the_file_and_says_where(tmp_path: Path) -> None:

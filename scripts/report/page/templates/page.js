@@ -9,7 +9,7 @@
 
   // One page at a time: the overview, or the participant that the address names.
   function route() {
-    const wanted = decodeURIComponent(location.hash.slice(1));
+    const wanted = location.hash.slice(1);
     const page = pages.find((one) => one.id === wanted);
     overview.hidden = Boolean(page);
     for (const one of pages) one.hidden = one !== page;
