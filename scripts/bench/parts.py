@@ -61,13 +61,12 @@ def run_part(name: str, scope: Scope) -> PartResult:
     theirs.close()
     try:
         answer = json.loads(ours.recv_bytes())
+        child.join()
     except EOFError as error:
         child.join()
         raise RuntimeError(f"part {name} ended with code {child.exitcode}") from error
     finally:
-        if child.is_alive() and not ours.closed:
-            child.join(timeout=5.0)
-        if child.is_alive():  # interrupted: it must not go on alone
+        if child.is_alive():  # we were interrupted: it must not go on alone
             child.terminate()
         child.join()
     if "error" in answer:
