@@ -77,7 +77,7 @@ class Jobs:
         answers: dict[Inspect, Inspected | InspectionFailed] = {}
         admitted: dict[BlobRef, int] = {}
         for action in actions:
-            refs = _refs(action)
+            refs = refs_of(action)
             try:
                 judgement, checksums = self._judge(action, refs)
             except (OSError, MemoryError) as error:
@@ -95,7 +95,7 @@ class Jobs:
         try:
             self._store.keep(admitted)
         except OSError as error:
-            answers |= {action: _failed(action, error) for action in actions if _refs(action)[0] in admitted}
+            answers |= {action: _failed(action, error) for action in actions if refs_of(action)[0] in admitted}
         return [answers[action] for action in actions]
 
     def _judge(self, action: Inspect, refs: Sequence[BlobRef]) -> tuple[Judgement, dict[BlobRef, int]]:
@@ -200,7 +200,7 @@ class Jobs:
         return list(zip(action.receivers, rows, strict=True))
 
 
-def _refs(action: Inspect) -> tuple[BlobRef, ...]:
+def refs_of(action: Inspect) -> tuple[BlobRef, ...]:
     """The sets of a report: what its kind says first, statistics that came along last."""
     main = BlobRef(member=action.member, kind=action.kind, round_no=action.round_no)
     if action.kind != UPDATE or action.measure is Measure.NONE:

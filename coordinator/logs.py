@@ -32,6 +32,7 @@ _NAMED = {
 }
 """Facts whose class name lacks the noun."""
 _LENGTHY = frozenset({"weights", "scores", "identity", "allowed"})
+_LONGEST_LIST = 20
 _WARNINGS = frozenset({"Lost", "Refused", "Quarantined", "Paused"})
 
 
@@ -80,7 +81,7 @@ def _logger() -> structlog.typing.FilteringBoundLogger:
 def log_fact(fact: Fact) -> None:
     """One line for something the journal keeps."""
     kind = type(fact).__name__
-    shown = {key: getattr(fact, name) for name, key in _shown(kind)}
+    shown = {key: _short(getattr(fact, name)) for name, key in _shown(kind)}
     level = "warning" if kind in _WARNINGS else "info"
     getattr(_logger(), level)(fact_event(kind), **shown)
 
@@ -90,6 +91,13 @@ def log_note(note: Note) -> None:
     where = {"participant": note.member, "round": note.round_no}
     known = {name: value for name, value in where.items() if value is not None}
     _logger().info(note.event, **known, **dict(note.details))
+
+
+def _short(value: object) -> object:
+    """A list that fits into a line; of a longer one its beginning and how many more there are."""
+    if not isinstance(value, tuple) or len(value) <= _LONGEST_LIST:
+        return value
+    return (*value[:_LONGEST_LIST], f"and {len(value) - _LONGEST_LIST} more")
 
 
 @cache

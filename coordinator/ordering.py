@@ -38,7 +38,7 @@ def train_order(state: State, rules: Rules, member: Member, round_no: int) -> Or
 
 def _row_or_start(state: State, rules: Rules, member: Member, round_no: int) -> WeightsRef:
     row = RowRef(member=member.name, round_no=round_no)
-    if state.recipe is not None and row in state.recipe.receivers:
+    if state.recipe is not None and state.recipe.row_of.get(member.name) == row:
         return WeightsRef(source=Source.ROW, row=row)
     if rules.start_from_anchor and round_no >= rules.warmup_rounds and state.anchor is not None:
         return state.anchor
@@ -56,8 +56,7 @@ def replace_order(member: Member, order: Order) -> None:
 def finish_order(state: State, rules: Rules, member: Member, reason: str) -> Order:
     """The last mix where there is one, else what was delivered last; nothing of warm-up, which is not the model."""
     mixed = state.recipe is not None and state.stage is Stage.AGGREGATING and reason != "aborted"
-    rows = state.recipe.receivers if state.recipe is not None and mixed else ()
-    row = next((one for one in rows if one.member == member.name), None)
+    row = state.recipe.row_of.get(member.name) if state.recipe is not None and mixed else None
     round_no = max(mixing_plan.next_round(member), row.round_no if row else 0)
     weights: WeightsRef | None = None
     if state.round_no >= rules.warmup_rounds:

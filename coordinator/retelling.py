@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from coordinator import facts
@@ -16,10 +17,16 @@ from coordinator.model_forms import shared_layout
 from coordinator.plain import from_plain
 from coordinator.rules import Rules
 from coordinator.runs import Past
+from coordinator.state import State, Status
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure
 from protocol.messages import Plan, Score
+
+_SHOWN_MEMBERS = 40
+"""Lines of members that `status` prints; of thousands, those come first of whom there is something to say."""
+_SHOWN_NAMES = 20
+"""Names or numbers of one list in a line."""
 
 _PARTS = {Part.BODY: "the body", Part.HEAD: "the head", Part.BATCH_NORM: "batch norm"}
 
@@ -41,7 +48,7 @@ def _who(config: RunConfig, rules: Rules) -> str:
         return (
             f"Who: anybody {keys}, up to {members.at_most}; {_start(rules)}. Each needs {members.min_samples} samples."
         )
-    names = ", ".join(name for _, name in members.allowed)
+    names = _listed([name for _, name in members.allowed])
     return f"Who: {len(members.allowed)} members ({names}); {_start(rules)}. Each needs {members.min_samples} samples."
 
 
@@ -106,29 +113,51 @@ def status_lines(past: Past) -> Iterator[str]:
         yield f"Run {config.run}: {state.stage} in {where}; led for {past.ran_s:.0f} s."
         yield f"It waits: {past.machine.waiting_for(past.ran_s).reason}."
     if state.paused_at is not None:
-        yield "Paused: too little disk is free."
-    yield f"{'member':<20} {'status':<12} {'samples':>8} {'order':<12} {'update':>7} {'strikes':>7}"
-    for name, member in sorted(state.members.items()):
-        order = f"{member.order.kind} {member.order.round_no}" if member.order is not None else "-"
-        update = "-" if member.update_round is None else str(member.update_round)
-        yield f"{name:<20} {member.status:<12} {member.train_samples:>8} {order:<12} {update:>7} {member.strikes:>7}"
-    accuracies = list(_accuracies(past))
-    if accuracies:
-        round_no, accuracy, reporting = accuracies[-1]
+        yield "Paused: too little disk is free, or it failed; the log says which."
+    yield from _member_lines(state)
+    evaluated = _last_evaluation(past)
+    if evaluated is not None:
+        round_no, accuracy, reporting = evaluated
         yield f"Last evaluation: round {round_no}, mean test accuracy {accuracy:.4f} over {reporting} members."
 
 
-def _accuracies(past: Past) -> Iterator[tuple[int, float, int]]:
-    """(round evaluated, unweighted mean of the members' test accuracies, how many) for every round with scores."""
+def _member_lines(state: State) -> Iterator[str]:
+    """A table of the members: all, or those of a large run who are not simply there and at work."""
+    yield f"{'member':<20} {'status':<12} {'samples':>8} {'order':<12} {'update':>7} {'strikes':>7}"
+    members = list(state.members.values())
+    if len(members) > _SHOWN_MEMBERS:
+        members.sort(key=lambda one: one.status is Status.PRESENT and not one.strikes)
+    for member in members[:_SHOWN_MEMBERS]:
+        order = f"{member.order.kind} {member.order.round_no}" if member.order is not None else "-"
+        update = "-" if member.update_round is None else str(member.update_round)
+        numbers = f"{member.train_samples:>8} {order:<12} {update:>7} {member.strikes:>7}"
+        yield f"{member.name:<20} {member.status:<12} {numbers}"
+    rest = Counter(str(one.status) for one in members[_SHOWN_MEMBERS:])
+    if rest:
+        yield "and " + ", ".join(f"{count} more {status}" for status, count in sorted(rest.items()))
+
+
+def _last_evaluation(past: Past) -> tuple[int, float, int] | None:
+    """(round evaluated, unweighted mean of the members' test accuracies, how many). The end of the journal mostly tells
+    it; the whole is read where the round may have begun before that."""
+    snapshot = past.journal.latest_snapshot()
+    recent = 0 if snapshot is None else max(snapshot.serial - 10 * len(past.machine.state.members), 0)
+    found = _accuracies(past, recent)
+    if recent and len(found) < 2:
+        found = _accuracies(past, 0)
+    return found[-1] if found else None
+
+
+def _accuracies(past: Past, after: int) -> list[tuple[int, float, int]]:
+    """The same for every round with scores among the entries behind `after`."""
     by_round: dict[int, list[float]] = {}
-    for entry in past.journal.entries():
+    for entry in past.journal.entries(after):
         fact = from_plain(entry.kind, json.loads(entry.body))
         if isinstance(fact, facts.UpdateAccepted | facts.GoodbyeAccepted):
             found = _test_accuracy(fact.scores)
             if found is not None:
                 by_round.setdefault(fact.round_no - 1, []).append(found)
-    for round_no, values in sorted(by_round.items()):
-        yield round_no, sum(values) / len(values), len(values)
+    return [(round_no, sum(values) / len(values), len(values)) for round_no, values in sorted(by_round.items())]
 
 
 def _test_accuracy(scores: Sequence[Score]) -> float | None:
@@ -153,11 +182,18 @@ def _told(fact: facts.Fact) -> str:
             accuracy = _test_accuracy(value)
             value = None if accuracy is None else f"test accuracy {accuracy:.4f}"
         elif name == "weights":
-            value = "; ".join(" ".join(f"{weight:.4f}" for weight in row) for row in value)
+            rows = "; ".join(" ".join(f"{weight:.4f}" for weight in row) for row in value)
+            value = rows if len(value) <= _SHOWN_NAMES else f"{len(value)} x {len(value)} numbers"
         elif isinstance(value, tuple):
-            value = ", ".join(" ".join(one) if isinstance(one, tuple) else str(one) for one in value) or "nobody"
+            value = _listed([" ".join(one) if isinstance(one, tuple) else str(one) for one in value])
         elif isinstance(value, float):
             value = f"{value:.6g}"
         if value is not None:
             shown.append(f"{name}={value}")
     return "  ".join(shown)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a sentence; of very many, the first and how many more."""
+    shown = ", ".join(names[:_SHOWN_NAMES]) or "nobody"
+    return shown + (f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else "")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -92,6 +94,11 @@ class Recipe:
     receivers: tuple[RowRef, ...]
     givers: tuple[BlobRef, ...]
     weights: FloatArray
+
+    @cached_property
+    def row_of(self) -> Mapping[str, RowRef]:
+        """The row of each receiver, by name."""
+        return {row.member: row for row in self.receivers}
 
 
 @dataclass(kw_only=True)

@@ -142,8 +142,9 @@ class Store:
                 force(folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
             for ref in checksums:
-                self._place("blobs", ref).unlink(missing_ok=True)
                 self.discard(ref)
+                with contextlib.suppress(OSError):  # the disk that failed need not take this, either
+                    self._place("blobs", ref).unlink()
             raise
         self._blobs |= written
         for ref in written:
