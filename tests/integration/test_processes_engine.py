@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.journal import SqliteJournal
+from coordinator.runs import JOURNAL
 from fedap_core.errors import InvalidInput
 from participant.model_file import read_model
 from scripts.engines.processes.run import ProcessOptions, run_processes
 from scripts.experiments.run_folder import Json, RunFolder
 from scripts.experiments.settings import RunSettings
 from scripts.lab import main
-from tests.support.cohorts import clients_of, model_bits, run_command, run_small, small_run
+from tests.support.cohorts import clients_of, lab_arguments, model_bits, run_command, run_small, small_run
 
 EIGHT = ("base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap")
 FIVE_CLIENTS = {"clients": 5, "data_options": {"samples": "400", "classes": "3", "shape": "1x16x16"}}
@@ -96,7 +98,7 @@ def test_what_is_kept_of_the_federation_is_its_record(tmp_path: Path) -> None:
     ("settings", "said"),
     [
         (small_run("fedavg", device="auto"), "device: got auto, expected cpu"),
-        (small_run("fedavg", learning_rate=1e30), "update of c1 in round 0"),
+        (small_run("fedavg", learning_rate=1e30), "in round 0: got the update holds a NaN or an infinity"),
     ],
     ids=["device", "diverged"],
 )
@@ -104,6 +106,28 @@ def test_what_cannot_work_is_said_in_words(settings: RunSettings, said: str, tmp
     with pytest.raises(InvalidInput) as caught:
         run_processes(settings, clients_of(settings), ProcessOptions(root=tmp_path))
     assert said in str(caught.value)
+
+
+def test_clients_that_are_trained_in_turn_cannot_run_without_barriers(tmp_path: Path) -> None:
+    shown = run_command(main, *lab_arguments(tmp_path, "fedavg", rounds=1, more=["--mode", "continuous"]))
+    assert shown.is_one_clear_line
+    assert "--engine processes" in shown.complaint
+
+
+@pytest.mark.slow
+def test_without_barriers_a_line_stands_for_as_many_updates_as_there_are_members(tmp_path: Path) -> None:
+    """Four rounds of three members: at least twelve updates were admitted, four lines tell of them, and the last has
+    everybody's final model."""
+    settings = small_run("fedap", rounds=4, mode="continuous")
+    folder = run_processes(settings, clients_of(settings), ProcessOptions(root=tmp_path))
+    records = folder.rounds()
+    assert [record["round"] for record in records] == [0, 1, 2, 3]
+    assert [len(matrix) for matrix in records[-1]["test"]["confusion"]] == [3, 3, 3]
+    assert folder.summary().per_client == tuple(records[-1]["test"]["accuracy"])
+    journal = SqliteJournal(folder.path / "federation" / "coordinator" / JOURNAL, read_only=True)
+    assert sum(entry.kind == "UpdateAccepted" for entry in journal.entries()) >= 12
+    journal.close()
+    assert RunFolder(tmp_path, settings.model_copy(update={"mode": "barrier"})).path != folder.path
 
 
 @pytest.mark.slow

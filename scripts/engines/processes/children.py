@@ -8,6 +8,7 @@ by design, whereas a polite request would be reported to the federation as a wis
 from __future__ import annotations
 
 import gc
+import importlib
 import multiprocessing
 import os
 import signal
@@ -27,6 +28,10 @@ from scripts.engines.forked import signals_held
 _FORK = multiprocessing.get_context("fork")
 _LAST_LINES = 5
 """Of a failed child's log: enough to see why, few enough for one message."""
+
+
+_LOADED_ANYWAY = ("encodings.cp437", "numpy.ctypeslib", "numpy.ma", "numpy.random")
+"""Libraries load these at first use, in every child anew and in memory of its own; loaded here, they are shared."""
 
 
 class ChildFailed(RuntimeError):
@@ -57,6 +62,8 @@ class Children:
         self._lifeline, self._our_end = os.pipe()
 
     def __enter__(self) -> Children:
+        for name in _LOADED_ANYWAY:
+            importlib.import_module(name)
         gc.collect()
         gc.freeze()  # a collection in a child would write to every page it shares with us
         return self
