@@ -94,7 +94,7 @@ def make_study(runs: Sequence[Run]) -> Study:
     notes: list[str] = []
     kept = list(_ready(runs, notes))
     _require_same_clients(kept)
-    algorithms = tuple(_algorithms(kept))
+    algorithms = tuple(_algorithms(kept, notes))
     kept = [run for algorithm in algorithms for run in algorithm.runs]
     common = set.intersection(*({record.number for record in run.evaluated} for run in kept))
     if not common:
@@ -145,17 +145,22 @@ def _require_same_clients(runs: Sequence[Run]) -> None:
         raise InvalidInput("runs", f"model = {listed(models)}", "runs of one comparison", fix)
 
 
-def _algorithms(runs: Sequence[Run]) -> Iterator[Algorithm]:
+def _algorithms(runs: Sequence[Run], notes: list[str]) -> Iterator[Algorithm]:
     """Runs by what is compared: the algorithm, its options, and whatever other setting differs between runs."""
     differing = _differing(runs)
+    twins: list[str] = []
     groups: dict[tuple[str, str], dict[int, Run]] = {}
     for run in runs:
         also = {key.rpartition(".")[2]: run.settings[key] for key in differing if key in run.settings}
         name = algorithm_name(run.algorithm, {**run.options, **also})
         group = groups.setdefault((run.algorithm, name), {})
-        before = group.get(run.seed)
-        if before is None or run.evaluated[-1].number > before.evaluated[-1].number:
-            group[run.seed] = run  # of two equal runs, the longer
+        before = group.setdefault(run.seed, run)
+        if before is not run:  # of two equal runs, the longer
+            longer = max(before, run, key=lambda one: one.evaluated[-1].number)
+            group[run.seed] = longer
+            twins.append((run if longer is before else before).source)
+    if twins:
+        notes.append(f"Left out, because another run has the same algorithm, settings and seed: {listed(twins)}.")
     places = {kind: place for place, kind in enumerate(ORDER)}
     ordered = sorted(groups, key=lambda group: (places.get(group[0], len(ORDER)), group[0]))
     free = iter([*range(len(ORDER), COLOURS), *(places[kind] for kind in ORDER if kind not in {k for k, _ in groups})])

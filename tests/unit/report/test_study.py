@@ -113,6 +113,14 @@ def test_settings_that_differ_become_part_of_the_name(tmp_path: Path) -> None:
     assert len({algorithm.colour for algorithm in study.algorithms}) == 3
 
 
+def test_of_two_equal_runs_the_longer_is_shown_and_the_other_named(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "fedap", [[40, 40, 40]])
+    write_run(tmp_path / "b", "fedap", [[40, 40, 40], [50, 50, 50]])
+    study = study_of(tmp_path)
+    assert headline(study.algorithms[0], study.round_no).last == pytest.approx(0.5)
+    assert study.notes == ("Left out, because another run has the same algorithm, settings and seed: fedap-s0.",)
+
+
 def test_runs_on_other_clients_are_refused_with_the_choice_to_make(tmp_path: Path) -> None:
     write_run(tmp_path / "a", "fedap", [[40, 40, 40]])
     write_run(tmp_path / "b", "fedap", [[40, 40, 40]], cohort={"alpha": 0.05})
