@@ -147,7 +147,8 @@ class SgdStep:
         elif velocity is None:
             velocity = torch.zeros_like(parameters)
         in_one_pass = self._pull is None and settings.weight_decay == settings.momentum == 0.0
-        width = max(len(parameters), 1) if in_one_pass else STRETCH
+        whole = in_one_pass or not parameters.is_cpu  # an accelerator would wait for each of many small operations
+        width = max(len(parameters), 1) if whole else STRETCH
         flats = (parameters, self._gradient.flat, received, velocity)
         self._stretches = tuple(zip(*(torch.split(flat, width) for flat in flats), strict=True))
 

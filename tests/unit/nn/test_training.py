@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from fedap_core.errors import InvalidInput
 from fedap_core.nn.samples import Samples, batch_bounds
 from fedap_core.nn.state import FlatModel, describe_tensors
-from fedap_core.nn.training import Randomness, SgdSettings, train
+from fedap_core.nn.training import STRETCH, Randomness, SgdSettings, train
 from fedap_core.objectives import ObjectiveSpec
 from fedap_core.parts import Part
 from fedap_core.preprocessing import Preprocessing
@@ -81,6 +82,28 @@ def test_training_is_torchs_sgd(momentum: float, weight_decay: float, mu: float,
         assert_near(flat.module.state_dict()[entry], expected)
     moved = plain.state_dict()["fc.weight"].cpu() - ZOO["tiny"].make().state_dict()["fc.weight"]
     assert float(moved.abs().max()) > 100 * ABSOLUTE
+
+
+def test_a_model_of_several_stretches_is_trained_by_torchs_sgd_too() -> None:
+    """700 x 300 weights alone are more than one stretch of 131,072."""
+
+    def model() -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(7)
+            features = math.prod(TINY_SHAPE)
+            return nn.Sequential(
+                nn.Flatten(), nn.Linear(features, 700), nn.BatchNorm1d(700), nn.Linear(700, 300), nn.Linear(300, 3)
+            )
+
+    settings = SgdSettings(learning_rate=0.01, momentum=0.9, weight_decay=0.01, batch_size=8)
+    module, plain, samples = model(), model(), samples_of(24)
+    flat = FlatModel(module, describe_tensors(module, ["4"]), frozenset())
+    assert len(flat.trainable) > STRETCH
+    objective = ObjectiveSpec(name="proximal", strength=0.5)
+    train(flat, samples, objective=objective, settings=settings, randomness=SEEDS)
+    train_by_the_book(plain, samples, settings, mu=0.5)
+    for entry, expected in plain.state_dict().items():
+        assert_near(module.state_dict()[entry], expected)
 
 
 def test_the_proximal_term_holds_weights_near_those_received() -> None:
