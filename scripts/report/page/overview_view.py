@@ -83,7 +83,7 @@ def overview(study: Study) -> Overview:
         words=tuple(in_words(study)),
         notes=study.notes,
         heads=heads,
-        best=max(head.last for head in heads) if study.common_seeds == study.seeds else None,
+        best=max(head.last for head in heads) if study.common_seeds == study.seeds and len(heads) > 1 else None,
         curves=curves(series, described="Mean test accuracy per round, one line per algorithm"),
         closeup=_closeup(series),
         hover=_hover(series),

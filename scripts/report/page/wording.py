@@ -11,6 +11,7 @@ _NAMES = {
     "fedper": "FedPer",
     "fedbn": "FedBN",
     "fedap": "FedAP",
+    "fedap-sbn": "FedAP-SBN",
     "d-fedap": "d-FedAP",
     "f-fedap": "f-FedAP",
 }

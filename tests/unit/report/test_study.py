@@ -61,6 +61,12 @@ def test_gain_of_the_last_round_alone_is_told_with_the_last_ten(tmp_path: Path) 
     assert tail_gain(study, 0) == pytest.approx(0.02)
 
 
+def test_nobody_who_gained_is_told_as_nobody(tmp_path: Path) -> None:
+    write_run(tmp_path, "base", [[80, 80, 80]])
+    write_run(tmp_path, "fedap", [[79, 79, 79]])
+    assert in_words(study_of(tmp_path))[1].startswith("None of 3 clients did better with it; nobody lost beyond chance")
+
+
 def test_algorithms_are_compared_at_the_last_round_that_all_have(tmp_path: Path) -> None:
     write_run(tmp_path, "base", [[10, 10, 10], [20, 20, 20]])
     write_run(tmp_path, "fedap", [[30, 30, 30], [40, 40, 40], [90, 90, 90]])
