@@ -65,7 +65,8 @@ def _seconds(series: Series, parameters: int) -> str:
 
 def _mixing(parameters: int) -> Callable[[], float]:
     weights = mixing_from_counts(np.ones(MEMBERS, dtype=np.int64))
-    rows: list[Float32Array] = [np.full(parameters, 0.5 + number, dtype=np.float32) for number in range(MEMBERS)]
+    table = np.repeat(np.arange(MEMBERS, dtype=np.float32)[:, None] + np.float32(0.5), parameters, axis=1)
+    rows: list[Float32Array] = list(table)  # as workers share them with the engine
     return lambda: _rate(lambda: mix(weights, rows, rows), 2 * MEMBERS * parameters * 4)
 
 
