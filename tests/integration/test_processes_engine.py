@@ -86,11 +86,11 @@ def test_a_result_of_either_engine_is_reused_by_the_other(tmp_path: Path) -> Non
 
 
 def test_what_is_kept_of_the_federation_is_its_record(tmp_path: Path) -> None:
-    """Samples and weights go, the journal and the logs stay."""
+    """Samples, weights and logs go, the journal stays."""
     settings = small_run("base", rounds=1)
     folder = run_processes(settings, clients_of(settings), ProcessOptions(root=tmp_path))
     kept = sorted(path.name for path in (folder.path / "federation").iterdir())
-    assert kept == ["coordinator", "identity", "logs", "run.toml"]
+    assert kept == ["coordinator", "identity", "run.toml"]
     assert all(path.is_file() for path in (folder.path / "federation" / "coordinator").iterdir())
 
 

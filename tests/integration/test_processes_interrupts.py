@@ -49,7 +49,7 @@ def test_cut_short_leaves_no_process_and_goes_on_where_it_was(number: signal.Sig
         process.communicate(timeout=180)
         wait_until(lambda: not group_is_alive(process.pid), "the end of all processes")
     assert not folder.is_complete()
-    run_processes(settings, clients_of(settings), ProcessOptions(root=tmp_path / "out"))
+    run_processes(settings, clients_of(settings), ProcessOptions(root=tmp_path / "out", keep_federation=True))
     assert "run.resumed" in (folder.path / "federation" / "logs" / "coordinator.log").read_text()
     assert [record["round"] for record in folder.rounds()] == list(range(ROUNDS))
     assert model_bits(folder) == model_bits(run_small(tmp_path / "inline", settings))

@@ -195,9 +195,9 @@ class _Federation:
         self._folder.keep_models(half, self._settings.rounds - 1)
 
     def _tidy(self) -> None:
-        """Drop samples, weights and states; the coordinator's record stays, for `fedap-coordinator replay`."""
-        shutil.rmtree(self._home / "shards", ignore_errors=True)
-        shutil.rmtree(self._home / "participants", ignore_errors=True)
+        """Drop samples, weights, states and logs; the coordinator's record stays, for `fedap-coordinator replay`."""
+        for name in ("shards", "participants", "logs"):
+            shutil.rmtree(self._home / name, ignore_errors=True)
         for path in self._led.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
