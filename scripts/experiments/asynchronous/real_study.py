@@ -39,8 +39,7 @@ def run_real_study(study: Study, root: Path, *, least_s: float, console: Console
     step_s = shortest / first.rounds / LOOKS_PER_ROUND
     told = [Curve.of(label, CONDITION, way, runs, step_s) for (label, way), runs in found.items()]
     name = re.sub(r"[/.:]", "_", f"asynchronous-processes-{first.cohort.data}-{study.identity}")
-    titles = {CONDITION: study.trouble.title(CONDITION)}
-    tell(told, titles, _heading(study, least_s), root / name, clock="real", console=console)
+    tell(study, told, _heading(study, least_s), root / name, clock="real", console=console)
     return told
 
 

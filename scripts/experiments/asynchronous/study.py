@@ -5,6 +5,7 @@ Runs are deterministic and found again by their identity, so a killed study goes
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from scripts.experiments.asynchronous.settings import AsyncFolder
 from scripts.experiments.cohort import Cohort, make_cohort
 from scripts.experiments.run_folder import write_text
 from scripts.experiments.settings import RunSettings, digest
+from scripts.experiments.versions import versions
 
 _WAIT_S = 60.0
 
@@ -73,8 +75,7 @@ def run_study(study: Study, root: Path, *, jobs: int, console: Console) -> list[
     step_s = EPOCH_S / LOOKS_PER_EPOCH
     told = [Curve.of(*key, runs, step_s) for key, runs in found.items()]
     name = f"asynchronous-{study.runs[0].cohort.data}-{study.identity}"
-    titles = {condition: study.trouble.title(condition) for condition in study.conditions}
-    tell(told, titles, heading_of(study), root / re.sub(r"[/.:]", "_", name), clock="virtual", console=console)
+    tell(study, told, heading_of(study), root / re.sub(r"[/.:]", "_", name), clock="virtual", console=console)
     return told
 
 
@@ -88,10 +89,9 @@ def heading_of(study: Study) -> str:
     )
 
 
-def tell(
-    told: Sequence[Curve], titles: dict[str, str], heading: str, path: Path, *, clock: str, console: Console
-) -> None:
-    """Write the study down, and print it."""
+def tell(study: Study, told: Sequence[Curve], heading: str, path: Path, *, clock: str, console: Console) -> None:
+    """Write the study down, and print it. clock: what kind of seconds these are."""
+    titles = {condition: study.trouble.title(condition) for condition in dict.fromkeys(c.condition for c in told)}
     algorithms = list(dict.fromkeys(curve.algorithm for curve in told))
     targets = {name: curves.target_of(told, name) for name in algorithms}
     sentences = [
@@ -102,13 +102,18 @@ def tell(
     table = curves.markdown(told, targets, titles)
     verdicts = "".join(f"- {sentence}\n" for sentence in sentences)
     write_text(path.with_suffix(".csv"), curves.csv_text(told))
-    write_text(path.with_suffix(".md"), f"{heading}\n\n{verdicts}\n{table}")
+    write_text(path.with_suffix(".md"), f"{heading}\n\n{verdicts}\n{table}\n{_provenance(study)}")
     figure.draw(told, targets, titles, path, clock=clock)
     console.print(heading)
     console.print(curves.terminal_table(told, targets))
     for sentence in sentences:
         console.print(sentence, soft_wrap=True)
     console.print(f"Curves: {path.with_suffix('.png')}; points: {path.with_suffix('.csv')}", soft_wrap=True)
+
+
+def _provenance(study: Study) -> str:
+    settings, versioned = study.runs[0].model_dump_json(), json.dumps(versions())
+    return f"Settings of the first run: `{settings}`\n\nVersions: `{versioned}`\n"
 
 
 def _run_missing(cases: Sequence[Case], cohort: Cohort, root: Path, *, jobs: int, console: Console) -> None:

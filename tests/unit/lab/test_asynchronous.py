@@ -18,6 +18,7 @@ from scripts.experiments.asynchronous.figure import draw
 from scripts.experiments.asynchronous.real_clock import Devices, watched_from
 from scripts.experiments.asynchronous.settings import AsyncSettings, ClockSettings
 from scripts.experiments.asynchronous.study import Study
+from scripts.experiments.settings import RunSettings
 from tests.support.cohorts import small_run
 
 NAMES = ("a", "b", "c", "d")
@@ -50,9 +51,9 @@ def test_identity_follows_the_clock_and_the_rounds() -> None:
     ("field", "make"),
     [
         ("slower.a", lambda: ClockSettings(slower={"a": 0.0})),
-        ("anchor", lambda: of_run(anchor={"kind": "warmup", "rounds": 1})),
-        ("device", lambda: of_run(device="auto")),
-        ("mode", lambda: of_run(mode="continuous")),
+        ("anchor", lambda: of_run(small_run("fedap", anchor={"kind": "warmup", "rounds": 1}))),
+        ("device", lambda: of_run(small_run("fedap", device="auto"))),
+        ("mode", lambda: of_run(small_run("fedap", mode="continuous"))),
     ],
 )
 def test_settings_that_no_virtual_clock_can_run_are_refused(field: str, make: Callable[[], object]) -> None:
@@ -60,8 +61,8 @@ def test_settings_that_no_virtual_clock_can_run_are_refused(field: str, make: Ca
         make()
 
 
-def of_run(**others: object) -> AsyncSettings:
-    return AsyncSettings(run=small_run("fedap", **others), clock=ClockSettings())
+def of_run(run: RunSettings) -> AsyncSettings:
+    return AsyncSettings(run=run, clock=ClockSettings())
 
 
 def test_trouble_and_names_of_the_study_are_checked() -> None:
