@@ -37,7 +37,8 @@ def _places(folder: Path) -> Iterator[Path]:
     below = sorted(path.parent for name in (SETTINGS, JOURNAL) for path in folder.rglob(name))
     if not below:
         raise InvalidInput("run", str(folder), "a run's folder, or a folder with runs in it")
-    yield from below
+    found = set(below)
+    yield from (place for place in below if not found.intersection(place.parents))  # what lies in a run belongs to it
 
 
 def _is_run(folder: Path) -> bool:

@@ -12,6 +12,7 @@ _NAMES = {
     "fedbn": "FedBN",
     "fedap": "FedAP",
     "fedap-sbn": "FedAP-SBN",
+    "fedap-unweighted": "FedAP, unweighted",
     "d-fedap": "d-FedAP",
     "f-fedap": "f-FedAP",
 }

@@ -147,6 +147,13 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         find_runs([tmp_path])
 
 
+def test_what_lies_inside_a_run_is_no_run_of_its_own(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, "fedap", [[40, 40, 40]])
+    (folder / "coordinator").mkdir()
+    (folder / "coordinator/journal.sqlite").touch()
+    assert [run.algorithm for run in find_runs([tmp_path])] == ["fedap"]
+
+
 def test_torn_last_line_is_no_round(tmp_path: Path) -> None:
     folder = write_run(tmp_path, "fedap", [[40, 40, 40], [50, 50, 50]])
     text = (folder / "rounds.jsonl").read_text()
