@@ -21,6 +21,8 @@ from scripts.experiments.settings import RunSettings
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 HEARTBEAT_S = 30.0
 """Rare: on one machine a broken line is seen at once, and a thousand participants must not keep it busy."""
+ANSWER_S = 60.0
+"""Nothing gets lost on the way to a busy process; a hello that is said again only adds to what it has to do."""
 NEVER_S = 30 * 86_400.0
 """Longer than any run; the coordinator wants a number."""
 
