@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part, shared_tensors
@@ -58,14 +58,18 @@ def _measured_channels(spec: ModelSpec, measure: Measure) -> int:
 
 
 def counted(folders: Sequence[RunFolder]) -> Traffic | None:
-    """From the bytes that the folders' rounds recorded, the mean over clients, rounds and seeds; None without any."""
-    totals = [
-        fmean(up + down for up, down in zip(record["bytes"]["up"], record["bytes"]["down"], strict=True))
-        for folder in folders
-        for record in folder.rounds()
-        if "bytes" in record
-    ]
-    return Traffic(per_round=fmean(totals), once=0.0, measured=True) if totals else None
+    """From the bytes that the folders' rounds recorded, the mean over clients and seeds; None without any.
+
+    A round is the median one; what the first round carried beyond that (models handed out, statistics) is `once`.
+    """
+    usual, first = [], []
+    for folder in folders:
+        recorded = [record["bytes"] for record in folder.rounds() if "bytes" in record]
+        totals = [fmean(map(sum, zip(ways["up"], ways["down"], strict=True))) for ways in recorded]
+        if totals:
+            usual.append(median(totals))
+            first.append(max(0.0, totals[0] - usual[-1]))
+    return Traffic(per_round=fmean(usual), once=fmean(first), measured=True) if usual else None
 
 
 def spec_of(run: RunSettings, root: Path) -> ModelSpec:

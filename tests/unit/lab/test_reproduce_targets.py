@@ -14,6 +14,7 @@ from rich.console import Console
 from fedap_core.errors import InvalidInput
 from scripts.experiments.reproduce.catalogue import TARGETS, find_target
 from scripts.experiments.reproduce.data_sets import DATA_SETS
+from scripts.experiments.reproduce.durations import MEASURED, Duration
 from scripts.experiments.reproduce.running import run_target
 from scripts.experiments.reproduce.target import Plan, Scale, make_plan
 from scripts.experiments.settings import RunSettings
@@ -61,6 +62,13 @@ def test_list_has_a_line_for_every_target() -> None:
         outcome = run_command(main, *arguments)
         assert outcome.code == 0
         assert [line.split()[0] for line in outcome.out.splitlines()[: len(ALL) + 1]] == [*ALL, "all"]
+
+
+def test_measured_durations_are_said_in_minutes_with_their_data() -> None:
+    assert set(MEASURED) <= set(TARGETS)
+    assert Duration(data="organamnist", quick=2.5, full=90).words == "quick 2.5 min, full 90 min (organamnist)"
+    assert Duration(data="har", full=12).words == "full 12 min (har)"
+    assert Duration(data="har").words == ""
 
 
 def test_unknown_target_is_refused_with_the_nearest() -> None:

@@ -49,17 +49,18 @@ def test_w_costs_the_anchor_down_and_two_numbers_a_channel_up(spec: ModelSpec) -
     assert computed(spec, make_strategy("fedbn")).once == 0
 
 
-def test_bytes_counted_on_the_wire_are_averaged_over_clients_and_rounds(tmp_path: Path) -> None:
-    """Two rounds: clients send and receive 10 + 30 and 20 + 40 bytes: 50 a round; then 70: on average 60."""
-    run = small_run("fedbn", rounds=2, cohort={"clients": 2})
+def test_bytes_counted_on_the_wire_go_before_computed_ones(tmp_path: Path) -> None:
+    """Clients send and receive 10 + 30 and 20 + 40 bytes a round, on average 50; the first carries 400 more each."""
+    run = small_run("fedbn", rounds=3, cohort={"clients": 2})
     finish(tmp_path, [run], lambda _run, _round, _client: 0.5)
     folder = RunFolder(tmp_path, run)
     assert counted([folder]) is None
     path = folder.path / "rounds.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    lines[0]["bytes"] = {"up": [10, 20], "down": [30, 40]}
-    lines[1]["bytes"] = {"up": [30, 40], "down": [30, 40]}
+    for number, line in enumerate(lines):
+        line["bytes"] = {"up": [10, 20], "down": [430, 440] if number == 0 else [30, 40]}
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     traffic = counted([folder])
     assert traffic is not None
-    assert (traffic.per_round, traffic.measured, traffic.until(10)) == (60.0, True, 600.0)
+    assert (traffic.per_round, traffic.once, traffic.measured) == (50.0, 400.0, True)
+    assert traffic.until(10) == 900.0
