@@ -20,7 +20,16 @@ from tests.support.cohorts import Bits, run_command, small_run, wait_until
 from tests.support.conductor import Conductor
 from tests.support.players import Reference, final_bits, plan_of, players, run_reference
 
-ALGORITHMS = ["fedap", "d-fedap", "f-fedap", "fedper", "base"]
+ALGORITHMS = [
+    "fedap",
+    "d-fedap",
+    "f-fedap",
+    "fedper",
+    "base",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("fedavg", "fedprox", "fedbn")),
+]
+"""All eight; those without a list of their own kind are slow: FedProx sends what FedAvg does, FedBN what FedAP does
+after its statistics, and FedAvg is the plainest of all."""
 
 
 @dataclass(frozen=True, kw_only=True)
