@@ -116,7 +116,7 @@ DATA_SETS: dict[str, DataSet] = {
             file="uci_har.npz",
             obtain="write UCI HAR as one npz of x, y, subject",
             stand_ins=("watch",),
-            quick_run={"rounds": 15},
+            quick_run={"rounds": 20},
         ),
         DataSet(
             name="chest",

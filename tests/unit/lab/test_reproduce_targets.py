@@ -106,6 +106,14 @@ def test_local_epochs_times_rounds_stays_the_same(target: str, values: set[int])
     assert len({run.epochs * run.rounds for run in runs}) == 1
 
 
+@pytest.mark.parametrize("data", DATA_SETS)
+def test_every_target_can_be_asked_for_on_every_data_set(data: str) -> None:
+    """In both sizes, with the epochs in all that the data set's plan has."""
+    for scale in (QUICK, Scale()):
+        plan = make_plan(DATA_SETS[data], scale)
+        assert all(target.cells(plan) for target in TARGETS.values() if target.name in TRAINED)
+
+
 def test_rounds_that_do_not_divide_are_refused() -> None:
     plan = make_plan(DATA_SETS["synthetic"], Scale(seeds=(0,), rounds=12))
     with pytest.raises(InvalidInput, match="a multiple of 8"):
