@@ -189,8 +189,7 @@ class Jobs:
         paths = self._store.expect_rows(() if small else action.receivers)
         try:
             if small:
-                names = [self._store.row_path(ref) for ref in action.receivers]
-                rows = mix_in_memory(action.weights, blobs, names, layout, self._forms.encoding)
+                rows = mix_in_memory(action.weights, blobs, layout, self._forms.encoding)
             else:
                 rows = mix_files(action.weights, blobs, paths, layout, self._forms.encoding)
         except OSError:

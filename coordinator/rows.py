@@ -67,11 +67,11 @@ def mix_files(
 
 
 def mix_in_memory(
-    weights: FloatArray, givers: Sequence[StoredSet], paths: Sequence[Path], layout: Layout, encoding: Encoding
+    weights: FloatArray, givers: Sequence[StoredSet], layout: Layout, encoding: Encoding
 ) -> list[Payload]:
-    """The same rows, each small enough for one message, without writing them: paths only name them."""
+    """The same rows, each small enough for one message, without writing them anywhere."""
     size = layout.size_bytes(encoding)
-    rows = [np.empty(size, dtype=np.uint8) for _ in paths]
+    rows = [np.empty(size, dtype=np.uint8) for _ in range(len(weights))]
 
     def write(start: int, mixed: Float32Array) -> None:
         for row, values in zip(rows, mixed, strict=True):
@@ -80,9 +80,10 @@ def mix_in_memory(
             row.data[first : first + wire.nbytes] = wire
 
     _mix(weights, givers, layout, write)
+    nowhere = Path()
     return [
-        Payload(path=path, layout=layout, encoding=encoding, transfer=None, data=row.data.toreadonly())
-        for path, row in zip(paths, rows, strict=True)
+        Payload(path=nowhere, layout=layout, encoding=encoding, transfer=None, data=row.data.toreadonly())
+        for row in rows
     ]
 
 

@@ -37,6 +37,9 @@ from protocol.tensors import Layout, TensorSet
 HELD_BYTES = 128 * MIB
 """Most memory for reports that came inside their messages: 500 members of a LeNet-5. What is more goes by the disk."""
 
+_NOWHERE = Path()
+"""In place of the path of something that is in memory alone: to build one costs more than to remember the bytes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Staged:
@@ -96,8 +99,9 @@ class Store:
 
     def stage(self, ref: BlobRef, tensors: TensorSet) -> None:
         """Put a report's set aside: the bytes it brought, or those that its transfer has collected."""
-        path, data = self._place("staged", ref), tensors.data
+        path, data = _NOWHERE, tensors.data
         if data is None or not self._take(data.nbytes):
+            path = self._place("staged", ref)
             path.parent.mkdir(parents=True, exist_ok=True)
             if data is not None:
                 path.write_bytes(data)
@@ -195,7 +199,7 @@ class Store:
                 self._give(stored.data.nbytes)
         old = self._rows - rows
         self._rows &= rows
-        paths = [str(self._place("blobs", ref)) for ref in gone] + [str(self.row_path(ref)) for ref in old]
+        paths = [self._name("blobs", ref) for ref in gone] + [str(self.row_path(ref)) for ref in old]
         freed = sum(map(_delete, paths))
         for folder in {os.path.dirname(path) for path in paths}:  # noqa: PTH120 - hundreds of paths in every round
             with contextlib.suppress(OSError):  # others are in it still
@@ -237,8 +241,11 @@ class Store:
         return self._scratch / "incoming" / f"{member}~{transfer}"
 
     def _place(self, top: str, ref: BlobRef) -> Path:
+        return Path(self._name(top, ref))
+
+    def _name(self, top: str, ref: BlobRef) -> str:
         base = self._scratch if top == "staged" else self._folder
-        return Path(f"{base}/{top}/{ref.kind}/{ref.round_no:07d}/{ref.member}")
+        return f"{base}/{top}/{ref.kind}/{ref.round_no:07d}/{ref.member}"
 
 
 def _delete(path: str) -> int:

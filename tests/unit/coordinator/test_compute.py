@@ -12,7 +12,7 @@ import pytest
 from coordinator.blobs import StoredSet, finish
 from coordinator.compute import Compute
 from coordinator.jobs import measured_channels
-from coordinator.rows import mix_files
+from coordinator.rows import mix_files, mix_in_memory
 from fedap_core.aggregation import TILE_COLUMNS, mix
 from fedap_core.arrays import Float32Array
 from fedap_core.errors import InvalidInput
@@ -60,12 +60,14 @@ def test_a_failing_job_hands_back_its_error_and_the_next_one_is_done() -> None:
 
 
 @pytest.mark.parametrize("parameters", [0, 5, TILE_COLUMNS + 3])
-def test_files_are_mixed_to_the_same_bits_as_arrays(tmp_path: Path, parameters: int) -> None:
+def test_files_are_mixed_to_the_same_bits_as_arrays_in_files_and_in_memory(tmp_path: Path, parameters: int) -> None:
     blobs, values = case(tmp_path, parameters)
     weights = np.random.default_rng(0).dirichlet(np.ones(4), size=4)
     paths = [tmp_path / "rows" / str(n) for n in range(4)]
     rows = mix_files(weights, blobs, paths, blobs[0].layout, "f32")
+    held = mix_in_memory(weights, blobs, blobs[0].layout, "f32")
     mix(weights, values, values)
+    assert [bytes(row.read(0, row.size_bytes)) for row in held] == [one.tobytes() for one in values]
     assert [path.read_bytes() for path in paths] == [one.tobytes() for one in values]
     assert [row.transfer for row in rows] == [None] * 4
 

@@ -52,6 +52,23 @@ def test_discarded_bytes_leave_no_file(tmp_path: Path) -> None:
     assert store.used_bytes() == 0
 
 
+def test_what_memory_has_no_room_for_goes_by_the_disk_and_comes_back_the_same(tmp_path: Path) -> None:
+    """Room for one set of 400 bytes: the second one is a file; when the first is discarded, there is room again."""
+    store = Store(tmp_path, held_bytes=500)
+    refs = [BlobRef(member=name, kind="update", round_no=0) for name in "abc"]
+    data = bytes(tensors().data or b"")
+    for ref in refs[:2]:
+        store.stage(ref, tensors())
+    assert [store.staged(ref).data is None for ref in refs[:2]] == [False, True]
+    store.discard(refs[0])
+    store.stage(refs[2], tensors())
+    assert store.staged(refs[2]).data is not None
+    store.keep({ref: zlib.crc32(data) for ref in refs[1:]})
+    for ref in refs[1:]:
+        assert bytes(read_bytes(store.blob(ref).path, 0, len(data))) == data
+        assert store.blob(ref) == Store(tmp_path, scratch=tmp_path / "other").blob(ref)
+
+
 @pytest.mark.parametrize("cut", [1, 12, 60])
 def test_a_blob_without_its_end_is_refused(tmp_path: Path, cut: int) -> None:
     store = Store(tmp_path)
