@@ -67,6 +67,17 @@ def test_dropout_stays_off_so_that_no_chance_is_involved() -> None:
     assert torch.equal(first.state_dict()["1.running_mean"], second.state_dict()["1.running_mean"])
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_layer_without_running_statistics_is_passed_over(by_hand: bool) -> None:
+    """Made without them, or robbed of them later: the layer beside it is estimated all the same."""
+    without, other = nn.BatchNorm1d(2, track_running_stats=by_hand), nn.BatchNorm1d(2)
+    if by_hand:
+        without.running_mean = without.running_var = None
+    reestimate_batch_norm(nn.Sequential(other, without), [values()])
+    assert without.running_mean is None
+    assert running(other)[0] == pytest.approx(values().mean(0).tolist(), rel=1e-5)
+
+
 def test_no_data_is_refused() -> None:
     with pytest.raises(InvalidInput, match="at least one batch"):
         reestimate_batch_norm(nn.Sequential(nn.BatchNorm1d(2)), [])
