@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fedap_core.errors import InvalidInput
+from fedap_core.errors import InvalidInput, in_words
 from fedap_core.nn.training import SgdSettings
 from fedap_core.splits import OVERLAPPING_LABEL, PROTOCOLS
 from fedap_core.strategies import Strategy, make_strategy
@@ -184,4 +184,4 @@ def checked(error: ValidationError) -> InvalidInput:
     if isinstance(inner, InvalidInput):
         return inner
     field = ".".join(str(part) for part in first["loc"])
-    return InvalidInput(field, first.get("input"), first["msg"].lower())
+    return InvalidInput(field, first.get("input"), in_words(first["msg"]))
