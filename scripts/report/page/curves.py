@@ -58,7 +58,7 @@ def curve_rows(series: Sequence[Series], *, about: int) -> CurveRows:
 
 
 def curves(series: Sequence[Series], *, described: str, frame: Frame = WIDE, low: float | None = None) -> Svg:
-    """The chart; `low` cuts the scale below (a magnifying glass on the end), values under it leave the frame."""
+    """The chart; `low` cuts the scale below (a magnifying glass on the end): what lies under it is cut off."""
     shown = [one for one in series if one.points]
     values = [value for one in shown for _, value in one.points]
     floor = math.floor(10 * min(values)) / 10 if low is None else low
@@ -71,8 +71,7 @@ def curves(series: Sequence[Series], *, described: str, frame: Frame = WIDE, low
     order = sorted(shown, key=lambda one: one.strong)
     return picture(
         *_grid(x, y, frame),
-        *(_band(one, x, y) for one in order if one.band),
-        *(_line(one, x, y) for one in order),
+        _clipped([*(_band(one, x, y) for one in order if one.band), *(_line(one, x, y) for one in order)], frame),
         *_names(shown, x, y, frame),
         element("line", class_="cursor", x1=-9, x2=-9, y1=frame.top, y2=frame.height - frame.bottom),
         width=frame.width,
@@ -101,17 +100,22 @@ def _grid(x: Scale, y: Scale, frame: Frame) -> list[Svg]:
     return drawn
 
 
+def _clipped(drawn: Sequence[Svg], frame: Frame) -> Svg:
+    """Cut off at the frame's bottom; elsewhere with room for the width of a line."""
+    left, top = frame.left - 4, frame.top - 4
+    width, height = frame.width - frame.right - left + 4, frame.height - frame.bottom - top
+    return element("svg", *drawn, x=left, y=top, width=width, height=height, viewBox=f"{left} {top} {width} {height}")
+
+
 def _line(one: Series, x: Scale, y: Scale) -> Svg:
-    inside = [(number, value) for number, value in one.points if value >= y.low]
-    path = " ".join(f"{x(number):.1f},{y(value):.1f}" for number, value in inside)
+    path = " ".join(f"{x(number):.1f},{y(value):.1f}" for number, value in one.points)
     kind = "line strong" if one.strong else "line"
     return element("polyline", points=path, class_=f"{kind} c{one.colour}", data_name=one.name)
 
 
 def _band(one: Series, x: Scale, y: Scale) -> Svg:
-    inside = [(number, max(low, y.low), high) for number, low, high in one.band if high >= y.low]
-    upper = [f"{x(number):.1f},{y(high):.1f}" for number, _, high in inside]
-    lower = [f"{x(number):.1f},{y(low):.1f}" for number, low, _ in reversed(inside)]
+    upper = [f"{x(number):.1f},{y(high):.1f}" for number, _, high in one.band]
+    lower = [f"{x(number):.1f},{y(low):.1f}" for number, low, _ in reversed(one.band)]
     return element("polygon", points=" ".join(upper + lower), class_=f"band c{one.colour}", data_name=one.name)
 
 

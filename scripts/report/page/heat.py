@@ -44,7 +44,7 @@ def heat_map(weights: FloatArray, names: Sequence[str], order: Sequence[int], *,
     drawn = [element("path", d="".join(squares), class_=f"h{level}") for level, squares in sorted(cells.items())]
     drawn.append(element("path", d="".join(own), class_="own"))
     drawn.extend(_labels([names[index] for index in order], cell, margin))
-    drawn.append(element("rect", class_="cell-cursor", x=-99, y=-99, width=cell, height=cell))
+    drawn.append(element("rect", class_="cell-cursor", x=-999, y=0, width=cell, height=cell))
     return picture(
         *drawn,
         width=margin + _SIDE + 4,

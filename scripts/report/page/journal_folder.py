@@ -38,7 +38,7 @@ def read_journal_run(folder: Path) -> Run:
     tables = {(round_no, member): arrays for round_no, member, arrays in _tables(folder / "tables")}
     counts = _class_counts(tables, clients)
     return Run(
-        source=folder.name,
+        source=config.run,
         algorithm=config.algorithm.name,
         options={key: str(value) for key, value in config.algorithm.options.items()},
         seed=config.seed,

@@ -110,9 +110,9 @@ def overview(study: Study) -> Overview:
 
 
 def _title(study: Study) -> str:
-    settings = study.runs[0].settings
-    data = settings.get("cohort.data") or settings.get("run", "")
-    return f"{data}: {counted(len(study.clients), 'client')}, {counted(len(study.algorithms), 'algorithm')}"
+    names = {run.settings.get("cohort.data") or run.settings.get("run", "") for run in study.runs}
+    name = names.pop() if len(names) == 1 else "Federation"
+    return f"{name}: {counted(len(study.clients), 'client')}, {counted(len(study.algorithms), 'algorithm')}"
 
 
 def _facts(study: Study) -> Iterator[str]:

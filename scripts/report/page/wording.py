@@ -35,7 +35,7 @@ def percent(share: float, digits: int = 1) -> str:
 def points(difference: float, *, sign: bool = False) -> str:
     """A difference of shares in points. Always rounded to a tenth; the sign only where it is asked for."""
     value = 100 * difference
-    amount = f"{value:+.1f}" if sign else f"{abs(value):.1f}"
+    amount = f"{value:+.1f}" if sign and round(value, 1) else f"{abs(value):.1f}"
     return f"{amount.replace('-', '−')} point{'' if amount.lstrip('+-') == '1.0' else 's'}"
 
 

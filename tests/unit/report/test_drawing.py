@@ -99,4 +99,5 @@ def test_numbers_read_well() -> None:
         "2.5\u202fh",
     ]
     assert [points(0.01), points(-0.0615, sign=True), points(-0.02)] == ["1.0 point", "−6.2 points", "2.0 points"]
+    assert points(-0.0001, sign=True) == "0.0 points"
     assert [ordinal(1), ordinal(10), ordinal(20), listed(["a", "b", "c"])] == ["second", "11th", "21st", "a, b and c"]

@@ -89,7 +89,7 @@
     const [left, top, side] = [svg.dataset.left, svg.dataset.top, svg.dataset.side].map(Number);
     const cell = side / names.length;
     const cursor = svg.querySelector(".cell-cursor");
-    const away = () => { hide(); cursor.setAttribute("x", -99); };
+    const away = () => { hide(); cursor.setAttribute("x", -999); };
     svg.addEventListener("pointermove", (event) => {
       const [x, y] = place(svg, event);
       const [column, row] = [Math.floor((x - left) / cell), Math.floor((y - top) / cell)];
