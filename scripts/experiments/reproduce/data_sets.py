@@ -13,8 +13,9 @@ from pathlib import Path
 from fedap_core.errors import InvalidInput
 from participant.data import load_dataset
 from participant.data.base import ROOT_VARIABLE, DataOptions
+from participant.data.medmnist_sets import lookup
 
-_MEDMNIST = "it is downloaded on first use; without a network, fetch {file} of MedMNIST elsewhere"
+_MEDMNIST = "it is downloaded on first use; without a network here, fetch it elsewhere"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,10 @@ class DataSet:
     @property
     def absence(self) -> str:
         """What to do about its absence, in one sentence."""
-        return f"{self.title} is not here: {self.obtain}, so that {self.path} exists ({ROOT_VARIABLE} sets the folder)"
+        way = self.obtain
+        if self.downloads:
+            way += f" from {lookup(self.name, 28).file.url}"
+        return f"{self.title} is not here: {way}, so that {self.path} exists ({ROOT_VARIABLE} sets the folder)"
 
 
 def _organ(letter: str) -> DataSet:
@@ -70,7 +74,7 @@ def _organ(letter: str) -> DataSet:
         kind="image",
         model="lenet5",
         file=f"{flag}.npz",
-        obtain=_MEDMNIST.format(file=f"{flag}.npz"),
+        obtain=_MEDMNIST,
         downloads=True,
         stand_ins=("synthetic",) if letter == "A" else ("organamnist", "synthetic"),
         quick_run={"rounds": 10},
@@ -89,7 +93,7 @@ DATA_SETS: dict[str, DataSet] = {
             kind="sensor-based time series",
             model="har-cnn",
             file="PAMAP2_Dataset/Protocol",
-            obtain="download PAMAP2_Dataset.zip from the UCI Machine Learning Repository and unpack it there",
+            obtain="download PAMAP2_Dataset.zip from https://archive.ics.uci.edu/dataset/231 and unpack it there",
             stand_ins=("har", "watch"),
             quick_run={"rounds": 10},
         ),
@@ -99,8 +103,8 @@ DATA_SETS: dict[str, DataSet] = {
             kind="image",
             model="alexnet",
             file="Curated X-Ray Dataset",
-            obtain="download «Curated Dataset for COVID-19 Posterior-Anterior Chest Radiography Images» (Sait et al.) "
-            "from Mendeley Data, which asks for an account, and unpack it there",
+            obtain="download «Curated Dataset for COVID-19 Posterior-Anterior Chest Radiography Images» (Sait et al., "
+            "Mendeley Data, with an account) from https://doi.org/10.17632/9xkhgts2s6 and unpack it there",
             stand_ins=("chest", "synthetic"),
             quick_cohort={"data_options": {"size": "64"}},
             quick_run={"rounds": 10, "model": "lenet5"},
@@ -114,7 +118,7 @@ DATA_SETS: dict[str, DataSet] = {
             kind="sensor-based time series",
             model="har-cnn",
             file="uci_har.npz",
-            obtain="write UCI HAR as one npz of x, y, subject",
+            obtain="write UCI HAR (https://archive.ics.uci.edu/dataset/240) as one npz of x, y, subject",
             stand_ins=("watch",),
             quick_run={"rounds": 20},
         ),

@@ -33,7 +33,7 @@ def put(folder: Path, *names: str) -> None:
     ("target", "missing", "place", "offered"),
     [
         ("pamap2", "PAMAP2_Dataset.zip", "PAMAP2_Dataset/Protocol", "--data har"),
-        ("covid", "Mendeley", "Curated X-Ray Dataset", "--data chest"),
+        ("covid", "10.17632/9xkhgts2s6", "Curated X-Ray Dataset", "--data chest"),
     ],
 )
 def test_missing_set_is_told_with_its_place_and_its_stand_in(
@@ -56,6 +56,7 @@ def test_organamnist_is_offered_for_the_other_organ_sets(folder: Path, target: s
     choice = choose(TARGETS[target], [], quick=True)
     assert choice.stem == "accuracy-organamnist-quick"
     assert str(folder / wanted.file) in choice.remarks[0]
+    assert "https://" in choice.remarks[0]
     assert choice.notes == (f"{wanted.title} was not at hand; in its place, under its own name: OrganAMNIST.",)
 
 
