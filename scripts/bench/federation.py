@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from coordinator.auth import generate_keys
 from coordinator.config import RunConfig, read_config
@@ -30,9 +29,6 @@ from scripts.engines.processes.children import Children
 from scripts.engines.processes.configuring import Start, join_settings, write_config
 from scripts.engines.processes.roles import take_part
 from scripts.engines.processes.shards import write_shards
-
-if TYPE_CHECKING:
-    from _typeshed import FileDescriptorLike
 
 PATIENCE_S = 300.0
 """Longest wait for a round that must close."""
@@ -164,7 +160,7 @@ class BenchFederation:
         return {name: {"keys": keys.secret_file, "coordinator_key": pair.public} for name, keys in made.items()}
 
 
-def _leave_it(fd: FileDescriptorLike) -> None:
+def _leave_it(fd: object) -> None:
     """In place of fsync."""
 
 
