@@ -61,7 +61,7 @@ class Exchange:
         self._deliveries = deliveries
         self._admits = admits
         self.counts: Counter[str] = Counter()
-        """What came that was no use: by code, or `stale`, `unknown-key`, `rate`."""
+        """What was of no use: by code, or `stale`, `unknown-key`, `rate`; of ours, `outdated` and `withheld`."""
         self._traffic: Counter[tuple[str, int, str]] = Counter()
 
     def taken_traffic(self) -> Mapping[tuple[str, int, str], int]:
@@ -184,7 +184,11 @@ class Exchange:
         try:
             peer.conversation.send(message)
             frames = encode(message)
-        except LocalProtocolError as error:  # a fault of ours, and no reason to end everybody's run
+        except LocalProtocolError as error:
+            if peer.conversation.state is conversation.State.GREETED:  # decided before its hello was heard: what still
+                self.counts["outdated"] += 1  # matters is said again after the welcome, which is on its way
+                return []
+            # a fault of ours, and no reason to end everybody's run
             log.error("message.withheld", participant=peer.member, kind=message.KIND, reason=str(error))
             self.counts["withheld"] += 1
             return []
