@@ -42,10 +42,11 @@ def small_disk(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def settings(disk: Path, elsewhere: Path, model: TinyModel, **more: object) -> Path:
+def settings(disk: Path, elsewhere: Path, model: TinyModel, *, reserve_bytes: int) -> Path:
     chosen = fields(
         disk / "run", model.write(elsewhere / "i.safetensors"), network={"endpoint": f"ipc://{elsewhere}/socket"},
-        pace={"heartbeat_s": 0.2, "dead_after_s": 20.0, "linger_s": 10.0}, **more,
+        pace={"heartbeat_s": 0.2, "dead_after_s": 20.0, "linger_s": 10.0},
+        storage={"reserve_bytes": reserve_bytes},
     )  # fmt: skip
     return config_file(elsewhere / "run.toml", chosen)
 
@@ -100,7 +101,7 @@ def test_a_full_disk_pauses_the_run_and_changes_no_bit(tmp_path: Path, reserve: 
     With a reserve it stops before anything fails; without one, a write fails and is made again."""
     model = tiny_model(body=BODY)
     with small_disk(tmp_path / "disk") as disk:
-        config = settings(disk, tmp_path, model, storage={"reserve_bytes": reserve})
+        config = settings(disk, tmp_path, model, reserve_bytes=reserve)
         process = Process("serve", "--config", str(config), log=tmp_path / "log")
         peers, go_on = held_at(tmp_path, model, process.ready(), 1)
         try:

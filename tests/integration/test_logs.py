@@ -101,6 +101,7 @@ def test_without_a_terminal_every_line_is_json_that_says_run_round_and_participa
         assert not last.startswith("{"), "the last line is the sentence for whoever started it"
 
 
+@pytest.mark.slow
 def test_on_a_terminal_lines_are_for_people_and_training_has_a_bar(reference: Reference, tmp_path: Path) -> None:
     """A member that is alone is enough: one round closes after the other as it reports."""
     (name, *_) = reference.names

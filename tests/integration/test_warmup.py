@@ -14,14 +14,10 @@ from tests.support.run_files import coordinator_file
 WARM = {"kind": "warmup", "rounds": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "start_from"),
-    [
-        pytest.param("fedap", "initial"),
-        pytest.param("d-fedap", "initial", marks=pytest.mark.slow),
-        pytest.param("fedap", "anchor", marks=pytest.mark.slow),
-        pytest.param("fedavg", "anchor", marks=pytest.mark.slow),
-    ],
+    [("fedap", "initial"), ("d-fedap", "initial"), ("fedap", "anchor"), ("fedavg", "anchor")],
 )
 def test_warm_up_rounds_end_with_the_inline_engines_models(tmp_path: Path, algorithm: str, start_from: str) -> None:
     """Five rounds, of which the first two make the anchor by plain averaging; then all begin at `start_from`.
