@@ -134,7 +134,7 @@ def show_covid(job: Job) -> Findings:
             (f"Every client, last round, seed {job.plans[0].scale.seeds[0]}, %", _per_client(results)),
         ),
         verdicts=(
-            judges.best(means, claim=best),
+            judges.best(means, claim=best, lead=paper.COVID_LEAD),
             judges.second_best(means, name="fedper", claim="FedPer is second on COVID-19."),
             judges.worst(means, name="fedbn", claim="FedBN has the worst mean accuracy on COVID-19."),
         ),
