@@ -48,5 +48,5 @@ def test_two_parts_share_one_table_and_one_file(tmp_path: Path) -> None:
     done = run_bench(tmp_path, "step", "aggregate", "--passes", "1")
     assert done.returncode == 0, done.stderr
     assert list(json.loads((tmp_path / "bench.json").read_text())["parts"]) == ["aggregate", "step"]
-    assert done.stdout.count("| --- |") == 1
+    assert done.stdout.count("| part | measured side by side |") == 1
     assert "QUICK" in done.stdout
