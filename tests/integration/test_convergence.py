@@ -14,13 +14,13 @@ import pytest
 from coordinator import facts
 from participant.model_file import read_model
 from protocol.messages import Message, Score, Update
-from tests.support.cohorts import DATA_OPTIONS, small_run, wait_until
+from tests.support.cohorts import DATA_OPTIONS, small_run
 from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, running
 from tests.support.peer import Peer
-from tests.support.players import players, run_reference
-from tests.support.processes import Process
+from tests.support.players import run_reference
 from tests.support.run_files import coordinator_file, told_facts
 from tests.support.tiny_models import drift, tiny_model
+from tests.support.whole_runs import run_to_its_end
 
 RISING = (50, 60, 70, 70, 65, 70, 80, 80)
 """Validation samples of 100 that the models of rounds 0, 1, … have right: the best is first reached by round 2."""
@@ -65,14 +65,7 @@ def test_participants_that_no_longer_learn_end_their_run_and_exit_with_0(tmp_pat
     settings = small_run("fedavg", rounds=2, cohort=cohort, learning_rate=1e-12)
     reference = run_reference(tmp_path / "inline", settings)
     run = coordinator_file(tmp_path, reference, pace={"patience": 2}, rounds=60)
-    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
-    try:
-        with players(tmp_path, reference, coordinator.ready()) as made:
-            wait_until(lambda: all(one.ended() is not None for one in made.values()), "the run to end")
-            assert {name: one.ended() for name, one in made.items()} == dict.fromkeys(made, 0)
-        assert coordinator.wait() == 0
-    finally:
-        coordinator.close()
+    made = run_to_its_end(tmp_path, reference, run)
     told = told_facts(tmp_path / "run")
     assert [fact.reason for fact in told if isinstance(fact, facts.Finished)] == ["converged"]
     assert sum(isinstance(fact, facts.RoundClosed) for fact in told) < 60

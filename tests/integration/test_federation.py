@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from scripts.experiments.settings import RunSettings
-from tests.support.cohorts import small_run, wait_until
-from tests.support.players import final_bits, players, run_reference
-from tests.support.processes import Process
+from tests.support.cohorts import small_run
+from tests.support.players import final_bits, run_reference
 from tests.support.run_files import coordinator_file
+from tests.support.whole_runs import run_to_its_end
 
 PATIENT = {"heartbeat_s": 10.0, "dead_after_s": 60.0, "linger_s": 60.0}
 """The coordinator's own defaults: on a busy machine nobody is given up while ten processes start."""
@@ -30,14 +30,7 @@ def watch_run(algorithm: str) -> RunSettings:
 def require_same_models(folder: Path, settings: RunSettings) -> None:
     reference = run_reference(folder / "inline", settings)
     config = coordinator_file(folder, reference, pace=PATIENT)
-    coordinator = Process("serve", "--config", str(config), log=folder / "coordinator.log")
-    try:
-        with players(folder, reference, coordinator.ready()) as made:
-            wait_until(lambda: all(one.ended() is not None for one in made.values()), "the run to end", deadline_s=400)
-            assert {name: one.ended() for name, one in made.items()} == dict.fromkeys(made, 0)
-        assert coordinator.wait() == 0
-    finally:
-        coordinator.close()
+    made = run_to_its_end(folder, reference, config, deadline_s=400)
     assert final_bits(made) == reference.bits
 
 

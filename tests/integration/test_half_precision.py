@@ -20,13 +20,14 @@ from fedap_core.arrays import Float32Array
 from fedap_core.strategies import Evidence, make_strategy
 from protocol.messages import Message, Update
 from protocol.tensors import TensorSet
-from tests.support.cohorts import run_command, small_run, tensor_bits, wait_until
+from tests.support.cohorts import run_command, small_run, tensor_bits
 from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
 from tests.support.peer import Peer
-from tests.support.players import players, run_reference
-from tests.support.processes import Process, config_file
+from tests.support.players import run_reference
+from tests.support.processes import config_file
 from tests.support.run_files import coordinator_file, has_finite_model
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
+from tests.support.whole_runs import run_to_its_end
 
 
 def halved(values: Float32Array) -> Float32Array:
@@ -118,14 +119,7 @@ def test_a_model_that_f16_cannot_hold_is_refused_before_anybody_comes(tmp_path: 
 def test_participants_that_train_end_with_models_whose_shared_values_are_f16(tmp_path: Path) -> None:
     reference = run_reference(tmp_path / "inline", small_run("fedap"))
     run = coordinator_file(tmp_path, reference, encoding="f16")
-    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
-    try:
-        with players(tmp_path, reference, coordinator.ready()) as made:
-            wait_until(lambda: all(one.ended() is not None for one in made.values()), "the run to end")
-            assert {name: one.ended() for name, one in made.items()} == dict.fromkeys(made, 0)
-        assert coordinator.wait() == 0
-    finally:
-        coordinator.close()
+    made = run_to_its_end(tmp_path, reference, run)
     for one in made.values():
         assert has_finite_model(one.personal)
         for name, bits in tensor_bits(one.personal).items():

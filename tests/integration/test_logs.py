@@ -18,8 +18,9 @@ import pytest
 
 from tests.support.cohorts import small_run, wait_until
 from tests.support.players import Reference, final_bits, players, run_reference
-from tests.support.processes import ROOT, Process
+from tests.support.processes import ROOT
 from tests.support.run_files import coordinator_file, only
+from tests.support.whole_runs import run_to_its_end
 
 PLACE = {"run", "round", "participant"}
 
@@ -77,14 +78,7 @@ def test_without_a_terminal_every_line_is_json_that_says_run_round_and_participa
     reference: Reference, tmp_path: Path
 ) -> None:
     run = coordinator_file(tmp_path, reference, network={"endpoint": f"ipc://{tmp_path}/socket"})
-    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
-    try:
-        with players(tmp_path, reference, coordinator.ready()) as made:
-            wait_until(lambda: all(one.ended() is not None for one in made.values()), "the run to end")
-            assert {name: one.ended() for name, one in made.items()} == dict.fromkeys(made, 0)
-        assert coordinator.wait() == 0
-    finally:
-        coordinator.close()
+    made = run_to_its_end(tmp_path, reference, run)
     assert final_bits(made) == reference.bits
     led = [json.loads(line) for line in (tmp_path / "coordinator.log").read_text().splitlines()]
     assert all(set(line) >= PLACE and line["run"] == "whole" for line in led)

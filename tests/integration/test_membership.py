@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,8 @@ from coordinator.runs import look_at
 from tests.support.cohorts import run_command, small_run, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
 from tests.support.processes import Process
-from tests.support.proxy import Hold, Proxy, Swallow
-from tests.support.run_files import coordinator_file, has_finite_model, only, participant_file
+from tests.support.proxy import Proxy, Swallow
+from tests.support.run_files import coordinator_file, has_finite_model, only
 
 DEADLINE_S = 300.0
 
@@ -102,39 +101,6 @@ def test_a_member_that_dies_does_not_stop_the_others(
     assert any(reason in fact.reason for fact in closed)
     assert [fact.absent for fact in told if isinstance(fact, facts.Ended)] == [(dying,)]
     assert not lost[dying].personal.exists()
-
-
-@pytest.mark.slow
-def test_who_comes_late_takes_part_from_then_on(tmp_path: Path) -> None:
-    """Its first word is held back until the second round of the two others is open, with 58 still to come."""
-    reference = run_reference(tmp_path / "inline", small_run("fedap", rounds=60))
-    members = {"at_least": 2, "enrolment_s": 0.0, "late_join": True}
-    run = coordinator_file(tmp_path, reference, members=members, pace={"quorum": 2, "dead_after_s": 60.0})
-    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
-    *early, late = reference.names
-    patience = ("--config", str(participant_file(tmp_path, answer_s=30.0)))
-    try:
-        endpoint = coordinator.ready()
-        with ExitStack() as stack:
-            proxy = stack.enter_context(Proxy(endpoint, [Hold(after=0)]))
-            made = stack.enter_context(players(tmp_path, only(reference, [late]), proxy.endpoint, *patience))
-            wait_until(proxy.struck.is_set, "the late one to knock", deadline_s=DEADLINE_S)
-            made |= stack.enter_context(players(tmp_path, only(reference, early), endpoint))
-            wait_until(lambda: has_opened(tmp_path, 1), "the second round", deadline_s=DEADLINE_S)
-            proxy.release()
-            require_good_end(made, coordinator)
-    finally:
-        coordinator.close()
-    told = history(tmp_path)
-    joined = [fact.member for fact in told if isinstance(fact, facts.Joined)]
-    assert (sorted(joined[:2]), joined[2:]) == (early, [late])
-    counts = {name: updates_of(told).count(name) for name in reference.names}
-    assert {name: counts[name] for name in early} == dict.fromkeys(early, 60)
-    assert 1 <= counts[late] <= 58
-
-
-def has_opened(folder: Path, round_no: int) -> bool:
-    return any(isinstance(fact, facts.RoundOpened) and fact.round_no == round_no for fact in history(folder))
 
 
 def test_without_barriers_all_end_with_a_model_after_as_many_updates(reference: Reference, tmp_path: Path) -> None:

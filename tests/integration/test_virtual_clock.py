@@ -19,10 +19,10 @@ from scripts.engines.inline import InlineOptions
 from scripts.engines.retrace import retrace
 from scripts.engines.virtual_members import VirtualFederation, open_federation
 from scripts.experiments.asynchronous.settings import AsyncFolder, AsyncSettings, ClockSettings
-from tests.support.cohorts import Bits, clients_of, model_bits, run_small, small_run, tensor_bits, wait_until
-from tests.support.players import final_bits, players, run_reference
-from tests.support.processes import Process
+from tests.support.cohorts import Bits, clients_of, model_bits, run_small, small_run, tensor_bits
+from tests.support.players import final_bits, run_reference
 from tests.support.run_files import coordinator_file
+from tests.support.whole_runs import run_to_its_end
 
 EQUAL = {"by_samples": False, "look_s": 5.0}
 
@@ -132,13 +132,7 @@ def test_processes_without_barriers_are_retraced_bit_for_bit(algorithm: str, tmp
     """Real processes report in whatever order they happen to: the journal of their coordinator has it."""
     reference = run_reference(tmp_path / "inline", small_run(algorithm))
     config = coordinator_file(tmp_path, reference, mode="continuous")
-    coordinator = Process("serve", "--config", str(config), log=tmp_path / "coordinator.log")
-    try:
-        with players(tmp_path, reference, coordinator.ready()) as made:
-            wait_until(lambda: all(one.ended() is not None for one in made.values()), "the run to end")
-        assert coordinator.wait() == 0
-    finally:
-        coordinator.close()
+    made = run_to_its_end(tmp_path, reference, config)
     settings = AsyncSettings(run=reference.settings, clock=ClockSettings(mode="continuous"))
     federation = open_federation(settings, reference.cohort, InlineOptions(root=tmp_path / "inline"))
     retrace(federation, journal_of(tmp_path / "run"))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cohorts import Bits, small_run, wait_until
-from tests.support.players import final_bits, players, run_reference
-from tests.support.processes import Process
+from tests.support.cohorts import Bits, small_run
+from tests.support.players import final_bits, run_reference
 from tests.support.run_files import coordinator_file
+from tests.support.whole_runs import run_to_its_end
 
 WARM = {"kind": "warmup", "rounds": 2}
 
@@ -28,14 +28,7 @@ def test_warm_up_rounds_end_with_the_inline_engines_models(tmp_path: Path, algor
     settings = small_run(algorithm, rounds=5, anchor=WARM, start_from=start_from)
     reference = run_reference(tmp_path / "inline", settings)
     run = coordinator_file(tmp_path, reference)
-    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
-    try:
-        with players(tmp_path, reference, coordinator.ready()) as made:
-            wait_until(lambda: all(one.ended() is not None for one in made.values()), "the run to end")
-            assert {name: one.ended() for name, one in made.items()} == dict.fromkeys(made, 0)
-        assert coordinator.wait() == 0
-    finally:
-        coordinator.close()
+    made = run_to_its_end(tmp_path, reference, run)
     assert travelled(final_bits(made)) == travelled(reference.bits)
     assert start_from == "anchor" or final_bits(made) == reference.bits
 

@@ -26,7 +26,7 @@ _COMMAND = "from participant.cli import main; main()"
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """An inline run: what it started from and the models it ended with. anchor: its file; None where warm-up makes it."""
+    """An inline run: what it started from and its final models. anchor: its file; None where warm-up makes it."""
 
     settings: RunSettings
     cohort: Cohort
