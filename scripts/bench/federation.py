@@ -33,8 +33,6 @@ from scripts.engines.processes.shards import write_shards
 PATIENCE_S = 300.0
 """Longest wait for a round that must close."""
 GLANCE_S = 0.05
-ANSWER_S = 120.0
-"""A thousand greetings at once take their time; whoever asks again before the answer only makes the queue longer."""
 COORDINATOR_KEY, MEMBERS = "coordinator.key", "members.txt"
 
 
@@ -80,7 +78,7 @@ class BenchFederation:
             joining = [
                 join_settings(
                     settings, name, endpoint=endpoint, shard=shards[name], initial=start.initial, state=self.state(name)
-                ).model_copy(update={"answer_s": ANSWER_S, **secrets.get(name, {})})
+                ).model_copy(update=secrets.get(name, {}))
                 for name in self.members
             ]
             for at in range(0, len(joining), self._shape.per_process):

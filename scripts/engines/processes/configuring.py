@@ -105,5 +105,6 @@ def join_settings(
         share=("class_counts",),
         reconnect_s=0.1,
         reconnect_cap_s=1.0,
+        answer_s=ANSWER_S,
         farewell_s=NEVER_S,  # the coordinator waits for everybody's last word: nobody may leave before it is heard
     )

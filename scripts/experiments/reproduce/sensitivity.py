@@ -126,7 +126,7 @@ def show_clients(job: Job) -> Findings:
     """Three algorithms over the number of clients."""
     results = run_plans(job, client_cells)
     claims = ("With more clients FedAP's accuracy goes down.", "FedAP is the best in most cases of the client number.")
-    return _sensitivity(job, results, "clients", claims)
+    return _sensitivity(job, results, "clients", claims, share=0.5)
 
 
 def show_epochs(job: Job) -> Findings:
@@ -139,12 +139,12 @@ def show_epochs(job: Job) -> Findings:
     return _sensitivity(job, results, "local epochs × rounds", claims)
 
 
-def _sensitivity(job: Job, results: Results, axis: str, claims: tuple[str, str]) -> Findings:
+def _sensitivity(job: Job, results: Results, axis: str, claims: tuple[str, str], *, share: float = 1.0) -> Findings:
     data, settings = job.plans[0].data.name, results.settings()
     values = [results.one(data, "fedap", at).mean for at in settings]
     verdicts = (
         judges.goes_down(values, settings, name="FedAP", claim=claims[0]),
-        judges.best_everywhere({at: results.means(data, at) for at in settings}, claim=claims[1]),
+        judges.leads({at: results.means(data, at) for at in settings}, claim=claims[1], share=share),
     )
     return _over_settings(job, results, COMPARED, axis, verdicts)
 

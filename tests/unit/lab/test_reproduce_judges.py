@@ -64,11 +64,17 @@ def test_a_slower_decline_is_one_from_the_first_setting_to_the_last() -> None:
 def test_going_down_and_leading_everywhere_look_at_every_setting() -> None:
     assert judges.goes_down([90.0, 91.0, 80.0], ["10", "20", "50"], name="FedAP", claim="c").held
     assert not judges.goes_down([90.0, 80.0, 90.0], ["10", "20", "50"], name="FedAP", claim="c").held
-    leads = {"10": MEANS, "20": {**MEANS, "fedbn": 92.5}}
-    verdict = judges.best_everywhere(leads, claim="c")
+    mixed = {"10": MEANS, "20": {**MEANS, "fedbn": 92.5}}
+    verdict = judges.leads(mixed, claim="c")
     assert not verdict.held
     assert "1 of 2 settings" in verdict.numbers
-    assert judges.best_everywhere({"10": MEANS}, claim="c").held
+    assert judges.leads({"10": MEANS}, claim="c").held
+
+
+def test_most_settings_are_more_than_half_of_them() -> None:
+    half = {"10": MEANS, "20": {**MEANS, "fedbn": 92.5}}
+    assert not judges.leads(half, claim="c", share=0.5).held
+    assert judges.leads({**half, "50": MEANS}, claim="c", share=0.5).held
 
 
 def test_variants_must_all_stand_above_the_others() -> None:
