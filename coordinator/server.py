@@ -136,6 +136,8 @@ class Coordinator:
         """Everything that is there to be done, once."""
         for received in self._parts.router.received(BATCH):
             for event in self._parts.exchange.hear(received, self.now()):
+                if isinstance(event, events.Greeted):  # its key may have been listed a moment ago
+                    self._look_around()
                 self._decide(event)
         for done in self._compute.finished():
             for event in self._answer(done):
