@@ -16,6 +16,9 @@ from typing import Protocol
 
 from fedap_core.errors import InvalidInput
 
+JOURNAL = "journal.sqlite"
+"""Its name in a run's folder."""
+
 FORMAT = 1
 """Raised when tables or encodings change their meaning; a journal of another format is refused, never guessed at."""
 

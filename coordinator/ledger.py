@@ -8,14 +8,15 @@ are by-products: where they cannot be written, that is told and the run goes on.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import structlog
 
 from coordinator import facts, snapshots
-from coordinator.journal import Draft, Journal
+from coordinator.journal import JOURNAL, Draft, Entry, Journal, SqliteJournal
 from coordinator.logs import log_fact
-from coordinator.plain import to_plain
+from coordinator.plain import from_plain, to_plain
 from coordinator.state import State
 
 log = structlog.get_logger()
@@ -24,6 +25,26 @@ _encoded = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 Traffic = Mapping[tuple[str, int, str], int]
 """Bytes of messages by (member, round of its order, in or out)."""
+
+
+def fact_of(entry: Entry) -> facts.Fact:
+    """What an entry tells."""
+    return from_plain(entry.kind, json.loads(entry.body))
+
+
+def facts_of(journal: Journal) -> Iterator[tuple[facts.Fact, float]]:
+    """Everything that a journal tells, each with its time on the run clock."""
+    for entry in journal.entries():
+        yield fact_of(entry), entry.time_s
+
+
+def facts_in(folder: Path) -> list[tuple[facts.Fact, float]]:
+    """The same of a run's folder, for those who only look."""
+    journal = SqliteJournal(folder / JOURNAL, read_only=True)
+    try:
+        return list(facts_of(journal))
+    finally:
+        journal.close()
 
 
 class Ledger:

@@ -5,16 +5,15 @@ Reads what others decided. Figures are those of the journal; nothing is estimate
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from coordinator import facts
 from coordinator.config import RunConfig, is_local
+from coordinator.ledger import fact_of
 from coordinator.logs import fact_event
 from coordinator.model_forms import shared_layout
-from coordinator.plain import from_plain
 from coordinator.rules import Rules
 from coordinator.runs import Past
 from coordinator.state import State, Status
@@ -152,7 +151,7 @@ def _accuracies(past: Past, after: int) -> list[tuple[int, float, int]]:
     """The same for every round with scores among the entries behind `after`."""
     by_round: dict[int, list[float]] = {}
     for entry in past.journal.entries(after):
-        fact = from_plain(entry.kind, json.loads(entry.body))
+        fact = fact_of(entry)
         if isinstance(fact, facts.UpdateAccepted | facts.GoodbyeAccepted):
             found = _test_accuracy(fact.scores)
             if found is not None:
@@ -170,7 +169,7 @@ def _test_accuracy(scores: Sequence[Score]) -> float | None:
 def history_lines(past: Past) -> Iterator[str]:
     """What happened, one line per fact, with the run clock."""
     for entry in past.journal.entries():
-        fact = from_plain(entry.kind, json.loads(entry.body))
+        fact = fact_of(entry)
         yield f"{entry.time_s:12.3f} s  {fact_event(entry.kind):<22} {_told(fact)}"
 
 

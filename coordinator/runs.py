@@ -21,7 +21,7 @@ from coordinator.config import RunConfig, make_config, require_safe
 from coordinator.deliveries import Deliveries
 from coordinator.exchange import Exchange
 from coordinator.jobs import Jobs, measured_channels
-from coordinator.journal import Journal, SqliteJournal
+from coordinator.journal import JOURNAL, Journal, SqliteJournal
 from coordinator.keys import MemberList, read_key_file
 from coordinator.ledger import Ledger
 from coordinator.machine import RoundMachine
@@ -46,8 +46,6 @@ from fedap_core.model_spec import METADATA_KEY, ModelSpec
 from fedap_core.strategies import Measure, Phase
 from protocol.messages import Plan
 from protocol.traffic import Dispatch, Intake
-
-JOURNAL = "journal.sqlite"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ into the machine, then `Started` calls for what is owed. All of it is one thread
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,12 +21,11 @@ from coordinator.compute import Compute, Done
 from coordinator.exchange import Exchange
 from coordinator.jobs import UPDATE, UPDATE_STATS, Jobs
 from coordinator.journal import Journal, NotWritten
-from coordinator.ledger import Ledger
+from coordinator.ledger import Ledger, fact_of
 from coordinator.logs import log_note
 from coordinator.machine import RoundMachine
 from coordinator.model_forms import ModelForms
 from coordinator.orders import Orders
-from coordinator.plain import from_plain
 from coordinator.router import Router
 from coordinator.space import SpaceGuard
 from coordinator.store import Store
@@ -298,5 +296,5 @@ def replay(machine: RoundMachine, journal: Journal) -> float:
     for entry in journal.entries(after):
         ran_s = entry.time_s
         if state is None or entry.serial > after + 1:
-            machine.handle(from_plain(entry.kind, json.loads(entry.body)), entry.time_s)
+            machine.handle(fact_of(entry), entry.time_s)
     return ran_s

@@ -17,10 +17,10 @@ from types import TracebackType
 from coordinator.auth import generate_keys
 from coordinator.config import RunConfig, read_config
 from coordinator.facts import RoundClosed, UpdateAccepted
-from coordinator.journal import Entry, SqliteJournal
+from coordinator.journal import JOURNAL, Entry, SqliteJournal
 from coordinator.keys import write_key_file
 from coordinator.logs import configure_logs
-from coordinator.runs import JOURNAL, open_run
+from coordinator.runs import open_run
 from participant.config import JoinSettings
 from participant.dealer.keys import make_keys
 from scripts.bench.job import Job

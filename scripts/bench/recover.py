@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from coordinator.runs import JOURNAL
+from coordinator.journal import JOURNAL
 from participant.dealer.line import Address, Context
 from scripts.bench.figures import Series, ratio
 from scripts.bench.interleaving import interleave

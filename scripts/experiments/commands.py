@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,15 +91,13 @@ def _sweep_options(
     engine: str = "inline",
     participants_per_process: int = 1,
 ) -> SweepOptions:
-    """Runs at once first, then workers inside a run: a run alone in a process never waits for its neighbour."""
-    from scripts.experiments.sweep import SweepOptions
+    from scripts.experiments.sweep import SweepOptions, share_cores
 
-    cores = len(os.sched_getaffinity(0))
-    jobs = min(jobs or (1 if engine == "processes" else cores), runs)
+    at_once, inside = share_cores(jobs=jobs, workers=workers, engine=engine, runs=runs)
     return SweepOptions(
         root=out,
-        jobs=jobs,
-        workers=workers or max(1, cores // jobs),
+        jobs=at_once,
+        workers=inside,
         keep_models=keep_models,
         engine=engine,
         participants_per_process=participants_per_process,

@@ -45,7 +45,7 @@ class Comparison:
         wanted = [text.strip() for text in algorithms.split(",") if text.strip()]
         if not wanted:
             raise InvalidInput("algorithms", algorithms, "at least one name")
-        runs = [_with(base, text, seed) for seed in _numbers(seeds) for text in wanted]
+        runs = [_with(base, text, seed) for seed in seed_numbers(seeds) for text in wanted]
         if len({run.identity for run in runs}) != len(runs):
             raise InvalidInput("algorithms", algorithms, "every algorithm and seed once")
         return cls(runs=tuple(runs))
@@ -67,7 +67,8 @@ def _with(base: RunSettings, text: str, seed: int) -> RunSettings:
         raise checked(error) from error
 
 
-def _numbers(seeds: str) -> list[int]:
+def seed_numbers(seeds: str) -> list[int]:
+    """Numbers, comma-separated."""
     try:
         return [int(text) for text in seeds.split(",")]
     except ValueError as error:

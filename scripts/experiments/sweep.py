@@ -43,6 +43,16 @@ ENGINES = ("inline", "processes")
 """Clients trained here, or a federation of processes: the same bits."""
 
 
+def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None) -> tuple[int, int]:
+    """(jobs, workers), each as asked or, for 0, what the cores allow: runs at once first, then workers inside a run,
+    because a run alone in a process never waits for its neighbour. runs: there are no more, where that is known."""
+    cores = len(os.sched_getaffinity(0))
+    jobs = jobs or (1 if engine == "processes" else cores)
+    if runs is not None:
+        jobs = min(jobs, runs)
+    return jobs, workers or max(1, cores // jobs)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
     """jobs: runs at once; workers: processes inside each inline run; keep_models: whether runs can be continued."""

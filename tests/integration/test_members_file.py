@@ -16,8 +16,6 @@ import zmq
 from coordinator import facts
 from coordinator.auth import generate_keys
 from coordinator.keys import write_key_file
-from coordinator.plain import from_plain
-from coordinator.runs import look_at
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
 from protocol.keys import KeyPair
@@ -25,6 +23,7 @@ from tests.support.cohorts import wait_until
 from tests.support.federation import WAIT_S, fields, running
 from tests.support.peer import Peer
 from tests.support.processes import Process, config_file
+from tests.support.run_files import told_facts
 from tests.support.tiny_models import TinyModel, drift, tiny_model
 
 
@@ -48,12 +47,7 @@ class Keyed:
         list_members(self.folder, self.pairs, names)
 
     def told(self, kind: type[facts.Fact]) -> list[facts.Fact]:
-        journal = look_at(self.folder / "run").journal
-        try:
-            found = [from_plain(entry.kind, json.loads(entry.body)) for entry in journal.entries()]
-        finally:
-            journal.close()
-        return [fact for fact in found if isinstance(fact, kind)]
+        return [fact for fact in told_facts(self.folder / "run") if isinstance(fact, kind)]
 
     def log(self) -> list[dict[str, object]]:
         lines = (self.folder / "log").read_text().splitlines()

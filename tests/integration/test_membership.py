@@ -5,7 +5,6 @@ Real processes on both sides. What happened is read from the run's journal, the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,13 +12,12 @@ import pytest
 
 from coordinator import facts
 from coordinator.cli import main
-from coordinator.plain import from_plain
-from coordinator.runs import look_at
 from tests.support.cohorts import run_command, small_run, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
 from tests.support.processes import Process
 from tests.support.proxy import Proxy, Swallow
-from tests.support.run_files import coordinator_file, has_finite_model, only
+from tests.support.run_files import coordinator_file, has_finite_model, only, told_facts
+from tests.support.whole_runs import run_to_its_end
 
 DEADLINE_S = 300.0
 
@@ -27,15 +25,6 @@ DEADLINE_S = 300.0
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
     return run_reference(tmp_path_factory.mktemp("inline"), small_run("fedap"))
-
-
-def history(folder: Path) -> list[facts.Fact]:
-    """Every fact of the run, in order."""
-    journal = look_at(folder / "run").journal
-    try:
-        return [from_plain(entry.kind, json.loads(entry.body)) for entry in journal.entries()]
-    finally:
-        journal.close()
 
 
 def updates_of(told: Sequence[facts.Fact]) -> list[str]:
@@ -55,12 +44,8 @@ def test_who_is_listed_and_never_comes_changes_no_bit_for_the_others(reference: 
     """Enrolment ends without it once the three others are there: the run is the inline one of three clients."""
     members = {"names": [*reference.names, "nobody"], "at_least": len(reference.names), "enrolment_s": 0.0}
     run = coordinator_file(tmp_path, reference, pace={"quorum": len(reference.names)}, members=members)
-    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
-    try:
-        with players(tmp_path, reference, coordinator.ready()) as made:
-            require_good_end(made, coordinator)
-    finally:
-        coordinator.close()
+    made = run_to_its_end(tmp_path, reference, run)
+    assert all(has_finite_model(one.personal) for one in made.values())
     assert final_bits(made) == reference.bits
 
 
@@ -94,7 +79,7 @@ def test_a_member_that_dies_does_not_stop_the_others(
             require_good_end(made, coordinator)
     finally:
         coordinator.close()
-    told = history(tmp_path)
+    told = told_facts(tmp_path / "run")
     closed = [fact for fact in told if isinstance(fact, facts.RoundClosed)]
     assert [fact.round_no for fact in closed] == [0, 1, 2]
     assert closed[-1].missing == (dying,)
@@ -107,13 +92,9 @@ def test_without_barriers_all_end_with_a_model_after_as_many_updates(reference: 
     """Three rounds of three members: nine updates are admitted, whoever they came from, and all of them are mixed. Who
     is at work then is told to finish; its report is not wanted any more."""
     run = coordinator_file(tmp_path, reference, mode="continuous")
-    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
-    try:
-        with players(tmp_path, reference, coordinator.ready()) as made:
-            require_good_end(made, coordinator)
-    finally:
-        coordinator.close()
-    told = history(tmp_path)
+    made = run_to_its_end(tmp_path, reference, run)
+    assert all(has_finite_model(one.personal) for one in made.values())
+    told = told_facts(tmp_path / "run")
     (closing,) = [index for index, fact in enumerate(told) if isinstance(fact, facts.RoundClosed)]
     assert len(updates_of(told[:closing])) == len(updates_of(told)) == 9
     shown = run_command(main, "status", str(tmp_path / "run"))

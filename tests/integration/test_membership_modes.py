@@ -15,13 +15,12 @@ from pathlib import Path
 import pytest
 
 from coordinator import facts
-from coordinator.runs import JOURNAL
-from scripts.experiments.asynchronous.real_clock import journal_of
+from coordinator.journal import JOURNAL
 from tests.support.cohorts import small_run, wait_until
 from tests.support.players import Player, Reference, players, run_reference
 from tests.support.processes import Process
 from tests.support.proxy import Hold, Proxy
-from tests.support.run_files import coordinator_file, has_finite_model, only, participant_file
+from tests.support.run_files import coordinator_file, has_finite_model, only, participant_file, told_facts
 
 pytestmark = pytest.mark.slow
 MODES = ("barrier", "continuous")
@@ -45,8 +44,8 @@ class Led:
     made: dict[str, Player]
 
     def told(self) -> list[facts.Fact]:
-        path = self.folder / "run" / JOURNAL
-        return [fact for fact, _ in journal_of(path)] if path.exists() else []
+        run = self.folder / "run"
+        return told_facts(run) if (run / JOURNAL).exists() else []
 
     def wait_for(self, happened: Callable[[list[facts.Fact]], bool], what: str) -> None:
         wait_until(lambda: happened(self.told()), what, deadline_s=DEADLINE_S)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.journal import SqliteJournal
-from coordinator.runs import JOURNAL
+from coordinator.journal import JOURNAL, SqliteJournal
 from fedap_core.errors import InvalidInput
 from participant.model_file import read_model
 from scripts.engines.processes.run import ProcessOptions, run_processes

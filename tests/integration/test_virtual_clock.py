@@ -5,15 +5,13 @@ With everybody equally fast a barrier run is the inline engine's; a journal's or
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from coordinator import facts
-from coordinator.plain import from_plain
-from coordinator.runs import look_at
+from coordinator.ledger import facts_in
 from scripts.engines.continuous import VirtualOptions, VirtualRun, run_virtual
 from scripts.engines.inline import InlineOptions
 from scripts.engines.retrace import retrace
@@ -135,18 +133,10 @@ def test_processes_without_barriers_are_retraced_bit_for_bit(algorithm: str, tmp
     made = run_to_its_end(tmp_path, reference, config)
     settings = AsyncSettings(run=reference.settings, clock=ClockSettings(mode="continuous"))
     federation = open_federation(settings, reference.cohort, InlineOptions(root=tmp_path / "inline"))
-    retrace(federation, journal_of(tmp_path / "run"))
+    retrace(federation, facts_in(tmp_path / "run"))
     travels = {tensor.name for tensor in federation.spec.shared(settings.run.strategy().home)}
     final = {name: {key: bits[key] for key in travels} for name, bits in final_bits(made).items()}
     assert final == {name: {key: bits[key] for key in travels} for name, bits in home_bits(federation).items()}
-
-
-def journal_of(folder: Path) -> list[tuple[facts.Fact, float]]:
-    journal = look_at(folder).journal
-    try:
-        return [(from_plain(entry.kind, json.loads(entry.body)), entry.time_s) for entry in journal.entries()]
-    finally:
-        journal.close()
 
 
 def test_equal_settings_give_equal_lines_and_a_finished_run_is_not_run_again(tmp_path: Path) -> None:

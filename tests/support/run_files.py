@@ -5,7 +5,6 @@ Impatient by default: heartbeats every half second, so that a test of a broken l
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +12,7 @@ from pathlib import Path
 import torch
 
 from coordinator.facts import Fact
-from coordinator.journal import SqliteJournal
-from coordinator.plain import from_plain
+from coordinator.ledger import facts_in
 from participant.model_file import read_model
 from tests.support.players import Reference
 from tests.support.processes import config_file
@@ -75,11 +73,7 @@ def only(reference: Reference, names: Sequence[str]) -> Reference:
 
 def told_facts(folder: Path) -> list[Fact]:
     """Every fact of a run's journal, in order."""
-    journal = SqliteJournal(folder / "journal.sqlite", read_only=True)
-    try:
-        return [from_plain(entry.kind, json.loads(entry.body)) for entry in journal.entries()]
-    finally:
-        journal.close()
+    return [fact for fact, _ in facts_in(folder)]
 
 
 def has_finite_model(path: Path) -> bool:

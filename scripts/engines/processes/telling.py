@@ -7,7 +7,6 @@ updates as there are members, with everybody's latest scores.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,9 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from coordinator import facts
-from coordinator.journal import SqliteJournal
-from coordinator.plain import from_plain
-from coordinator.runs import JOURNAL
+from coordinator.journal import JOURNAL, SqliteJournal
+from coordinator.ledger import fact_of
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
@@ -80,7 +78,7 @@ class Story:
         the last round complete."""
         for entry in self._journal.entries(self._serial):
             self._serial = entry.serial
-            self._hear(from_plain(entry.kind, json.loads(entry.body)), entry.time_s)
+            self._hear(fact_of(entry), entry.time_s)
         while self._is_complete(self._next) and (is_last or self._next + 1 < self._settings.rounds):
             self._write(self._next)
 

@@ -17,9 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from coordinator import facts
-from coordinator.journal import SqliteJournal
-from coordinator.plain import from_plain
-from coordinator.runs import JOURNAL
+from coordinator.ledger import facts_in
 from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
 from participant.config import JoinSettings
@@ -85,7 +83,7 @@ def run_real(run: RunSettings, cohort: Cohort, devices: Devices, root: Path) -> 
 
     folder = run_processes(run, cohort, ProcessOptions(root=root, keep_models=False, take_part=take_part))
     names = [client.name for client in cohort.clients]
-    told = journal_of(folder.path / "federation" / "coordinator" / JOURNAL)
+    told = facts_in(folder.path / "federation" / "coordinator")
     start = dict(zip(names, _start_accuracy(run, cohort, folder.path, root), strict=True))
     return watched_from(told, start, slow=names.index(devices.slow))
 
@@ -107,15 +105,6 @@ def _start_accuracy(run: RunSettings, cohort: Cohort, folder: Path, root: Path) 
         run_in_child(work)
     found: list[float] = json.loads(path.read_text(encoding="utf-8"))
     return found
-
-
-def journal_of(path: Path) -> list[tuple[facts.Fact, float]]:
-    """Every fact of a run with its time on the run clock."""
-    journal = SqliteJournal(path, read_only=True)
-    try:
-        return [(from_plain(entry.kind, json.loads(entry.body)), entry.time_s) for entry in journal.entries()]
-    finally:
-        journal.close()
 
 
 def watched_from(told: Sequence[tuple[facts.Fact, float]], start: Mapping[str, float], *, slow: int) -> Watched:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-
-from fedap_core.errors import InvalidInput
 
 OUT = Path("runs") / "reproduce"
 
@@ -32,31 +29,18 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder of the results; runs found there are used again.")] = OUT,
 ) -> None:
     """Make a table or figure of the paper: csv, figure, and a page that says whether its claim held."""
+    from scripts.experiments.comparison import seed_numbers
     from scripts.experiments.reproduce.running import print_list, run_named
     from scripts.experiments.reproduce.target import FULL_SEEDS, QUICK_SEEDS, Scale
-    from scripts.experiments.sweep import SweepOptions
+    from scripts.experiments.sweep import SweepOptions, share_cores
 
     console = Console()
     if target == "list":
         print_list(console)
         return
     usual = QUICK_SEEDS if quick else FULL_SEEDS
-    scale = Scale(quick=quick, seeds=_numbers(seeds) if seeds else usual, rounds=rounds, model=model)
+    scale = Scale(quick=quick, seeds=tuple(seed_numbers(seeds)) if seeds else usual, rounds=rounds, model=model)
     asked = [name.strip() for name in data.split(",") if name.strip()]
-    cores = len(os.sched_getaffinity(0))
-    at_once = jobs or (1 if engine == "processes" else cores)
-    sweep = SweepOptions(
-        root=out,
-        jobs=at_once,
-        workers=workers or max(1, cores // at_once),
-        engine=engine,
-        keep_models=keep_models,
-    )
+    at_once, inside = share_cores(jobs=jobs, workers=workers, engine=engine)
+    sweep = SweepOptions(root=out, jobs=at_once, workers=inside, engine=engine, keep_models=keep_models)
     run_named(target, asked, scale, sweep, console)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise InvalidInput("seeds", text, "whole numbers, comma-separated") from error

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from coordinator.journal import JOURNAL
 from fedap_core.errors import InvalidInput
-from scripts.report.page.journal_folder import JOURNAL, read_journal_run
+from scripts.report.page.journal_folder import read_journal_run
 from scripts.report.page.lab_folder import SETTINGS, read_lab_run
 from scripts.report.page.runs import Run
 

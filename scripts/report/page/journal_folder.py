@@ -18,14 +18,13 @@ import numpy as np
 from coordinator import facts
 from coordinator.blobs import describe
 from coordinator.config import RunConfig, make_config
-from coordinator.journal import SqliteJournal
-from coordinator.plain import from_plain
+from coordinator.journal import JOURNAL, SqliteJournal
+from coordinator.ledger import facts_of
 from fedap_core.errors import InvalidInput
 from protocol.messages import Score
 from protocol.tensors import Array, TensorSet
 from scripts.report.page.runs import ClientScore, Counts, MixingRecord, RoundRecord, Run
 
-JOURNAL = "journal.sqlite"
 _SHOWN = ("rounds", "mode", "split", "start_from", "evaluate_every", "encoding")
 Tables = Mapping[str, Array]
 Timed = tuple[float, facts.Fact]
@@ -58,7 +57,7 @@ def _told(folder: Path) -> tuple[RunConfig, list[Timed]]:
         stored = journal.fact("config")
         if stored is None:
             raise InvalidInput("run", str(folder), "a run that has begun")
-        told = [(entry.time_s, from_plain(entry.kind, json.loads(entry.body))) for entry in journal.entries()]
+        told = [(at, fact) for fact, at in facts_of(journal)]
     finally:
         journal.close()
     return make_config(json.loads(stored)), told

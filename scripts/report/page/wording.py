@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-_NAMES = {
-    "base": "Base",
-    "fedavg": "FedAvg",
-    "fedprox": "FedProx",
-    "fedper": "FedPer",
-    "fedbn": "FedBN",
-    "fedap": "FedAP",
-    "fedap-sbn": "FedAP-SBN",
-    "fedap-unweighted": "FedAP, unweighted",
-    "d-fedap": "d-FedAP",
-    "f-fedap": "f-FedAP",
-}
+from scripts.report.names import written
+
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 NARROW = "\u202f"
@@ -24,7 +14,7 @@ NARROW = "\u202f"
 
 def algorithm_name(algorithm: str, options: Mapping[str, str]) -> str:
     """As the literature writes it, with the options that were set."""
-    name = _NAMES.get(algorithm, algorithm)
+    name = written(algorithm)
     return f"{name} ({', '.join(f'{key}={value}' for key, value in options.items())})" if options else name
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator import snapshots
 from coordinator.journal import Draft, Snapshot, SqliteJournal
-from coordinator.plain import from_plain
+from coordinator.ledger import fact_of
 from coordinator.runs import look_at
 from coordinator.server import replay
 from coordinator.state import State
@@ -34,7 +34,7 @@ def test_every_state_of_a_run_comes_back_equal(folder: Path) -> None:
     machine = type(past.machine)(past.machine.rules)
     taken = 0
     for entry in past.journal.entries():
-        machine.handle(from_plain(entry.kind, json.loads(entry.body)), entry.time_s)
+        machine.handle(fact_of(entry), entry.time_s)
         restored = snapshots.restore(snapshots.take(machine.state, entry.serial))
         assert restored is not None
         assert restored.digest() == machine.state.digest()
