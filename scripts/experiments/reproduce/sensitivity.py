@@ -22,8 +22,10 @@ from scripts.report.names import written
 ORGANS = ("organamnist", "organcmnist", "organsmnist")
 ALPHAS = (0.1, 0.05)
 ITERATIONS = (1, 2, 4, 8)
-EPOCHS_TOTAL = 80
-"""Local epochs times rounds, divisible by 8 and by 10: two figures share what they have in common."""
+ITERATIONS_TOTAL = 80
+"""Divisible by 8: runs of their own beside the tables' 100 rounds."""
+ITERATIONS_EVALUATE_EVERY = 10
+"""Another number than the tables': their longer runs evaluate other rounds and must not be taken for these."""
 QUICK_ITERATIONS_TOTAL = 16
 EPOCHS, QUICK_EPOCHS = (1, 2, 5, 10), (1, 2, 5)
 CLIENTS = (10, 20, 50, 100)
@@ -43,20 +45,25 @@ def alpha_cells(plan: Plan) -> tuple[Cell, ...]:
 
 def iteration_cells(plan: Plan) -> tuple[Cell, ...]:
     """More local epochs, fewer rounds."""
-    total = plan.scale.rounds or (QUICK_ITERATIONS_TOTAL if plan.scale.quick else EPOCHS_TOTAL)
-    return tuple(_kept_total(plan, name, epochs, total) for epochs in ITERATIONS for name in COMPARED[1:])
+    usual = QUICK_ITERATIONS_TOTAL if plan.scale.quick else ITERATIONS_TOTAL
+    total = plan.scale.rounds or usual
+    every = 1 if plan.scale.quick else ITERATIONS_EVALUATE_EVERY
+    return tuple(_kept_total(plan, name, epochs, total, every) for epochs in ITERATIONS for name in COMPARED[1:])
 
 
 def epoch_cells(plan: Plan) -> tuple[Cell, ...]:
     """The same over the settings of the sensitivity figure."""
     values = QUICK_EPOCHS if plan.scale.quick else EPOCHS
-    total = plan.base.rounds if plan.scale.quick or plan.scale.rounds else EPOCHS_TOTAL
-    return tuple(_kept_total(plan, name, epochs, total) for epochs in values for name in COMPARED)
+    return tuple(
+        _kept_total(plan, name, epochs, plan.base.rounds, plan.base.evaluate_every)
+        for epochs in values
+        for name in COMPARED
+    )
 
 
-def _kept_total(plan: Plan, name: str, epochs: int, total: int) -> Cell:
+def _kept_total(plan: Plan, name: str, epochs: int, total: int, evaluate_every: int) -> Cell:
     rounds = plan.rounds_for(epochs, total=total)
-    return plan.cell(name, at=f"{epochs} × {rounds}", epochs=epochs, rounds=rounds)
+    return plan.cell(name, at=f"{epochs} × {rounds}", epochs=epochs, rounds=rounds, evaluate_every=evaluate_every)
 
 
 def client_cells(plan: Plan) -> tuple[Cell, ...]:
