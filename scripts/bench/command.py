@@ -35,7 +35,7 @@ def bench(
 
     names = chosen(parts or [])
     place = out.absolute().parent
-    if not place.is_dir():
+    if not place.is_dir() or out.is_dir():
         raise InvalidInput("out", str(out), "a file in an existing folder")
     here = machine.look(place)
     for line in (here.sentence, here.warning, QUICK if quick else None):

@@ -70,6 +70,9 @@ class SweepOptions:
                 raise InvalidInput(field, getattr(self, field), "at least 1")
         if self.engine not in ENGINES:
             raise unknown_name("engine", self.engine, ENGINES)
+        for place in (self.root, *self.root.parents):
+            if place.exists() and not place.is_dir():
+                raise InvalidInput("out", str(place), "a folder, or a path where one can be made")
 
     def require_able(self, run: RunSettings) -> None:
         """Refuse a run that this engine cannot do."""

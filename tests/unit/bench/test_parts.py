@@ -33,8 +33,9 @@ def test_help_names_every_part() -> None:
     assert [name for name in PARTS if name not in shown] == []
 
 
-def test_output_in_a_folder_that_does_not_exist_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    ended = CliRunner().invoke(app, ["bench", "aggregate", "--quick", "--out", str(tmp_path / "none" / "bench.json")])
+@pytest.mark.parametrize("out", ["none/bench.json", "."])
+def test_output_that_cannot_be_written_is_refused_before_anything_runs(out: str, tmp_path: Path) -> None:
+    ended = CliRunner().invoke(app, ["bench", "aggregate", "--quick", "--out", str(tmp_path / out)])
     assert isinstance(ended.exception, InvalidInput)
     assert "existing folder" in str(ended.exception)
 

@@ -48,3 +48,11 @@ def test_input_decides_the_default_model(shape: str, model: str) -> None:
 def test_fewer_than_one_process_is_refused(field: str) -> None:
     with pytest.raises(InvalidInput, match=f"{field}: got 0"):
         SweepOptions(root=Path(), jobs=int(field != "jobs"), workers=int(field != "workers"))
+
+
+@pytest.mark.parametrize("below", [False, True])
+def test_results_cannot_go_where_a_file_is(below: bool, tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.touch()
+    with pytest.raises(InvalidInput, match=f"out: got {file}, expected a folder"):
+        SweepOptions(root=file / "runs" if below else file)
