@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -61,17 +62,26 @@ def finish(path: Path, layout: Layout, encoding: Encoding, crc32: int) -> Stored
     return StoredSet(path=path, layout=layout, encoding=encoding, crc32=crc32)
 
 
-def write_finished(path: Path, data: memoryview, layout: Layout, encoding: Encoding, crc32: int) -> StoredSet:
-    """Write wire bytes and footer at once. Making it durable is the caller's; a file cut short lacks its footer."""
-    with opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as handle:
-        write_exactly(handle, data, 0)
-        write_exactly(handle, _footer(layout, encoding, crc32), data.nbytes)
-    return StoredSet(path=path, layout=layout, encoding=encoding, crc32=crc32, data=data)
+def write_finished(handle: int, data: memoryview, layout: Layout, encoding: Encoding, crc32: int) -> None:
+    """Make wire bytes and footer the whole of an open file, whatever it held. Making it durable is the caller's."""
+    footer = _footer(layout, encoding, crc32)
+    size = data.nbytes + len(footer)
+    done = os.pwritev(handle, [data, footer], 0)
+    if done < size:
+        write_exactly(handle, b"".join((data, footer))[done:], done)
+    if os.fstat(handle).st_size != size:
+        os.ftruncate(handle, size)
 
 
 def _footer(layout: Layout, encoding: Encoding, crc32: int) -> bytes:
-    text = json.dumps({"layout": layout.text, "encoding": encoding, "crc32": crc32}).encode()
+    text = f'{_described(layout.text, encoding)}, "crc32": {crc32}}}'.encode()
     return text + _END.pack(len(text), _MARK)
+
+
+@lru_cache(maxsize=16)  # every report of a round has the same
+def _described(text: str, encoding: Encoding) -> str:
+    """The footer's JSON up to the checksum."""
+    return json.dumps({"layout": text, "encoding": encoding}).removesuffix("}")
 
 
 def force(path: Path, flags: int = os.O_RDONLY) -> None:
@@ -101,7 +111,7 @@ def describe(path: Path) -> StoredSet:
 
 
 @contextmanager
-def opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
+def opened(path: Path | str, flags: int = os.O_RDONLY) -> Iterator[int]:
     """A file descriptor for as long as it is needed."""
     handle = os.open(path, flags, 0o600)
     try:

@@ -126,6 +126,7 @@ class Coordinator:
             return self._stopped
         finally:
             self._compute.close()
+            self._parts.store.close()
             self._parts.router.close(linger_s=self._machine.rules.pace.heartbeat_s)
             self._parts.journal.close()
             self._parts.release()

@@ -14,6 +14,7 @@ import shutil
 import threading
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,11 +29,15 @@ from coordinator.blobs import (
     write_exactly,
     write_finished,
 )
+from coordinator.spares import Spares
 from fedap_core.errors import InvalidInput
 from protocol.contracts import Buffer
 from protocol.encodings import Encoding
 from protocol.limits import MIB, SLICE_BYTES
 from protocol.tensors import Layout, TensorSet
+
+TOGETHER = 64
+"""Files that are written, and open, before they are forced."""
 
 HELD_BYTES = 128 * MIB
 """Most memory for reports that came inside their messages: 500 members of a LeNet-5. What is more goes by the disk."""
@@ -58,10 +63,11 @@ class Store:
         """`scratch`: where to put what can be made again, instead of inside the folder, which then is only read."""
         self._folder = folder
         self._scratch = scratch or folder
-        for name in ("staged", "rows"):  # of an earlier life: will come again, or is computed again
+        for name in ("staged", "rows", "spare"):  # of an earlier life: will come again, or is computed again
             shutil.rmtree(self._scratch / name, ignore_errors=True)
         for name in ("incoming", "staged", "rows", "fixed"):
             (self._scratch / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._spares = Spares(self._scratch / "spare")
         self._staged: dict[BlobRef, Staged] = {}
         self._room = held_bytes
         self._counting = threading.Lock()
@@ -130,21 +136,20 @@ class Store:
             self._give(staged.data.nbytes)
 
     def keep(self, checksums: Mapping[BlobRef, int]) -> None:
-        """Make staged bytes blobs, all of them durable when this returns. OSError: none is, and all are gone.
-
-        First everything is written, then everything is forced: what one fsync has carried along, the next need not.
-        """
+        """Make staged bytes blobs, all of them durable when this returns. OSError: none is, and all are gone."""
         series = {(ref.kind, ref.round_no) for ref in checksums}
         folders = [Path(f"{self._folder}/blobs/{kind}/{number:07d}") for kind, number in series]
+        written: dict[BlobRef, StoredSet] = {}
+        refs = list(checksums)
         try:
             for folder in folders:
                 _make_durably(folder, self._folder)
-            written = {ref: self._write(ref, crc32) for ref, crc32 in checksums.items()}
-            for one in written.values():
-                force(one.path)
+            for at in range(0, len(refs), TOGETHER):
+                written |= self._write_durably({ref: checksums[ref] for ref in refs[at : at + TOGETHER]})
             for folder in folders:
                 force(folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
+            self._spares.drop()
             for ref in checksums:
                 self.discard(ref)
                 with contextlib.suppress(OSError):  # the disk that failed need not take this, either
@@ -154,13 +159,29 @@ class Store:
         for ref in written:
             self._staged.pop(ref, None)
 
-    def _write(self, ref: BlobRef, crc32: int) -> StoredSet:
-        staged, path = self.staged(ref), self._place("blobs", ref)
-        if staged.data is not None:
-            return write_finished(path, staged.data, staged.layout, staged.encoding, crc32)
-        finish(staged.path, staged.layout, staged.encoding, crc32)
-        staged.path.replace(path)
-        return StoredSet(path=path, layout=staged.layout, encoding=staged.encoding, crc32=crc32)
+    def _write_durably(self, checksums: Mapping[BlobRef, int]) -> dict[BlobRef, StoredSet]:
+        """First everything is written, then everything is forced: what one fsync has carried along, the next need
+        not."""
+        written: dict[BlobRef, StoredSet] = {}
+        with ExitStack() as files:
+            handles = []
+            for ref, crc32 in checksums.items():
+                staged, path = self.staged(ref), self._place("blobs", ref)
+                if staged.data is None:
+                    finish(staged.path, staged.layout, staged.encoding, crc32)
+                    staged.path.replace(path)
+                else:
+                    self._spares.take(path)
+                handle = files.enter_context(opened(path, os.O_RDWR | os.O_CREAT))
+                if staged.data is not None:
+                    write_finished(handle, staged.data, staged.layout, staged.encoding, crc32)
+                handles.append(handle)
+                written[ref] = StoredSet(
+                    path=path, layout=staged.layout, encoding=staged.encoding, crc32=crc32, data=staged.data
+                )
+            for handle in handles:
+                os.fsync(handle)
+        return written
 
     # ---- blobs and rows
 
@@ -188,23 +209,30 @@ class Store:
         if tensors.data is not None:
             path = self._folder / "tables" / f"{round_no:07d}" / member
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_finished(path, tensors.data, tensors.layout, tensors.encoding, zlib.crc32(tensors.data))
+            with opened(path, os.O_RDWR | os.O_CREAT) as handle:
+                write_finished(handle, tensors.data, tensors.layout, tensors.encoding, zlib.crc32(tensors.data))
 
     def collect(self, blobs: frozenset[BlobRef], rows: frozenset[RowRef]) -> int:
-        """Delete every blob and row that is not listed; returns the bytes freed on disk."""
+        """Delete every blob and row that is not listed, or keep its file to be written over; returns their bytes."""
         gone = [ref for ref in self._blobs if ref not in blobs]
+        small = []
         for ref in gone:
             stored = self._blobs.pop(ref)
             if stored is not None and stored.data is not None:
                 self._give(stored.data.nbytes)
+                small.append(self._name("blobs", ref))
         old = self._rows - rows
         self._rows &= rows
         paths = [self._name("blobs", ref) for ref in gone] + [str(self.row_path(ref)) for ref in old]
-        freed = sum(map(_delete, paths))
+        freed = self._spares.put(small) + sum(map(_delete, set(paths).difference(small)))
         for folder in {os.path.dirname(path) for path in paths}:  # noqa: PTH120 - hundreds of paths in every round
             with contextlib.suppress(OSError):  # others are in it still
                 os.rmdir(folder)  # noqa: PTH106
         return freed
+
+    def close(self) -> None:
+        """Let go of what only a run that goes on has use for."""
+        self._spares.drop()
 
     def used_bytes(self) -> int:
         """Disk in use by everything here."""

@@ -140,3 +140,35 @@ def test_reading_beside_a_run_writes_nothing_into_its_folder(tmp_path: Path) -> 
     reader = Store(tmp_path / "run", scratch=tmp_path / "scratch")
     assert describe(reader.blob(REF).path).layout == tensors().layout
     assert sorted((tmp_path / "run").rglob("*")) == before
+
+
+def test_the_file_of_a_useless_blob_becomes_that_of_the_next_one(tmp_path: Path) -> None:
+    """Whatever its length was: a longer set, a shorter one, and one of the same length are read back as they came."""
+    store = Store(tmp_path)
+    refs = [BlobRef(member="a", kind="update", round_no=number) for number in range(4)]
+    files = set()
+    for ref, values in zip(refs, (100, 3000, 10, 10), strict=True):
+        data = kept(store, ref, tensors(values))
+        files.add(store.blob(ref).path.stat().st_ino)
+        found = Store(tmp_path, scratch=tmp_path / "other").blob(ref)
+        assert bytes(read_bytes(found.path, 0, found.size_bytes)) == data
+        assert found.layout == tensors(values).layout
+        store.collect(frozenset(), frozenset())
+        assert list((tmp_path / "blobs").rglob("*/*/*")) == []
+    assert len(files) == 1
+
+
+def test_spare_files_are_no_more_than_the_last_collection_freed_and_go_with_the_run(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    refs = [BlobRef(member=name, kind="update", round_no=0) for name in "abc"]
+    for ref in refs:
+        kept(store, ref, tensors())
+    store.collect(frozenset(refs[:1]), frozenset())
+    assert len(list((tmp_path / "spare").iterdir())) == 2
+    store.collect(frozenset(), frozenset())
+    assert len(list((tmp_path / "spare").iterdir())) == 1
+    assert Store(tmp_path).used_bytes() == 0
+    kept(store := Store(tmp_path), REF, tensors())
+    store.collect(frozenset(), frozenset())
+    store.close()
+    assert store.used_bytes() == 0
