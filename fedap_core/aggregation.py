@@ -23,6 +23,10 @@ TILE_COLUMNS = 65_536
 """Parameters mixed per product. Constant, and the last tile padded with zeros: BLAS picks its kernels by shape, so
 another width would give other last bits. 256 KiB per member keeps the scratch of 20 members near the cache."""
 
+_APART = 16
+"""Values (64 bytes) between the rows of scratch. At distances of a power of two, one column of all rows would compete
+for the few places that a cache has for such addresses."""
+
 MAX_SPARE_BYTES = 32 << 20
 """Scratch memory kept from one product to the next: that of 64 members."""
 
@@ -40,7 +44,7 @@ def mix(
 
     mixing: (r, m), rows sum to 1. updates: m arrays (P,), finite: a NaN spreads even through weight 0, so leave absent
     members out. out: r arrays (P,), written; they may be the updates themselves (r == m), but must not overlap them or
-    each other in any other way. Fastest where `out` are the rows of one table. P == 0 is legal: a strategy may share
+    each other in any other way. Fastest where either are the rows of one table. P == 0 is legal: a strategy may share
     nothing. threads: how many share the tiles; by default as many as BLAS would take itself, up to MAX_THREADS.
 
     Law: the bits depend on `mixing` and `updates` alone; not on threads, not on P's remainder, not on working in place,
@@ -48,15 +52,18 @@ def mix(
     """
     parameters = _check(mixing, updates, out)
     weights = mixing.astype(np.float32)
-    table = _as_table(out)
+    table, source = _as_table(out, writeable=True), _as_table(updates)
     tiles = iter(range(0, parameters, TILE_COLUMNS))  # each thread takes the next one
 
     def work() -> None:
         with _borrowed_scratch(weights) as scratch, _one_blas_thread():  # some libraries keep the setting per thread
             for start in tiles:
                 stop = min(start + TILE_COLUMNS, parameters)
-                for row, update in zip(scratch.tile(stop - start), updates, strict=True):
-                    row[:] = update[start:stop]
+                if source is not None:  # in one go: threads stand in each other's way between operations
+                    scratch.tile(stop - start)[:] = source[:, start:stop]
+                else:
+                    for row, update in zip(scratch.tile(stop - start), updates, strict=True):
+                        row[:] = update[start:stop]
                 if table is not None and stop - start == TILE_COLUMNS:
                     np.matmul(weights, scratch.givers, out=table[:, start:stop])
                     continue
@@ -95,8 +102,8 @@ class _Scratch:
     """One tile of every giver, and of every receiver: the operands whose shape fixes the bits."""
 
     def __init__(self, rows: int, members: int) -> None:
-        self.givers = np.zeros((members, TILE_COLUMNS), dtype=np.float32)
-        self.receivers = np.empty((rows, TILE_COLUMNS), dtype=np.float32)
+        self.givers = np.zeros((members, TILE_COLUMNS + _APART), dtype=np.float32)[:, :TILE_COLUMNS]
+        self.receivers = np.empty((rows, TILE_COLUMNS + _APART), dtype=np.float32)[:, :TILE_COLUMNS]
 
     def tile(self, width: int) -> Float32Array:
         """Where to put `width` columns of the givers; zeros follow them."""
@@ -148,17 +155,19 @@ def _read_in_order(
             yield start, width, pair[number % 2]
 
 
-def _as_table(rows: Sequence[Float32Array]) -> Float32Array | None:
-    """Rows that follow each other at equal distances as one (r, P) array over the same memory; None if they do not."""
+def _as_table(rows: Sequence[Float32Array], *, writeable: bool = False) -> Float32Array | None:
+    """Rows that follow each other at equal distances as one (r, P) array over the same memory; None if they do not, or
+    if they are to be written and may not be."""
     first = rows[0]
     places = [row.__array_interface__["data"][0] for row in rows]
     stride = places[1] - places[0] if len(rows) > 1 else first.nbytes
     even = all(place == places[0] + number * stride for number, place in enumerate(places))
     if not even or stride < first.nbytes or stride % first.itemsize:
         return None
-    if not all(row.flags.c_contiguous and row.flags.writeable for row in rows):
+    if not all(row.flags.c_contiguous and (row.flags.writeable or not writeable) for row in rows):
         return None
-    return as_strided(first, shape=(len(rows), first.size), strides=(stride, first.itemsize))
+    shape, strides = (len(rows), first.size), (stride, first.itemsize)
+    return as_strided(first, shape=shape, strides=strides, writeable=writeable)
 
 
 def _threads(asked: int | None) -> int:

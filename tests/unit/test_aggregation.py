@@ -91,7 +91,7 @@ def test_bits_depend_neither_on_threads_nor_on_where_the_rows_lie(where: str, th
 
 def test_rows_of_one_table_are_written_where_they_are_and_others_are_not_mistaken_for_one() -> None:
     table = np.zeros((4, 12), dtype=np.float32)
-    whole = aggregation._as_table(list(table[:, 2:]))
+    whole = aggregation._as_table(list(table[:, 2:]), writeable=True)
     assert whole is not None
     whole[:] = 1.0
     assert table[:, 2:].all()
@@ -100,7 +100,32 @@ def test_rows_of_one_table_are_written_where_they_are_and_others_are_not_mistake
     for apart in ([table[2], table[1]], [table[0], table[1], table[3]], [table[0, ::2], table[1, ::2]]):
         assert aggregation._as_table(apart) is None
     table.flags.writeable = False
-    assert aggregation._as_table(list(table)) is None
+    assert aggregation._as_table(list(table)) is not None
+    assert aggregation._as_table(list(table), writeable=True) is None
+
+
+def test_bits_are_those_of_one_product_over_a_whole_tile_padded_with_zeros() -> None:
+    """What stored results were computed with: the distance of rows in scratch and reading all at once do not show."""
+    mixing, updates = random_case(20, TILE_COLUMNS + 1_234)
+    whole = np.zeros((20, 2 * TILE_COLUMNS), dtype=np.float32)
+    whole[:, : updates[0].size] = np.stack(updates)
+    with threadpool_limits(limits=1, user_api="blas"):
+        tiles = [
+            np.matmul(mixing.astype(np.float32), np.ascontiguousarray(whole[:, start : start + TILE_COLUMNS]))
+            for start in (0, TILE_COLUMNS)
+        ]
+    expected = np.concatenate(tiles, axis=1)[:, : updates[0].size]
+    assert mixed(mixing, updates).tobytes() == expected.tobytes()
+    table = np.stack(updates)
+    mix(mixing, list(table), list(table))
+    assert table.tobytes() == expected.tobytes()
+
+
+def test_rows_that_may_only_be_read_are_mixed() -> None:
+    mixing, updates = random_case(4, 500)
+    table = np.stack(updates)
+    table.flags.writeable = False
+    assert mixed(mixing, list(table)).tobytes() == mixed(mixing, updates).tobytes()
 
 
 def test_scratch_is_kept_for_the_next_mix_of_that_shape_and_large_scratch_is_not() -> None:
