@@ -52,6 +52,9 @@ class JoinSettings(DataSettings):
     threads: Literal["plan", "auto"] = Field(
         default="plan", description="auto: all cores of this machine; results are then not reproducible to the bit."
     )
+    evaluate_beside: bool = Field(
+        default=True, description="Evaluate on a core that training leaves free; else before training. The same bits."
+    )
     also_local: bool = Field(default=False, description="Also train alone at home, for comparison.")
     reconnect_s: Seconds = Field(default=0.5, description="First pause before connecting again; it doubles.")
     reconnect_cap_s: Seconds = Field(default=30.0, description="Longest pause before connecting again.")

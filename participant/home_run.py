@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from fedap_core.errors import InvalidInput
-from fedap_core.metrics import Evaluation
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from fedap_core.nn.training import SgdSettings
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure, Strategy, make_strategy
 from participant.events import Report
+from participant.examining import Evaluations, Examiner
 from participant.home_data import HomeData
 from participant.local import LocalClient, LocalPlan, use_threads
 from participant.model_file import module_of
@@ -50,12 +50,14 @@ WARMUP = "warmup"
 class HomeSettings:
     """What the participant itself decides: whether class tables may leave, and whether it also trains alone.
 
-    threads: training threads instead of the plan's; another number than the plan's gives other last bits.
+    threads: training threads instead of the plan's; another number than the plan's gives other last bits. beside:
+    whether a core that training leaves free may judge delivered models meanwhile.
     """
 
     share_class_counts: bool = False
     also_local: bool = False
     threads: int | None = None
+    beside: bool = False
 
 
 class HomeRun:
@@ -80,7 +82,8 @@ class HomeRun:
         self._watch = watch
         self._strategy = make_strategy(self._plan.strategy, dict(self._plan.options))
         self._check_plan(self._plan, spec, self._strategy)
-        use_threads(settings.threads or self._plan.compute.threads)
+        threads = settings.threads or self._plan.compute.threads
+        use_threads(threads)
         name = welcome.participant
         self._positions = data.split(protocol=self._plan.split, seed=self._plan.seed, name=name)
         self._splits = {part: data.samples(positions) for part, positions in self._positions.items()}
@@ -88,6 +91,13 @@ class HomeRun:
         self._start = self._read_start()
         self._latest = self._files.latest()
         self._client, self._client_phase = self._open_client(WARMUP if self._is_warming() else "mixed")
+        judged = [part for part in self._splits if part != "train"]
+        self._examiner = Examiner(judged, threads=threads, beside=settings.beside)
+        self._twins: dict[bool, LocalClient] = {}
+
+    def close(self) -> None:
+        """Nothing is ordered any more."""
+        self._examiner.close()
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -125,18 +135,18 @@ class HomeRun:
         return Stats(run=order.run, round_no=order.round_no, samples=stats.samples, moments=moments)
 
     def train(self, order: Train, should_stop: Callable[[], bool]) -> Update | None:
-        """Evaluate what was delivered, train on from it, make it durable. None when asked to stop: nothing remains."""
+        """Judge what was delivered, train on from it, make it durable. None when asked to stop: nothing remains."""
         self._enter(order.phase)
         newcomer = self._deliver(order)
         if newcomer:
             self._client.reestimate()
-        evaluations = self._evaluations() if self._evaluates_delivery(order) else {}
-        accuracy = evaluations["test"].accuracy if "test" in evaluations else None
-        pace = Pace(self._plan, len(self._splits["train"]), order.round_no, accuracy, self._watch, should_stop)
+        judged = self._begin_judging(order)
+        pace = Pace(self._plan, len(self._splits["train"]), order.round_no, self._watch, should_stop)
         report = self._client.train(order.round_no, measure=Measure(order.measure), should_stop=pace.asked)
         if pace.was_stopped:
             self._client, self._client_phase = self._open_client(order.phase)
             return None
+        evaluations = judged()
         extras: State = {}
         if report.stats is not None:
             extras |= _tensors("statistics/", moments_of(report.stats))
@@ -160,7 +170,8 @@ class HomeRun:
         )
         self._files.write_latest(saved)
         self._latest = saved
-        pace.done(loss)  # told when it is durable: what is told is never done again
+        accuracy = evaluations["test"].accuracy if "test" in evaluations else None
+        pace.done(loss, accuracy)  # told when it is durable: what is told is never done again
         layout = shared_layout(self._spec, self._home_of(order.phase))
         return update_of(self._welcome.run, saved, layout, encoding_of(self._plan.encoding))
 
@@ -171,7 +182,7 @@ class HomeRun:
         if order.weights is not None:
             layout = shared_layout(self._spec, self._strategy.home)
             self._client.shared[...] = weights_of(order.weights, layout, "finish")
-        evaluations = self._evaluations()
+        evaluations = self._examiner.examine(self._client)
         scores = self._scores(evaluations)
         extras: State = {}
         if self._settings.share_class_counts:
@@ -288,10 +299,21 @@ class HomeRun:
             return False
         return (before + 1) % self._plan.evaluate_every == 0 or before >= self._plan.rounds - TAIL_ROUNDS
 
-    def _evaluations(self) -> Mapping[str, Evaluation]:
-        return {part: self._client.evaluate(part) for part in self._splits if part != "train"}
+    def _begin_judging(self, order: Train) -> Callable[[], Evaluations]:
+        """How good the delivered model is, where the plan wants to know it: asked for after training."""
+        if not self._evaluates_delivery(order):
+            return dict
+        return self._examiner.begin(self._client, self._twin)
 
-    def _scores(self, evaluations: Mapping[str, Evaluation]) -> tuple[Score, ...]:
+    def _twin(self) -> LocalClient:
+        """A client of the present phase whose model nobody trains; made before training draws random numbers."""
+        warming = self._client_phase == WARMUP
+        if warming not in self._twins:
+            strategy = make_strategy("fedavg") if warming else self._strategy
+            self._twins[warming] = self._client_of(strategy, self._start)
+        return self._twins[warming]
+
+    def _scores(self, evaluations: Evaluations) -> tuple[Score, ...]:
         return tuple(score_of(part, one) for part, one in evaluations.items())
 
     def _provenance(self, order: Finish, scores: tuple[Score, ...]) -> dict[str, str]:

@@ -127,7 +127,7 @@ def join(
             spec=home.spec,
             data=home.data,
             state=state,
-            settings=_home_settings(settings),
+            settings=_home_settings(settings, hosted=host is not None),
             post=shell.post,
             watch=watch,
             lane=None if host is None else host.lane,
@@ -145,12 +145,15 @@ def join(
     return end if isinstance(end, End) else End(code=1, reason="")
 
 
-def _home_settings(settings: JoinSettings) -> HomeSettings:
+def _home_settings(settings: JoinSettings, *, hosted: bool) -> HomeSettings:
     threads = len(os.sched_getaffinity(0)) if settings.threads == "auto" else None
     if threads is not None:
         log.warning("threads.chosen", threads=threads, note="results are not reproducible to the bit")
     return HomeSettings(
-        share_class_counts="class_counts" in settings.share, also_local=settings.also_local, threads=threads
+        share_class_counts="class_counts" in settings.share,
+        also_local=settings.also_local,
+        threads=threads,
+        beside=settings.evaluate_beside and not hosted,
     )
 
 

@@ -36,28 +36,28 @@ class Pace:
         plan: Plan,
         samples: int,
         round_no: int,
-        accuracy: float | None,
         watch: Callable[[Progress], None],
         should_stop: Callable[[], bool],
     ) -> None:
         self._batches = max(1, len(batch_bounds(samples, plan.sgd.batch_size)))
-        self._plan, self._round_no, self._accuracy = plan, round_no, accuracy
+        self._plan, self._round_no = plan, round_no
         self._watch, self._should_stop = watch, should_stop
         self._began, self._steps = time.monotonic(), 0
         self.was_stopped = False
-        self._tell(None)
+        self._tell()
 
     def asked(self) -> bool:
         self._steps += 1
-        self._tell(None)
+        self._tell()
         self.was_stopped = self._should_stop()
         limit = self._plan.sgd.work_limit_s
         return self.was_stopped or (limit is not None and time.monotonic() - self._began >= limit)
 
-    def done(self, loss: float | None) -> None:
-        self._tell(loss)
+    def done(self, loss: float | None, accuracy: float | None) -> None:
+        """accuracy: of the model that the round began with, where it was judged."""
+        self._tell(loss, accuracy)
 
-    def _tell(self, loss: float | None) -> None:
+    def _tell(self, loss: float | None = None, accuracy: float | None = None) -> None:
         epoch, batch = divmod(self._steps, self._batches)
         self._watch(
             Progress(
@@ -68,6 +68,6 @@ class Pace:
                 batch=batch,
                 batches=self._batches,
                 loss=loss,
-                accuracy=self._accuracy,
+                accuracy=accuracy,
             )
         )

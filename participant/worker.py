@@ -83,6 +83,8 @@ class Worker:
         for future in unfinished if at_once else ():
             future.cancel()
         wait(unfinished)
+        if self._run is not None:
+            self._run.close()
         if self._is_own_lane:
             self._lane.shutdown(wait=True)
 
@@ -128,6 +130,8 @@ class Worker:
     def _prepare(self, welcome: Welcome) -> Event:
         self._named = {"run": welcome.run, "participant": welcome.participant}
         self._begin()
+        if self._run is not None:
+            self._run.close()
         self._run = HomeRun(
             welcome=welcome,
             spec=self._spec,

@@ -103,6 +103,7 @@ def join_settings(
         split=settings.cohort.protocol,
         seed=settings.seed,
         share=("class_counts",),
+        evaluate_beside=False,  # participants on one machine leave no core free
         reconnect_s=0.1,
         reconnect_cap_s=1.0,
         answer_s=ANSWER_S,

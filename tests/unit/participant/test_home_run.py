@@ -151,7 +151,7 @@ def test_newcomer_fits_its_batch_norm_to_its_own_data_and_a_first_member_does_no
     plain = opened(tmp_path / "other")
     plain._deliver(order(2, shared(moved)))
     assert score.loss is not None
-    assert score.loss < plain._evaluations()["test"].loss, "its first answer is of a model that fits"
+    assert score.loss < plain._client.evaluate("test").loss, "its first answer is of a model that fits"
 
 
 def test_warm_up_shares_batch_norm_and_the_run_proper_restarts_from_the_initial_model(folder: Path) -> None:
