@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -40,37 +41,54 @@ Keys = Annotated[Path | None, typer.Option("--members", help="File with a line �
 Insecure = Annotated[bool, typer.Option("--insecure", help="Listen without keys where others can reach it.")]
 Folder = Annotated[Path, typer.Argument(help="Folder of the run.")]
 
+Given = Mapping[str, object]
+"""Fields by name, as flags gave them."""
+
 
 @app.callback()
 def coordinator() -> None:
     """Leads a federation: who takes part, when a round closes, what is durable. Never sees data."""
 
 
-def _config(
-    config: Path | None,
-    *,
-    run: str | None,
-    folder: Path | None,
-    initial: Path | None,
-    algorithm: str | None,
-    option: list[str] | None,
-    rounds: int | None,
-    seed: int | None,
-    mode: str | None,
-    member: list[str] | None,
-    endpoint: str | None,
-    secret_key: Path | None,
-    members: Path | None,
-    insecure: bool,
-) -> RunConfig:
-    """The file's fields with those of the flags on top."""
+Work = Callable[[RunConfig, Path | None], None]
+"""What a command does with a checked configuration and the file it came from, if it did."""
+
+
+def with_run_options(work: Work) -> Callable[..., None]:
+    """The command that reads the options of a run and hands them on: typer takes options from a signature, and this
+    one serves every command that is about a run to be led."""
+
+    def command(
+        config: ConfigFile = None,
+        run: RunName = None,
+        folder: RunFolder = None,
+        initial: Initial = None,
+        algorithm: AlgorithmName = None,
+        option: Option = None,
+        rounds: Rounds = None,
+        seed: Seed = None,
+        mode: Mode = None,
+        member: Member = None,
+        endpoint: Endpoint = None,
+        secret_key: Secret = None,
+        members: Keys = None,
+        insecure: Insecure = False,
+    ) -> None:
+        top = {"run": run, "folder": folder, "initial": initial, "rounds": rounds, "seed": seed, "mode": mode}
+        sections: dict[str, dict[str, object]] = {
+            "algorithm": {"name": algorithm, "options": parse_pairs("option", option) if option else None},
+            "members": {"names": member or None, "keys": members, "at_least": len(member) if member else None},
+            "network": {"endpoint": endpoint, "secret_key": secret_key, "insecure": insecure or None},
+        }
+        work(_overlaid(config, top, sections), config)
+
+    command.__name__, command.__doc__ = work.__name__, work.__doc__
+    return command
+
+
+def _overlaid(config: Path | None, top: Given, sections: Mapping[str, Given]) -> RunConfig:
+    """The file's fields with those of the flags on top; None is «not given»."""
     fields = read_config(config).model_dump() if config is not None else {}
-    top = {"run": run, "folder": folder, "initial": initial, "rounds": rounds, "seed": seed, "mode": mode}
-    sections: dict[str, dict[str, object]] = {
-        "algorithm": {"name": algorithm, "options": parse_pairs("option", option) if option else None},
-        "members": {"names": member or None, "keys": members, "at_least": len(member) if member else None},
-        "network": {"endpoint": endpoint, "secret_key": secret_key, "insecure": insecure or None},
-    }
     fields |= {name: value for name, value in top.items() if value is not None}
     for section, values in sections.items():
         given = {name: value for name, value in values.items() if value is not None}
@@ -80,27 +98,9 @@ def _config(
 
 
 @app.command()
-def serve(
-    config: ConfigFile = None,
-    run: RunName = None,
-    folder: RunFolder = None,
-    initial: Initial = None,
-    algorithm: AlgorithmName = None,
-    option: Option = None,
-    rounds: Rounds = None,
-    seed: Seed = None,
-    mode: Mode = None,
-    member: Member = None,
-    endpoint: Endpoint = None,
-    secret_key: Secret = None,
-    members: Keys = None,
-    insecure: Insecure = False,
-) -> None:
+@with_run_options
+def serve(settings: RunConfig, config: Path | None) -> None:
     """Lead a run to its end, or go on with one. SIGTERM ends it after the round; a second one at once."""
-    settings = _config(
-        config, run=run, folder=folder, initial=initial, algorithm=algorithm, option=option, rounds=rounds, seed=seed,
-        mode=mode, member=member, endpoint=endpoint, secret_key=secret_key, members=members, insecure=insecure,
-    )  # fmt: skip
     configure_logs(settings.run)
     require_usable_models(settings)
     _allow_many_files()
@@ -125,27 +125,9 @@ def _allow_many_files() -> None:
 
 
 @app.command()
-def check(
-    config: ConfigFile = None,
-    run: RunName = None,
-    folder: RunFolder = None,
-    initial: Initial = None,
-    algorithm: AlgorithmName = None,
-    option: Option = None,
-    rounds: Rounds = None,
-    seed: Seed = None,
-    mode: Mode = None,
-    member: Member = None,
-    endpoint: Endpoint = None,
-    secret_key: Secret = None,
-    members: Keys = None,
-    insecure: Insecure = False,
-) -> None:
+@with_run_options
+def check(settings: RunConfig, _config: Path | None) -> None:
     """Check a configuration and say in words who must come, what stays home, and when rounds close. Starts nothing."""
-    settings = _config(
-        config, run=run, folder=folder, initial=initial, algorithm=algorithm, option=option, rounds=rounds, seed=seed,
-        mode=mode, member=member, endpoint=endpoint, secret_key=secret_key, members=members, insecure=insecure,
-    )  # fmt: skip
     require_safe(settings.network)
     if settings.network.secret_key is not None:
         read_key_file(settings.network.secret_key)
