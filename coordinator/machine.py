@@ -110,6 +110,11 @@ class RoundMachine:
         known = self.state.members.get(member)
         return known is not None and self.reports.wants(self.state, known, step)
 
+    def awaits_more(self, now: float) -> bool:
+        """Whether nothing can follow from the reports under inspection before others have come: their judgement is not
+        urgent."""
+        return now < self._lull.until and len(self._lull.awaited) > self.reports.waiting
+
     def waiting_for(self, now: float) -> Verdict:
         """Why the run stands where it stands, for people."""
         return ending.waiting_for(self.state, self.rules, now)

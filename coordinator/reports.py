@@ -42,6 +42,11 @@ class Desk:
         of_warmup = step.round_no < self._rules.warmup_rounds
         return state.stage in (Stage.TRAINING, Stage.AGGREGATING) and past_warmup is not of_warmup
 
+    @property
+    def waiting(self) -> int:
+        """How many reports have no judgement yet."""
+        return len(self._waiting)
+
     def is_inspecting(self, member: str, step: Step) -> bool:
         return (member, step.kind, step.round_no) in self._waiting
 
