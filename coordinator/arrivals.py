@@ -74,11 +74,11 @@ class Arrivals:
         if before is None or before.message.KIND != message.KIND or before.message.round_no != message.round_no:
             grants += self._intake.drop(peer.connection)
             self._waiting[peer.connection] = _Waiting(message=message, missing=set(offered))
-            self._store.drop_incoming(member, keep=frozenset(offered))
+            self._store.incoming.drop(member, keep=frozenset(offered))
         waiting = self._waiting[peer.connection]
         for name, one in offered.items():
             if name in waiting.missing:
-                held = self._store.held_slices(member, name, one.size_bytes)
+                held = self._store.incoming.held(member, name, one.size_bytes)
                 grants += self._intake.offered(peer.connection, name, one.size_bytes, held)
         return tuple(grants), None
 
@@ -88,7 +88,7 @@ class Arrivals:
         waiting = self._waiting.get(peer.connection)
         if arrival.fate is not Fate.TAKEN or waiting is None:
             return arrival.grants, None
-        self._store.take_slice(str(peer.member), piece.transfer, piece.offset, piece.data)
+        self._store.incoming.take(str(peer.member), piece.transfer, piece.offset, piece.data)
         if not arrival.complete:
             return arrival.grants, None
         waiting.missing.discard(piece.transfer)
@@ -112,7 +112,7 @@ class Arrivals:
     def broken(self, peer: Peer) -> None:
         """A payload was complete and not what its name says: nothing of it is kept."""
         self._waiting.pop(peer.connection, None)
-        self._store.drop_incoming(str(peer.member))
+        self._store.incoming.drop(str(peer.member))
 
     def _arrived(self, peer: Peer, message: Report) -> Event:
         member, round_no = str(peer.member), message.round_no

@@ -6,7 +6,6 @@ made tensor by tensor, so that no whole model need be in memory. Knows nothing o
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -25,12 +24,13 @@ from fedap_core.strategies import Phase
 from protocol.contracts import Buffer
 from protocol.encodings import Encoding, narrow, widen
 from protocol.limits import SLICE_BYTES
+from protocol.naming import Naming
 from protocol.tensors import Array, Layout, TensorSet, TensorSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """A file whose first bytes are a tensor set. transfer: its SHA-256, where it is too large for one message.
+    """A file whose first bytes are a tensor set. transfer: its name, where it is too large for one message.
 
     data: the same bytes, where they are in memory instead and there is no file."""
 
@@ -57,16 +57,14 @@ class Payload:
 def payload_of(path: Path, layout: Layout, encoding: Encoding) -> Payload:
     """A file as a payload; its name is computed here if it needs one."""
     size = layout.size_bytes(encoding)
-    digest = hashlib.sha256()
+    naming = Naming()
     if size > SLICE_BYTES:
         with opened(path) as handle:
             for start in range(0, size, CHUNK_BYTES):
                 piece = bytearray(min(CHUNK_BYTES, size - start))
                 read_exactly(handle, memoryview(piece), start)
-                digest.update(piece)
-    return Payload(
-        path=path, layout=layout, encoding=encoding, transfer=digest.hexdigest() if size > SLICE_BYTES else None
-    )
+                naming.update(piece)
+    return Payload(path=path, layout=layout, encoding=encoding, transfer=naming.name() if size > SLICE_BYTES else None)
 
 
 def whole_layout(spec: ModelSpec) -> Layout:

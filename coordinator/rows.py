@@ -7,7 +7,6 @@ small and few, they stay in memory. Which weights these are, and where rows go, 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.errors import InvalidInput
 from protocol.encodings import Encoding
 from protocol.limits import SLICE_BYTES
+from protocol.naming import Naming
 from protocol.tensors import Layout
 
 
@@ -31,17 +31,17 @@ class _RowWriter:
     def __init__(self, handle: int, encoding: Encoding, named: bool) -> None:
         self._handle = handle
         self._encoding: Encoding = encoding
-        self._digest = hashlib.sha256() if named else None
+        self._naming = Naming() if named else None
 
     def write(self, start: int, values: Float32Array) -> None:
         wire = wire_values(values, self._encoding)
         write_exactly(self._handle, wire, start * (wire.nbytes // values.size))
-        if self._digest is not None:
-            self._digest.update(wire)
+        if self._naming is not None:
+            self._naming.update(wire)
 
     @property
     def name(self) -> str | None:
-        return self._digest.hexdigest() if self._digest is not None else None
+        return self._naming.name() if self._naming is not None else None
 
 
 def mix_files(

@@ -102,9 +102,8 @@ def _assemble(
 ) -> Federation:
     machine = RoundMachine(rules)
     capacity = config.network.in_flight_bytes
-    arrivals = Arrivals(
-        store=store, limits=_limits(forms, spec, rules), intake=Intake(capacity_bytes=capacity), wants=machine.wants
-    )
+    intake = Intake(capacity_bytes=capacity, digest=store.incoming.digest)
+    arrivals = Arrivals(store=store, limits=_limits(forms, spec, rules), intake=intake, wants=machine.wants)
     deliveries = Deliveries(Dispatch(capacity_bytes=capacity))
     exchange = Exchange(
         router=router,

@@ -1,4 +1,4 @@
-"""Where a run's tensors lie, and when they are durable: incoming slices, staged reports, admitted blobs, mixed rows.
+"""Where a run's tensors lie, and when they are durable: staged reports, admitted blobs, mixed rows.
 
 A blob is named (member, kind, round_no) inside the folder of its run, and checksummed. It is durable before the row of
 the journal that mentions it is written; until then the name means nothing, and a file that an earlier life left under
@@ -19,21 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordinator.actions import BlobRef, RowRef
-from coordinator.blobs import (
-    StoredSet,
-    describe,
-    finish,
-    force,
-    opened,
-    read_exactly,
-    write_exactly,
-    write_finished,
-)
+from coordinator.blobs import StoredSet, describe, finish, force, opened, write_finished
+from coordinator.incoming import Incoming
 from coordinator.spares import Spares
 from fedap_core.errors import InvalidInput
-from protocol.contracts import Buffer
 from protocol.encodings import Encoding
-from protocol.limits import MIB, SLICE_BYTES
+from protocol.limits import MIB
 from protocol.tensors import Layout, TensorSet
 
 TOGETHER = 64
@@ -67,6 +58,8 @@ class Store:
             shutil.rmtree(self._scratch / name, ignore_errors=True)
         for name in ("incoming", "staged", "rows", "fixed"):
             (self._scratch / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.incoming = Incoming(self._scratch / "incoming")
+        """Slices of payloads that are under way."""
         self._spares = Spares(self._scratch / "spare")
         self._staged: dict[BlobRef, Staged] = {}
         self._room = held_bytes
@@ -74,32 +67,6 @@ class Store:
         self._blobs: dict[BlobRef, StoredSet | None] = dict.fromkeys(_found(folder / "blobs"))
         """What is in the folder; None: not looked at in this life."""
         self._rows: set[RowRef] = set()
-
-    # ---- slices under way
-
-    def held_slices(self, member: str, transfer: str, size_bytes: int) -> Iterator[Buffer]:
-        """Whole slices of a transfer that an earlier connection or process has left here; the last is fetched anew."""
-        path = self._incoming(member, transfer)
-        whole = 0
-        if path.is_file():
-            whole = min(path.stat().st_size // SLICE_BYTES, (size_bytes - 1) // SLICE_BYTES)
-        with opened(path, os.O_RDWR | os.O_CREAT) as handle:
-            os.ftruncate(handle, whole * SLICE_BYTES)
-            for number in range(whole):
-                piece = bytearray(SLICE_BYTES)
-                read_exactly(handle, memoryview(piece), number * SLICE_BYTES)
-                yield piece
-
-    def take_slice(self, member: str, transfer: str, offset: int, data: Buffer) -> None:
-        """Put a slice where it belongs."""
-        with opened(self._incoming(member, transfer), os.O_WRONLY | os.O_CREAT) as handle:
-            write_exactly(handle, data, offset)
-
-    def drop_incoming(self, member: str, keep: frozenset[str] = frozenset()) -> None:
-        """Delete a member's half-way transfers, apart from those named."""
-        for path in (self._scratch / "incoming").glob(f"{member}~*"):
-            if path.name.partition("~")[2] not in keep:
-                path.unlink(missing_ok=True)
 
     # ---- reports that wait to be judged
 
@@ -112,7 +79,7 @@ class Store:
             if data is not None:
                 path.write_bytes(data)
             else:
-                self._incoming(ref.member, str(tensors.transfer)).replace(path)
+                self.incoming.hand_over(ref.member, str(tensors.transfer), path)
             data = None
         self._staged[ref] = Staged(path=path, layout=tensors.layout, encoding=tensors.encoding, data=data)
 
@@ -264,9 +231,6 @@ class Store:
     def _give(self, size: int) -> None:
         with self._counting:
             self._room += size
-
-    def _incoming(self, member: str, transfer: str) -> Path:
-        return self._scratch / "incoming" / f"{member}~{transfer}"
 
     def _place(self, top: str, ref: BlobRef) -> Path:
         return Path(self._name(top, ref))

@@ -1,6 +1,8 @@
 """`sent.jsonl`: the participant's own record of everything that left its machine, one line a message.
 
-Written as a message is handed to the socket: time, kind, bytes, the names of its tensors, the SHA-256 of its frames.
+Written as a message is handed to the socket: time, kind, bytes, the names of its tensors, the SHA-256 of its frames. A
+slice has its payload's name, which stands for every byte of it, and its place there instead: its bytes are not digested
+a second time. The message that offered the payload has its line, too, with the names of its tensors.
 A file that has become large is put aside as `sent-000001.jsonl` and so on; nothing of the record is ever deleted here.
 """
 
@@ -43,20 +45,18 @@ class SentLog:
 
     def note(self, message: Message, frames: Sequence[Buffer]) -> None:
         """Record one message as it leaves."""
-        digest = hashlib.sha256()
-        for frame in frames:
-            digest.update(frame)
         line: dict[str, object] = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "kind": message.KIND,
             "bytes": sum(frame_sizes(frames)),
             "names": tensor_names(message),
-            "hash": digest.hexdigest(),
         }
-        if hasattr(message, "round_no"):
-            line["round"] = message.round_no
         if isinstance(message, Slice):
             line |= {"transfer": message.transfer, "offset": message.offset}
+        else:
+            line["hash"] = _digest(frames)
+        if hasattr(message, "round_no"):
+            line["round"] = message.round_no
         text = json.dumps(line) + "\n"
         if self._written and self._written + len(text) > self._file_bytes:
             self._put_aside()
@@ -65,6 +65,13 @@ class SentLog:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _digest(frames: Sequence[Buffer]) -> str:
+    digest = hashlib.sha256()
+    for frame in frames:
+        digest.update(frame)
+    return digest.hexdigest()
 
 
 def tensor_names(message: Message) -> list[str]:

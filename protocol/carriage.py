@@ -19,7 +19,7 @@ class Tensors(Contract):
     """A tensor set: a map of `layout` (text), `encoding` and `body`.
 
     `body` is binary up to 64 KiB; nil up to one slice, the bytes then being the next frame; above that it is text, the
-    SHA-256 by which the bytes are offered.
+    name by which the bytes are offered.
     """
 
     def __init__(self, *, optional: bool) -> None:
@@ -47,7 +47,7 @@ class Tensors(Contract):
         body, size = wire["body"], layout.size_bytes(encoding)
         if size > SLICE_BYTES:
             if type(body) is not str or len(body) != 64 or not _HEX.issuperset(body):
-                raise InvalidField("body", body, f"the SHA-256 under which {size} bytes are offered")
+                raise InvalidField("body", body, f"the name under which {size} bytes are offered")
             return TensorSet(layout=layout, encoding=encoding, data=None, transfer=body)
         if size > EMBEDDED_BYTES:
             if body is not None:

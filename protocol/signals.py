@@ -63,7 +63,7 @@ class Error(Message):
 class Grant(Message):
     """Leave to send slices, and receipt for those that came. Cumulative: the latest one says everything.
 
-    transfer: SHA-256 of the payload.
+    transfer: name of the payload.
     received: every byte below this offset is held.
     until: slices below this offset may be sent.
     again: begin at `received`, whatever was sent before; false in a mere receipt or extension.
@@ -86,7 +86,7 @@ class Grant(Message):
 class Slice(Message):
     """A piece of a payload: one slice, or what remains at the end.
 
-    transfer: SHA-256 of the whole payload.
+    transfer: name of the whole payload.
     offset: where the piece belongs; a multiple of the slice size.
     data: the bytes.
     """
@@ -103,7 +103,7 @@ class Slice(Message):
 class Cancel(Message):
     """A transfer will not go on: its receiver declines it, or its sender withdraws it.
 
-    transfer: SHA-256 of the payload.
+    transfer: name of the payload.
     code: the reason.
     """
 

@@ -22,6 +22,7 @@ from protocol.contracts import Buffer
 from protocol.encodings import ENCODINGS, Encoding, Float32Array, narrow, widen
 from protocol.errors import InvalidField
 from protocol.limits import DIMENSIONS, LAYOUT_BYTES, SET_BYTES, SLICE_BYTES, TENSOR_NAME_CHARS, TENSORS
+from protocol.naming import content_name
 
 Array = NDArray[Any]
 """Any array; which dtypes may travel is checked where a layout is made, not by the type."""
@@ -168,8 +169,8 @@ def _parse(text: str) -> Layout:
 class TensorSet:
     """Tensors as they travel: layout, encoding, and the wire bytes or, above one slice, the promise of them.
 
-    `data` None means the bytes come (or are sent) by a transfer; `transfer` is then their SHA-256. A set above one
-    slice that is built with its bytes computes the name itself: do that off the socket thread.
+    `data` None means the bytes come (or are sent) by a transfer; `transfer` is then their name. A set above one slice
+    that is built with its bytes computes the name itself: do that off the socket thread.
     """
 
     layout: Layout
@@ -241,14 +242,6 @@ class TensorSet:
         if self.data is None:
             raise InvalidField("data", None, f"the bytes of transfer {self.transfer}, which have not arrived")
         return self.data
-
-
-def content_name(*parts: Buffer) -> str:
-    """The name of a payload: SHA-256 of its bytes. Equal bytes may be sent under one name; a cut transfer can go on."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
 
 
 def names_digest(names: Sequence[str]) -> str:

@@ -7,13 +7,14 @@ whom. A peer that stops answering keeps its share until `drop`; noticing that is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from protocol.contracts import Buffer
 from protocol.errors import BadChecksum, BadTransfer, LocalProtocolError
 from protocol.limits import IN_FLIGHT_BYTES, SLICE_BYTES, TRANSFERS_PER_PEER
+from protocol.naming import Digest, digest_at_once
 from protocol.signals import Grant, Slice
 from protocol.transfer import Fate, Incoming, Outgoing, Span
 
@@ -38,12 +39,22 @@ class Arrival:
 
 
 class Intake:
-    """Every payload on its way to us. A peer's payloads come one after another, in the order of their offers."""
+    """Every payload on its way to us. A peer's payloads come one after another, in the order of their offers.
 
-    def __init__(self, *, capacity_bytes: int = IN_FLIGHT_BYTES, slice_bytes: int = SLICE_BYTES) -> None:
+    digest: how slices are digested, at once or beside; whoever does it beside bounds what waits for it.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity_bytes: int = IN_FLIGHT_BYTES,
+        slice_bytes: int = SLICE_BYTES,
+        digest: Callable[[Buffer], Digest] = digest_at_once,
+    ) -> None:
         _check_capacity(capacity_bytes, slice_bytes)
         self._capacity = capacity_bytes
         self._slice = slice_bytes
+        self._digest = digest
         self._lines: dict[str, list[Incoming]] = {}
 
     @property
@@ -69,7 +80,7 @@ class Intake:
                 )
             awaited = (To(peer, incoming.offered_again()),) if incoming.credit_bytes else ()
             return (*awaited, *self._spread())
-        incoming = Incoming(transfer=transfer, size_bytes=size_bytes, slice_bytes=self._slice)
+        incoming = Incoming(transfer=transfer, size_bytes=size_bytes, slice_bytes=self._slice, digest=self._digest)
         incoming.resume(held)
         line = self._lines.setdefault(peer, [])
         if len(line) == TRANSFERS_PER_PEER:

@@ -1,22 +1,22 @@
 """One payload on its way: how a sender and a receiver of slices behave, each on its own, over a link that may fail.
 
-The payload's name is the SHA-256 of its bytes, so a transfer has no session: whoever holds equal bytes can go on with
-it, after a cut or a restart. The receiver leads. It grants credit in cumulative grants, takes slices in order, ignores
-repeats, and asks to begin again where it stands when something is missing; the sender only obeys. No clock: a transfer
-that stands still is woken by the next offer, which the heartbeat's `want` brings about. This file must not know peers,
-caps over several transfers (that is `traffic`), or where bytes are kept.
+The payload's name stands for its bytes (`naming`), so a transfer has no session: whoever holds equal bytes can go on
+with it, after a cut or a restart. The receiver leads. It grants credit in cumulative grants, takes slices in order,
+ignores repeats, and asks to begin again where it stands when something is missing; the sender only obeys. No clock: a
+transfer that stands still is woken by the next offer, which the heartbeat's `want` brings about. This file must not
+know peers, caps over several transfers (that is `traffic`), or where bytes are kept.
 """
 
 from __future__ import annotations
 
 import enum
-import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from protocol.contracts import Buffer
 from protocol.errors import BadChecksum, BadTransfer, LocalProtocolError
 from protocol.limits import SLICE_BYTES, WINDOW_SLICES
+from protocol.naming import Digest, cut, digest_at_once, name_of
 from protocol.signals import Grant, Slice
 
 
@@ -85,28 +85,39 @@ class Outgoing:
 
 
 class Incoming:
-    """The receiving side. `received` bytes are held without a gap; 0 <= received <= until <= size."""
+    """The receiving side. `received` bytes are held without a gap; 0 <= received <= until <= size.
 
-    def __init__(self, *, transfer: str, size_bytes: int, slice_bytes: int = SLICE_BYTES) -> None:
+    digest: how a slice is digested; it may be done beside, and is waited for when the last slice has come.
+    """
+
+    def __init__(
+        self,
+        *,
+        transfer: str,
+        size_bytes: int,
+        slice_bytes: int = SLICE_BYTES,
+        digest: Callable[[Buffer], Digest] = digest_at_once,
+    ) -> None:
         self.transfer = transfer
         self.size_bytes = size_bytes
         self.received = 0
         self.until = 0
         self._slice = slice_bytes
-        self._digest = hashlib.sha256()
+        self._digest = digest
+        self._digests: list[Digest] = []
         self._begun = False
         self._moved = False
         self._complained_at = -1
 
     def resume(self, held: Iterable[Buffer]) -> None:
-        """Begin after bytes held since an earlier life, given in order; a last incomplete slice must be left out."""
+        """Begin after slices held since an earlier life, given in order; the last of the payload must be left out."""
         if self.received or self.until:
             raise LocalProtocolError("a transfer can be resumed only before it has begun")
-        for piece in held:
-            self._digest.update(piece)
-            self.received += memoryview(piece).nbytes
-        if self.received >= self.size_bytes or self.received % self._slice:
-            raise LocalProtocolError(f"cannot resume at {self.received} of {self.size_bytes}: not a slice boundary")
+        for piece in (part for whole in held for part in cut(whole, self._slice)):
+            self.received += piece.nbytes
+            if self.received >= self.size_bytes or piece.nbytes != self._slice:
+                raise LocalProtocolError(f"cannot resume at {self.received} of {self.size_bytes}: not whole slices")
+            self._digests.append(self._digest(piece))
         self.until = self.received
 
     @property
@@ -150,11 +161,11 @@ class Incoming:
             return Fate.UNASKED
         if piece.offset > self.received:
             return Fate.GAP
-        self._digest.update(piece.data)
+        self._digests.append(self._digest(piece.data))
         self.received = stop
         self._moved = True
-        if self.is_complete and self._digest.hexdigest() != self.transfer:
-            raise BadChecksum(f"transfer {self.transfer[:16]}… came as {self._digest.hexdigest()[:16]}…")
+        if self.is_complete and (name := name_of(digest() for digest in self._digests)) != self.transfer:
+            raise BadChecksum(f"transfer {self.transfer[:16]}… came as {name[:16]}…")
         return Fate.TAKEN
 
     def should_complain(self) -> bool:

@@ -98,9 +98,10 @@ class Line:
             return None
 
     def send(self, frames: Sequence[Buffer]) -> bool:
-        """Hand a message to the socket; False when its queue is full and it must be tried again."""
+        """Hand a message to the socket; False when its queue is full and it must be tried again. Large frames are not
+        copied: never write to them afterwards. The socket keeps them alive until they have left."""
         try:
-            self.socket.send_multipart(frames, zmq.NOBLOCK, copy=True)
+            self.socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
         except zmq.Again:
             return False
         return True

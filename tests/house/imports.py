@@ -36,8 +36,9 @@ _SOCKETS = frozenset({"asyncio", "http", "select", "selectors", "socket", "socke
 _TASKS = frozenset({"concurrent", "multiprocessing", "subprocess", "threading"})
 _IMPURE = _CLOCKS | _FILES | _SOCKETS | _TASKS | {"logging", "random", "secrets", "uuid"}
 _OUTWARD_CALLS = frozenset({"open", "print", "input"})
-_MAY_SHARE_WORK = frozenset({("fedap_core/aggregation.py", "concurrent")})
-"""Mixing hands whole tiles to threads: they are gone when it returns, and no bit depends on them."""
+_MAY_SHARE_WORK = frozenset({("fedap_core/aggregation.py", "concurrent"), ("protocol/naming.py", "concurrent")})
+"""Mixing hands whole tiles to threads, naming whole slices: they are gone when it returns, and no bit depends on
+them."""
 PURE_ROOMS = ("protocol", "fedap_core")
 """Rooms that know no files, sockets, clocks, logs, threads or global randomness."""
 

@@ -18,6 +18,7 @@ from fedap_core.arrays import Float32Array
 from protocol.codec import decode, encode
 from protocol.limits import HEADER_BYTES
 from protocol.messages import Error, Hello, HelloRequired, Message, Reject, Welcome
+from protocol.versions import VERSION
 from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
 from tests.support.peer import Peer
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
@@ -79,7 +80,7 @@ CASES: dict[str, tuple[Callable[[TinyModel], list[bytes]], str]] = {
     "ten thousand frames": (lambda _: [b"x"] * 10_000, "bad-frames"),
     "an oversized header": (lambda _: [bytes(HEADER_BYTES + 1)], "too-large"),
     "another major version": (lambda model: with_version(hello_frames(model), 9), "version"),
-    "an unknown kind": (lambda _: [msgpack.packb([1, 0, "dance", {}])], "unknown-kind"),
+    "an unknown kind": (lambda _: [msgpack.packb([VERSION.major, 0, "dance", {}])], "unknown-kind"),
     "a coordinator's words": (lambda _: [bytes(encode(HelloRequired())[0])], "wrong-speaker"),
     "a frame too many": (lambda model: [*hello_frames(model), b"x"], "bad-frames"),
 }

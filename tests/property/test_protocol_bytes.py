@@ -15,6 +15,7 @@ from protocol.errors import CODES, RemoteProtocolError
 from protocol.limits import HEADER_BYTES, MIB
 from protocol.messages import KINDS, Message, Score, Step
 from protocol.tensors import Layout, TensorSet, TensorSpec
+from protocol.versions import VERSION
 from tests.unit.protocol.samples import EVERYTHING, heartbeat, update
 
 VALID = [[bytes(frame) for frame in encode(message)] for message in EVERYTHING]
@@ -75,7 +76,7 @@ def misfilled(draw: st.DrawFn) -> list[bytes]:
     fields = message.write(frames)
     for name in draw(st.lists(st.sampled_from([*fields, "extra"]), max_size=3)) if fields else []:
         fields[name] = draw(plain)
-    header: bytes = msgpack.packb((1, draw(st.sampled_from([0, 0, 1])), message.KIND, fields))
+    header: bytes = msgpack.packb((VERSION.major, draw(st.sampled_from([0, 0, 1])), message.KIND, fields))
     return [header, *map(bytes, frames)]
 
 
@@ -102,7 +103,7 @@ def test_message_filled_with_anything_is_a_message_or_the_peers_fault(frames: li
 
 @given(st.sampled_from(sorted(KINDS)), plain)
 def test_known_kind_with_any_fields_is_a_message_or_the_peers_fault(kind: str, fields: object) -> None:
-    judged([msgpack.packb((1, 0, kind, fields))])
+    judged([msgpack.packb((VERSION.major, 0, kind, fields))])
 
 
 HOSTILE = {

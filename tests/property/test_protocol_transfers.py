@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.messages import Grant, Slice
-from protocol.tensors import content_name
+from protocol.naming import content_name
 from protocol.traffic import Dispatch, Intake, To
 from protocol.transfer import Fate, Span
 from tests.support.link import Link, Weather
@@ -32,7 +32,7 @@ class Yard:
     def __init__(self, contents: list[bytes], weather: Weather, seed: int, capacity_slices: int) -> None:
         self.contents: dict[str, dict[str, bytes]] = {f"p{index}": {} for index in range(3)}
         for index, content in enumerate(contents):
-            self.contents[f"p{index % 3}"][content_name(content)] = content
+            self.contents[f"p{index % 3}"][content_name(content, slice_bytes=CUT)] = content
         self.link: Link[To[Grant | Slice | str]] = Link(weather, np.random.default_rng(seed))
         self.capacity = capacity_slices * CUT
         self.dispatch = Dispatch(capacity_bytes=self.capacity, slice_bytes=CUT)

@@ -19,7 +19,8 @@ from fedap_core.errors import InvalidInput
 from fedap_core.strategies import Measure
 from protocol.encodings import Encoding
 from protocol.limits import SLICE_BYTES
-from protocol.tensors import Layout, TensorSet, TensorSpec, content_name
+from protocol.naming import content_name
+from protocol.tensors import Layout, TensorSet, TensorSpec
 from tests.support.tiny_models import tiny_model
 
 WAIT_S = 30.0

@@ -14,7 +14,8 @@ from coordinator.blobs import describe, read_bytes
 from coordinator.store import Store
 from fedap_core.errors import InvalidInput
 from protocol.limits import SLICE_BYTES
-from protocol.tensors import TensorSet, content_name
+from protocol.naming import content_name
+from protocol.tensors import TensorSet
 
 REF = BlobRef(member="a", kind="update", round_no=3)
 
@@ -100,38 +101,19 @@ def test_collection_keeps_what_is_listed_and_nothing_else(tmp_path: Path) -> Non
     assert [path.name for path in (tmp_path / "blobs").rglob("*") if path.is_file()] == ["a"]
 
 
-def test_slices_of_an_earlier_life_are_handed_back_whole_and_in_order(tmp_path: Path) -> None:
-    """Two slices and a half are here; the half is dropped, and so would be a complete last one: it is fetched anew."""
-    first, second = os.urandom(SLICE_BYTES), os.urandom(SLICE_BYTES)
-    store = Store(tmp_path)
-    for offset, piece in ((0, first), (SLICE_BYTES, second), (2 * SLICE_BYTES, first[: SLICE_BYTES // 2])):
-        store.take_slice("a", "f" * 64, offset, piece)
-    held = Store(tmp_path).held_slices("a", "f" * 64, 3 * SLICE_BYTES)
-    assert [bytes(piece) for piece in held] == [first, second]
-    assert [bytes(piece) for piece in Store(tmp_path).held_slices("a", "f" * 64, 2 * SLICE_BYTES)] == [first]
-
-
 def test_a_transfer_becomes_the_blob_it_announced(tmp_path: Path) -> None:
     big = tensors(SLICE_BYTES // 4 + 7)
     data = bytes(big.data or b"")
     offered = TensorSet(layout=big.layout, data=None, transfer=content_name(data))
     store = Store(tmp_path)
-    assert list(store.held_slices("a", str(offered.transfer), len(data))) == []
+    assert list(store.incoming.held("a", str(offered.transfer), len(data))) == []
     for offset in range(0, len(data), SLICE_BYTES):
-        store.take_slice("a", str(offered.transfer), offset, data[offset : offset + SLICE_BYTES])
+        store.incoming.take("a", str(offered.transfer), offset, data[offset : offset + SLICE_BYTES])
     store.stage(REF, offered)
     store.keep({REF: zlib.crc32(data)})
     found = store.blob(REF)
     assert bytes(read_bytes(found.path, 0, found.size_bytes)) == data
     assert list((tmp_path / "incoming").iterdir()) == []
-
-
-def test_only_named_half_way_transfers_survive(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for member, name in (("a", "1" * 64), ("a", "2" * 64), ("a.b", "1" * 64)):
-        store.take_slice(member, name, 0, b"x")
-    store.drop_incoming("a", keep=frozenset({"2" * 64}))
-    assert {path.name[:5] for path in (tmp_path / "incoming").iterdir()} == {"a~222", "a.b~1"}
 
 
 def test_reading_beside_a_run_writes_nothing_into_its_folder(tmp_path: Path) -> None:

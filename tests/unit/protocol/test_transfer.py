@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import pytest
 
 from protocol.errors import BadChecksum, BadTransfer, LocalProtocolError
 from protocol.limits import TRANSFERS_PER_PEER, WINDOW_SLICES
 from protocol.messages import Grant, Slice
+from protocol.naming import content_name
 from protocol.traffic import Dispatch, Intake
 from protocol.transfer import Fate, Incoming, Outgoing
 
 CUT = 4
 PAYLOAD = bytes(range(30))  # seven slices of 4 and one of 2
-NAME = hashlib.sha256(PAYLOAD).hexdigest()
+NAME = content_name(PAYLOAD, slice_bytes=CUT)
 WINDOW = WINDOW_SLICES * CUT
 
 
@@ -174,7 +173,7 @@ def test_credit_over_all_peers_stays_under_the_cap_and_waiting_peers_get_what_is
 def test_peers_payloads_come_one_after_another() -> None:
     intake = Intake(slice_bytes=CUT)
     other = b"wxyz1"
-    other_name = hashlib.sha256(other).hexdigest()
+    other_name = content_name(other, slice_bytes=CUT)
     intake.offered("a", other_name, len(other))
     assert intake.offered("a", NAME, len(PAYLOAD)) == ()
     for start in (0, 4):

@@ -1,0 +1,79 @@
+"""The name of a payload: equal bytes have the same one, and bytes that changed on the way have another.
+
+A name is the SHA-256 of the SHA-256s of the payload's slices, in order. So slices can be digested on all cores at once
+and in whatever thread holds them; no byte needs to be digested twice on one side. This file must not know tensors,
+messages, or how slices travel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from protocol.contracts import Buffer
+from protocol.limits import SLICE_BYTES
+
+MOST_THREADS = 4
+"""Threads that digest one payload, of as many cores as there are: more would wait for memory."""
+
+Digest = Callable[[], bytes]
+"""Gives a slice's digest when asked, and waits for it where it is made elsewhere."""
+
+
+def slice_digest(data: Buffer) -> bytes:
+    """32 bytes that stand for one slice."""
+    return hashlib.sha256(data).digest()
+
+
+def digest_at_once(data: Buffer) -> Digest:
+    """The digest of a slice, made in the caller's thread."""
+    digest = slice_digest(data)
+    return lambda: digest
+
+
+def name_of(digests: Iterable[bytes]) -> str:
+    """The name of the payload whose slices have these digests: 64 hex digits."""
+    return hashlib.sha256(b"".join(digests)).hexdigest()
+
+
+def cut(data: Buffer, slice_bytes: int = SLICE_BYTES) -> Iterator[memoryview]:
+    """The slices of these bytes, in order; the last is what remains."""
+    view = memoryview(data).cast("B")
+    return (view[start : start + slice_bytes] for start in range(0, view.nbytes, slice_bytes))
+
+
+def content_name(data: Buffer, *, slice_bytes: int = SLICE_BYTES) -> str:
+    """The name of a payload that is in memory. Large ones are digested by several threads."""
+    slices = cut(data, slice_bytes)
+    threads = min(MOST_THREADS, memoryview(data).nbytes // SLICE_BYTES)
+    if threads < 2:
+        return name_of(map(slice_digest, slices))
+    with ThreadPoolExecutor(threads, thread_name_prefix="naming") as pool:
+        return name_of(pool.map(slice_digest, slices))
+
+
+class Naming:
+    """The name of a payload that is made, or read, piece by piece; pieces need not be slices."""
+
+    def __init__(self, *, slice_bytes: int = SLICE_BYTES) -> None:
+        self._slice = slice_bytes
+        self._digests: list[bytes] = []
+        self._open = hashlib.sha256()
+        self._room = slice_bytes
+
+    def update(self, piece: Buffer) -> None:
+        """The next bytes."""
+        view = memoryview(piece).cast("B")
+        while view.nbytes:
+            part, view = view[: self._room], view[self._room :]
+            self._open.update(part)
+            self._room -= part.nbytes
+            if self._room == 0:
+                self._digests.append(self._open.digest())
+                self._open, self._room = hashlib.sha256(), self._slice
+
+    def name(self) -> str:
+        """The name of everything so far."""
+        last = () if self._room == self._slice else (self._open.digest(),)
+        return name_of((*self._digests, *last))
