@@ -20,6 +20,9 @@ _KNOWN = ("samples", "classes", "sites", "label_shift", "feature_shift", "noise"
 _WAVES = 4
 """Plane waves per pattern: enough that patterns of 20 classes differ, few enough that a 5-wide kernel sees them."""
 
+_AT_ONCE = 1 << 16
+"""Values made in one go: half a mebibyte, which stays in a cache. How many draws are made at once changes none."""
+
 _Floats = NDArray[np.float64]
 
 
@@ -90,11 +93,17 @@ def _inputs(plan: _Plan, site: IndexArray, y: IndexArray) -> InputArray:
     tail = (1,) * len(plan.shape)
     gains = np.exp(plan.feature_shift * rng.uniform(-0.7, 0.7, plan.sites)).reshape(-1, *tail)
     offsets = (plan.feature_shift * rng.uniform(-0.4, 0.4, plan.sites)).reshape(-1, *tail)
-    noise = generator(plan.seed, purpose="synthetic noise").standard_normal((plan.samples, *plan.shape))
-    values = gains[site] * (patterns[y] + plan.noise * noise) + offsets[site] + backgrounds[site]
-    if len(plan.shape) == 2:
-        return values.astype(np.float32)
-    return np.clip(np.rint((values + 1.0) * 127.5), 0, 255).astype(np.uint8)
+    rng = generator(plan.seed, purpose="synthetic noise")
+    is_image = len(plan.shape) == 3
+    whole = (plan.samples, *plan.shape)
+    x: InputArray = np.empty(whole, dtype=np.uint8) if is_image else np.empty(whole, dtype=np.float32)
+    rows = max(1, _AT_ONCE // patterns[0].size)
+    for start in range(0, plan.samples, rows):
+        here, label = site[start : start + rows], y[start : start + rows]
+        noise = rng.standard_normal((len(here), *plan.shape))
+        values = gains[here] * (patterns[label] + plan.noise * noise) + offsets[here] + backgrounds[here]
+        x[start : start + rows] = np.clip(np.rint((values + 1.0) * 127.5), 0, 255) if is_image else values
+    return x
 
 
 def _smooth_patterns(count: int, shape: tuple[int, ...], rng: np.random.Generator) -> _Floats:

@@ -58,6 +58,40 @@ def test_patients_with_several_classes_stay_whole_and_classes_stay_balanced() ->
     assert not set(groups[split[0]]) & set(groups[split[1]])
 
 
+def by_the_rule(
+    labels: IndexArray, groups: IndexArray, fractions: tuple[float, ...], rng: np.random.Generator
+) -> list[list[int]]:
+    """Groups, shuffled, largest first, each to the part that needs it most, in so many words."""
+    names, classes = np.unique(groups), np.unique(labels)
+    counts = np.array([[np.sum((groups == name) & (labels == one)) for one in classes] for name in names], dtype=float)
+    need = np.outer(fractions, counts.sum(axis=0))
+    missing = need.sum(axis=1)
+    order = rng.permutation(names.size)
+    parts: list[list[int]] = [[] for _ in fractions]
+    for group in order[np.argsort(-counts.sum(axis=1)[order], kind="stable")]:
+        gain = (need * (counts[group] / counts.sum(axis=0))).sum(axis=1)
+        equal = np.flatnonzero(gain >= gain.max() - 1e-9)
+        part = equal[missing[equal].argmax()]
+        need[part] -= counts[group]
+        missing[part] -= counts[group].sum()
+        parts[part] += np.flatnonzero(groups == names[group]).tolist()
+    return [sorted(part) for part in parts]
+
+
+@pytest.mark.parametrize("fractions", [(0.5, 0.5), (0.4, 0.3, 0.3)])
+@pytest.mark.parametrize("kind", ["alone", "groups of one class", "groups of several classes"])
+def test_division_follows_the_rule_whatever_the_groups(kind: str, fractions: tuple[float, ...]) -> None:
+    draw = np.random.default_rng(3)
+    labels = draw.integers(0, 5, 150)
+    groups = {
+        "alone": np.arange(150),
+        "groups of one class": labels * 10 + draw.integers(0, 6, 150),
+        "groups of several classes": draw.integers(0, 40, 150),
+    }[kind]
+    found = split_client(labels, groups, None, fractions=fractions, rng=np.random.default_rng(9))
+    assert [part.tolist() for part in found] == by_the_rule(labels, groups, fractions, np.random.default_rng(9))
+
+
 def test_two_patients_are_one_on_each_side_however_large() -> None:
     groups = np.repeat([0, 1], [90, 10])
     split = split_client(np.zeros(100, dtype=np.int64), groups, None, fractions=HALVES, rng=rng())

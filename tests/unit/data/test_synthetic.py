@@ -10,6 +10,7 @@ import torch
 
 from fedap_core.errors import InvalidInput
 from fedap_core.models import ModelRequest, build_model
+from participant.data import synthetic
 from participant.data.base import DataOptions, Dataset
 from participant.data.synthetic import load
 
@@ -39,6 +40,15 @@ def test_equal_seeds_give_equal_bits_and_other_seeds_others() -> None:
     assert np.array_equal(first.x, second.x)
     assert np.array_equal(first.y, second.y)
     assert not np.array_equal(first.x, third.x)
+
+
+@pytest.mark.parametrize("shape", ["2x5x6", "2x30"])
+def test_how_many_samples_are_made_at_once_changes_none(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    for at_once in (1, 7 * 60, 1 << 30):
+        monkeypatch.setattr(synthetic, "_AT_ONCE", at_once)
+        made.append(load(DataOptions(options={"samples": "101", "shape": shape})))
+    assert made[0].x.tobytes() == made[1].x.tobytes() == made[2].x.tobytes()
 
 
 def test_full_label_shift_leaves_each_site_its_own_classes() -> None:
