@@ -6,7 +6,6 @@ one never passes for a default. Which address may be bound without keys is decid
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import tomllib
 from pathlib import Path
@@ -18,6 +17,7 @@ from pydantic.fields import FieldInfo
 from coordinator.sections import Algorithm, Anchor, Members, Network, Pace, Storage, Training
 from fedap_core.errors import InvalidInput, in_words, unknown_name
 from protocol.encodings import Encoding
+from protocol.endpoints import is_local
 
 
 class RunConfig(BaseModel):
@@ -121,19 +121,6 @@ def require_safe(network: Network) -> None:
             "network.endpoint", network.endpoint, "an address on this machine where no keys are used",
             "Make keys (`fedap-coordinator keygen`) and set network.secret_key, or accept the risk with --insecure.",
         )  # fmt: skip
-
-
-def is_local(endpoint: str) -> bool:
-    """Whether only processes of this machine can reach an endpoint."""
-    if endpoint.startswith("ipc://"):
-        return True
-    host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def endless(seconds: float | None) -> float:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from coordinator import facts
-from coordinator.config import RunConfig, is_local
+from coordinator.config import RunConfig
 from coordinator.ledger import fact_of
 from coordinator.logs import fact_event
 from coordinator.model_forms import shared_layout
@@ -20,6 +20,7 @@ from coordinator.state import State, Status
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure
+from protocol.endpoints import is_local
 from protocol.messages import Plan, Score
 
 _SHOWN_MEMBERS = 40

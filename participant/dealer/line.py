@@ -6,7 +6,6 @@ the machine knows what to say again. Knows frames, no messages.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from zmq.utils.monitor import recv_monitor_message
 from fedap_core.errors import InvalidInput
 from participant.dealer.keys import Keys
 from protocol.contracts import Buffer
+from protocol.endpoints import is_local
 from protocol.limits import FRAME_BYTES
 
 QUEUED_MESSAGES = 16
@@ -54,7 +54,7 @@ class Address:
         port = self.endpoint.rpartition(":")[2]  # ZeroMQ would take 70000 for 4464 and say nothing
         if parts.scheme == "tcp" and not (parts.hostname and port.isdecimal() and 0 < int(port) <= 65_535):
             raise InvalidInput("coordinator", self.endpoint, "tcp://host:port, the port from 1 to 65535")
-        if self.keys is None and not self.insecure and parts.scheme == "tcp" and not _is_loopback(parts.hostname or ""):
+        if self.keys is None and not self.insecure and not is_local(self.endpoint):
             fix = "Give --keys and --coordinator-key (or, in a closed network, --insecure)."
             raise InvalidInput("keys", "none", f"keys for {self.endpoint}, which is not this machine", fix)
 
@@ -123,12 +123,3 @@ def _any(events: Sequence[zmq.Event] | dict[zmq.Event, str]) -> int:
     for event in events:
         mask |= event
     return mask
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import RunConfig, is_local, make_config, read_config, require_safe
+from coordinator.config import RunConfig, make_config, read_config, require_safe
 from coordinator.run_plan import make_plan, make_rules, plan_text, require_same_plan
 from coordinator.sections import Network
 from fedap_core.errors import InvalidInput
+from protocol.endpoints import is_local
 from tests.support.tiny_models import tiny_model
 
 MINIMAL: dict[str, Any] = {"run": "r", "folder": "out", "initial": "i.safetensors"}
