@@ -20,8 +20,9 @@ _KNOWN = ("samples", "classes", "sites", "label_shift", "feature_shift", "noise"
 _WAVES = 4
 """Plane waves per pattern: enough that patterns of 20 classes differ, few enough that a 5-wide kernel sees them."""
 
-_AT_ONCE = 1 << 16
-"""Values made in one go: half a mebibyte, which stays in a cache. How many draws are made at once changes none."""
+_AT_ONCE = 1 << 14
+"""Values made in one go: their memory is used again and again instead of asked for anew, and stays in a cache. How many
+are drawn at once changes none."""
 
 _Floats = NDArray[np.float64]
 

@@ -22,7 +22,8 @@ from fedap_core.errors import InvalidInput
 from fedap_core.strategies import Evidence, Measure, Mixing, Phase, fedbn_weights
 from participant.local import LocalPlan, LocalReport
 from participant.model_file import make_initial, read_spec, write_model
-from scripts.engines.forked import ForkedPool, run_in_child
+from scripts.engines.forked import run_in_child
+from scripts.engines.forked_pool import ForkedPool
 from scripts.engines.pool import ClientPool, InlinePool, make_clients
 from scripts.experiments.anchors import require_same_model, train_pooled_anchor
 from scripts.experiments.cohort import Cohort, model_file_name

@@ -5,15 +5,16 @@ JSON keeps every bit of a float (its shortest text reads back as the same number
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
-from fedap_core.nn.training import TrainingMetrics
-from participant.local import LocalReport
+
+if TYPE_CHECKING:  # torch comes with it, and complaints are passed on before anybody needs that
+    from participant.local import LocalReport
 
 Json = dict[str, Any]
 
@@ -59,6 +60,9 @@ def report_to_json(report: LocalReport) -> Json:
 
 def report_from_json(text: Json) -> LocalReport:
     """The inverse of `report_to_json`."""
+    from fedap_core.nn.training import TrainingMetrics
+    from participant.local import LocalReport
+
     stats = None if text["stats"] is None else stats_from_json(text["stats"])
     return LocalReport(metrics=TrainingMetrics(**text["metrics"]), stats=stats)
 

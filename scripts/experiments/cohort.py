@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from fedap_core import partition, splits
 from fedap_core.arrays import IndexArray
 from fedap_core.errors import InvalidInput
-from fedap_core.nn.samples import Samples
 from fedap_core.randomness import generator
 from participant.data import load_dataset
 from participant.data.base import DataOptions, Dataset
 from scripts.experiments.settings import CohortSettings
+
+if TYPE_CHECKING:  # data are divided before torch is loaded, or meanwhile
+    import torch
+
+    from fedap_core.nn.samples import Samples
 
 SPLIT_NAMES = {2: ("train", "test"), 3: ("train", "validation", "test")}
 
@@ -50,6 +54,10 @@ class Cohort:
 
     def gather(self, indices: IndexArray, device: torch.device) -> Samples:
         """The named samples as tensors."""
+        import torch
+
+        from fedap_core.nn.samples import Samples
+
         return Samples(
             x=torch.from_numpy(self.data.x[indices]).to(device),
             y=torch.from_numpy(self.data.y[indices]).to(device),

@@ -9,14 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedap_core.errors import InvalidInput, in_words
-from fedap_core.nn.training import SgdSettings
 from fedap_core.splits import OVERLAPPING_LABEL, PROTOCOLS
 from fedap_core.strategies import Strategy, make_strategy
+
+if TYPE_CHECKING:  # torch comes with it: seconds, in which a command can already prepare its data
+    from fedap_core.nn.training import SgdSettings
 
 TAIL_ROUNDS = 10
 """Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
@@ -110,6 +112,8 @@ class RunSettings(BaseModel):
 
     def sgd(self) -> SgdSettings:
         """The local optimiser."""
+        from fedap_core.nn.training import SgdSettings
+
         return SgdSettings(
             learning_rate=self.learning_rate,
             momentum=self.momentum,

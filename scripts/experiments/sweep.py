@@ -6,6 +6,8 @@ not saved; called again it goes on from there.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import multiprocessing
 import os
@@ -29,18 +31,17 @@ from rich.progress import (
 
 from fedap_core.errors import InvalidInput, unknown_name
 from scripts.engines.forked import end_with_parent, signals_held, unwind_on_sigterm
-from scripts.engines.inline import InlineOptions, run_inline
 from scripts.engines.messages import Json, error_from_json, error_to_json
-from scripts.engines.processes.run import ProcessOptions, run_processes
-from scripts.experiments.cohort import Cohort, make_cohort
+from scripts.experiments.cohort import Cohort
+from scripts.experiments.cohort_apart import CohortApart
 from scripts.experiments.run_folder import RunFolder
 from scripts.experiments.settings import RunSettings
 
 _FORK = multiprocessing.get_context("fork")
 
 
-ENGINES = ("inline", "processes")
-"""Clients trained here, or a federation of processes: the same bits."""
+ENGINES = {"inline": "scripts.engines.inline", "processes": "scripts.engines.processes.run"}
+"""Clients trained here, or a federation of processes: the same bits. Where each is, to be loaded when it is needed."""
 
 
 def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None) -> tuple[int, int]:
@@ -150,7 +151,13 @@ class _Jobs:
     def _cohort(self, run: RunSettings) -> Cohort:
         key = f"{run.seed} {run.cohort.model_dump_json()}"
         if key not in self._cohorts:
-            self._cohorts = {key: make_cohort(run.cohort, run.seed)}  # one at a time: a cohort holds all the data
+            making = CohortApart(run.cohort, run.seed)
+            try:
+                _load(ENGINES[self._options.engine])  # meanwhile
+            except BaseException:
+                making.abandon()
+                raise
+            self._cohorts = {key: making.take()}  # one at a time: a cohort holds all the data
         return self._cohorts[key]
 
     def _listen(self, connection: Connection) -> None:
@@ -176,6 +183,19 @@ class _Jobs:
                 f"{run.label} seed {run.seed}: {100 * mean:.2f} % after {run.rounds} rounds, "
                 f"protocol {run.cohort.protocol_label}"
             )
+
+
+def _load(module: str) -> None:
+    """Have an engine in memory, and torch with it, before the first fork: jobs and their processes share it.
+
+    What is loaded stays. To look for garbage in it takes time now and, in a child, memory: it would touch every page.
+    """
+    gc.disable()
+    try:
+        importlib.import_module(module)
+    finally:
+        gc.enable()
+    gc.freeze()
 
 
 def _job(
@@ -208,6 +228,8 @@ def _run(
     run: RunSettings, cohort: Cohort, options: SweepOptions, on_round: Callable[[int, float | None], None]
 ) -> None:
     if options.engine == "processes":
+        from scripts.engines.processes.run import ProcessOptions, run_processes
+
         processes = ProcessOptions(
             root=options.root,
             participants_per_process=options.participants_per_process,
@@ -216,6 +238,8 @@ def _run(
         )
         run_processes(run, cohort, processes)
         return
+    from scripts.engines.inline import InlineOptions, run_inline
+
     inline = InlineOptions(
         root=options.root, workers=options.workers, keep_models=options.keep_models, on_round=on_round
     )

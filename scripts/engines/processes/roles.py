@@ -15,7 +15,6 @@ from pathlib import Path
 import structlog
 import typer
 
-from coordinator.cli import serve
 from participant.config import JoinSettings
 from participant.joining import Host, join
 from participant.progress import configure_logging, tell_finished_rounds
@@ -25,8 +24,11 @@ _FILES_EACH = 16
 """Handles of one participant: its socket, monitor, wake-up pair, lock, record and a file being written."""
 
 
-def lead(config: Path) -> int:
-    """Be the coordinator of the run in that file."""
+def lead(config: Path, *, called: int) -> int:
+    """Be the coordinator of the run in that file, which is there when a byte, or the end, can be read from `called`."""
+    from coordinator.cli import serve  # here, while others make the file: nobody else needs it
+
+    os.read(called, 1)
     try:
         serve(config=config)
     except typer.Exit as end:

@@ -10,24 +10,28 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedap_core.errors import InvalidInput
 from participant.config import JoinSettings
 from participant.model_file import read_spec
 from participant.private_state import PERSONAL
+from scripts.engines.forked import Errand
 from scripts.engines.inline import InlineOptions, anchor_file, initial_file
 from scripts.engines.processes.children import ChildFailed, Children
 from scripts.engines.processes.configuring import Start, join_settings, require_possible, write_config
 from scripts.engines.processes.roles import lead, take_part
-from scripts.engines.processes.shards import write_shards
-from scripts.engines.processes.telling import Story, has_ended
+from scripts.engines.processes.shards import shard_paths, write_shards
 from scripts.experiments.cohort import Cohort, model_file_name
 from scripts.experiments.run_folder import RunFolder, write_text
 from scripts.experiments.settings import RunSettings
 from scripts.experiments.versions import versions
+
+if TYPE_CHECKING:
+    from scripts.engines.processes.telling import Story
 
 GLANCE_S = 0.2
 """How often the record is looked at while nothing ends."""
@@ -78,7 +82,6 @@ class _Federation:
         self._names = [client.name for client in cohort.clients]
 
     def run(self) -> None:
-        start = self._make_start()
         self._take_home()
         described = {
             "clients": self._names,
@@ -86,11 +89,10 @@ class _Federation:
             "class_counts": self._cohort.class_counts(),
         }
         self._folder.begin_anew(versions(), described, keep_models=self._options.keep_models)
-        write_config(self._home / "run.toml", self._settings, self._cohort, start, folder=self._led)
-        if has_ended(self._led):  # an earlier call was interrupted as it told the story
-            self._tell(start)
+        if self._has_ended():  # an earlier call was interrupted as it told the story
+            self._tell(self._make_start())
         else:
-            self._lead_to_its_end(start)
+            self._lead_to_its_end()
         if self._options.keep_models:
             self._keep_models()
         if not self._options.keep_federation:
@@ -115,12 +117,20 @@ class _Federation:
         self._home.mkdir(parents=True, exist_ok=True)
         write_text(mark, wanted)
 
+    def _has_ended(self) -> bool:
+        if not self._led.exists():
+            return False
+        from scripts.engines.processes.telling import has_ended
+
+        return has_ended(self._led)
+
     # ---- the run
 
-    def _lead_to_its_end(self, start: Start) -> None:
-        shards = write_shards(self._home / "shards", self._cohort)
+    def _lead_to_its_end(self) -> None:
         with Children(self._home / "logs") as children:
-            endpoint = self._start_coordinator(children)
+            call = self._fork_coordinator(children)
+            start, shards = self._make_files()
+            endpoint = self._call_coordinator(children, call)
             members = [
                 join_settings(
                     self._settings,
@@ -138,17 +148,42 @@ class _Federation:
             self._options.on_started([child.process.pid or 0 for child in children.alive])
             self._watch(children, start)
 
-    def _start_coordinator(self, children: Children) -> str:
-        """Fork it and wait until it listens; returns where."""
+    def _fork_coordinator(self, children: Children) -> int:
+        """It loads what it needs while its files are made; returns what to close in order to call it."""
         readable, writable = os.pipe()
+        called, call = os.pipe()
         config = self._home / "run.toml"
-        children.fork("coordinator", lambda: lead(config), stdout=writable)
-        os.close(writable)
+
+        def work() -> int:
+            os.close(call)
+            return lead(config, called=called)
+
+        children.fork("coordinator", work, stdout=writable)
+        for handle in (writable, called):
+            os.close(handle)
+        self._coordinator_says = readable
+        return call
+
+    def _make_files(self) -> tuple[Start, Mapping[str, Path]]:
+        """Model files, shards and the coordinator's configuration; tensors and samples are touched by children only."""
+        folder = self._home / "shards"
+        writing = Errand(lambda: write_shards(folder, self._cohort))
+        try:
+            start = self._make_start()
+        except BaseException:
+            writing.abandon()
+            raise
+        write_config(self._home / "run.toml", self._settings, self._cohort, start, folder=self._led)
+        writing.wait()
+        return start, shard_paths(folder, self._cohort)
+
+    def _call_coordinator(self, children: Children, call: int) -> str:
+        """Wait until it listens; returns where."""
+        os.close(call)
         line = b""
         while not line.endswith(b"\n"):
-            children.wait(readable, timeout_s=3600.0)
-            line += os.read(readable, 1)
-        self._coordinator_says = readable
+            children.wait(self._coordinator_says, timeout_s=3600.0)
+            line += os.read(self._coordinator_says, 1)
         return line.decode().split()[-1]
 
     def _watch(self, children: Children, start: Start) -> None:
@@ -181,6 +216,8 @@ class _Federation:
             story.close()
 
     def _story(self, start: Start) -> Story:
+        from scripts.engines.processes.telling import Story  # after the last fork: participants need none of it
+
         spec, on_round = read_spec(start.initial), self._options.on_round
         return Story(self._settings, self._cohort, self._folder, self._led, spec=spec, on_round=on_round)
 

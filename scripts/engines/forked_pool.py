@@ -1,0 +1,158 @@
+"""Clients in worker processes: forked from a parent that has done no tensor work, resident for the whole run.
+
+Every client's flat buffer lies in memory that parent and worker share, so weights never travel between them. Orders and
+answers are JSON on a pipe. A worker ends when its pipe closes, whatever happened to the parent.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import multiprocessing
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from fedap_core.arrays import Float32Array
+from fedap_core.bn_stats import BnStats
+from fedap_core.errors import InvalidInput
+from fedap_core.metrics import Evaluation
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.state import flat_size
+from fedap_core.strategies import Measure
+from participant.local import LocalPlan, LocalReport
+from scripts.engines.forked import signals_held, unwind_on_sigterm
+from scripts.engines.messages import (
+    error_from_json,
+    error_to_json,
+    evaluation_from_json,
+    evaluation_to_json,
+    report_from_json,
+    report_to_json,
+    stats_from_json,
+    stats_to_json,
+)
+from scripts.engines.pool import InlinePool, make_clients
+from scripts.experiments.cohort import Cohort
+
+T = TypeVar("T")
+_FORK = multiprocessing.get_context("fork")
+_ALIGNED_FLOATS = 16
+"""Every client's buffer starts on 64 bytes, as torch allocates them: alignment can change the bits of a product."""
+
+
+class ForkedPool:
+    """Client i lives in worker i modulo `workers`; answers come back in the cohort's order."""
+
+    def __init__(
+        self, cohort: Cohort, *, spec: ModelSpec, start: Path, plan: LocalPlan, threads: int, workers: int
+    ) -> None:
+        count, size = len(cohort.clients), flat_size(spec.tensors, plan.strategy.home)
+        stride = -(-size // _ALIGNED_FLOATS) * _ALIGNED_FLOATS
+        self._memory = mmap.mmap(-1, max(count * stride * 4, 1))
+        table = np.frombuffer(self._memory, dtype=np.float32, count=count * stride).reshape(count, stride)[:, :size]
+        shared = sum(tensor.size for tensor in spec.shared(plan.strategy.home))
+        self._rows = [row[size - shared :] for row in table]
+        self._count = count
+        self._workers: list[tuple[ForkProcess, Connection]] = []
+        for number in range(min(workers, count)):
+            mine = range(number, count, workers)
+            ours, theirs = _FORK.Pipe()
+            earlier = [connection for _, connection in self._workers] + [ours]
+
+            def work(mine: range = mine, theirs: Connection = theirs, earlier: list[Connection] = earlier) -> None:
+                unwind_on_sigterm()
+                for connection in earlier:  # inherited by the fork; held open they would hide the parent's death
+                    connection.close()
+                buffers = [torch.from_numpy(table[index]) for index in mine]
+                chosen = [cohort.clients[index] for index in mine]
+                clients = make_clients(
+                    cohort, chosen, start=start, plan=plan, threads=threads, device="cpu", buffers=buffers
+                )
+                _serve(InlinePool(clients, spec), theirs)
+
+            process = _FORK.Process(target=work, daemon=True)
+            with signals_held():
+                process.start()
+                self._workers.append((process, ours))
+            theirs.close()
+        self._ask("ready")
+
+    @property
+    def rows(self) -> Sequence[Float32Array]:
+        return self._rows
+
+    def measure(self, anchor: Path, what: Measure) -> list[BnStats]:
+        return [stats_from_json(answer) for answer in self._ask("measure", str(anchor), what)]
+
+    def train(self, round_no: int, what: Measure) -> list[LocalReport]:
+        return [report_from_json(answer) for answer in self._ask("train", round_no, what)]
+
+    def evaluate(self, split: str) -> list[Evaluation]:
+        return [evaluation_from_json(answer) for answer in self._ask("evaluate", split)]
+
+    def save(self, folder: Path, round_no: int) -> None:
+        self._ask("save", str(folder), round_no)
+
+    def load(self, folder: Path) -> None:
+        self._ask("load", str(folder))
+
+    def close(self) -> None:
+        for _, connection in self._workers:
+            connection.close()
+        for process, _ in self._workers:
+            process.terminate()  # amid a round it would hear of the closed pipe only afterwards
+        for process, _ in self._workers:
+            process.join()
+        self._workers = []
+
+    def _ask(self, order: str, *arguments: object) -> list[Any]:
+        sent = json.dumps([order, *arguments]).encode()
+        for number in range(len(self._workers)):
+            self._exchange(number, order, lambda connection: connection.send_bytes(sent))
+        answers: list[Any] = [None] * self._count
+        for number in range(len(self._workers)):
+            answer = json.loads(self._exchange(number, order, lambda connection: connection.recv_bytes()))
+            if "error" in answer:
+                raise error_from_json(answer["error"])
+            if answer["answers"] is not None:
+                answers[number :: len(self._workers)] = answer["answers"]
+        return answers
+
+    def _exchange(self, number: int, order: str, step: Callable[[Connection], T]) -> T:
+        process, connection = self._workers[number]
+        try:
+            return step(connection)
+        except (EOFError, ConnectionError) as error:
+            process.join()
+            raise RuntimeError(f"worker {number} died during {order!r} (exit code {process.exitcode})") from error
+
+
+def _serve(pool: InlinePool, parent: Connection) -> None:
+    """Answer orders until the parent lets go of the pipe."""
+    orders: dict[str, Callable[..., list[Any] | None]] = {
+        "ready": lambda: None,
+        "measure": lambda path, what: [stats_to_json(s) for s in pool.measure(Path(path), Measure(what))],
+        "train": lambda round_no, what: [report_to_json(r) for r in pool.train(round_no, Measure(what))],
+        "evaluate": lambda split: [evaluation_to_json(e) for e in pool.evaluate(split)],
+        "save": lambda folder, round_no: pool.save(Path(folder), round_no),
+        "load": lambda folder: pool.load(Path(folder)),
+    }
+    while True:
+        try:
+            order, *arguments = json.loads(parent.recv_bytes())
+        except (EOFError, ConnectionError):
+            return
+        try:
+            answer: dict[str, Any] = {"answers": orders[order](*arguments)}
+        except (InvalidInput, OSError) as error:
+            answer = {"error": error_to_json(error)}
+        try:
+            parent.send_bytes(json.dumps(answer).encode())
+        except ConnectionError:
+            return
