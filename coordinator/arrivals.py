@@ -109,10 +109,11 @@ class Arrivals:
             transfer = None
         return self._intake.drop(connection, transfer)
 
-    def broken(self, peer: Peer) -> None:
-        """A payload was complete and not what its name says: nothing of it is kept."""
+    def broken(self, peer: Peer) -> bool:
+        """A payload was complete and not what its name says: nothing of it is kept. True if that may be our disk's
+        fault."""
         self._waiting.pop(peer.connection, None)
-        self._store.incoming.drop(str(peer.member))
+        return self._store.incoming.drop(str(peer.member))
 
     def _arrived(self, peer: Peer, message: Report) -> Event:
         member, round_no = str(peer.member), message.round_no

@@ -53,12 +53,15 @@ class StoredSet:
 
 
 def finish(path: Path, layout: Layout, encoding: Encoding, crc32: int) -> StoredSet:
-    """Add the footer to a file that holds exactly the wire bytes. Making it durable is the caller's."""
-    with path.open("r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        if size != layout.size_bytes(encoding):
-            raise InvalidInput(path.name, f"{size} bytes", f"the {layout.size_bytes(encoding)} of its layout")
-        file.write(_footer(layout, encoding, crc32))
+    """Put the footer behind the wire bytes that begin a file, and cut off what is behind it. Making it durable is the
+    caller's."""
+    wire_bytes, footer = layout.size_bytes(encoding), _footer(layout, encoding, crc32)
+    with opened(path, os.O_RDWR) as handle:
+        size = os.fstat(handle).st_size
+        if size < wire_bytes:
+            raise InvalidInput(path.name, f"{size} bytes", f"the {wire_bytes} of its layout")
+        write_exactly(handle, footer, wire_bytes)
+        os.ftruncate(handle, wire_bytes + len(footer))
     return StoredSet(path=path, layout=layout, encoding=encoding, crc32=crc32)
 
 

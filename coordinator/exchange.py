@@ -61,7 +61,7 @@ class Exchange:
         self._deliveries = deliveries
         self._admits = admits
         self.counts: Counter[str] = Counter()
-        """What was of no use: by code, or `stale`, `unknown-key`, `rate`; of ours, `outdated` and `withheld`."""
+        """What was of no use: by code, or `stale`, `unknown-key`, `rate`; of ours, `outdated`, `withheld`, `spoilt`."""
         self._traffic: Counter[tuple[str, int, str]] = Counter()
 
     def taken_traffic(self) -> Mapping[tuple[str, int, str], int]:
@@ -142,8 +142,10 @@ class Exchange:
         try:
             grants, event = self._arrivals.slice(peer, piece)
         except BadChecksum:
-            self._arrivals.broken(peer)
-            raise
+            if not self._arrivals.broken(peer):
+                raise
+            self.counts["spoilt"] += 1  # it is still wanted, and comes again from its beginning
+            return self._sign_of_life(peer, now)
         except OSError as error:
             return self._no_space(peer, error, None)
         lost = self._grant(grants)

@@ -8,43 +8,57 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 
 class Spares:
-    """Files in one folder, which exists only while there are some. All calls come from one thread."""
+    """Files in one folder, which exists only while there are some. From any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
         self._files: list[str] = []
+        self._sizes: dict[str, int] = {}
         self._number = 0
+        self._changing = threading.Lock()
 
     def put(self, paths: Sequence[str]) -> int:
         """Keep these files, and no others: what a round left over, the next will hardly need. Returns their bytes."""
         if not paths:
             return 0
-        left, self._files, size = self._files, [], 0
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - hundreds of paths in every round
-        for path in paths:
-            self._number += 1
-            spare = f"{self._folder}/{self._number}"
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(path, spare)  # noqa: PTH104
-                size += os.stat(spare).st_size  # noqa: PTH116
-                self._files.append(spare)
+        with self._changing:
+            left, self._files, self._sizes = self._files, [], {}
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - hundreds of paths in every round
+            for path in paths:
+                self._number += 1
+                spare = f"{self._folder}/{self._number}"
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(path, spare)  # noqa: PTH104
+                    self._sizes[spare] = os.stat(spare).st_size  # noqa: PTH116
+                    self._files.append(spare)
+            size = sum(self._sizes.values())
         _delete(left)
         return size
 
     def take(self, path: Path) -> None:
         """Move a file to this name, if there is one."""
-        if self._files:
-            os.rename(self._files.pop(), path)  # noqa: PTH104
+        with self._changing:
+            if self._files:
+                spare = self._files.pop()
+                del self._sizes[spare]
+                os.rename(spare, path)  # noqa: PTH104
+
+    def size_bytes(self) -> int:
+        """What they take on the disk."""
+        with self._changing:
+            return sum(self._sizes.values())
 
     def drop(self) -> None:
         """Delete all of them: the run has ended, or the disk is full."""
-        _delete(self._files)
-        self._files = []
+        with self._changing:
+            left, self._files, self._sizes = self._files, [], {}
+        _delete(left)
         with contextlib.suppress(OSError):  # there is none
             os.rmdir(self._folder)  # noqa: PTH106
 

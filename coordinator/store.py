@@ -24,7 +24,7 @@ from coordinator.incoming import Incoming
 from coordinator.spares import Spares
 from fedap_core.errors import InvalidInput
 from protocol.encodings import Encoding
-from protocol.limits import MIB
+from protocol.limits import MIB, SLICE_BYTES
 from protocol.tensors import Layout, TensorSet
 
 TOGETHER = 64
@@ -58,7 +58,8 @@ class Store:
             shutil.rmtree(self._scratch / name, ignore_errors=True)
         for name in ("incoming", "staged", "rows", "fixed"):
             (self._scratch / name).mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.incoming = Incoming(self._scratch / "incoming")
+        self._large_spares = Spares(self._scratch / "spare" / "large")
+        self.incoming = Incoming(self._scratch / "incoming", self._large_spares)
         """Slices of payloads that are under way."""
         self._spares = Spares(self._scratch / "spare")
         self._staged: dict[BlobRef, Staged] = {}
@@ -116,6 +117,7 @@ class Store:
             for folder in folders:
                 force(folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
+            self._large_spares.drop()
             self._spares.drop()
             for ref in checksums:
                 self.discard(ref)
@@ -182,16 +184,19 @@ class Store:
     def collect(self, blobs: frozenset[BlobRef], rows: frozenset[RowRef]) -> int:
         """Delete every blob and row that is not listed, or keep its file to be written over; returns their bytes."""
         gone = [ref for ref in self._blobs if ref not in blobs]
-        small = []
+        small, large = [], []
         for ref in gone:
             stored = self._blobs.pop(ref)
             if stored is not None and stored.data is not None:
                 self._give(stored.data.nbytes)
                 small.append(self._name("blobs", ref))
+            elif stored is not None and stored.size_bytes > SLICE_BYTES:
+                large.append(self._name("blobs", ref))
         old = self._rows - rows
         self._rows &= rows
         paths = [self._name("blobs", ref) for ref in gone] + [str(self.row_path(ref)) for ref in old]
-        freed = self._spares.put(small) + sum(map(_delete, set(paths).difference(small)))
+        freed = self._spares.put(small) + self._large_spares.put(large)
+        freed += sum(map(_delete, set(paths).difference(small, large)))
         for folder in {os.path.dirname(path) for path in paths}:  # noqa: PTH120 - hundreds of paths in every round
             with contextlib.suppress(OSError):  # others are in it still
                 os.rmdir(folder)  # noqa: PTH106
@@ -199,6 +204,7 @@ class Store:
 
     def close(self) -> None:
         """Let go of what only a run that goes on has use for."""
+        self._large_spares.drop()
         self._spares.drop()
 
     def used_bytes(self) -> int:
@@ -206,9 +212,9 @@ class Store:
         return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
 
     def free_bytes(self) -> int:
-        """Disk that is free for an ordinary user where the run's folder lies."""
+        """Disk that is free for an ordinary user where the run's folder lies, or that large reports may write over."""
         found = os.statvfs(self._folder)
-        return found.f_bavail * found.f_frsize
+        return found.f_bavail * found.f_frsize + self._large_spares.size_bytes()
 
     def can_write(self) -> bool:
         """Whether the disk takes a megabyte and keeps it."""

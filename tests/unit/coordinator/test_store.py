@@ -140,6 +140,24 @@ def test_the_file_of_a_useless_blob_becomes_that_of_the_next_one(tmp_path: Path)
     assert len(files) == 1
 
 
+def test_the_file_of_a_useless_large_report_takes_the_next_one(tmp_path: Path) -> None:
+    store, files = Store(tmp_path), set()
+    for number in range(3):
+        big = TensorSet.of({"w": np.full(SLICE_BYTES // 4 + 7, number, dtype=np.float32)})
+        data, ref = bytes(big.data or b""), BlobRef(member="a", kind="update", round_no=number)
+        assert list(store.incoming.held("a", str(big.transfer), len(data))) == []
+        for offset in range(0, len(data), SLICE_BYTES):
+            store.incoming.take("a", str(big.transfer), offset, data[offset : offset + SLICE_BYTES])
+        store.stage(ref, TensorSet(layout=big.layout, data=None, transfer=big.transfer))
+        store.keep({ref: zlib.crc32(data)})
+        found = describe(store.blob(ref).path)
+        assert bytes(read_bytes(found.path, 0, found.size_bytes)) == data
+        files.add(found.path.stat().st_ino)
+        size = found.path.stat().st_size
+        assert store.collect(frozenset(), frozenset()) == size
+    assert len(files) == 1
+
+
 def test_spare_files_are_no_more_than_the_last_collection_freed_and_go_with_the_run(tmp_path: Path) -> None:
     store = Store(tmp_path)
     refs = [BlobRef(member=name, kind="update", round_no=0) for name in "abc"]
