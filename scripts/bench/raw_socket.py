@@ -1,14 +1,18 @@
 """The least that moving bytes over loopback can cost: one TCP connection, one process at each end, nothing else.
 
-Or with one thing more, which no transfer that names and verifies its content can do without: SHA-256 at both ends.
+Or with the duties that a federation cannot do without, one after the other: names and checks (SHA-256 at both ends), a
+file that holds the bytes, and a disk that has been forced to keep them.
 """
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import multiprocessing
+import os
 import socket
 import time
+from pathlib import Path
 from types import TracebackType
 
 from scripts.engines.forked import signals_held, unwind_on_sigterm
@@ -17,13 +21,25 @@ _FORK = multiprocessing.get_context("fork")
 _RECEIPT = b"!"
 
 
-class RawSocket:
-    """A process that takes so many bytes into memory and says so, again and again. Ended with the `with` block."""
+class Duty(enum.IntEnum):
+    """What is done besides moving bytes; each includes those before it."""
 
-    def __init__(self, size_bytes: int, *, hashed: bool = False) -> None:
-        self._hashed = hashed
+    NONE = 0
+    HASHED = 1
+    FILED = 2
+    FORCED = 3
+
+
+class RawSocket:
+    """A process that takes so many bytes and says so, again and again. Ended with the `with` block.
+
+    file: where they are put, if that is a duty; written over every time, as costs least.
+    """
+
+    def __init__(self, size_bytes: int, duty: Duty = Duty.NONE, file: Path | None = None) -> None:
+        self._duty = duty
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            self._process = _FORK.Process(target=_take, args=(listener, size_bytes, hashed))
+            self._process = _FORK.Process(target=_take, args=(listener, size_bytes, duty, file or Path(os.devnull)))
             with signals_held():
                 self._process.start()
             self._socket = socket.create_connection(listener.getsockname())
@@ -31,7 +47,7 @@ class RawSocket:
     def send(self, data: memoryview) -> float:
         """Seconds until all of it has arrived."""
         began = time.perf_counter()
-        if self._hashed:
+        if self._duty >= Duty.HASHED:
             hashlib.sha256(data).hexdigest()
         self._socket.sendall(data)
         if self._socket.recv(1) != _RECEIPT:
@@ -48,19 +64,28 @@ class RawSocket:
         self._process.join()
 
 
-def _take(listener: socket.socket, size_bytes: int, hashed: bool) -> None:
+def _take(listener: socket.socket, size_bytes: int, duty: Duty, path: Path) -> None:
     unwind_on_sigterm()
     connection, _ = listener.accept()
     listener.close()
     buffer = memoryview(bytearray(b"\1" * size_bytes))  # touched: its pages are there before the clock runs
-    with connection:
-        while True:
-            done, digest = 0, hashlib.sha256()
-            while done < size_bytes:
-                came = connection.recv_into(buffer[done:])
-                if came == 0:
-                    return
-                if hashed:
-                    digest.update(buffer[done : done + came])
-                done += came
+    with connection, path.open("r+b" if path.exists() else "w+b", buffering=0) as file:
+        while _took(connection, buffer, duty, file.fileno()):
             connection.sendall(_RECEIPT)
+
+
+def _took(connection: socket.socket, buffer: memoryview, duty: Duty, handle: int) -> bool:
+    """Fill the buffer once; False when there is nothing more to come."""
+    done, digest = 0, hashlib.sha256()
+    while done < buffer.nbytes:
+        came = connection.recv_into(buffer[done:])
+        if came == 0:
+            return False
+        if duty >= Duty.HASHED:
+            digest.update(buffer[done : done + came])
+        if duty >= Duty.FILED:
+            os.pwrite(handle, buffer[done : done + came], done)
+        done += came
+    if duty >= Duty.FORCED:
+        os.fsync(handle)
+    return True

@@ -2,6 +2,8 @@
 
 The way is the product's: a participant's line and post office, its record of what it sent, slices under credit, the
 coordinator's socket thread, its store and its check of every byte. The raw socket moves the same bytes into memory.
+Beside it stand raw sockets with the same duties, which show what names, checks and the disk cost whoever does them, and
+the product's sockets without any, which show what the line costs.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ from participant.dealer.line import Address, Context
 from participant.model_file import make_initial, write_model
 from protocol.keys import KeyPair
 from protocol.tensors import TensorSet
+from scripts.bench.bare_line import BareLine
 from scripts.bench.figures import Bar, Finding, Series, ratio
 from scripts.bench.interleaving import interleave
 from scripts.bench.job import Scope
 from scripts.bench.light_peers import LightPeer, hello_of, layout_of, wait_until
-from scripts.bench.raw_socket import RawSocket
+from scripts.bench.raw_socket import Duty, RawSocket
 from scripts.bench.sheet import PartResult
 from scripts.bench.watched import WatchedCoordinator
 from scripts.engines.forked import run_in_child
@@ -69,21 +72,33 @@ def measure(scope: Scope) -> PartResult:
         initial = folder / "initial.safetensors"
         run_in_child(lambda freight=freight, initial=initial: freight.write_initial(initial))  # type: ignore[misc]
         found = _rates(freight, initial, folder, scope.passes)
-        raw, hashed, plain, curve = found.values()
-        findings.append(ratio(f"{freight.shown} update up, CURVE off / raw TCP", plain, raw, freight.bar))
-        findings.append(ratio(f"{freight.shown} update up, CURVE off / raw TCP with SHA-256", plain, hashed))
-        findings.append(ratio(f"{freight.shown} update up, CURVE on / raw TCP", curve, raw))
+        findings += _findings(freight, found)
         series += found.values()
     return PartResult(part="wire", findings=tuple(findings), series=tuple(series))
 
 
+def _findings(freight: Freight, found: dict[str, Series]) -> list[Finding]:
+    """The bar's row first; then the same against sockets with the same duties."""
+    raw, hashed, filed, forced, bare, plain, durable, curve = found.values()
+    update = f"{freight.shown} update"
+    return [
+        ratio(f"{update} up, CURVE off / raw TCP", plain, raw, freight.bar),
+        ratio(f"{update} up, CURVE off / raw TCP with SHA-256", plain, hashed),
+        ratio(f"{update} up, CURVE off / raw TCP with SHA-256 and a file", plain, filed),
+        ratio(f"{update} judged and durable, CURVE off / raw TCP with SHA-256, a file and fsync", durable, forced),
+        ratio(f"{update}'s bytes, our sockets alone / raw TCP", bare, raw),
+        ratio(f"{update} up, CURVE on / raw TCP", curve, raw),
+    ]
+
+
 def _rates(freight: Freight, initial: Path, folder: Path, passes: int) -> dict[str, Series]:
-    """GB/s of the raw socket, the plain line and the encrypted one."""
+    """GB/s of the raw sockets, our sockets alone, the plain line and the encrypted one."""
     size = layout_of(initial, frozenset()).size_bytes("f32")
     with ExitStack() as stack:
-        raw = stack.enter_context(RawSocket(size))
-        hashed = stack.enter_context(RawSocket(size, hashed=True))
+        raws = [stack.enter_context(RawSocket(size, duty, folder / f"{duty.name}.bytes")) for duty in Duty]
+        bare = BareLine(stack)
         lanes = [Lane(stack, initial, folder / name, keys=name == "curve") for name in ("plain", "curve")]
+        bare.connect()
         for lane in lanes:
             lane.connect()
         payload = memoryview(b"\1" * size)
@@ -92,9 +107,13 @@ def _rates(freight: Freight, initial: Path, folder: Path, passes: int) -> dict[s
             return lambda: freight.repeats * size / 1e9 / sum(send() for _ in range(freight.repeats))
 
         contenders = {
-            f"{freight.shown} raw TCP": rate(lambda: raw.send(payload)),
-            f"{freight.shown} raw TCP with SHA-256": rate(lambda: hashed.send(payload)),
+            f"{freight.shown} raw TCP": rate(lambda: raws[Duty.NONE].send(payload)),
+            f"{freight.shown} raw TCP with SHA-256": rate(lambda: raws[Duty.HASHED].send(payload)),
+            f"{freight.shown} raw TCP with SHA-256 and a file": rate(lambda: raws[Duty.FILED].send(payload)),
+            f"{freight.shown} raw TCP with SHA-256, a file and fsync": rate(lambda: raws[Duty.FORCED].send(payload)),
+            f"{freight.shown} our sockets alone": rate(lambda: bare.send(payload)),
             f"{freight.shown} CURVE off": rate(lanes[0].send),
+            f"{freight.shown} CURVE off, judged and durable": rate(lanes[0].send_durably),
             f"{freight.shown} CURVE on": rate(lanes[1].send),
         }
         return interleave(contenders, passes=passes, unit="GB/s", warm_up=1)
@@ -127,11 +146,18 @@ class Lane:
     def send(self) -> float:
         """Seconds from having an update in memory until the coordinator holds all of it, verified; then its next order
         is awaited, off the clock. A new update each time: a payload is known by its content."""
+        return self._sent_until("UpdateArrived")
+
+    def send_durably(self) -> float:
+        """The same until the coordinator has looked at every value and its disk has been forced to keep them."""
+        return self._sent_until("UpdateArrived", "Inspected")
+
+    def _sent_until(self, *moments: str) -> float:
         self._flat[0] += 1.0
         began = time.monotonic()
         self._peer.report(TensorSet.of_flat(self._layout, self._flat))
         self._await_order()
-        return self._coordinator.moment("UpdateArrived") - began
+        return [self._coordinator.moment(name) for name in moments][-1] - began
 
     def _await_order(self) -> None:
         wait_until([self._peer], lambda: self._peer.order is not None)
