@@ -285,9 +285,10 @@ class HomeRun:
         have trained them, and BN layers that stayed home do not fit them yet."""
         layout = shared_layout(self._spec, self._home_of(order.phase))
         delivered = weights_of(order.weights, layout, f"train {order.round_no}")
-        first = order.phase != WARMUP and self._has_not_begun()
-        own = TensorSet.of_flat(layout, self._client.shared.copy(), encoding_of(self._plan.encoding)).flat()
-        moved = first and not np.array_equal(own, delivered)
+        moved = False
+        if order.phase != WARMUP and self._has_not_begun():  # only then: a copy of a large model is not for nothing
+            own = TensorSet.of_flat(layout, self._client.shared.copy(), encoding_of(self._plan.encoding)).flat()
+            moved = not np.array_equal(own, delivered)
         self._client.shared[...] = delivered
         return moved and Part.BATCH_NORM in self._strategy.home
 
