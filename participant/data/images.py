@@ -9,14 +9,17 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from fedap_core.arrays import IndexArray
 from fedap_core.errors import InvalidInput
 from participant.data.base import numbered
+
+if TYPE_CHECKING:  # loaded where a file is opened: most data are no image files
+    from PIL import Image
 
 SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff"})
 _GREY, _COLOUR = ("1", "L"), ("CMYK", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "YCbCr")
@@ -79,6 +82,8 @@ def _mode(path: Path) -> str:
 
 def _read(path: Path, *, size: int | None, channels: int) -> NDArray[np.uint8]:
     """(channels, H, W) of one file."""
+    from PIL import Image
+
     with _opened(path) as image:
         flat = image.convert("L" if channels == 1 else "RGB")
         if size is not None and flat.size != (size, size):
@@ -90,6 +95,8 @@ def _read(path: Path, *, size: int | None, channels: int) -> NDArray[np.uint8]:
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
     """The image, with every way in which a file can be no usable image turned into one line."""
+    from PIL import Image
+
     try:
         with Image.open(path) as image:
             if image.mode not in _GREY + _COLOUR:

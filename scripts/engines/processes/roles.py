@@ -25,7 +25,7 @@ _FILES_EACH = 16
 
 
 def lead(config: Path, *, called: int) -> int:
-    """Be the coordinator of the run in that file, which is there when a byte, or the end, can be read from `called`."""
+    """Be the coordinator of the run in that file, which is there when the end can be read from `called`."""
     from coordinator.cli import serve  # here, while others make the file: nobody else needs it
 
     os.read(called, 1)

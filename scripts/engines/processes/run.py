@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from scripts.engines.inline import InlineOptions, anchor_file, initial_file
 from scripts.engines.processes.children import ChildFailed, Children
 from scripts.engines.processes.configuring import Start, join_settings, require_possible, write_config
 from scripts.engines.processes.roles import lead, take_part
-from scripts.engines.processes.shards import shard_paths, write_shards
+from scripts.engines.processes.shards import shard_path, write_shards
 from scripts.experiments.cohort import Cohort, model_file_name
 from scripts.experiments.run_folder import RunFolder, write_text
 from scripts.experiments.settings import RunSettings
@@ -37,6 +38,9 @@ GLANCE_S = 0.2
 """How often the record is looked at while nothing ends."""
 FAREWELL_S = 15.0
 """How long participants may take to end once the coordinator has; their last word was received by then."""
+
+_ENDPOINT_BYTES = 64
+"""An address on this machine, filled up with blanks: what one participant reads from a pipe that all of them share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,32 +131,29 @@ class _Federation:
     # ---- the run
 
     def _lead_to_its_end(self) -> None:
+        """Nobody waits for what it does not need: the coordinator loads its modules while the model is made, and starts
+        while participants are forked; samples are written all along."""
         with Children(self._home / "logs") as children:
-            call = self._fork_coordinator(children)
-            start, shards = self._make_files()
-            endpoint = self._call_coordinator(children, call)
-            members = [
-                join_settings(
-                    self._settings,
-                    name,
-                    endpoint=endpoint,
-                    shard=shards[name],
-                    initial=start.initial,
-                    state=self._home / "participants" / name,
-                )
-                for name in self._names
-            ]
-            for group in _groups(members, self._options.participants_per_process):
-                name = group[0].name if len(group) == 1 else f"{group[0].name}-to-{group[-1].name}"
-                children.fork(name, lambda group=group: self._options.take_part(group))  # type: ignore[misc]
+            config = self._home / "run.toml"
+            call = self._fork_coordinator(children, config)
+            writing = Errand(lambda: write_shards(self._home / "shards", self._cohort))
+            try:
+                start = self._make_start()
+                write_config(config, self._settings, self._cohort, start, folder=self._led)
+                os.close(call)
+                tell = self._fork_participants(children, start)
+            except BaseException:
+                writing.abandon()
+                raise
+            writing.wait()
+            tell(self._hear_endpoint(children))
             self._options.on_started([child.process.pid or 0 for child in children.alive])
             self._watch(children, start)
 
-    def _fork_coordinator(self, children: Children) -> int:
-        """It loads what it needs while its files are made; returns what to close in order to call it."""
+    def _fork_coordinator(self, children: Children, config: Path) -> int:
+        """It waits for its configuration; returns what to close when that is there."""
         readable, writable = os.pipe()
         called, call = os.pipe()
-        config = self._home / "run.toml"
 
         def work() -> int:
             os.close(call)
@@ -164,22 +165,34 @@ class _Federation:
         self._coordinator_says = readable
         return call
 
-    def _make_files(self) -> tuple[Start, Mapping[str, Path]]:
-        """Model files, shards and the coordinator's configuration; tensors and samples are touched by children only."""
-        folder = self._home / "shards"
-        writing = Errand(lambda: write_shards(folder, self._cohort))
-        try:
-            start = self._make_start()
-        except BaseException:
-            writing.abandon()
-            raise
-        write_config(self._home / "run.toml", self._settings, self._cohort, start, folder=self._led)
-        writing.wait()
-        return start, shard_paths(folder, self._cohort)
+    def _fork_participants(self, children: Children, start: Start) -> Callable[[str], None]:
+        """They wait until all is ready for them; returns what says so, and where the coordinator listens."""
+        readable, writable = os.pipe()
+        groups = _groups(self._names, self._options.participants_per_process)
 
-    def _call_coordinator(self, children: Children, call: int) -> str:
-        """Wait until it listens; returns where."""
-        os.close(call)
+        def work(names: Sequence[str]) -> int:
+            endpoint = os.read(readable, _ENDPOINT_BYTES).decode().strip()
+            return self._options.take_part([self._member(name, start, endpoint) for name in names])
+
+        for names in groups:
+            label = names[0] if len(names) == 1 else f"{names[0]}-to-{names[-1]}"
+            children.fork(label, partial(work, names))
+
+        def tell(endpoint: str) -> None:
+            for _ in groups:  # everybody reads one
+                os.write(writable, endpoint.encode().ljust(_ENDPOINT_BYTES))
+            for handle in (readable, writable):
+                os.close(handle)
+
+        return tell
+
+    def _member(self, name: str, start: Start, endpoint: str) -> JoinSettings:
+        shard = shard_path(self._home / "shards", name)
+        state = self._home / "participants" / name
+        return join_settings(self._settings, name, endpoint=endpoint, shard=shard, initial=start.initial, state=state)
+
+    def _hear_endpoint(self, children: Children) -> str:
+        """Wait until the coordinator listens; returns where."""
         line = b""
         while not line.endswith(b"\n"):
             children.wait(self._coordinator_says, timeout_s=3600.0)
@@ -240,5 +253,5 @@ class _Federation:
                 shutil.rmtree(path)
 
 
-def _groups(members: Sequence[JoinSettings], size: int) -> list[Sequence[JoinSettings]]:
-    return [members[at : at + size] for at in range(0, len(members), size)]
+def _groups(names: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [names[at : at + size] for at in range(0, len(names), size)]

@@ -30,13 +30,13 @@ def write_shard(path: Path, cohort: Cohort, client: Client) -> None:
 def write_shards(folder: Path, cohort: Cohort) -> dict[str, Path]:
     """A shard for every client, by name; those that are already there are kept: files are whole or not there."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = shard_paths(folder, cohort)
+    paths = {client.name: shard_path(folder, client.name) for client in cohort.clients}
     for client in cohort.clients:
         if not paths[client.name].exists():
             write_shard(paths[client.name], cohort, client)
     return paths
 
 
-def shard_paths(folder: Path, cohort: Cohort) -> dict[str, Path]:
-    """Where the clients' shards are, by name."""
-    return {client.name: folder / f"{client.name}.npz" for client in cohort.clients}
+def shard_path(folder: Path, client: str) -> Path:
+    """Where a client's shard is."""
+    return folder / f"{client}.npz"
