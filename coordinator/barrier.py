@@ -101,10 +101,13 @@ def _close(state: State, rules: Rules, now: float) -> Fact | None:
         if blocked(state, rules, rules.round_plan(state.round_no).phase):
             return None
         reported = quorum.reported(state)
-        missing = tuple(n for n in state.round_members if n not in reported and state.members[n].is_active)
+        known = frozenset(reported)
+        missing = tuple(n for n in state.round_members if n not in known and state.members[n].is_active)
         return RoundClosed(round_no=state.round_no, reason=verdict.reason, reported=reported, missing=missing)
+    if not verdict.stuck:
+        return None
     waiting = [member for member in state.ready(rules) if member.name not in state.round_members]
-    if verdict.stuck and waiting:  # without newcomers this round would never close
+    if waiting:  # without newcomers this round would never close
         names = {name for name in state.round_members if state.members[name].is_active}
         members = tuple(sorted(names | {member.name for member in waiting}))
         return RoundOpened(round_no=state.round_no, members=members)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from coordinator.actions import Aggregate, BlobRef, Inspect, RowRef, Weigh, WeightsRef
 from coordinator.admission import Judgement, inspect_stats, inspect_update
-from coordinator.blobs import FloatReader, StoredSet, opened, read_bytes, reading
+from coordinator.blobs import FloatReader, Held, StoredSet, opened, read_bytes, reading
 from coordinator.events import Inspected, InspectionFailed, WeighingDone
 from coordinator.model_forms import ModelForms, Payload
 from coordinator.rows import changed, mix_files, mix_in_memory
@@ -39,8 +39,8 @@ log = structlog.get_logger()
 UPDATE, STATS, UPDATE_STATS = "update", "stats", "update-statistics"
 """Kinds of blobs: an update's weights, the answer to `anchor`, and statistics that came along with an update."""
 
-ROWS_HELD_BYTES = 128 * MIB
-"""Most memory for mixed rows, those still being sent included: 250 members of a LeNet-5 and their round before."""
+ROWS_HELD_BYTES = 384 * MIB
+"""Most memory for mixed rows, those still being sent included: 1,000 members of a LeNet-5 and their round before."""
 
 
 def measured_channels(spec: ModelSpec, measure: Measure) -> dict[str, int]:
@@ -123,11 +123,9 @@ class Jobs:
         layout = self._forms.shared(action.phase)
         if staged.layout != layout:
             return Judgement(code="wrong-tensors", reason=_difference(staged.layout, layout))
+        given = self._given(action.sent, action.phase)
         with ExitStack() as files:
-            values = files.enter_context(reading(staged))
-            given = self._given(action.sent, action.phase)
-            sent = files.enter_context(reading(given)) if given else None
-            blocks = _blocks(values, sent, layout.elements)
+            blocks = _blocks(_reader(staged, files), _reader(given, files) if given else None, layout.elements)
             return inspect_update(blocks, size=layout.elements, limit=action.limit)
 
     def _given(self, sent: WeightsRef | None, phase: Phase) -> Payload | None:
@@ -221,6 +219,11 @@ def _told(action: Inspect, judgement: Judgement) -> Inspected:
 def _failed(action: Inspect, error: Exception) -> InspectionFailed:
     reason = f"{type(error).__name__}: {error}"[:500]
     return InspectionFailed(member=action.member, kind=action.kind, round_no=action.round_no, reason=reason)
+
+
+def _reader(held: Held, files: ExitStack) -> FloatReader:
+    """What is in memory needs no file, and nothing to close it."""
+    return files.enter_context(reading(held)) if held.data is None else FloatReader(held.data, held.encoding)
 
 
 def _blocks(

@@ -6,6 +6,7 @@ Lines are `noun.verb` in the past with facts as keys; `round` and `participant` 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import sys
 from collections.abc import MutableMapping
@@ -52,22 +53,25 @@ class _Place:
         return line
 
 
+_encoded = json.JSONEncoder(default=repr, check_circular=False).encode
+"""Made once: structlog would have one made for every line."""
+
+
 def configure_logs(run: str) -> None:
     """Send all lines of this process to stderr, in the form that suits who reads it."""
     processors: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _Place(run),
     ]
     terminal = sys.stderr.isatty()
-    last = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
+    as_json = structlog.processors.JSONRenderer(serializer=lambda line, **_keywords: _encoded(line))
+    last = structlog.dev.ConsoleRenderer() if terminal else as_json
     structlog.configure(
         processors=[*processors, structlog.processors.format_exc_info, last],
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
-    structlog.contextvars.bind_contextvars(run=run)
     _logger.cache_clear()
 
 
@@ -82,8 +86,8 @@ def log_fact(fact: Fact) -> None:
     """One line for something the journal keeps."""
     kind = type(fact).__name__
     shown = {key: _short(getattr(fact, name)) for name, key in _shown(kind)}
-    level = "warning" if kind in _WARNINGS else "info"
-    getattr(_logger(), level)(fact_event(kind), **shown)
+    say = _logger().warning if kind in _WARNINGS else _logger().info
+    say(fact_event(kind), **shown)
 
 
 def log_note(note: Note) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cache
 
 from coordinator.facts import FACTS, Fact
 from fedap_core.errors import InvalidInput
@@ -20,10 +21,16 @@ _SCORES = "scores"
 
 def to_plain(fact: Fact) -> tuple[str, dict[str, object]]:
     """(kind, fields) of a fact; fields nest tuples only."""
-    fields = {field.name: getattr(fact, field.name) for field in dataclasses.fields(fact)}  # type: ignore[arg-type]
-    if _SCORES in fields:
-        fields[_SCORES] = tuple(score.write([]) for score in fields[_SCORES])
+    fields: dict[str, object] = {name: getattr(fact, name) for name in _names(type(fact).__name__)}
+    scores = fields.get(_SCORES)
+    if isinstance(scores, tuple):
+        fields[_SCORES] = tuple(score.write([]) for score in scores)
     return type(fact).__name__, fields
+
+
+@cache
+def _names(kind: str) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(FACTS[kind]))  # type: ignore[arg-type]
 
 
 def from_plain(kind: str, fields: Mapping[str, object]) -> Fact:

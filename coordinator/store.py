@@ -30,8 +30,9 @@ from protocol.tensors import Layout, TensorSet
 TOGETHER = 64
 """Files that are written, and open, before they are forced."""
 
-HELD_BYTES = 128 * MIB
-"""Most memory for reports that came inside their messages: 500 members of a LeNet-5. What is more goes by the disk."""
+HELD_BYTES = 384 * MIB
+"""Most memory for reports that came inside their messages: those of 1,000 members of a LeNet-5 and of their round
+before. What is more goes by the disk."""
 
 _NOWHERE = Path()
 """In place of the path of something that is in memory alone: to build one costs more than to remember the bytes."""
