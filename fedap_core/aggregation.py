@@ -59,16 +59,17 @@ def mix(
         with _borrowed_scratch(weights) as scratch, _one_blas_thread():  # some libraries keep the setting per thread
             for start in tiles:
                 stop = min(start + TILE_COLUMNS, parameters)
-                if source is not None:  # in one go: threads stand in each other's way between operations
-                    scratch.tile(stop - start)[:] = source[:, start:stop]
+                if source is not None and stop - start == TILE_COLUMNS:  # as good as a copy of it, and spares one
+                    mixed = scratch.product(weights, stop - start, source[:, start:stop])
                 else:
                     for row, update in zip(scratch.tile(stop - start), updates, strict=True):
                         row[:] = update[start:stop]
-                if table is not None and stop - start == TILE_COLUMNS:
-                    np.matmul(weights, scratch.givers, out=table[:, start:stop])
-                    continue
-                for target, row in zip(out, scratch.product(weights, stop - start), strict=True):
-                    target[start:stop] = row
+                    mixed = scratch.product(weights, stop - start)
+                if table is not None:  # in one go: threads stand in each other's way between operations
+                    table[:, start:stop] = mixed
+                else:
+                    for target, row in zip(out, mixed, strict=True):
+                        target[start:stop] = row
 
     workers = min(_threads(threads), -(-parameters // TILE_COLUMNS))
     if workers < 2:
@@ -110,9 +111,9 @@ class _Scratch:
         self.givers[:, width:] = 0.0
         return self.givers[:, :width]
 
-    def product(self, weights: Float32Array, width: int) -> Float32Array:
-        """The first columns of weights @ givers; valid until the next product."""
-        np.matmul(weights, self.givers, out=self.receivers)
+    def product(self, weights: Float32Array, width: int, givers: Float32Array | None = None) -> Float32Array:
+        """The first columns of weights @ givers, its own or a whole tile elsewhere; valid until the next product."""
+        np.matmul(weights, self.givers if givers is None else givers, out=self.receivers)
         return self.receivers[:, :width]
 
 
