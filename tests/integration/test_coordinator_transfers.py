@@ -5,8 +5,13 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
+from coordinator.incoming import Incoming
+from coordinator.spares import Spares
 from fedap_core.arrays import Float32Array
 from protocol.limits import SLICE_BYTES
+from protocol.naming import content_name
 from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
 from tests.support.peer import Peer
 from tests.support.tiny_models import drift, tiny_model
@@ -56,3 +61,30 @@ def test_a_member_that_dies_and_comes_back_ends_with_the_same_bits(tmp_path: Pat
     for peer in (second, *others):
         assert peer.log.final is not None
         assert peer.log.final.tobytes() == expected[peer.name].tobytes()
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_slices_of_an_earlier_life_are_used_and_where_the_disk_spoilt_them_fetched_anew(
+    tmp_path: Path, spoilt: bool
+) -> None:
+    """The first slice of a's first update lies in the folder, with or without a wrong byte. Either way the run ends
+    with the right bits, and nobody is blamed."""
+    model = tiny_model(body=BODY)
+    update = drift("a", 0, model.shared(())).tobytes()
+    begun = tmp_path / "run" / "incoming"
+    begun.mkdir(parents=True)
+    earlier, name = Incoming(begun, Spares(tmp_path / "spare")), content_name(update)
+    assert list(earlier.held("a", name, len(update))) == []
+    earlier.take("a", name, 0, bytes(SLICE_BYTES) if spoilt else update[:SLICE_BYTES])
+    earlier.settle()
+    led = Led(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm="fedavg", rounds=2))
+    peers = [member(led, model, name) for name in MEMBERS]
+    with running(peers):
+        assert all(peer.ended.wait(WAIT_S) for peer in peers)
+        assert not led.join().aborted
+    expected = expected_rows(model, "fedavg", rounds=2)
+    for peer in peers:
+        assert peer.log.final is not None
+        assert peer.log.final.tobytes() == expected[peer.name].tobytes()
+    counts = led.federation.exchange.counts
+    assert (counts["spoilt"], counts["bad-checksum"]) == (int(spoilt), 0)
