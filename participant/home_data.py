@@ -58,11 +58,15 @@ class HomeData:
         return parts
 
     def samples(self, positions: IndexArray) -> Samples:
-        """The named samples as tensors."""
+        """The named samples as tensors; those that follow each other, as a shard's do, are not held twice."""
+        data = self.dataset
+        chosen: IndexArray | slice = positions
+        first, length = int(positions[0]), len(positions)
+        is_run = np.array_equal(positions, np.arange(first, first + length))
+        if is_run and data.x.flags.writeable and data.y.flags.writeable:  # torch has no tensors that are only read
+            chosen = slice(first, first + length)
         return Samples(
-            x=torch.from_numpy(self.dataset.x[positions]),
-            y=torch.from_numpy(self.dataset.y[positions]),
-            preprocessing=self.dataset.preprocessing,
+            x=torch.from_numpy(data.x[chosen]), y=torch.from_numpy(data.y[chosen]), preprocessing=data.preprocessing
         )
 
     def class_counts(self, positions: IndexArray) -> IndexArray:
