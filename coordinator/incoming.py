@@ -1,8 +1,8 @@
-"""Slices on their way into files: written in order by one thread and digested by another, beside the socket's.
+"""Slices on their way into files: written in order by one thread and digested by others, beside the socket's.
 
-The socket's thread hands a slice over and hears the next one meanwhile; when either thread is a window behind, it
-waits, so that what lies between socket and disk stays bounded. A write that failed is told with the next slice of its
-file, or when the file is asked for; nothing is written behind it, so that a file never has a gap. A file may be one
+The socket's thread hands a slice over and hears the next one meanwhile; where writing or digesting is a window behind,
+it waits, so that what lies between socket and disk stays bounded. A write that failed is told with the next slice of
+its file, or when the file is asked for; nothing is written behind it, so that a file never has a gap. A file may be one
 that held something else: how far it has come is noted behind the payload's place. Knows no peers and no reports.
 """
 
@@ -32,10 +32,10 @@ _MARK = b"fedapcut"
 
 
 class Lane:
-    """One thread that does things in the order in which they were given. Whoever is a window ahead of it waits."""
+    """Threads that begin things in the order in which they were given. Whoever is a window ahead of them waits."""
 
-    def __init__(self, name: str) -> None:
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix=name)
+    def __init__(self, name: str, *, threads: int = 1) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._ahead = threading.BoundedSemaphore(WINDOW_SLICES)
 
     def do(self, job: Callable[[], T]) -> Future[T]:
@@ -44,7 +44,7 @@ class Lane:
         return self._threads.submit(self._done, job)
 
     def settle(self) -> None:
-        """Wait until all of it is done."""
+        """Wait until all of it is done, by a lane of one thread."""
         self.do(bool).result()
 
     def _done(self, job: Callable[[], T]) -> T:
@@ -64,7 +64,7 @@ class Incoming:
         self._folder = folder
         self._spares = spares
         self._writing = Lane("slices")
-        self._digesting = Lane("digests")
+        self._digesting = Lane("digests", threads=2)  # in any order; two, so that the last ones take less time
         self._sizes: dict[Path, int] = {}
         self._failed: dict[Path, OSError] = {}
         self._inherited: set[Path] = set()
