@@ -14,7 +14,8 @@ from participant.model_file import make_initial, read_model, write_model
 from participant.private_state import PrivateState, SavedRound
 from participant.sent_log import SentLog
 from protocol.codec import encode
-from protocol.messages import Leave
+from protocol.messages import Leave, Slice
+from protocol.naming import content_name
 from tests.unit.participant.test_home_run import INITIAL, SPEC
 
 
@@ -76,3 +77,16 @@ def test_a_long_record_of_what_was_sent_goes_on_in_a_new_file_and_loses_no_line(
     assert [len(file) for file in lines] == [2, 2, 1]
     hashes = [line["hash"] for file in lines for line in file]
     assert len(set(hashes)) == 5
+
+
+def test_a_slice_is_recorded_by_its_payloads_name_and_its_place(tmp_path: Path) -> None:
+    """The name stands for every byte; the header is 1 of the frames and counts among the bytes."""
+    log = SentLog(tmp_path / "sent.jsonl")
+    piece = Slice(transfer=content_name(b"abcdefgh", slice_bytes=4), offset=4, data=memoryview(b"efgh"))
+    frames = encode(piece)
+    log.note(piece, frames)
+    log.close()
+    line = json.loads((tmp_path / "sent.jsonl").read_text())
+    assert line.pop("time")
+    expected = {"kind": "slice", "bytes": len(frames[0]) + 4, "names": [], "transfer": piece.transfer, "offset": 4}
+    assert line == expected
