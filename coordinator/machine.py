@@ -110,10 +110,10 @@ class RoundMachine:
         known = self.state.members.get(member)
         return known is not None and self.reports.wants(self.state, known, step)
 
-    def awaits_more(self, now: float) -> bool:
-        """Whether nothing can follow from the reports under inspection before others have come: their judgement is not
-        urgent."""
-        return now < self._lull.until and len(self._lull.awaited) > self.reports.waiting
+    def awaited(self, now: float) -> int:
+        """How many reports, at least, must come before anything can follow from them and those under inspection, whose
+        judgement is not urgent until then. 0 where any may be the last."""
+        return max(len(self._lull.awaited) - self.reports.waiting, 0) if now < self._lull.until else 0
 
     def waiting_for(self, now: float) -> Verdict:
         """Why the run stands where it stands, for people."""

@@ -30,6 +30,8 @@ from coordinator.router import Router
 from coordinator.space import SpaceGuard
 from coordinator.store import Store
 from fedap_core.errors import InvalidInput
+from fedap_core.strategies import Phase
+from protocol.limits import SLICE_BYTES
 from protocol.messages import Heartbeat, Step
 
 log = structlog.get_logger()
@@ -44,6 +46,11 @@ GATHER_S = 0.1
 """Longest wait of a report for others to be judged with, while nothing can follow from it without them: to judge it, to
 force it to disk and to journal it costs nearly as much as for ten. Nobody waits for it; what a crash loses comes again.
 """
+
+REST_S = 0.02
+FEWEST_TO_REST = 4
+"""How long small messages may wait in the socket while so many reports are awaited: to wake up for one costs more than
+to hear it. The last ones are heard at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +96,8 @@ class Coordinator:
         self._gathered_at = 0.0
         self._is_inspecting = False
         self._looked_at = -IDLE_S
+        self._fits_messages = parts.forms.shared(Phase.WARMUP).size_bytes(parts.forms.encoding) <= SLICE_BYTES
+        """Whether updates come whole: slices are asked for one after the other, and must not wait."""
         self._not_written = ""
         self._compute: Compute[Work] = Compute(parts.router.wake, time.thread_time)
         self._perform: Mapping[type[actions.Action], Callable[[Any], list[events.Event]]] = {
@@ -128,6 +137,8 @@ class Coordinator:
                 if self._not_written:
                     self._stand_still()
                 else:
+                    if self._fits_messages and self._machine.awaited(self.now()) >= FEWEST_TO_REST:
+                        self._parts.router.rest(REST_S)
                     self._parts.router.wait(self._patience(), hurry=self._parts.exchange.is_waiting)
                     self._turn()
             return self._stopped
@@ -258,7 +269,7 @@ class Coordinator:
         if not self._uninspected or self._is_inspecting:
             return
         now = self.now()
-        if now >= self._gathered_at + GATHER_S or not self._machine.awaits_more(now):
+        if now >= self._gathered_at + GATHER_S or not self._machine.awaited(now):
             waiting, self._uninspected = tuple(self._uninspected), []
             self._is_inspecting = True
             self._compute.submit(waiting, lambda: self._parts.jobs.inspect(waiting))

@@ -100,3 +100,19 @@ def test_what_people_read_of_a_thousand_members_fits_a_screen(tmp_path: Path) ->
     assert "and 960 more present" in shown
     assert max(len(line) for line in history_lines(past)) < 500
     past.journal.close()
+
+
+def test_judging_is_not_urgent_while_others_are_awaited_and_urgent_with_the_last() -> None:
+    """Of three, two have reported, one of them judged: one is awaited. With the third, and without barriers, none."""
+    bench = Bench(rules_for("fedavg", members=open_members(3)))
+    bench.join("a", "b", "c")
+    assert bench.machine.awaited(bench.now) == 3
+    bench.update("a", 0)
+    bench.auto = False
+    bench.update("b", 0)
+    assert bench.machine.awaited(bench.now) == 1
+    bench.update("c", 0)
+    assert bench.machine.awaited(bench.now) == 0
+    free = Bench(rules_for("fedavg", members=open_members(2), continuous=True))
+    free.join("a", "b")
+    assert free.machine.awaited(free.now) == 0
