@@ -63,8 +63,6 @@ def _plan(config: RunConfig, spec: ModelSpec, strategy: Strategy) -> Plan:
         ),
         compute=Compute(
             threads=training.threads,
-            memory_format=training.memory_format,
-            compiled=training.compiled,
             evaluation_batch_size=training.evaluation_batch_size,
         ),
     )

@@ -63,10 +63,6 @@ class Training(Section):
         default=None, gt=0.0, description="Send what there is after so many seconds of training; none: no limit."
     )
     threads: int = Field(default=1, ge=1, le=1024, description="Threads of the training library: they change bits.")
-    memory_format: Literal["contiguous", "channels-last"] = Field(
-        default="contiguous", description="Order of image tensors in memory: it changes bits."
-    )
-    compiled: bool = Field(default=False, description="Whether the model is compiled: it changes bits.")
     evaluation_batch_size: int = Field(default=256, ge=1, le=2**20, description="Samples per pass when evaluating.")
 
 
