@@ -20,18 +20,29 @@ from fedap_core.errors import InvalidInput
 from fedap_core.mixing import check_mixing
 
 TILE_COLUMNS = 65_536
-"""Parameters mixed per product. Constant, and the last tile padded with zeros: BLAS picks its kernels by shape, so
-another width would give other last bits. 256 KiB per member keeps the scratch of 20 members near the cache."""
+"""Parameters mixed per product by up to TILE_MEMBERS. Constant, and the last tile padded with zeros: BLAS picks its
+kernels by shape, so another width would give other last bits. 256 KiB per member keeps 20 members near the cache."""
+
+TILE_MEMBERS = 64
+_FEWEST_COLUMNS = 1024
+"""Of more members tiles are narrower, so that scratch does not grow with them and threads share even a small model."""
 
 _APART = 16
 """Values (64 bytes) between the rows of scratch. At distances of a power of two, one column of all rows would compete
 for the few places that a cache has for such addresses."""
 
-MAX_SPARE_BYTES = 32 << 20
-"""Scratch memory kept from one product to the next: that of 64 members."""
+MAX_SPARE_BYTES = 2 * TILE_MEMBERS * TILE_COLUMNS * 4
+"""Scratch memory kept from one product to the next."""
 
 MAX_THREADS = 4
 """More would mostly wait for memory, and each has scratch tiles of its own."""
+
+
+def tile_columns(members: int) -> int:
+    """Parameters mixed per product of so many givers; nothing else may decide it."""
+    shared = TILE_COLUMNS * TILE_MEMBERS // max(members, TILE_MEMBERS)
+    return max(shared - shared % _FEWEST_COLUMNS, _FEWEST_COLUMNS)
+
 
 TileAccess = Callable[[int, Float32Array], None]
 """(first column, rows by columns): one tile of all rows, to be filled or to be kept. Every row is contiguous."""
@@ -53,13 +64,14 @@ def mix(
     parameters = _check(mixing, updates, out)
     weights = mixing.astype(np.float32)
     table, source = _as_table(out, writeable=True), _as_table(updates)
-    tiles = iter(range(0, parameters, TILE_COLUMNS))  # each thread takes the next one
+    columns = tile_columns(len(updates))
+    tiles = iter(range(0, parameters, columns))  # each thread takes the next one
 
     def work() -> None:
         with _borrowed_scratch(weights) as scratch, _one_blas_thread():  # some libraries keep the setting per thread
             for start in tiles:
-                stop = min(start + TILE_COLUMNS, parameters)
-                if source is not None and stop - start == TILE_COLUMNS:  # as good as a copy of it, and spares one
+                stop = min(start + columns, parameters)
+                if source is not None and stop - start == columns:  # as good as a copy of it, and spares one
                     mixed = scratch.product(weights, stop - start, source[:, start:stop])
                 else:
                     for row, update in zip(scratch.tile(stop - start), updates, strict=True):
@@ -71,7 +83,7 @@ def mix(
                     for target, row in zip(out, mixed, strict=True):
                         target[start:stop] = row
 
-    workers = min(_threads(threads), -(-parameters // TILE_COLUMNS))
+    workers = min(_threads(threads), -(-parameters // columns))
     if workers < 2:
         work()
         return
@@ -87,12 +99,14 @@ def mix_tiles(
 
     mixing: (r, m). read(start, tile) fills tile (m, width) with values start .. start + width - 1 of every update;
     write(start, mixed) takes the same columns of all r results, and must copy what it keeps. Tiles come in order, all
-    TILE_COLUMNS wide but the last, and a tile is read before it is written, so both may work on the same rows. Given
-    more than one thread (None: where BLAS would take more), a second one reads the next tile while this one is written.
+    `tile_columns(m)` wide but the last, and a tile is read before it is written, so both may work on the same rows.
+    Given more than one thread (None: where BLAS would take more), a second one reads the next tile while this one is
+    written.
     """
     check_mixing(mixing)
     weights = mixing.astype(np.float32)
-    tiles = [(start, min(TILE_COLUMNS, parameters - start)) for start in range(0, parameters, TILE_COLUMNS)]
+    columns = tile_columns(mixing.shape[1])
+    tiles = [(start, min(columns, parameters - start)) for start in range(0, parameters, columns)]
     ahead = min(_threads(threads), len(tiles)) > 1
     with _one_blas_thread():
         for start, width, scratch in _read_in_order(weights, tiles, read, ahead=ahead):
@@ -103,8 +117,9 @@ class _Scratch:
     """One tile of every giver, and of every receiver: the operands whose shape fixes the bits."""
 
     def __init__(self, rows: int, members: int) -> None:
-        self.givers = np.zeros((members, TILE_COLUMNS + _APART), dtype=np.float32)[:, :TILE_COLUMNS]
-        self.receivers = np.empty((rows, TILE_COLUMNS + _APART), dtype=np.float32)[:, :TILE_COLUMNS]
+        columns = tile_columns(members)
+        self.givers = np.zeros((members, columns + _APART), dtype=np.float32)[:, :columns]
+        self.receivers = np.empty((rows, columns + _APART), dtype=np.float32)[:, :columns]
 
     def tile(self, width: int) -> Float32Array:
         """Where to put `width` columns of the givers; zeros follow them."""
@@ -131,7 +146,7 @@ def _borrowed_scratch(weights: Float32Array) -> Iterator[_Scratch]:
     if scratch is None or (len(scratch.receivers), len(scratch.givers)) != (rows, members):
         scratch = _Scratch(rows, members)
     yield scratch
-    if (rows + members) * TILE_COLUMNS * 4 <= MAX_SPARE_BYTES:
+    if (rows + members) * tile_columns(members) * 4 <= MAX_SPARE_BYTES:
         _spare[:] = [scratch]
 
 

@@ -12,7 +12,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from fedap_core import aggregation
-from fedap_core.aggregation import TILE_COLUMNS, mix, mix_tiles
+from fedap_core.aggregation import TILE_COLUMNS, mix, mix_tiles, tile_columns
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.errors import InvalidInput
 
@@ -129,12 +129,12 @@ def test_rows_that_may_only_be_read_are_mixed() -> None:
 
 
 def test_scratch_is_kept_for_the_next_mix_of_that_shape_and_large_scratch_is_not() -> None:
-    """100 members: 200 tiles of 256 KiB, more than the 32 MiB that may be kept."""
+    """200 receivers of 2 givers: 202 tiles of 256 KiB, more than the 32 MiB that may be kept."""
     mixed(*random_case(6, 10))
     (kept,) = aggregation._spare
     again = mixed(*random_case(6, 10))
     assert aggregation._spare == [kept]
-    mixed(*random_case(100, 10))
+    mixed(np.full((200, 2), 0.5), random_case(2, 10)[1])
     assert aggregation._spare == []
     assert mixed(*random_case(6, 10)).tobytes() == again.tobytes()
 
@@ -249,3 +249,29 @@ def test_arrays_of_another_size_or_type_are_refused_by_position(wrong: Float32Ar
         mix(mixing, [updates[0], wrong], updates)
     with pytest.raises(InvalidInput, match=r"^out\[0\]: "):
         mix(mixing, updates, [wrong, updates[1]])
+
+
+def test_scratch_of_many_members_does_not_grow_with_them() -> None:
+    """64 members share 64 * 65,536 values; of 1,000 each has 4,194 of them, rounded down to 4 * 1,024."""
+    assert [tile_columns(members) for members in (1, 64, 128, 1_000)] == [65_536, 65_536, 32_768, 4_096]
+    assert tile_columns(1_000_000) == 1_024
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_members_are_mixed_alike_in_memory_and_by_tiles(threads: int) -> None:
+    """130 members: tiles of 31,744 columns; rows of W sum to 1, so float32 errs by about 1e-6."""
+    mixing, updates = random_case(130, 2 * tile_columns(130) + 77)
+    expected = mixing @ np.array(updates, dtype=np.float64)
+    in_memory = np.empty((130, len(updates[0])), dtype=np.float32)
+    by_tiles = np.empty_like(in_memory)
+    mix(mixing, updates, list(in_memory), threads=threads)
+
+    def read(start: int, tile: Float32Array) -> None:
+        tile[:] = [update[start : start + tile.shape[1]] for update in updates]
+
+    def write(start: int, mixed: Float32Array) -> None:
+        by_tiles[:, start : start + mixed.shape[1]] = mixed
+
+    mix_tiles(mixing, len(updates[0]), read=read, write=write, threads=threads)
+    assert np.array_equal(in_memory, by_tiles)
+    np.testing.assert_allclose(in_memory, expected, atol=1e-5)
