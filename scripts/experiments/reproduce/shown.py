@@ -12,13 +12,13 @@ from scripts.report.names import written
 
 
 def means_table(results: Results) -> str:
-    """Data sets (and settings) as rows, names as columns, mean ± deviation over seeds."""
+    """Data sets (and settings) as rows, names as columns, mean ± deviation over seeds; of several the best is bold."""
     names, body = results.names(), []
     for data in results.data():
         for at in results.settings():
             found = {m.cell.name: m for m in results.measured if (m.cell.data.name, m.cell.at) == (data, at)}
             if found:
-                best = max(m.mean for m in found.values())
+                best = max(m.mean for m in found.values()) if len(names) > 1 else None
                 cells = []
                 for name in names:
                     m = found.get(name)

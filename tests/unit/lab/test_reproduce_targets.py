@@ -234,3 +234,12 @@ def test_running_statistics_of_a_short_run_are_drawn(tmp_path: Path) -> None:
     assert len(rows) == 220
     assert [row["channel"] for row in rows[:7]] == ["0", "1", "2", "3", "4", "5", "0"]
     assert not list(tmp_path.glob(".running-stats-*"))
+
+
+@pytest.mark.parametrize(("target", "bold"), [("lambda", False), ("clients", True)])
+def test_the_best_of_a_row_is_bold_only_among_several(target: str, bold: bool, tmp_path: Path) -> None:
+    """lambda shows FedAP alone, clients three algorithms."""
+    text = shown(target, tmp_path, QUICK, ["synthetic"]).read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("|")][2:]
+    assert rows
+    assert all(("**" in row) is bold for row in rows)
