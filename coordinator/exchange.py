@@ -57,6 +57,8 @@ class Exchange:
     ) -> None:
         self._router = router
         self._peers = peers
+        self._gone: dict[str, bool] = {}
+        """Connections that took nothing any more: whether the socket has been read since."""
         self._arrivals = arrivals
         self._deliveries = deliveries
         self._admits = admits
@@ -71,8 +73,8 @@ class Exchange:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether slices wait for room in the socket, which does not say when there is some."""
-        return self._deliveries.is_waiting
+        """Whether slices wait for room in the socket, which does not say when there is some, or somebody is gone."""
+        return self._deliveries.is_waiting or bool(self._gone)
 
     # ---- in
 
@@ -179,7 +181,7 @@ class Exchange:
     # ---- out
 
     def say(self, connection: str, message: Message) -> list[Event]:
-        """Say a message if the conversation allows it; PeerLost when nobody is there any more."""
+        """Say a message if the conversation allows it. When nobody is there any more, `flush` will tell."""
         peer = self._peers.get(connection)
         if peer is None:
             return []
@@ -197,10 +199,9 @@ class Exchange:
         if peer.member is not None:
             self._traffic[peer.member, peer.round_no, "out"] += sum(frame_sizes(frames))
         send = self._router.send_slice if isinstance(message, Slice) else self._router.send
-        if send(connection, frames):
-            return []
-        self.forget(connection)
-        return [PeerLost(connection=connection)]
+        if not send(connection, frames):
+            self._gone[connection] = False
+        return []
 
     def say_welcome(self, connection: str, member: str, message: Message) -> list[Event]:
         """Say `welcome`; the connection is that member's from now on."""
@@ -219,19 +220,23 @@ class Exchange:
 
     def forget(self, connection: str) -> list[Event]:
         """Nobody's connection any more. Credit and line it held go to others."""
+        self._gone.pop(connection, None)
         self._peers.forget(connection)
         self._router.forget(connection)
         self._deliveries.drop(connection)
         return self._grant(self._arrivals.drop(connection))
 
     def flush(self) -> list[Event]:
-        """Send slices that are due, and try again what slow peers could not take."""
+        """Send slices that are due, and try again what slow peers could not take. Who is gone is told of one turn
+        later: its last words, such as `leave`, may lie in the socket and are heard first."""
         events: list[Event] = []
         for one in self._deliveries.due(self._router.has_room):
             events += self.say(one.peer, one.what)
-        for connection in self._router.flush():
-            self.forget(connection)
+        self._gone |= dict.fromkeys(self._router.flush(), False)
+        for connection in [name for name, was_heard in self._gone.items() if was_heard]:
+            events += self.forget(connection)
             events.append(PeerLost(connection=connection))
+        self._gone = dict.fromkeys(self._gone, True)
         return events
 
     def _grant(self, grants: Iterable[To[Grant]]) -> list[Event]:
