@@ -98,7 +98,7 @@ class Exchange:
         if peer.conversation.receive(message) is conversation.Heard.STALE:
             self.counts["stale"] += 1
             if peer.conversation.hello_required and peer.answers.take(now):
-                return self.say(peer.connection, HelloRequired())
+                self.say(peer.connection, HelloRequired())
             return []
         if isinstance(message, Hello):
             self._deliveries.drop(peer.connection)
@@ -109,7 +109,7 @@ class Exchange:
         return self._signal(peer, message, now)
 
     def _signal(self, peer: Peer, message: Message, now: float) -> list[Event]:
-        connection, lost = peer.connection, list[Event]()
+        connection = peer.connection
         if isinstance(message, Heartbeat):
             self._deliveries.beat(connection, message)
             return [Beat(connection=connection, beat=message)]
@@ -121,24 +121,23 @@ class Exchange:
             self._deliveries.granted(connection, message)
         elif isinstance(message, Cancel):
             self._deliveries.drop(connection, message.transfer)
-            lost = self._grant(self._arrivals.drop(connection, message.transfer))
+            self._grant(self._arrivals.drop(connection, message.transfer))
             log.info("transfer.cancelled", participant=peer.member, code=message.code)
         elif isinstance(message, Error):
             log.warning("peer.complained", participant=peer.member, code=message.code, reason=message.reason)
-        return [*self._sign_of_life(peer, now), *lost]
+        return self._sign_of_life(peer, now)
 
     def _report(self, peer: Peer, message: Stats | Update | Goodbye, now: float) -> list[Event]:
         try:
             grants, event = self._arrivals.report(peer, message)
         except Unwanted as unwanted:
-            events: list[Event] = []
             for offer in offers(message):
-                events += self.say(peer.connection, Cancel(transfer=str(offer.transfer), code=unwanted.code))
-            return events + self._fault(peer, unwanted.code, str(unwanted), step_of(message), now)
+                self.say(peer.connection, Cancel(transfer=str(offer.transfer), code=unwanted.code))
+            return self._fault(peer, unwanted.code, str(unwanted), step_of(message), now)
         except OSError as error:
             return self._no_space(peer, error, step_of(message))
-        lost = self._grant(grants)
-        return [event, *lost] if event is not None else [*self._sign_of_life(peer, now), *lost]
+        self._grant(grants)
+        return [event] if event is not None else self._sign_of_life(peer, now)
 
     def _slice(self, peer: Peer, piece: Slice, now: float) -> list[Event]:
         try:
@@ -150,17 +149,16 @@ class Exchange:
             return self._sign_of_life(peer, now)
         except OSError as error:
             return self._no_space(peer, error, None)
-        lost = self._grant(grants)
-        return [event, *lost] if event is not None else [*self._sign_of_life(peer, now), *lost]
+        self._grant(grants)
+        return [event] if event is not None else self._sign_of_life(peer, now)
 
     def _no_space(self, peer: Peer, error: OSError, about: Step | None) -> list[Event]:
         """The disk took no more. Nothing is lost: the report is asked for again when there is room."""
         self.counts["no-space"] += 1
         log.error("payload.not_stored", participant=peer.member, reason=str(error))
-        lost = self._grant(self._arrivals.drop(peer.connection))
-        return lost + self.say(
-            peer.connection, Error(code="no-space", reason="no disk space for the payload", about=about)
-        )
+        self._grant(self._arrivals.drop(peer.connection))
+        self.say(peer.connection, Error(code="no-space", reason="no disk space for the payload", about=about))
+        return []
 
     def _sign_of_life(self, peer: Peer, now: float) -> list[Event]:
         if now - peer.heard_told_at < HEARD_EVERY_S:
@@ -175,72 +173,73 @@ class Exchange:
         if not peer.answers.take(now):
             return []
         log.warning("message.refused", participant=peer.member, connection=peer.connection, code=code, reason=reason)
-        lost = self.say(peer.connection, Error(code=code, reason=printable(reason), about=about))
-        return [PeerFaulted(connection=peer.connection, code=code, reason=printable(reason)), *lost]
+        self.say(peer.connection, Error(code=code, reason=printable(reason), about=about))
+        return [PeerFaulted(connection=peer.connection, code=code, reason=printable(reason))]
 
     # ---- out
 
-    def say(self, connection: str, message: Message) -> list[Event]:
+    def say(self, connection: str, message: Message) -> None:
         """Say a message if the conversation allows it. When nobody is there any more, `flush` will tell."""
         peer = self._peers.get(connection)
         if peer is None:
-            return []
+            return
         try:
             peer.conversation.send(message)
             frames = encode(message)
         except LocalProtocolError as error:
             if peer.conversation.state is conversation.State.GREETED:  # decided before its hello was heard: what still
                 self.counts["outdated"] += 1  # matters is said again after the welcome, which is on its way
-                return []
+                return
             # a fault of ours, and no reason to end everybody's run
             log.error("message.withheld", participant=peer.member, kind=message.KIND, reason=str(error))
             self.counts["withheld"] += 1
-            return []
+            return
         if peer.member is not None:
             self._traffic[peer.member, peer.round_no, "out"] += sum(frame_sizes(frames))
         send = self._router.send_slice if isinstance(message, Slice) else self._router.send
         if not send(connection, frames):
-            self._gone[connection] = False
-        return []
+            self._gone.setdefault(connection, False)
 
-    def say_welcome(self, connection: str, member: str, message: Message) -> list[Event]:
+    def say_welcome(self, connection: str, member: str, message: Message) -> None:
         """Say `welcome`; the connection is that member's from now on."""
         peer = self._peers.get(connection)
         if peer is None:
-            return [PeerLost(connection=connection)]
+            self._gone.setdefault(connection, False)
+            return
         self._peers.welcome(peer, member)
-        return self.say(connection, message)
+        self.say(connection, message)
 
-    def say_order(self, connection: str, message: Message, step: Step) -> list[Event]:
+    def say_order(self, connection: str, message: Message, step: Step) -> None:
         """Say an order, whose payload (if it is an offer) `Deliveries` was told of before."""
         peer = self._peers.get(connection)
         if peer is not None:
             peer.round_no = step.round_no
-        return self.say(connection, message)
+        self.say(connection, message)
 
-    def forget(self, connection: str) -> list[Event]:
+    def forget(self, connection: str) -> None:
         """Nobody's connection any more. Credit and line it held go to others."""
         self._gone.pop(connection, None)
         self._peers.forget(connection)
         self._router.forget(connection)
         self._deliveries.drop(connection)
-        return self._grant(self._arrivals.drop(connection))
+        self._grant(self._arrivals.drop(connection))
 
     def flush(self) -> list[Event]:
         """Send slices that are due, and try again what slow peers could not take. Who is gone is told of one turn
         later: its last words, such as `leave`, may lie in the socket and are heard first."""
-        events: list[Event] = []
         for one in self._deliveries.due(self._router.has_room):
-            events += self.say(one.peer, one.what)
-        self._gone |= dict.fromkeys(self._router.flush(), False)
-        for connection in [name for name, was_heard in self._gone.items() if was_heard]:
-            events += self.forget(connection)
-            events.append(PeerLost(connection=connection))
+            self.say(one.peer, one.what)
+        for connection in self._router.flush():
+            self._gone.setdefault(connection, False)
+        lost = [connection for connection, was_heard in self._gone.items() if was_heard]
+        for connection in lost:
+            self.forget(connection)
         self._gone = dict.fromkeys(self._gone, True)
-        return events
+        return [PeerLost(connection=connection) for connection in lost]
 
-    def _grant(self, grants: Iterable[To[Grant]]) -> list[Event]:
-        return [event for one in grants for event in self.say(one.peer, one.what)]
+    def _grant(self, grants: Iterable[To[Grant]]) -> None:
+        for one in grants:
+            self.say(one.peer, one.what)
 
 
 def printable(reason: str) -> str:

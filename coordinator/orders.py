@@ -9,7 +9,6 @@ import structlog
 
 from coordinator.actions import Order, SendOrder, SendWelcome
 from coordinator.deliveries import Deliveries
-from coordinator.events import Event
 from coordinator.exchange import Exchange
 from coordinator.model_forms import ModelForms, Payload
 from fedap_core.errors import InvalidInput
@@ -32,7 +31,7 @@ class Orders:
         self._deliveries = deliveries
         self._exchange = exchange
 
-    def welcome(self, action: SendWelcome) -> list[Event]:
+    def welcome(self, action: SendWelcome) -> None:
         """Say `welcome`, with the initial model where it is wanted."""
         payload = self._forms.initial() if action.initial else None
         if payload is not None:
@@ -45,9 +44,9 @@ class Orders:
             plan=self._plan,
             initial=payload.tensor_set() if payload is not None else None,
         )
-        return self._exchange.say_welcome(action.connection, action.member, message)
+        self._exchange.say_welcome(action.connection, action.member, message)
 
-    def order(self, action: SendOrder) -> list[Event]:
+    def order(self, action: SendOrder) -> None:
         """Say `anchor`, `train` or `finish`."""
         order = action.order
         try:
@@ -55,10 +54,10 @@ class Orders:
             tensors = payload.tensor_set() if payload is not None else None
         except (InvalidInput, OSError) as error:
             log.error("order.withheld", participant=action.member, round=order.round_no, reason=str(error))
-            return []
+            return
         if payload is not None:
             self._deliveries.offer(action.connection, payload, order.step)
-        return self._exchange.say_order(action.connection, self._message(order, tensors), order.step)
+        self._exchange.say_order(action.connection, self._message(order, tensors), order.step)
 
     def _payload(self, order: Order) -> Payload | None:
         if order.weights is None:

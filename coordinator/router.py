@@ -67,6 +67,8 @@ class Router:
         self._poller = zmq.Poller()
         self._poller.register(self._socket, zmq.POLLIN)
         self._poller.register(self._wake_read, zmq.POLLIN)
+        self._alarm = zmq.Poller()
+        self._alarm.register(self._wake_read, zmq.POLLIN)
         self._waiting: dict[str, deque[Sequence[Buffer]]] = {}
         self._held: dict[str, list[zmq.MessageTracker]] = {}
         self._most_held = max(in_flight_bytes // SLICE_BYTES, 1)
@@ -111,9 +113,7 @@ class Router:
 
     def rest(self, timeout_s: float) -> None:
         """Until somebody calls `wake` or the time is over; messages wait outside."""
-        poller = zmq.Poller()
-        poller.register(self._wake_read, zmq.POLLIN)
-        if poller.poll(int(timeout_s * 1000)):
+        if self._alarm.poll(int(timeout_s * 1000)):
             os.read(self._wake_read, 4096)
 
     def received(self, most: int) -> Iterator[Received]:

@@ -100,7 +100,7 @@ class Coordinator:
         """Whether updates come whole: slices are asked for one after the other, and must not wait."""
         self._not_written = ""
         self._compute: Compute[Work] = Compute(parts.router.wake, time.thread_time)
-        self._perform: Mapping[type[actions.Action], Callable[[Any], list[events.Event]]] = {
+        self._perform: Mapping[type[actions.Action], Callable[[Any], None]] = {
             actions.Discard: self._discard,
             actions.Collect: self._collect,
             actions.Send: lambda action: parts.exchange.say(action.connection, action.message),
@@ -221,16 +221,9 @@ class Coordinator:
             self._due.append(actions.Send(connection=event.connection, member=None, message=beat))
 
     def _act(self) -> None:
-        """Make what was decided durable, then do it, and whatever that brings about. A journal that cannot be written
-        leaves all of it undone."""
+        """Make what was decided durable, then do it. A journal that cannot be written leaves all of it undone."""
         try:
             self._parts.ledger.commit(self._machine.state)
-            while self._due:
-                due, self._due = self._due, []
-                for action in due:
-                    for event in self._perform[type(action)](action):
-                        self._decide(event)
-                self._parts.ledger.commit(self._machine.state)
         except NotWritten as error:
             if not self._not_written:
                 log.error("journal.not_written", reason=str(error), so="the run stands still until there is room")
@@ -239,30 +232,29 @@ class Coordinator:
         if self._not_written:
             log.info("journal.written", so="the run goes on")
         self._not_written = ""
+        due, self._due = self._due, []
+        for action in due:
+            self._perform[type(action)](action)
         self._inspect_more()
 
-    def _discard(self, action: actions.Discard) -> list[events.Event]:
+    def _discard(self, action: actions.Discard) -> None:
         self._parts.arrivals.judged(action.member, action.kind, action.round_no)
         kinds = (UPDATE, UPDATE_STATS) if action.kind == UPDATE else (action.kind,)
         for kind in kinds:
             ref = actions.BlobRef(member=action.member, kind=kind, round_no=action.round_no)
             self._parts.store.discard(ref)
-        return []
 
-    def _collect(self, action: actions.Collect) -> list[events.Event]:
+    def _collect(self, action: actions.Collect) -> None:
         self._parts.forms.forget_rows(action.rows)
         self._compute.submit(action, lambda: self._parts.store.collect(action.blobs, action.rows))
-        return []
 
-    def _start(self, action: actions.Action, job: Callable[[], object]) -> list[events.Event]:
+    def _start(self, action: actions.Action, job: Callable[[], object]) -> None:
         self._compute.submit(action, job)
-        return []
 
-    def _inspect(self, action: actions.Inspect) -> list[events.Event]:
+    def _inspect(self, action: actions.Inspect) -> None:
         if not self._uninspected:
             self._gathered_at = self.now()
         self._uninspected.append(action)
-        return []
 
     def _inspect_more(self) -> None:
         """Have everything judged that waits, together: the disk is asked once for all."""
@@ -274,13 +266,11 @@ class Coordinator:
             self._is_inspecting = True
             self._compute.submit(waiting, lambda: self._parts.jobs.inspect(waiting))
 
-    def _note(self, note: actions.Note) -> list[events.Event]:
+    def _note(self, note: actions.Note) -> None:
         log_note(note)
-        return []
 
-    def _stop(self, action: actions.Stop) -> list[events.Event]:
+    def _stop(self, action: actions.Stop) -> None:
         self._stopped = action
-        return []
 
     def _answer(self, done: Done[Work]) -> list[events.Event]:
         """What a finished job means for the machine."""

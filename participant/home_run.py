@@ -235,7 +235,7 @@ class HomeRun:
     def _open_client(self, phase: str) -> tuple[LocalClient, str]:
         """The client of a phase, as its latest finished round left it, or as it starts."""
         warming = phase == WARMUP
-        strategy = make_strategy("fedavg") if warming else self._strategy
+        strategy = self._strategy_of(phase)
         saved = self._latest
         goes_on = saved is not None and (saved.phase == WARMUP) == warming
         client = self._client_of(strategy, saved.model if saved is not None and goes_on else self._start)
@@ -275,8 +275,11 @@ class HomeRun:
         """Whether no round of the run proper is finished."""
         return self._latest is None or self._latest.phase == WARMUP
 
+    def _strategy_of(self, phase: str) -> Strategy:
+        return make_strategy("fedavg") if phase == WARMUP else self._strategy
+
     def _home_of(self, phase: str) -> frozenset[Part]:
-        return frozenset() if phase == WARMUP else self._strategy.home
+        return self._strategy_of(phase).home
 
     # --- rounds -------------------------------------------------------------------------------------------------
 
@@ -310,8 +313,7 @@ class HomeRun:
         """A client of the present phase whose model nobody trains; made before training draws random numbers."""
         warming = self._client_phase == WARMUP
         if warming not in self._twins:
-            strategy = make_strategy("fedavg") if warming else self._strategy
-            self._twins[warming] = self._client_of(strategy, self._start)
+            self._twins[warming] = self._client_of(self._strategy_of(self._client_phase), self._start)
         return self._twins[warming]
 
     def _scores(self, evaluations: Evaluations) -> tuple[Score, ...]:

@@ -12,7 +12,7 @@ from coordinator.spares import Spares
 from fedap_core.arrays import Float32Array
 from protocol.limits import SLICE_BYTES
 from protocol.naming import content_name
-from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
+from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, require_rows, running
 from tests.support.peer import Peer
 from tests.support.tiny_models import drift, tiny_model
 
@@ -27,10 +27,7 @@ def test_large_models_end_with_the_bits_of_the_arithmetic(tmp_path: Path) -> Non
     with running(peers):
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
         assert not led.join().aborted
-    expected = expected_rows(model, "fedap", rounds=2)
-    for peer in peers:
-        assert peer.log.final is not None
-        assert peer.log.final.tobytes() == expected[peer.name].tobytes()
+    require_rows(peers, expected_rows(model, "fedap", rounds=2))
     assert led.federation.exchange.counts["withheld"] == 0
 
 
@@ -57,10 +54,7 @@ def test_a_member_that_dies_and_comes_back_ends_with_the_same_bits(tmp_path: Pat
         assert all(peer.ended.wait(WAIT_S) for peer in (second, *others))
         assert not led.join().aborted
         second.stop()
-    expected = expected_rows(model, "fedavg", rounds=2)
-    for peer in (second, *others):
-        assert peer.log.final is not None
-        assert peer.log.final.tobytes() == expected[peer.name].tobytes()
+    require_rows((second, *others), expected_rows(model, "fedavg", rounds=2))
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
@@ -82,9 +76,6 @@ def test_slices_of_an_earlier_life_are_used_and_where_the_disk_spoilt_them_fetch
     with running(peers):
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
         assert not led.join().aborted
-    expected = expected_rows(model, "fedavg", rounds=2)
-    for peer in peers:
-        assert peer.log.final is not None
-        assert peer.log.final.tobytes() == expected[peer.name].tobytes()
+    require_rows(peers, expected_rows(model, "fedavg", rounds=2))
     counts = led.federation.exchange.counts
     assert (counts["spoilt"], counts["bad-checksum"]) == (int(spoilt), 0)

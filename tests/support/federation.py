@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -97,3 +97,10 @@ def expected_rows(
         chosen = FedBn(equal=strategy.equal) if plan.phase is Phase.FEDBN else strategy
         mix(chosen.mixing(evidence).weights, rows, rows)
     return dict(zip(names, rows, strict=True))
+
+
+def require_rows(peers: Sequence[Peer], expected: Mapping[str, Float32Array]) -> None:
+    """Everybody's last weights, bit for bit."""
+    for peer in peers:
+        assert peer.log.final is not None
+        assert peer.log.final.tobytes() == expected[peer.name].tobytes()
