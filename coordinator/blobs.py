@@ -1,8 +1,9 @@
 """How a tensor set lies in a file: its wire bytes first, so that any part can be read at its offset, then a footer.
 
-The footer holds layout, encoding and a CRC-32 of the bytes. A file without a whole footer was never finished and is
-refused. The CRC finds bytes that a disk has changed since; SHA-256 has guarded them on the way here. Files are read
-with preadv into buffers of the caller, never mapped: what is mapped and touched would count as memory in use.
+The footer holds layout, encoding and the XXH3-64 of the bytes. A file without a whole footer was never finished and is
+refused. The checksum finds bytes that a disk has changed since; on the way here, the payload's name has guarded them.
+Files are read with preadv into buffers of the caller, never mapped: what is mapped and touched would count as memory in
+use.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import xxhash
 
 from fedap_core.arrays import Float32Array
 from fedap_core.errors import InvalidInput
@@ -43,7 +44,7 @@ class StoredSet:
     path: Path
     layout: Layout
     encoding: Encoding
-    crc32: int
+    checksum: int
     data: memoryview | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -52,22 +53,27 @@ class StoredSet:
         return self.layout.size_bytes(self.encoding)
 
 
-def finish(path: Path, layout: Layout, encoding: Encoding, crc32: int) -> StoredSet:
+def checksum_of(data: Buffer) -> int:
+    """What a footer says of bytes that are in memory."""
+    return xxhash.xxh3_64_intdigest(data)
+
+
+def finish(path: Path, layout: Layout, encoding: Encoding, checksum: int) -> StoredSet:
     """Put the footer behind the wire bytes that begin a file, and cut off what is behind it. Making it durable is the
     caller's."""
-    wire_bytes, footer = layout.size_bytes(encoding), _footer(layout, encoding, crc32)
+    wire_bytes, footer = layout.size_bytes(encoding), _footer(layout, encoding, checksum)
     with opened(path, os.O_RDWR) as handle:
         size = os.fstat(handle).st_size
         if size < wire_bytes:
             raise InvalidInput(path.name, f"{size} bytes", f"the {wire_bytes} of its layout")
         write_exactly(handle, footer, wire_bytes)
         os.ftruncate(handle, wire_bytes + len(footer))
-    return StoredSet(path=path, layout=layout, encoding=encoding, crc32=crc32)
+    return StoredSet(path=path, layout=layout, encoding=encoding, checksum=checksum)
 
 
-def write_finished(handle: int, data: memoryview, layout: Layout, encoding: Encoding, crc32: int) -> None:
+def write_finished(handle: int, data: memoryview, layout: Layout, encoding: Encoding, checksum: int) -> None:
     """Make wire bytes and footer the whole of an open file, whatever it held. Making it durable is the caller's."""
-    footer = _footer(layout, encoding, crc32)
+    footer = _footer(layout, encoding, checksum)
     size = data.nbytes + len(footer)
     done = os.pwritev(handle, [data, footer], 0)
     if done < size:
@@ -76,8 +82,8 @@ def write_finished(handle: int, data: memoryview, layout: Layout, encoding: Enco
         os.ftruncate(handle, size)
 
 
-def _footer(layout: Layout, encoding: Encoding, crc32: int) -> bytes:
-    text = f'{_described(layout.text, encoding)}, "crc32": {crc32}}}'.encode()
+def _footer(layout: Layout, encoding: Encoding, checksum: int) -> bytes:
+    text = f'{_described(layout.text, encoding)}, "xxh3": {checksum}}}'.encode()
     return text + _END.pack(len(text), _MARK)
 
 
@@ -105,7 +111,7 @@ def describe(path: Path) -> StoredSet:
             file.seek(size - _END.size - length)
             fields = json.loads(file.read(length))
         encoding = next(known for known in ENCODINGS if known == fields["encoding"])
-        found = StoredSet(path=path, layout=Layout.parse(fields["layout"]), encoding=encoding, crc32=fields["crc32"])
+        found = StoredSet(path=path, layout=Layout.parse(fields["layout"]), encoding=encoding, checksum=fields["xxh3"])
         if found.size_bytes != size - _END.size - length:
             raise ValueError(f"{size - _END.size - length} bytes for a layout of {found.size_bytes}")
     except (OSError, ValueError, KeyError, TypeError, StopIteration, struct.error, InvalidField) as error:
@@ -156,11 +162,16 @@ class FloatReader:
     def __init__(self, source: int | memoryview, encoding: Encoding) -> None:
         self._source = source
         self._encoding: Encoding = encoding
-        self._crc32 = 0
+        self._passed = xxhash.xxh3_64()
 
-    def is_intact(self, crc32: int) -> bool:
+    @property
+    def checksum(self) -> int:
+        """Of all that was read of a file."""
+        return self._passed.intdigest()
+
+    def is_intact(self, checksum: int) -> bool:
         """Whether all that was read is what this is the checksum of; memory is believed."""
-        return not isinstance(self._source, int) or self._crc32 == crc32
+        return not isinstance(self._source, int) or self.checksum == checksum
 
     def read(self, start: int, into: Float32Array) -> None:
         """Values start .. start + len(into) - 1. `into` must be contiguous."""
@@ -170,7 +181,7 @@ class FloatReader:
         wire = into if self._encoding == "f32" else np.empty(into.shape, dtype=np.float16)
         if wire.size:
             read_exactly(self._source, wire.data, start * _ITEM_BYTES[self._encoding])
-            self._crc32 = zlib.crc32(wire.data, self._crc32)
+            self._passed.update(wire.data)
         if self._encoding == "f16":
             into[:] = widen(wire.astype(np.float16, copy=False))
 

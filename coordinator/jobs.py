@@ -6,8 +6,6 @@ tile by tile and never lie in memory as a whole. When a job is due, and what fol
 
 from __future__ import annotations
 
-import os
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 
 from coordinator.actions import Aggregate, BlobRef, Inspect, RowRef, Weigh, WeightsRef
 from coordinator.admission import Judgement, inspect_stats, inspect_update
-from coordinator.blobs import FloatReader, Held, StoredSet, opened, read_bytes, reading
+from coordinator.blobs import FloatReader, Held, StoredSet, checksum_of, read_bytes, reading
 from coordinator.events import Inspected, InspectionFailed, WeighingDone
 from coordinator.model_forms import ModelForms, Payload
 from coordinator.rows import changed, mix_files, mix_in_memory
@@ -105,9 +103,9 @@ class Jobs:
             return Judgement(code="bad-statistics", reason=reason), {}
         staged = [self._store.staged(ref) for ref in refs]
         try:
-            judged = Judgement()
+            judged, passed = Judgement(), None
             if action.kind == UPDATE:
-                judged = self._judge_update(action, staged[0])
+                judged, passed = self._judge_update(action, staged[0])
             elif action.measure is Measure.NONE and staged[0].layout.specs:
                 judged = Judgement(code="bad-statistics", reason="statistics where none were asked for")
             if judged.code is None and action.measure is not Measure.NONE:
@@ -117,16 +115,22 @@ class Jobs:
             judged = Judgement(code=fault.code, reason=str(fault))
         if judged.code is not None:
             return judged, {}
-        return judged, {ref: _checksum(one) for ref, one in zip(refs, staged, strict=True)}
+        first = checksum_of(_bytes(staged[0])) if passed is None else passed
+        return judged, {refs[0]: first} | {
+            ref: checksum_of(_bytes(one)) for ref, one in zip(refs[1:], staged[1:], strict=True)
+        }
 
-    def _judge_update(self, action: Inspect, staged: Staged) -> Judgement:
+    def _judge_update(self, action: Inspect, staged: Staged) -> tuple[Judgement, int | None]:
+        """A judgement, and the checksum of a file, all of which was read for it."""
         layout = self._forms.shared(action.phase)
         if staged.layout != layout:
-            return Judgement(code="wrong-tensors", reason=_difference(staged.layout, layout))
+            return Judgement(code="wrong-tensors", reason=_difference(staged.layout, layout)), None
         given = self._given(action.sent, action.phase)
         with ExitStack() as files:
-            blocks = _blocks(_reader(staged, files), _reader(given, files) if given else None, layout.elements)
-            return inspect_update(blocks, size=layout.elements, limit=action.limit)
+            values = _reader(staged, files)
+            blocks = _blocks(values, _reader(given, files) if given else None, layout.elements)
+            judged = inspect_update(blocks, size=layout.elements, limit=action.limit)
+            return judged, values.checksum if staged.data is None else None
 
     def _given(self, sent: WeightsRef | None, phase: Phase) -> Payload | None:
         """What the member was given, if it is still here: rows of long ago are collected."""
@@ -138,8 +142,7 @@ class Jobs:
             return None
 
     def _judge_statistics(self, action: Inspect, staged: Staged) -> Judgement | BnStats:
-        data = _bytes(staged)
-        tensors = TensorSet(layout=staged.layout, encoding=staged.encoding, data=data, transfer=_name(data))
+        tensors = TensorSet.staying(staged.layout, staged.encoding, _bytes(staged))
         least = self._rules.members.min_samples
         return self._moments(tensors.arrays(), action.measure, samples=action.samples, least=least)
 
@@ -163,9 +166,9 @@ class Jobs:
     def _stored_moments(self, ref: BlobRef, samples: int) -> BnStats:
         blob = self._store.blob(ref)
         data = _bytes(blob)
-        if zlib.crc32(data) != blob.crc32:
+        if checksum_of(data) != blob.checksum:
             raise changed(blob)
-        tensors = TensorSet(layout=blob.layout, encoding=blob.encoding, data=data, transfer=_name(data))
+        tensors = TensorSet.staying(blob.layout, blob.encoding, data)
         measure = Measure.RUNNING if ref.kind == UPDATE_STATS else self._rules.first_measure
         found = self._moments(tensors.arrays(), measure, samples=samples, least=0)
         if isinstance(found, Judgement):
@@ -239,29 +242,6 @@ def _bytes(held: Staged | StoredSet) -> memoryview:
     if held.data is not None:
         return held.data
     return memoryview(read_bytes(held.path, 0, held.layout.size_bytes(held.encoding)))
-
-
-def _checksum(staged: Staged) -> int:
-    if staged.data is not None:
-        return zlib.crc32(staged.data)
-    with opened(staged.path) as handle:
-        return _crc32(handle, staged.layout.size_bytes(staged.encoding))
-
-
-def _crc32(handle: int, size: int) -> int:
-    crc32 = 0
-    buffer = bytearray(1 << 20)
-    view, offset = memoryview(buffer), 0
-    while offset < size:
-        done = os.preadv(handle, [view[: size - offset]], offset)
-        crc32 = zlib.crc32(view[:done], crc32)
-        offset += done
-    return crc32
-
-
-def _name(data: memoryview) -> str | None:
-    """Sets above one slice carry a name; inside the process any will do."""
-    return "0" * 64 if data.nbytes > SLICE_BYTES else None
 
 
 def _difference(got: Layout, expected: Layout) -> str:

@@ -19,8 +19,9 @@ from fedap_core.errors import InvalidInput
 JOURNAL = "journal.sqlite"
 """Its name in a run's folder."""
 
-FORMAT = 1
-"""Raised when tables or encodings change their meaning; a journal of another format is refused, never guessed at."""
+FORMAT = 2
+"""Raised when tables, encodings or the blobs beside them change their meaning; a journal of another format is
+refused, never guessed at."""
 
 _TABLES = """
 create table if not exists entries (serial integer primary key, time_s real not null, kind text not null,

@@ -97,7 +97,7 @@ def _mix(weights: FloatArray, givers: Sequence[StoredSet], layout: Layout, write
 
         mix_tiles(weights, layout.elements, read=read, write=write)
     for blob, reader in zip(givers, readers, strict=True):
-        if not reader.is_intact(blob.crc32):
+        if not reader.is_intact(blob.checksum):
             raise changed(blob)
 
 

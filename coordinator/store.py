@@ -12,14 +12,13 @@ import contextlib
 import os
 import shutil
 import threading
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordinator.actions import BlobRef, RowRef
-from coordinator.blobs import StoredSet, describe, finish, force, opened, write_finished
+from coordinator.blobs import StoredSet, checksum_of, describe, finish, force, opened, write_finished
 from coordinator.incoming import Incoming
 from coordinator.spares import Spares
 from fedap_core.errors import InvalidInput
@@ -135,19 +134,19 @@ class Store:
         written: dict[BlobRef, StoredSet] = {}
         with ExitStack() as files:
             handles = []
-            for ref, crc32 in checksums.items():
+            for ref, checksum in checksums.items():
                 staged, path = self.staged(ref), self._place("blobs", ref)
                 if staged.data is None:
-                    finish(staged.path, staged.layout, staged.encoding, crc32)
+                    finish(staged.path, staged.layout, staged.encoding, checksum)
                     staged.path.replace(path)
                 else:
                     self._spares.take(path)
                 handle = files.enter_context(opened(path, os.O_RDWR | os.O_CREAT))
                 if staged.data is not None:
-                    write_finished(handle, staged.data, staged.layout, staged.encoding, crc32)
+                    write_finished(handle, staged.data, staged.layout, staged.encoding, checksum)
                 handles.append(handle)
                 written[ref] = StoredSet(
-                    path=path, layout=staged.layout, encoding=staged.encoding, crc32=crc32, data=staged.data
+                    path=path, layout=staged.layout, encoding=staged.encoding, checksum=checksum, data=staged.data
                 )
             for handle in handles:
                 os.fsync(handle)
@@ -180,7 +179,7 @@ class Store:
             path = self._folder / "tables" / f"{round_no:07d}" / member
             path.parent.mkdir(parents=True, exist_ok=True)
             with opened(path, os.O_RDWR | os.O_CREAT) as handle:
-                write_finished(handle, tensors.data, tensors.layout, tensors.encoding, zlib.crc32(tensors.data))
+                write_finished(handle, tensors.data, tensors.layout, tensors.encoding, checksum_of(tensors.data))
 
     def collect(self, blobs: frozenset[BlobRef], rows: frozenset[RowRef]) -> int:
         """Delete every blob and row that is not listed, or keep its file to be written over; returns their bytes."""

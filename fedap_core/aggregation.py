@@ -7,7 +7,7 @@ of who the members are, of layers, or of where the arrays live: `mix_tiles` is h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 
@@ -68,7 +68,7 @@ def mix(
     tiles = iter(range(0, parameters, columns))  # each thread takes the next one
 
     def work() -> None:
-        with _borrowed_scratch(weights) as scratch, _one_blas_thread():  # some libraries keep the setting per thread
+        with _borrowed_scratch(weights) as scratch:
             for start in tiles:
                 stop = min(start + columns, parameters)
                 if source is not None and stop - start == columns:  # as good as a copy of it, and spares one
@@ -83,13 +83,7 @@ def mix(
                     for target, row in zip(out, mixed, strict=True):
                         target[start:stop] = row
 
-    workers = min(_threads(threads), -(-parameters // columns))
-    if workers < 2:
-        work()
-        return
-    with _one_blas_thread(), ThreadPoolExecutor(workers) as pool:
-        for done in [pool.submit(work) for _ in range(workers)]:
-            done.result()
+    _share(work, min(_threads(threads), -(-parameters // columns)))
 
 
 def mix_tiles(
@@ -98,19 +92,64 @@ def mix_tiles(
     """The same product, bit for bit, over rows that need not be in memory: P = `parameters` values each.
 
     mixing: (r, m). read(start, tile) fills tile (m, width) with values start .. start + width - 1 of every update;
-    write(start, mixed) takes the same columns of all r results, and must copy what it keeps. Tiles come in order, all
+    write(start, mixed) takes the same columns of all r results, and must copy what it keeps. All tiles are
     `tile_columns(m)` wide but the last, and a tile is read before it is written, so both may work on the same rows.
-    Given more than one thread (None: where BLAS would take more), a second one reads the next tile while this one is
-    written.
+    Tiles are read one by one and in order, and so they are written, by whichever of the threads has them: while one
+    reads, others multiply or write.
     """
     check_mixing(mixing)
     weights = mixing.astype(np.float32)
     columns = tile_columns(mixing.shape[1])
-    tiles = [(start, min(columns, parameters - start)) for start in range(0, parameters, columns)]
-    ahead = min(_threads(threads), len(tiles)) > 1
-    with _one_blas_thread():
-        for start, width, scratch in _read_in_order(weights, tiles, read, ahead=ahead):
-            write(start, scratch.product(weights, width))
+    count = -(-parameters // columns)
+    tiles = iter(range(count))  # each thread takes the next one
+    was_read, was_written = _steps(count), _steps(count)
+
+    def work() -> None:
+        with _borrowed_scratch(weights) as scratch:
+            for number in tiles:
+                start = number * columns
+                width = min(columns, parameters - start)
+                with _in_turn(was_read, number):
+                    read(start, scratch.tile(width))
+                mixed = scratch.product(weights, width)
+                with _in_turn(was_written, number):
+                    write(start, mixed)
+
+    _share(work, min(_threads(threads), count))
+
+
+def _share(work: Callable[[], None], threads: int) -> None:
+    """Have it done by so many threads, none of which lets BLAS cut a product: that would show in the last bits."""
+
+    def alone() -> None:
+        with _one_blas_thread():  # some libraries keep the setting per thread
+            work()
+
+    if threads < 2:
+        alone()
+        return
+    with _one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(alone) for _ in range(threads)]:
+            done.result()
+
+
+def _steps(count: int) -> list[Future[None]]:
+    """Steps to be done one after the other; [n] is settled when n of them are done."""
+    steps: list[Future[None]] = [Future() for _ in range(count + 1)]
+    steps[0].set_result(None)
+    return steps
+
+
+@contextmanager
+def _in_turn(steps: Sequence[Future[None]], number: int) -> Iterator[None]:
+    """Do a step when those before it are done. Where one has failed, so do all after it."""
+    steps[number].result()
+    try:
+        yield
+    except BaseException as error:
+        steps[number + 1].set_exception(error)
+        raise
+    steps[number + 1].set_result(None)
 
 
 class _Scratch:
@@ -148,27 +187,6 @@ def _borrowed_scratch(weights: Float32Array) -> Iterator[_Scratch]:
     yield scratch
     if (rows + members) * tile_columns(members) * 4 <= MAX_SPARE_BYTES:
         _spare[:] = [scratch]
-
-
-def _read_in_order(
-    weights: Float32Array, tiles: Sequence[tuple[int, int]], read: TileAccess, *, ahead: bool
-) -> Iterator[tuple[int, int, _Scratch]]:
-    """Every tile in scratch memory; `ahead`: the next one is being read meanwhile, into the other of two."""
-    if not ahead:
-        with _borrowed_scratch(weights) as scratch:
-            for start, width in tiles:
-                read(start, scratch.tile(width))
-                yield start, width, scratch
-        return
-    pair = (_Scratch(*weights.shape), _Scratch(*weights.shape))
-    with ThreadPoolExecutor(1) as reader:
-        reading = reader.submit(read, tiles[0][0], pair[0].tile(tiles[0][1]))
-        for number, (start, width) in enumerate(tiles):
-            reading.result()
-            if number + 1 < len(tiles):
-                following, its_width = tiles[number + 1]
-                reading = reader.submit(read, following, pair[(number + 1) % 2].tile(its_width))
-            yield start, width, pair[number % 2]
 
 
 def _as_table(rows: Sequence[Float32Array], *, writeable: bool = False) -> Float32Array | None:

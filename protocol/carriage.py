@@ -10,6 +10,7 @@ from protocol.contracts import Buffer, Contract, Frames
 from protocol.encodings import ENCODINGS, Encoding
 from protocol.errors import InvalidField
 from protocol.limits import EMBEDDED_BYTES, SLICE_BYTES
+from protocol.naming import NAME_DIGITS
 from protocol.tensors import Layout, TensorSet
 
 _HEX = frozenset("0123456789abcdef")
@@ -46,7 +47,7 @@ class Tensors(Contract):
         encoding = _encoding(wire["encoding"])
         body, size = wire["body"], layout.size_bytes(encoding)
         if size > SLICE_BYTES:
-            if type(body) is not str or len(body) != 64 or not _HEX.issuperset(body):
+            if type(body) is not str or len(body) != NAME_DIGITS or not _HEX.issuperset(body):
                 raise InvalidField("body", body, f"the name under which {size} bytes are offered")
             return TensorSet(layout=layout, encoding=encoding, data=None, transfer=body)
         if size > EMBEDDED_BYTES:

@@ -22,7 +22,7 @@ from protocol.contracts import Buffer
 from protocol.encodings import ENCODINGS, Encoding, Float32Array, narrow, widen
 from protocol.errors import InvalidField
 from protocol.limits import DIMENSIONS, LAYOUT_BYTES, SET_BYTES, SLICE_BYTES, TENSOR_NAME_CHARS, TENSORS
-from protocol.naming import content_name
+from protocol.naming import NAME_DIGITS, content_name
 
 Array = NDArray[Any]
 """Any array; which dtypes may travel is checked where a layout is made, not by the type."""
@@ -31,6 +31,7 @@ DTYPES: Mapping[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float64": np
 """float32: model tensors; float64: statistics; int64: counts. Little-endian on the wire, whatever the machine."""
 
 _HALF: np.dtype[Any] = np.dtype("<f2")
+_NO_NAME = "0" * NAME_DIGITS
 _LINE = re.compile(r"(\S+) (float32|float64|int64) (-|(?:0|[1-9][0-9]{0,9})(?:,(?:0|[1-9][0-9]{0,9}))*)")
 
 
@@ -213,6 +214,12 @@ class TensorSet:
         if not layout.is_float32 or flat.dtype != DTYPES["float32"] or flat.shape != (layout.elements,):
             raise InvalidField("flat", flat.shape, f"{layout.elements} float32 values of an all-float32 layout")
         return TensorSet(layout=layout, encoding=encoding, data=_bytes_of(narrow(flat) if encoding == "f16" else flat))
+
+    @staticmethod
+    def staying(layout: Layout, encoding: Encoding, data: Buffer) -> TensorSet:
+        """A set that is read where it lies and never sent: nobody asks for its name."""
+        name = _NO_NAME if layout.size_bytes(encoding) > SLICE_BYTES else None
+        return TensorSet(layout=layout, encoding=encoding, data=memoryview(data), transfer=name)
 
     def filled(self, data: Buffer) -> TensorSet:
         """The same set with the bytes its transfer brought (and verified)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -90,6 +91,11 @@ class LightPeer:
             raise RuntimeError(f"{self._hello.name} has no order to answer")
         order, self.order = self.order, None
         self.say(Update(run=order.run, round_no=order.round_no, steps=16, train_loss=0.5, scores=(), weights=weights))
+
+    def put_away(self) -> None:
+        """Let go of the weights of the order at hand: a participant has put them into its model when it reports."""
+        if self.order is not None:
+            self.order = replace(self.order, weights=TensorSet.of({}))
 
     def _flush(self) -> None:
         while self._line.is_up and self._post.outbound and self._line.send(self._post.outbound[0].frames):

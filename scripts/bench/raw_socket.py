@@ -1,19 +1,20 @@
 """The least that moving bytes over loopback can cost: one TCP connection, one process at each end, nothing else.
 
-Or with the duties that a federation cannot do without, one after the other: names and checks (SHA-256 at both ends), a
+Or with the duties that a federation cannot do without, one after the other: names and checks (XXH3 at both ends), a
 file that holds the bytes, and a disk that has been forced to keep them.
 """
 
 from __future__ import annotations
 
 import enum
-import hashlib
 import multiprocessing
 import os
 import socket
 import time
 from pathlib import Path
 from types import TracebackType
+
+import xxhash
 
 from scripts.engines.forked import signals_held, unwind_on_sigterm
 
@@ -48,7 +49,7 @@ class RawSocket:
         """Seconds until all of it has arrived."""
         began = time.perf_counter()
         if self._duty >= Duty.HASHED:
-            hashlib.sha256(data).hexdigest()
+            xxhash.xxh3_128_hexdigest(data)
         self._socket.sendall(data)
         if self._socket.recv(1) != _RECEIPT:
             raise RuntimeError("the receiver is gone")
@@ -76,7 +77,7 @@ def _take(listener: socket.socket, size_bytes: int, duty: Duty, path: Path) -> N
 
 def _took(connection: socket.socket, buffer: memoryview, duty: Duty, handle: int) -> bool:
     """Fill the buffer once; False when there is nothing more to come."""
-    done, digest = 0, hashlib.sha256()
+    done, digest = 0, xxhash.xxh3_128()
     while done < buffer.nbytes:
         came = connection.recv_into(buffer[done:])
         if came == 0:

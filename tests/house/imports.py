@@ -15,11 +15,11 @@ from tests.house.sources import ROOMS, Source
 
 _WIRE = frozenset({"protocol", "fedap_core", "numpy", "zmq", "structlog", "typer", "rich", "safetensors", "pydantic"})
 LAW: Mapping[str, frozenset[str]] = {
-    "protocol": frozenset({"protocol", "msgpack", "numpy", "pydantic"}),
+    "protocol": frozenset({"protocol", "msgpack", "numpy", "pydantic", "xxhash"}),
     "fedap_core": frozenset({"fedap_core", "numpy", "threadpoolctl", "torch"}),
-    "coordinator": _WIRE | {"coordinator", "msgpack"},
+    "coordinator": _WIRE | {"coordinator", "msgpack", "xxhash"},
     "participant": _WIRE | {"participant", "msgpack", "torch", "medmnist", "PIL"},
-    "scripts": _WIRE | {"scripts", "coordinator", "participant", "msgpack", "torch", "matplotlib", "jinja2"},
+    "scripts": _WIRE | {"scripts", "coordinator", "participant", "msgpack", "torch", "matplotlib", "jinja2", "xxhash"},
 }
 """Top-level packages that each room may import besides the standard library."""
 

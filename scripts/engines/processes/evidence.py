@@ -15,7 +15,6 @@ from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.strategies import Measure, Strategy
-from protocol.limits import SLICE_BYTES
 from protocol.tensors import Array, TensorSet
 
 
@@ -54,6 +53,4 @@ def stored_arrays(path: Path) -> dict[str, Array]:
     """The tensors of a stored set by name."""
     stored = describe(path)
     data = read_bytes(path, 0, stored.size_bytes)
-    transfer = "0" * 64 if len(data) > SLICE_BYTES else None  # sets above one slice carry a name; any will do here
-    tensors = TensorSet(layout=stored.layout, encoding=stored.encoding, data=memoryview(data), transfer=transfer)
-    return dict(tensors.arrays())
+    return dict(TensorSet.staying(stored.layout, stored.encoding, data).arrays())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from coordinator.blobs import StoredSet, finish
+from coordinator.blobs import StoredSet, checksum_of, finish
 from coordinator.compute import Compute
 from coordinator.jobs import measured_channels
 from coordinator.rows import mix_files, mix_in_memory
@@ -30,7 +29,7 @@ def stored(folder: Path, name: str, values: Float32Array, encoding: Encoding = "
     layout = Layout((TensorSpec(name="w", dtype="float32", shape=values.shape),))
     data = bytes(TensorSet.of_flat(layout, values, encoding).data or b"")
     (folder / name).write_bytes(data)
-    return finish(folder / name, layout, encoding, zlib.crc32(data))
+    return finish(folder / name, layout, encoding, checksum_of(data))
 
 
 def case(folder: Path, parameters: int, members: int = 4) -> tuple[list[StoredSet], list[Float32Array]]:

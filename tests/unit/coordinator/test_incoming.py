@@ -13,9 +13,9 @@ import pytest
 from coordinator.incoming import Incoming, Lane
 from coordinator.spares import Spares
 from protocol.limits import SLICE_BYTES, WINDOW_SLICES
-from protocol.naming import slice_digest
+from protocol.naming import NAME_DIGITS, slice_digest
 
-NAME = "0" * 64
+NAME = "0" * NAME_DIGITS
 WAIT_S = 30.0
 
 
@@ -23,7 +23,7 @@ def begun(folder: Path, *sizes: int) -> Incoming:
     """With an empty transfer of each of these sizes from member a, named after its place."""
     incoming = Incoming(folder, Spares(folder / "spare"))
     for number, size in enumerate(sizes):
-        assert list(incoming.held("a", str(number) * 64, size)) == []
+        assert list(incoming.held("a", str(number) * NAME_DIGITS, size)) == []
     return incoming
 
 
@@ -56,7 +56,7 @@ def test_a_payload_that_lacks_only_its_last_slice_does_not_begin_complete(tmp_pa
 def test_only_named_half_way_transfers_survive(tmp_path: Path) -> None:
     incoming = begun(tmp_path, 1, 1)
     assert list(incoming.held("a.b", NAME, 1)) == []
-    assert not incoming.drop("a", keep=frozenset({"1" * 64}))
+    assert not incoming.drop("a", keep=frozenset({"1" * NAME_DIGITS}))
     assert {path.name[:5] for path in tmp_path.iterdir()} == {"a~111", "a.b~0"}
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from coordinator.actions import BlobRef, RowRef
-from coordinator.blobs import describe, read_bytes
+from coordinator.blobs import checksum_of, describe, read_bytes
 from coordinator.store import Store
 from fedap_core.errors import InvalidInput
 from protocol.limits import SLICE_BYTES
@@ -27,7 +26,7 @@ def tensors(values: int = 100) -> TensorSet:
 def kept(store: Store, ref: BlobRef, one: TensorSet) -> bytes:
     data = bytes(one.data or b"")
     store.stage(ref, one)
-    store.keep({ref: zlib.crc32(data)})
+    store.keep({ref: checksum_of(data)})
     return data
 
 
@@ -64,7 +63,7 @@ def test_what_memory_has_no_room_for_goes_by_the_disk_and_comes_back_the_same(tm
     store.discard(refs[0])
     store.stage(refs[2], tensors())
     assert store.staged(refs[2]).data is not None
-    store.keep({ref: zlib.crc32(data) for ref in refs[1:]})
+    store.keep({ref: checksum_of(data) for ref in refs[1:]})
     for ref in refs[1:]:
         assert bytes(read_bytes(store.blob(ref).path, 0, len(data))) == data
         assert store.blob(ref) == Store(tmp_path, scratch=tmp_path / "other").blob(ref)
@@ -110,7 +109,7 @@ def test_a_transfer_becomes_the_blob_it_announced(tmp_path: Path) -> None:
     for offset in range(0, len(data), SLICE_BYTES):
         store.incoming.take("a", str(offered.transfer), offset, data[offset : offset + SLICE_BYTES])
     store.stage(REF, offered)
-    store.keep({REF: zlib.crc32(data)})
+    store.keep({REF: checksum_of(data)})
     found = store.blob(REF)
     assert bytes(read_bytes(found.path, 0, found.size_bytes)) == data
     assert list((tmp_path / "incoming").iterdir()) == []
@@ -149,7 +148,7 @@ def test_the_file_of_a_useless_large_report_takes_the_next_one(tmp_path: Path) -
         for offset in range(0, len(data), SLICE_BYTES):
             store.incoming.take("a", str(big.transfer), offset, data[offset : offset + SLICE_BYTES])
         store.stage(ref, TensorSet(layout=big.layout, data=None, transfer=big.transfer))
-        store.keep({ref: zlib.crc32(data)})
+        store.keep({ref: checksum_of(data)})
         found = describe(store.blob(ref).path)
         assert bytes(read_bytes(found.path, 0, found.size_bytes)) == data
         files.add(found.path.stat().st_ino)

@@ -33,7 +33,7 @@ from protocol.tensors import Layout, TensorSet, TensorSpec
 
 RUN = "run-1"
 DIGEST = "0123456789abcdef"
-SHA = "ab" * 32
+NAME = "ab" * 16
 
 SMALL = TensorSet.of({"fc.weight": np.arange(6, dtype=np.float32).reshape(2, 3)})
 """24 bytes: rides inside the header."""
@@ -44,7 +44,7 @@ MEDIUM = TensorSet.of({"conv.weight": np.ones(20_000, dtype=np.float32), "conv.b
 LARGE = TensorSet(
     layout=Layout((TensorSpec(name="fc.weight", dtype="float32", shape=(SLICE_BYTES // 4 + 1,)),)),
     data=None,
-    transfer=SHA,
+    transfer=NAME,
 )
 """One value above a slice: announced, not there."""
 
@@ -97,7 +97,7 @@ def heartbeat(*, have: Step | None = None, want: Step | None = None, round_no: i
     return Heartbeat(run=RUN, round_no=round_no, have=have, want=want)
 
 
-def slice_of(data: bytes, *, offset: int = 0, transfer: str = SHA) -> Slice:
+def slice_of(data: bytes, *, offset: int = 0, transfer: str = NAME) -> Slice:
     return Slice(transfer=transfer, offset=offset, data=memoryview(data))
 
 
@@ -128,7 +128,7 @@ EVERYTHING: tuple[Message, ...] = (
     Goodbye(run=RUN, round_no=20, scores=(SCORE,)),
     heartbeat(have=Step(kind="train", round_no=3), want=Step(kind="finish", round_no=4)),
     Error(code="not-finite", reason="a NaN in fc.weight", about=Step(kind="update", round_no=3)),
-    Grant(transfer=SHA, received=SLICE_BYTES, until=2 * SLICE_BYTES, again=True),
+    Grant(transfer=NAME, received=SLICE_BYTES, until=2 * SLICE_BYTES, again=True),
     slice_of(b"12345678"),
-    Cancel(transfer=SHA, code="superseded"),
+    Cancel(transfer=NAME, code="superseded"),
 )

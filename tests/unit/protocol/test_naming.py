@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 
 import pytest
+import xxhash
 
 from protocol.limits import SLICE_BYTES
 from protocol.naming import Naming, content_name, digest_at_once, name_of, slice_digest
 
 
 def test_a_name_is_the_digest_of_the_slices_digests() -> None:
-    """abcd, efgh and i, each digested; then the 96 bytes of these digests."""
-    parts = [hashlib.sha256(part).digest() for part in (b"abcd", b"efgh", b"i")]
-    assert content_name(b"abcdefghi", slice_bytes=4) == hashlib.sha256(b"".join(parts)).hexdigest()
+    """abcd, efgh and i, each digested; then the 48 bytes of these digests."""
+    parts = [xxhash.xxh3_128_digest(part) for part in (b"abcd", b"efgh", b"i")]
+    assert content_name(b"abcdefghi", slice_bytes=4) == xxhash.xxh3_128_hexdigest(b"".join(parts))
 
 
 def test_several_threads_give_the_name_that_one_gives() -> None:

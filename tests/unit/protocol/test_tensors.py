@@ -142,7 +142,7 @@ def test_set_above_one_slice_is_named_by_its_content() -> None:
     assert announced.filled(large.data) == large
 
 
-@pytest.mark.parametrize("transfer", ["ab" * 32, None])
+@pytest.mark.parametrize("transfer", ["ab" * 16, None])
 def test_small_set_is_there_and_has_no_transfer(transfer: str | None) -> None:
     with pytest.raises(InvalidField):
         TensorSet(layout=Layout.of(MIXED), data=None, transfer=transfer)
