@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -157,7 +158,7 @@ def test_a_mix_within_a_mix_gets_scratch_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("failing", ["read", "write"])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2, 3])
 def test_what_fails_in_reading_or_writing_comes_out(failing: str, threads: int) -> None:
     written: list[int] = []
 
@@ -175,17 +176,35 @@ def test_what_fails_in_reading_or_writing_comes_out(failing: str, threads: int) 
     assert written == [0]
 
 
+def test_another_tile_is_multiplied_while_one_is_written() -> None:
+    """Whoever writes the first tile waits until the second has been read: by the other thread, then."""
+    was_read = [threading.Event() for _ in range(3)]
+    written: list[int] = []
+
+    def read(start: int, _tile: Float32Array) -> None:
+        was_read[start // TILE_COLUMNS].set()
+
+    def write(start: int, _tile: Float32Array) -> None:
+        if start == 0:
+            assert was_read[1].wait(timeout=60)
+        written.append(start)
+
+    mix_tiles(np.eye(2), 3 * TILE_COLUMNS, read=read, write=write, threads=2)
+    assert written == [0, TILE_COLUMNS, 2 * TILE_COLUMNS]
+
+
 def test_less_than_one_thread_is_refused() -> None:
     mixing, updates = random_case(2, 4)
     with pytest.raises(InvalidInput, match="threads: got 0"):
         mix(mixing, updates, updates, threads=0)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2, 3])
 def test_rows_outside_memory_give_the_same_bits(threads: int) -> None:
     mixing, updates = random_case(4, 2 * TILE_COLUMNS + 77)
     stored = [bytearray(update.tobytes()) for update in updates]
     seen: list[tuple[int, int]] = []
+    written: list[tuple[int, int]] = []
 
     def read(start: int, tile: Float32Array) -> None:
         seen.append((start, tile.shape[1]))
@@ -193,12 +212,13 @@ def test_rows_outside_memory_give_the_same_bits(threads: int) -> None:
             row[:] = np.frombuffer(held, dtype=np.float32, count=row.size, offset=4 * start)
 
     def write(start: int, mixed_tile: Float32Array) -> None:
+        written.append((start, mixed_tile.shape[1]))
         for row, held in zip(mixed_tile, stored, strict=True):
             held[4 * start : 4 * (start + row.size)] = row.tobytes()
 
     mix_tiles(mixing, updates[0].size, read=read, write=write, threads=threads)
     assert b"".join(stored) == mixed(mixing, updates).tobytes()
-    assert seen == [(0, TILE_COLUMNS), (TILE_COLUMNS, TILE_COLUMNS), (2 * TILE_COLUMNS, 77)]
+    assert seen == written == [(0, TILE_COLUMNS), (TILE_COLUMNS, TILE_COLUMNS), (2 * TILE_COLUMNS, 77)]
 
 
 def test_updates_stay_untouched_out_of_place() -> None:
