@@ -27,6 +27,7 @@ from coordinator.machine import RoundMachine
 from coordinator.model_forms import ModelForms
 from coordinator.orders import Orders
 from coordinator.router import Router
+from coordinator.run_clock import RunClock
 from coordinator.space import SpaceGuard
 from coordinator.store import Store
 from fedap_core.errors import InvalidInput
@@ -83,9 +84,8 @@ class Coordinator:
     def __init__(self, parts: Parts, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._parts = parts
         self._machine = parts.machine
-        self._clock = clock
-        self._ran_s = replay(parts.machine, parts.journal)
-        self._began = clock()
+        ran_s = replay(parts.machine, parts.journal)
+        self._clock = RunClock(clock, ran_s=ran_s, stall_s=parts.machine.rules.pace.dead_after_s / 2)
         self._stops = 0
         self._stops_told = 0
         self._stopped: actions.Stop | None = None
@@ -115,8 +115,8 @@ class Coordinator:
         }
 
     def now(self) -> float:
-        """The run clock: seconds that coordinators of this run have been alive."""
-        return self._ran_s + self._clock() - self._began
+        """By the run clock."""
+        return self._clock.now()
 
     def request_stop(self) -> None:
         """SIGTERM: from any thread or signal handler. Twice means now."""
@@ -139,8 +139,11 @@ class Coordinator:
                 else:
                     if self._fits_messages and self._machine.awaited(self.now()) >= FEWEST_TO_REST:
                         self._parts.router.rest(REST_S)
-                    self._parts.router.wait(self._patience(), hurry=self._parts.exchange.is_waiting)
+                    patience_s = self._patience()
+                    self._parts.router.wait(patience_s, hurry=self._parts.exchange.is_waiting)
+                    self._forgive(patience_s)
                     self._turn()
+                    self._forgive(0.0)
             return self._stopped
         finally:
             self._compute.close()
@@ -171,6 +174,11 @@ class Coordinator:
         for event in self._parts.exchange.flush():
             self._decide(event)
         self._act()
+
+    def _forgive(self, meant_s: float | None) -> None:
+        """Members are not to pay for it when this process was stopped, or its disk or machine stood still."""
+        if (seconds := self._clock.look(meant_s)) > 0.0:
+            log.warning("coordinator.held_up", seconds=round(seconds, 1), so="deadlines wait as long")
 
     def _stand_still(self) -> None:
         """The journal takes nothing: nobody is heard and nothing is said until it does. Asked to stop, there is nothing

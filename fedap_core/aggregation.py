@@ -6,8 +6,9 @@ of who the members are, of layers, or of where the arrays live: `mix_tiles` is h
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 
@@ -95,27 +96,28 @@ def mix_tiles(
     write(start, mixed) takes the same columns of all r results, and must copy what it keeps. All tiles are
     `tile_columns(m)` wide but the last, and a tile is read before it is written, so both may work on the same rows.
     Tiles are read one by one and in order, and so they are written, by whichever of the threads has them: while one
-    reads, others multiply or write.
+    reads, others multiply or write. By default there are at least two, as reading and writing may have to wait.
     """
     check_mixing(mixing)
     weights = mixing.astype(np.float32)
     columns = tile_columns(mixing.shape[1])
     count = -(-parameters // columns)
     tiles = iter(range(count))  # each thread takes the next one
-    was_read, was_written = _steps(count), _steps(count)
+    reading, writing = _Turns(), _Turns()
 
     def work() -> None:
-        with _borrowed_scratch(weights) as scratch:
+        with _borrowed_scratch(weights) as scratch, reading.ended_by_failure(), writing.ended_by_failure():
             for number in tiles:
                 start = number * columns
                 width = min(columns, parameters - start)
-                with _in_turn(was_read, number):
+                with reading.turn(number):
                     read(start, scratch.tile(width))
                 mixed = scratch.product(weights, width)
-                with _in_turn(was_written, number):
+                with writing.turn(number):
                     write(start, mixed)
 
-    _share(work, min(_threads(threads), count))
+    workers = max(_threads(None), 2) if threads is None else _threads(threads)
+    _share(work, min(workers, count))
 
 
 def _share(work: Callable[[], None], threads: int) -> None:
@@ -133,23 +135,35 @@ def _share(work: Callable[[], None], threads: int) -> None:
             done.result()
 
 
-def _steps(count: int) -> list[Future[None]]:
-    """Steps to be done one after the other; [n] is settled when n of them are done."""
-    steps: list[Future[None]] = [Future() for _ in range(count + 1)]
-    steps[0].set_result(None)
-    return steps
+class _Turns:
+    """Threads do something one after the other, by number from 0. Where one has failed, those that wait fail alike."""
 
+    def __init__(self) -> None:
+        self._next = 0
+        self._failure: BaseException | None = None
+        self._changed = threading.Condition()
 
-@contextmanager
-def _in_turn(steps: Sequence[Future[None]], number: int) -> Iterator[None]:
-    """Do a step when those before it are done. Where one has failed, so do all after it."""
-    steps[number].result()
-    try:
+    @contextmanager
+    def turn(self, number: int) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._next == number or self._failure is not None)
+            if self._next != number and self._failure is not None:
+                raise self._failure
         yield
-    except BaseException as error:
-        steps[number + 1].set_exception(error)
-        raise
-    steps[number + 1].set_result(None)
+        with self._changed:
+            self._next += 1
+            self._changed.notify_all()
+
+    @contextmanager
+    def ended_by_failure(self) -> Iterator[None]:
+        """Whatever fails inside lets nobody wait any longer."""
+        try:
+            yield
+        except BaseException as failure:
+            with self._changed:
+                self._failure = failure
+                self._changed.notify_all()
+            raise
 
 
 class _Scratch:

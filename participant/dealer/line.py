@@ -107,7 +107,9 @@ class Line:
         return True
 
     def close(self, *, linger_ms: int = 0) -> None:
+        """Both ends of the monitor, too: one that stays open would keep its context from ending."""
         self.socket.disable_monitor()
+        self.monitor.close()
         self.socket.close(linger=linger_ms)
 
 

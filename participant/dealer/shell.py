@@ -23,6 +23,8 @@ from participant.events import Event, Heard, LineLost, LineOpened, PayloadMoved,
 from participant.machine import AgentMachine
 from participant.sent_log import SentLog
 from participant.worker import Worker
+from protocol.errors import LocalProtocolError
+from protocol.messages import Message
 
 log = structlog.get_logger()
 
@@ -143,8 +145,7 @@ class Shell:
         for action in actions:
             match action:
                 case Say(message=message):
-                    self._post.say(message)
-                    self._flush()
+                    self._say(message)
                 case OpenLine():
                     self._open_line()
                 case CloseLine():
@@ -157,6 +158,16 @@ class Shell:
                     self._end = action
                 case Prepare() | Work() | StopWork():
                     _hand_over(action, worker)
+
+    def _say(self, message: Message) -> None:
+        """What the coordinator said meanwhile may have made it pointless: `finish`, or `hello-required`. The machine
+        will hear of that next, and what still matters is said again."""
+        try:
+            self._post.say(message)
+        except LocalProtocolError as error:
+            log.info("message.withheld", kind=message.KIND, reason=str(error))
+            return
+        self._flush()
 
     def _open_line(self) -> None:
         self._close_line()

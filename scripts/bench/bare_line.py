@@ -43,7 +43,6 @@ class BareLine:
         context = Context()
         self._stack.callback(context.term)
         self._line = Line(context, Address(endpoint=self._endpoint))
-        self._stack.callback(self._line.monitor.close)
         self._stack.callback(self._line.close)
         if not self._line.monitor.poll(_PATIENCE_MS) or self._line.read_monitor() is not None:
             raise RuntimeError("no connection")

@@ -109,7 +109,6 @@ class LightPeer:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._line.close()
-        self._line.monitor.close()  # an end that stays open would keep its context from ending
         self._sent.close()
 
 

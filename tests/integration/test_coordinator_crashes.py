@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.facts import Lost
 from fedap_core.arrays import Float32Array
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running
 from tests.support.peer import Peer
 from tests.support.processes import Process, config_file
+from tests.support.run_files import told_facts
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
 
 
@@ -31,14 +33,14 @@ def peers_of(
     ]
 
 
-def settings(tmp_path: Path, model: TinyModel, algorithm: str) -> Path:
+def settings(tmp_path: Path, model: TinyModel, algorithm: str, *, dead_after_s: float = 20.0) -> Path:
     """An ipc endpoint: the same address after a restart, and no port to race for."""
     chosen = fields(
         tmp_path / "run",
         model.write(tmp_path / "initial.safetensors"),
         algorithm=algorithm,
         network={"endpoint": f"ipc://{tmp_path}/socket"},
-        pace={"heartbeat_s": 0.2, "dead_after_s": 20.0, "linger_s": 10.0},
+        pace={"heartbeat_s": 0.2, "dead_after_s": dead_after_s, "linger_s": 10.0},
     )
     return config_file(tmp_path / "run.toml", chosen)
 
@@ -120,3 +122,31 @@ def test_sigterm_finishes_the_round_tells_everybody_and_exits_with_0(tmp_path: P
     require_rows(peers, expected_rows(model, "fedavg", rounds=2))
     for peer in peers:
         assert (peer.log.finish_reason, peer.log.trained) == ("requested", [0, 1])
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_was_stopped_for_long_calls_nobody_silent(tmp_path: Path) -> None:
+    """SIGSTOP while b and c train, for twice the time after which a member is taken for dead; they report meanwhile."""
+    model, config = tiny_model(), settings(tmp_path, tiny_model(), "fedavg", dead_after_s=2.0)
+    reached, stopped = threading.Semaphore(0), threading.Event()
+
+    def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:
+        if name != "a" and round_no == 1:
+            reached.release()
+            stopped.wait(WAIT_S)
+        return drift(name, round_no, weights)
+
+    process = Process("serve", "--config", str(config), log=tmp_path / "log")
+    peers = peers_of(model, process.ready(), work)
+    with running(peers):
+        assert all(reached.acquire(timeout=WAIT_S) for name in MEMBERS if name != "a")
+        process.child.send_signal(signal.SIGSTOP)
+        stopped.set()
+        assert not any(peer.ended.wait(1.0) for peer in [*peers, *peers][:4])
+        process.child.send_signal(signal.SIGCONT)
+        assert all(peer.ended.wait(WAIT_S) for peer in peers)
+        assert process.wait() == 0
+    check_ended_alike(peers, model, "fedavg")
+    told = told_facts(tmp_path / "run")
+    assert not [fact for fact in told if isinstance(fact, Lost)]
+    assert "coordinator.held_up" in (tmp_path / "log").read_text()

@@ -158,22 +158,36 @@ def test_a_mix_within_a_mix_gets_scratch_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("failing", ["read", "write"])
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_what_fails_in_reading_or_writing_comes_out(failing: str, threads: int) -> None:
+@pytest.mark.parametrize("at", [0, 1, 4])
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+def test_what_fails_in_reading_or_writing_comes_out(failing: str, at: int, threads: int) -> None:
+    """Everything before it is written, nothing behind it, and no thread waits for ever."""
     written: list[int] = []
 
     def read(start: int, _tile: Float32Array) -> None:
-        if failing == "read" and start == TILE_COLUMNS:
+        if failing == "read" and start == at * TILE_COLUMNS:
             raise OSError("a bad disk")
 
     def write(start: int, _tile: Float32Array) -> None:
-        if failing == "write" and start == TILE_COLUMNS:
+        if failing == "write" and start == at * TILE_COLUMNS:
             raise OSError("a bad disk")
         written.append(start)
 
     with pytest.raises(OSError, match="a bad disk"):
-        mix_tiles(np.eye(2), 3 * TILE_COLUMNS, read=read, write=write, threads=threads)
-    assert written == [0]
+        mix_tiles(np.eye(2), 12 * TILE_COLUMNS, read=read, write=write, threads=threads)
+    assert written == [number * TILE_COLUMNS for number in range(at)]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_product_that_fails_comes_out(threads: int) -> None:
+    """0 * inf warns, and a warning is an error here."""
+
+    def read(_start: int, tile: Float32Array) -> None:
+        tile[:] = np.inf
+
+    with pytest.raises(RuntimeWarning, match="invalid value"):
+        mix_tiles(np.eye(2), 12 * TILE_COLUMNS, read=read, write=lambda _start, _tile: None, threads=threads)
 
 
 def test_another_tile_is_multiplied_while_one_is_written() -> None:

@@ -1,0 +1,164 @@
+"""The I/O thread at a real socket: what it has to say may be overtaken by what the coordinator said meanwhile."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zmq
+
+from participant.actions import End, Order
+from participant.dealer.line import Address
+from participant.dealer.post import Post
+from participant.dealer.shell import Shell, run_in_thread
+from participant.events import Event, Reported, StopRequested
+from participant.machine import AgentMachine
+from participant.reconnection import Lifeline
+from participant.sent_log import SentLog
+from participant.worker import Worker
+from protocol.messages import Finish, HelloRequired, Message, Speaker, Step, Welcome
+from protocol.tensors import TensorSet
+from tests.unit.participant.agents import PATIENCE, WEIGHTS, beat, finish, goodbye, prepared, train, update
+from tests.unit.protocol.samples import HELLO, RUN, WELCOME
+
+ROUND = WELCOME.round_no + 1
+LARGE = TensorSet.of({"w": np.zeros(3 << 20, dtype=np.float32)})
+PATIENCE_MS = 30_000
+
+
+class Office:
+    """A coordinator's end of the line, which says what it is told to say."""
+
+    def __init__(self) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.socket = self._context.socket(zmq.ROUTER)
+        self.socket.linger = 0
+        port = self.socket.bind_to_random_port("tcp://127.0.0.1")
+        self.endpoint = f"tcp://127.0.0.1:{port}"
+        self._post = Post(lambda _message: True, Speaker.COORDINATOR)
+        self._connection = b""
+        self.heard: list[str] = []
+        self.ended: queue.SimpleQueue[End | BaseException]
+
+    def end(self) -> End:
+        """How the participant ended."""
+        ended = self.ended.get(timeout=PATIENCE_MS / 1000)
+        assert isinstance(ended, End), ended
+        return ended
+
+    def say(self, message: Message) -> None:
+        self._post.say(message)
+        self._flush()
+
+    def hear(self) -> list[Message]:
+        """The next message, if it is one that is complete."""
+        assert self.socket.poll(PATIENCE_MS), f"nothing more was said after {self.heard}"
+        self._connection, *frames = self.socket.recv_multipart()
+        messages = self._post.hear(frames)
+        self.heard += [message.KIND for message in messages]
+        self._flush()
+        return messages
+
+    def hear_until(self, kind: str) -> None:
+        while kind not in self.heard:
+            self.hear()
+
+    def _flush(self) -> None:
+        while self._post.outbound:
+            self.socket.send_multipart([self._connection, *self._post.outbound.popleft().frames])
+
+    def close(self) -> None:
+        self.socket.close()
+        self._context.term()
+
+
+class Desk(Worker):
+    """Answers orders with empty reports. The first order keeps the I/O thread until the coordinator's next words lie in
+    its socket; then its report is there as well, before anything is heard."""
+
+    def __init__(self) -> None:
+        self.shell: Shell
+        self.is_at_work = threading.Event()
+        self.was_overtaken = threading.Event()
+        self.then: Event = Reported(report=update(ROUND))
+
+    def prepare(self, _welcome: Welcome) -> None:
+        self.shell.post(prepared())
+
+    def work(self, order: Order) -> None:
+        if isinstance(order, Finish):
+            self.shell.post(Reported(report=goodbye(ROUND)))
+        elif not self.is_at_work.is_set():
+            self.is_at_work.set()
+            assert self.was_overtaken.wait(PATIENCE_MS / 1000)
+            line = self.shell._line
+            assert line is not None
+            assert line.socket.poll(PATIENCE_MS)
+            self.shell.post(self.then)
+
+    def stop(self) -> None:
+        return
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def office(desk: Desk, tmp_path: Path) -> Iterator[Office]:
+    """A member at work on its first order, and its coordinator."""
+    made = Office()
+    machine = AgentMachine(
+        greeting=HELLO, lifeline=Lifeline(PATIENCE, np.random.default_rng(0)), model_bytes=LARGE.size_bytes
+    )
+    desk.shell = Shell(address=Address(endpoint=made.endpoint), machine=machine, sent=SentLog(tmp_path / "sent.jsonl"))
+    thread, made.ended = run_in_thread(desk.shell, desk)
+    made.hear_until("hello")
+    made.say(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
+    made.say(train(ROUND))
+    assert desk.is_at_work.wait(PATIENCE_MS / 1000)
+    yield made
+    desk.shell.post(StopRequested(reason="the test is over", code=1))
+    thread.join(PATIENCE_MS / 1000)
+    made.close()
+
+
+def finish_politely(office: Office) -> None:
+    office.hear_until("goodbye")
+    office.say(beat(have=Step(kind="goodbye", round_no=ROUND)))
+
+
+@pytest.mark.parametrize("weights", [WEIGHTS, LARGE], ids=["small", "in slices"])
+def test_a_report_that_the_end_of_the_run_overtook_is_withheld(office: Office, desk: Desk, weights: TensorSet) -> None:
+    """Without barriers, members at work are told to finish; a large model is on its way for long after its header."""
+    office.say(Finish(run=RUN, round_no=ROUND, reason="rounds", weights=weights))
+    desk.was_overtaken.set()
+    finish_politely(office)
+    assert "update" not in office.heard
+    assert office.end().code == 0
+
+
+def test_a_report_that_met_hello_required_is_said_after_the_next_welcome(office: Office, desk: Desk) -> None:
+    office.say(HelloRequired())
+    desk.was_overtaken.set()
+    office.heard.clear()
+    office.hear_until("hello")
+    office.say(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
+    office.hear_until("update")
+    office.say(finish(ROUND))
+    finish_politely(office)
+    assert office.end().code == 0
+
+
+def test_asked_to_stop_when_nobody_knows_it_any_more_it_stops(office: Office, desk: Desk) -> None:
+    """`leave` may not be said before the next hello, and need not be."""
+    desk.then = StopRequested(reason="SIGTERM", code=143)
+    office.say(HelloRequired())
+    desk.was_overtaken.set()
+    assert office.end().code == 143
