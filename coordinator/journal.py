@@ -23,6 +23,9 @@ FORMAT = 2
 """Raised when tables, encodings or the blobs beside them change their meaning; a journal of another format is
 refused, never guessed at."""
 
+READABLE = frozenset({"1", str(FORMAT)})
+"""Formats whose tables can be read: what 1 had otherwise are checksums of blobs."""
+
 _TABLES = """
 create table if not exists entries (serial integer primary key, time_s real not null, kind text not null,
                                     body blob not null) strict;
@@ -145,8 +148,9 @@ class SqliteJournal:
         found = self.fact("format")
         if found is None and not read_only:
             self.set_fact("format", str(FORMAT))
-        elif found != str(FORMAT):
-            raise InvalidInput("journal", f"{path} of format {found}", f"format {FORMAT}")
+        elif found != str(FORMAT) and not (read_only and found in READABLE):
+            fix = "Go on with the version that began this run."
+            raise InvalidInput("journal", f"{path} of format {found}", f"format {FORMAT}", fix)
 
     def append(self, drafts: Sequence[Draft]) -> int:
         with self._transaction():

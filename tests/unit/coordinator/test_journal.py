@@ -122,12 +122,28 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
         SqliteJournal(path)
 
 
-def test_a_journal_of_another_format_is_refused(tmp_path: Path) -> None:
-    journal = SqliteJournal(tmp_path / "journal.sqlite")
-    journal.set_fact("format", "99")
+def journal_of_format(path: Path, number: str) -> Path:
+    journal = SqliteJournal(path)
+    journal.append([Draft(time_s=0.5, kind="k", body=b"told")])
+    journal.set_fact("format", number)
     journal.close()
+    return path
+
+
+@pytest.mark.parametrize("number", ["1", "99"])
+def test_a_run_of_another_format_is_not_gone_on_with(tmp_path: Path, number: str) -> None:
+    path = journal_of_format(tmp_path / "journal.sqlite", number)
+    with pytest.raises(InvalidInput, match=rf"format {number}.*expected format 2.*the version that began this run"):
+        SqliteJournal(path)
+
+
+def test_a_run_of_the_format_before_can_still_be_read(tmp_path: Path) -> None:
+    path = journal_of_format(tmp_path / "journal.sqlite", "1")
+    reader = SqliteJournal(path, read_only=True)
+    assert [entry.body for entry in reader.entries()] == [b"told"]
+    reader.close()
     with pytest.raises(InvalidInput, match="format 99"):
-        SqliteJournal(tmp_path / "journal.sqlite")
+        SqliteJournal(journal_of_format(tmp_path / "newer.sqlite", "99"), read_only=True)
 
 
 def test_reading_a_journal_that_does_not_exist_creates_nothing(tmp_path: Path) -> None:
