@@ -7,7 +7,7 @@ ends, offering the stand-in by its own name. A quick version takes the stand-in 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fedap_core.errors import InvalidInput
@@ -36,8 +36,7 @@ def choose(target: Target, asked: Sequence[str], *, quick: bool) -> Choice:
     if asked:
         chosen = _asked_for(target, asked, quick=quick)
         own = target.stated and {one.name for one in chosen} == set(target.needs)
-        notes = [] if own or not target.stated else [f"The paper shows {_titles(target)} here; these are other data."]
-        return _named(target, chosen, own=own, quick=quick, notes=notes)
+        return _named(target, chosen, own=own, quick=quick, notes=_notes_on(target, chosen))
     chosen, remarks, notes, stands_in = [], [], [], False
     for name in target.needs:
         wanted = DATA_SETS[name]
@@ -59,8 +58,22 @@ def choose(target: Target, asked: Sequence[str], *, quick: bool) -> Choice:
     return _named(target, distinct, own=own, quick=quick, remarks=remarks, notes=notes)
 
 
-def _titles(target: Target) -> str:
-    return ", ".join(DATA_SETS[name].title for name in target.needs)
+def _notes_on(target: Target, chosen: Sequence[DataSet]) -> list[str]:
+    """Which of the paper's sets are shown and which are others; nothing where all and only the paper's are."""
+    theirs = [one for one in chosen if one.name in target.needs]
+    others = [one for one in chosen if one.name not in target.needs]
+    whole = len(theirs) == len(target.needs)
+    if not target.stated or (whole and not others):
+        return []
+    stated = _titles(DATA_SETS[name] for name in target.needs)
+    if not theirs:
+        return [f"The paper shows {stated} here; these are other data."]
+    shown = f"Shown here: {'' if whole else 'only '}{_titles(theirs)} of the paper's {stated}"
+    return [f"{shown}; other data: {_titles(others)}." if others else f"{shown}."]
+
+
+def _titles(data: Iterable[DataSet]) -> str:
+    return ", ".join(one.title for one in data)
 
 
 def _asked_for(target: Target, asked: Sequence[str], *, quick: bool) -> list[DataSet]:
@@ -94,11 +107,10 @@ def _named(
     """The target's own name only for the paper's own sets; otherwise the names of the data are part of it."""
     parts = [target.name] if own else [target.stand_in_stem or target.name, *(one.name for one in data)]
     stem = "-".join([*parts, "quick"] if quick else parts)
-    titles = ", ".join(one.title for one in data)
     return Choice(
         data=tuple(data),
         stem=re.sub(r"[^A-Za-z0-9_-]+", "_", stem),
-        title=f"{target.headline}: {titles}" + (", quick" if quick else ""),
+        title=f"{target.headline}: {_titles(data)}" + (", quick" if quick else ""),
         remarks=tuple(remarks),
         notes=tuple(notes),
     )

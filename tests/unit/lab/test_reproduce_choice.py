@@ -94,6 +94,35 @@ def test_a_target_of_several_sets_runs_those_present_and_names_those_absent(fold
     assert choice.notes == ("COVID-19 is not shown: it was not at hand.",)
 
 
+@pytest.mark.parametrize(
+    ("target", "asked", "note"),
+    [
+        (
+            "alpha",
+            ["organamnist"],
+            "Shown here: only OrganAMNIST of the paper's OrganAMNIST, OrganCMNIST, OrganSMNIST.",
+        ),
+        (
+            "weighting",
+            ["pamap2", "har"],
+            "Shown here: only PAMAP2 of the paper's PAMAP2, COVID-19; other data: UCI HAR.",
+        ),
+        (
+            "weighting",
+            ["pamap2", "covid", "har"],
+            "Shown here: PAMAP2, COVID-19 of the paper's PAMAP2, COVID-19; other data: UCI HAR.",
+        ),
+        ("weighting", ["har", "chest"], "The paper shows PAMAP2, COVID-19 here; these are other data."),
+        ("weighting", ["covid", "pamap2"], None),
+        ("convergence", ["har"], None),
+    ],
+)
+def test_page_tells_the_paper_s_sets_from_others(folder: Path, target: str, asked: list[str], note: str | None) -> None:
+    """The paper does not say on which data it shows convergence, so no set is another one there."""
+    put(folder, *asked)
+    assert choose(TARGETS[target], asked, quick=False).notes == (() if note is None else (note,))
+
+
 def test_figures_whose_data_the_paper_does_not_name_are_named_by_ours(folder: Path) -> None:
     put(folder, "organamnist")
     assert choose(TARGETS["convergence"], [], quick=False).stem == "convergence-organamnist"
