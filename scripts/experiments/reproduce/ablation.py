@@ -41,9 +41,7 @@ def show_weighting(job: Job) -> Findings:
         bn, ap = (results.one(plan.data.name, name) for name in ("fedbn", "fedap"))
         claim = "With weighting (FedAP) the mean accuracy is much better than without (FedBN)."
         where = f"{plan.data.title}: "
-        verdicts.append(
-            judges.better_on_average(ours=("FedAP", ap.mean), other=("FedBN", bn.mean), claim=claim, where=where)
-        )
+        verdicts.append(judges.much_better(ours=("FedAP", ap.mean), other=("FedBN", bn.mean), claim=claim, where=where))
         claim = "FedAP is better than FedBN on all clients."
         verdicts.append(judges.better_for_everyone(ap.clients, bn.clients, claim=claim, where=where))
     names = {"fedbn": ("FedBN", colour("fedbn")), "fedap": ("FedAP", colour("fedap"))}
@@ -59,7 +57,7 @@ def show_bn(job: Job) -> Findings:
         claim = "Keeping batch normalisation local (LBN) is slightly better than sharing it (SBN)."
         where = f"{plan.data.title}: "
         verdicts.append(
-            judges.better_on_average(ours=("LBN", local.mean), other=("SBN", shared.mean), claim=claim, where=where)
+            judges.slightly_better(ours=("LBN", local.mean), other=("SBN", shared.mean), claim=claim, where=where)
         )
     names = {"SBN": ("SBN", _SBN_COLOUR), "LBN": ("LBN", colour("fedap"))}
     return _mean_and_clients(job, results, names, verdicts)

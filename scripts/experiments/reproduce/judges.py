@@ -12,7 +12,13 @@ from statistics import fmean, median
 from scripts.report.names import written
 
 SLIGHT = 3.0
-"""Points: our reading of «slightly affects»."""
+"""Points: our reading of «slightly», at most."""
+MUCH = 5.0
+"""Points: our reading of «much» and «seriously», at least; above SLIGHT, and what lies between is neither."""
+FASTER = 0.25
+"""Share of the slowest setting's rounds: our reading of «changes the convergence rate», at least."""
+FASTER_STEPS = 2
+"""And at least this many steps between evaluations: each of two rounds is known to one step."""
 UNEVEN = 0.2
 """Our reading of «very inconsistent»: a fifth of a client's samples would have to change class to match the whole."""
 
@@ -56,11 +62,23 @@ def second_best(means: Means, *, name: str, claim: str) -> Verdict:
     return Verdict(claim=claim, held=order[1] == name, numbers=f"The first three: {ranking} %.")
 
 
-def better_on_average(*, ours: tuple[str, float], other: tuple[str, float], claim: str, where: str = "") -> Verdict:
-    """The first mean is above the second."""
+def much_better(*, ours: tuple[str, float], other: tuple[str, float], claim: str, where: str = "") -> Verdict:
+    """The first mean is at least MUCH points above the second."""
+    gain, shown = _gain(ours, other)
+    numbers = f"{where}{shown} («much» is read as at least {MUCH:g})."
+    return Verdict(claim=claim, held=gain >= MUCH, numbers=numbers)
+
+
+def slightly_better(*, ours: tuple[str, float], other: tuple[str, float], claim: str, where: str = "") -> Verdict:
+    """The first mean is above the second, by at most SLIGHT points."""
+    gain, shown = _gain(ours, other)
+    numbers = f"{where}{shown} («slightly» is read as at most {SLIGHT:g})."
+    return Verdict(claim=claim, held=0 < gain <= SLIGHT, numbers=numbers)
+
+
+def _gain(ours: tuple[str, float], other: tuple[str, float]) -> tuple[float, str]:
     gain = ours[1] - other[1]
-    numbers = f"{where}{ours[0]} {ours[1]:.2f} %, {other[0]} {other[1]:.2f} %: {gain:+.2f} points."
-    return Verdict(claim=claim, held=gain > 0, numbers=numbers)
+    return gain, f"{ours[0]} {ours[1]:.2f} %, {other[0]} {other[1]:.2f} %: {gain:+.2f} points"
 
 
 def better_for_everyone(ours: Sequence[float], other: Sequence[float], *, claim: str, where: str = "") -> Verdict:
@@ -80,7 +98,8 @@ def robust_to_uneven_data(
     fall, change = fedavg[0] - fedavg[1], fedap[0] - fedap[1]
     numbers = (
         f"{where}from α = 0.1 to 0.05 FedAvg goes from {fedavg[0]:.2f} to {fedavg[1]:.2f} % ({-fall:+.2f}), "
-        f"FedAP from {fedap[0]:.2f} to {fedap[1]:.2f} % ({-change:+.2f})."
+        f"FedAP from {fedap[0]:.2f} to {fedap[1]:.2f} % ({-change:+.2f}) («not much» is read as "
+        "less than FedAvg falls)."
     )
     return Verdict(claim=claim, held=fall > 0 and abs(change) < fall, numbers=numbers)
 
@@ -88,13 +107,14 @@ def robust_to_uneven_data(
 def declines_less(
     *, ours: tuple[str, Sequence[float]], other: tuple[str, Sequence[float]], ends: tuple[str, str], claim: str
 ) -> Verdict:
-    """From the first to the last setting the first one loses less than the second, and the second does lose."""
+    """From the first to the last setting the second loses at least MUCH points, and the first loses less than it."""
     mine, theirs = ours[1][0] - ours[1][-1], other[1][0] - other[1][-1]
     numbers = (
         f"From {ends[0]} to {ends[1]} {other[0]} goes from {other[1][0]:.2f} to {other[1][-1]:.2f} % ({-theirs:+.2f}), "
-        f"{ours[0]} from {ours[1][0]:.2f} to {ours[1][-1]:.2f} % ({-mine:+.2f})."
+        f"{ours[0]} from {ours[1][0]:.2f} to {ours[1][-1]:.2f} % ({-mine:+.2f}) («seriously» is read as at least "
+        f"{MUCH:g} points, «slowly» as less than {other[0]})."
     )
-    return Verdict(claim=claim, held=theirs > 0 and mine < theirs, numbers=numbers)
+    return Verdict(claim=claim, held=theirs >= MUCH and mine < theirs, numbers=numbers)
 
 
 def goes_down(values: Sequence[float], positions: Sequence[str], *, name: str, claim: str) -> Verdict:
@@ -173,11 +193,20 @@ def affects_slightly(values: Mapping[str, float], *, claim: str) -> Verdict:
     return Verdict(claim=claim, held=spread <= SLIGHT, numbers=numbers)
 
 
-def changes_speed(rounds: Mapping[str, float | None], *, claim: str) -> Verdict:
-    """Not all settings converge in the same round."""
+def changes_speed(rounds: Mapping[str, float | None], *, every: int, claim: str) -> Verdict:
+    """Fastest and slowest setting are apart by a share of the slowest, and by more than the evaluations' grid.
+
+    every: rounds from one evaluation to the next. A setting without a round (None) is named, not judged.
+    """
     shown = ", ".join(f"{'never' if value is None else f'{value:.0f}'} ({at})" for at, value in rounds.items())
-    numbers = f"95 % of the final accuracy is reached in round {shown}."
-    return Verdict(claim=claim, held=len(set(rounds.values())) > 1, numbers=numbers)
+    known = [value for value in rounds.values() if value is not None] or [0.0]
+    apart, asked = max(known) - min(known), max(FASTER * max(known), float(FASTER_STEPS * every))
+    numbers = (
+        f"95 % of the final accuracy is reached in round {shown}: {apart:.0f} rounds between fastest and slowest (a "
+        f"change is read as at least {asked:.3g}: {100 * FASTER:.0f} % of the slowest, and {FASTER_STEPS} × {every}, "
+        "the step between evaluations)."
+    )
+    return Verdict(claim=claim, held=apart >= asked, numbers=numbers)
 
 
 def uneven_clients(counts: Sequence[Sequence[int]], *, claim: str, where: str = "") -> Verdict:

@@ -182,13 +182,14 @@ def show_lambda(job: Job) -> Findings:
     figure.suptitle(job.title, fontsize=10, x=0.01, ha="left")
     final = {at: results.one(data, "fedap", at).mean for at in settings}
     rounds = {at: results.one(data, "fedap", at).converged for at in settings}
+    every = job.plans[0].base.evaluate_every
     return Findings(
         figure=figure,
         csv=results.csv(),
         tables=(_means(results),),
         verdicts=(
             judges.affects_slightly(final, claim="λ slightly affects the final accuracy."),
-            judges.changes_speed(rounds, claim="λ changes the convergence rate."),
+            judges.changes_speed(rounds, every=every, claim="λ changes the convergence rate."),
         ),
     )
 

@@ -36,9 +36,34 @@ def test_better_for_everyone_fails_on_one_client() -> None:
     assert verdict.numbers == "1 of 2 clients are better off, from -1.5 to +1.0 points."
 
 
-def test_better_on_average_is_strict() -> None:
-    assert judges.better_on_average(ours=("LBN", 2.0), other=("SBN", 1.0), claim="c").held
-    assert not judges.better_on_average(ours=("LBN", 1.0), other=("SBN", 1.0), claim="c").held
+@pytest.mark.parametrize(
+    ("gain", "slightly", "much"),
+    [
+        (-1.0, False, False),
+        (0.0, False, False),
+        (2.0, True, False),
+        (3.0, True, False),
+        (4.0, False, False),
+        (5.0, False, True),
+    ],
+)
+def test_slightly_and_much_better_never_mean_the_same_gain(gain: float, slightly: bool, much: bool) -> None:
+    """At most 3 points and at least 5: two points are slightly better, four are neither."""
+    ours, other = ("LBN", 80.0 + gain), ("SBN", 80.0)
+    assert judges.slightly_better(ours=ours, other=other, claim="c").held is slightly
+    assert judges.much_better(ours=ours, other=other, claim="c").held is much
+
+
+def test_every_judge_of_a_word_says_how_it_read_the_word() -> None:
+    ours, other = ("FedAP", 95.83), ("FedBN", 93.68)
+    assert judges.much_better(ours=ours, other=other, claim="c", where="UCI HAR: ").numbers == (
+        "UCI HAR: FedAP 95.83 %, FedBN 93.68 %: +2.15 points («much» is read as at least 5)."
+    )
+    assert "(«slightly» is read as at most 3)." in judges.slightly_better(ours=ours, other=other, claim="c").numbers
+    uneven = judges.robust_to_uneven_data(fedavg=(80.0, 75.0), fedap=(90.0, 89.0), claim="c", where="")
+    assert "«not much» is read as less than FedAvg falls" in uneven.numbers
+    decline = judges.declines_less(ours=("FedAP", [9.0, 8.0]), other=("FedBN", [9.0, 2.0]), ends=("1", "8"), claim="c")
+    assert "«seriously» is read as at least 5 points, «slowly» as less than FedBN" in decline.numbers
 
 
 @pytest.mark.parametrize(
@@ -52,13 +77,15 @@ def test_robust_means_that_fedavg_falls_and_fedap_moves_less(
 
 
 def test_a_slower_decline_is_one_from_the_first_setting_to_the_last() -> None:
-    """FedBN 90 -> 60 loses 30; FedAP 92 -> 85 loses 7, 92 -> 50 loses 42."""
+    """FedBN 90 -> 60 loses 30; FedAP 92 -> 85 loses 7, 92 -> 50 loses 42. To lose 4 is no serious drop."""
     bn = ("FedBN", [90.0, 80.0, 60.0])
     slow = judges.declines_less(ours=("FedAP", [92.0, 70.0, 85.0]), other=bn, ends=("1", "8"), claim="c")
     assert slow.held
     assert "(-30.00)" in slow.numbers
     assert "(-7.00)" in slow.numbers
     assert not judges.declines_less(ours=("FedAP", [92.0, 50.0]), other=bn, ends=("1", "8"), claim="c").held
+    little = ("FedBN", [90.0, 86.0])
+    assert not judges.declines_less(ours=("FedAP", [92.0, 92.0]), other=little, ends=("1", "8"), claim="c").held
 
 
 def test_going_down_and_leading_everywhere_look_at_every_setting() -> None:
@@ -108,8 +135,26 @@ def test_convergence_is_judged_by_rounds_and_never_is_later_than_anything() -> N
 def test_lambda_affects_slightly_within_three_points() -> None:
     assert judges.affects_slightly({"0.1": 90.0, "0.9": 93.0}, claim="c").held
     assert not judges.affects_slightly({"0.1": 90.0, "0.9": 93.1}, claim="c").held
-    assert judges.changes_speed({"0.1": 20.0, "0.9": 5.0}, claim="c").held
-    assert not judges.changes_speed({"0.1": 20.0, "0.9": 20.0}, claim="c").held
+
+
+@pytest.mark.parametrize(
+    ("fast", "slow", "every", "held"),
+    [(50.0, 60.0, 5, False), (45.0, 60.0, 5, True), (10.0, 15.0, 5, False), (5.0, 15.0, 5, True), (3.0, 4.0, 1, False),
+     (20.0, 20.0, 1, False)],
+)  # fmt: skip
+def test_speed_changes_by_a_quarter_and_by_more_than_the_grid(fast: float, slow: float, every: int, held: bool) -> None:
+    """Of 60 a quarter is 15. Of 15 it is 3.75, but two steps of 5 rounds are 10. Of 4 it is 1, but two steps are 2."""
+    verdict = judges.changes_speed({"0.1": slow, "0.5": fast, "0.9": slow}, every=every, claim="c")
+    assert verdict.held is held
+
+
+def test_speed_s_sentence_states_the_bound_and_names_who_never_arrives() -> None:
+    verdict = judges.changes_speed({"0.1": 60.0, "0.5": None, "0.9": 50.0}, every=5, claim="c")
+    assert verdict.numbers == (
+        "95 % of the final accuracy is reached in round 60 (0.1), never (0.5), 50 (0.9): 10 rounds between fastest and "
+        "slowest (a change is read as at least 15: 25 % of the slowest, and 2 × 5, the step between evaluations)."
+    )
+    assert not judges.changes_speed({"0.1": None, "0.9": None}, every=1, claim="c").held
 
 
 def test_uneven_clients_are_measured_by_what_would_have_to_change_class() -> None:
