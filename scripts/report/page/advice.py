@@ -1,131 +1,95 @@
-"""What a participant should do with the result: keep its own model or take the federation's, and how sure that is.
+"""What a participant should do with the result, in words: keep its own model or take the federation's, and why.
 
-Both models are measured on the same test samples, but which samples each got wrong is not kept; so a difference counts
-as more than chance only where the two 95 % intervals do not overlap, which is on the careful side. Intervals know
-nothing of models that swing from round to round: a difference that the last rounds do not confirm is not more than
-chance either.
+The federation is told about by one algorithm, and its model is recommended too, unless another that ran is surely
+better here. Who is better, and how sure that is, `verdict` decides.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
-from scripts.report.page.runs import ClientScore
+from scripts.report.page.verdict import Difference, Standing, Verdict, best_of, compare
 from scripts.report.page.wording import points
-
-SWING = 0.02
-"""Two points between the last round and the mean of the last ones: more than a reader would take for rounding."""
 
 _KEEP = "No gain: keep the local model."
 _BEYOND = "The 95 % intervals do not overlap: this is more than chance."
 _OVERLAP = "The 95 % intervals overlap: the difference may be chance."
-_UNCONFIRMED = "The 95 % intervals do not overlap, but other rounds do not confirm the difference."
-
-
-class Verdict(Enum):
-    """What federation did for one client."""
-
-    GAIN = "gain"
-    MAYBE_GAIN = "maybe-gain"
-    SAME = "same"
-    MAYBE_LOSS = "maybe-loss"
-    LOSS = "loss"
-    UNKNOWN = "unknown"
-
-    @property
-    def is_better(self) -> bool:
-        return self in (Verdict.GAIN, Verdict.MAYBE_GAIN)
+_UNCONFIRMED = "The 95 % intervals do not overlap, but the rounds do not agree."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """verdict: for the colour; headline: what to do; detail: why, and how sure that is."""
+    """verdict: for the colour; headline: what to do; detail: why, and how sure that is; model: the best here."""
 
     verdict: Verdict
     headline: str
     detail: str
-
-
-def overlap(one: ClientScore, other: ClientScore) -> bool:
-    """Whether the 95 % intervals share a point."""
-    return one.interval[0] <= other.interval[1] and other.interval[0] <= one.interval[1]
-
-
-def judge(alone: ClientScore, together: ClientScore, *, tail_gain: float | None = None) -> Verdict:
-    """Compare what a client reaches alone with what it reaches together. tail_gain: mean gain over the last rounds."""
-    gain = together.accuracy - alone.accuracy
-    if gain == 0:
-        return Verdict.SAME
-    confirmed = tail_gain is None or tail_gain * gain > 0
-    sure = confirmed and not overlap(alone, together)
-    if gain > 0:
-        return Verdict.GAIN if sure else Verdict.MAYBE_GAIN
-    return Verdict.LOSS if sure else Verdict.MAYBE_LOSS
+    model: str = ""
 
 
 def advise(
     *,
-    alone: ClientScore | None,
-    average: ClientScore | None,
-    personal: ClientScore | None,
-    name: str,
-    tail_gain: float | None = None,
+    alone: Standing | None,
+    personal: Standing | None,
+    others: tuple[Standing, ...] = (),
+    average: Standing | None = None,
 ) -> Advice:
-    """For one participant. name: of the algorithm that `personal` is; what did not run is None.
+    """For one participant. personal: what stands for the federation; others: further federated models that ran.
 
-    tail_gain: mean gain over the last rounds; where it tells another story than the last round alone, that is said.
+    average: the one model for all, FedAvg, which may be among the others. What did not run is None.
     """
     if personal is None:
         return Advice(verdict=Verdict.UNKNOWN, headline="No federated model was measured here.", detail="")
+    best = best_of(personal, others)
     if alone is None:
         detail = "Nobody trained alone in these runs, so there is nothing to compare with."
-        return Advice(verdict=Verdict.UNKNOWN, headline="The gain cannot be told.", detail=detail)
-    verdict = judge(alone, personal, tail_gain=tail_gain)
-    gain = personal.accuracy - alone.accuracy
+        told = " ".join(filter(None, (detail, _about_best(personal, best, use=False))))
+        return Advice(verdict=Verdict.UNKNOWN, headline="The gain cannot be told.", detail=told, model=best.name)
+    gain = compare(alone, best)
     sentences = [
-        _what_and_how_sure(verdict, gain, name, apart=not overlap(alone, personal)),
-        _about_swings(verdict, gain, tail_gain, name),
-        _about_average(alone, average, personal, name),
+        _about_best(personal, best, use=gain.verdict is Verdict.GAIN),
+        _how_sure(gain, best.name),
+        _about_swings(gain),
+        _about_average(alone, average, best),
     ]
-    headline = _headline(verdict, gain, tail_gain)
-    return Advice(verdict=verdict, headline=headline, detail=" ".join(filter(None, sentences)))
+    detail = " ".join(filter(None, sentences))
+    return Advice(verdict=gain.verdict, headline=_headline(gain), detail=detail, model=best.name)
 
 
-def _headline(verdict: Verdict, gain: float, tail_gain: float | None) -> str:
-    if verdict is Verdict.GAIN and tail_gain is not None and abs(gain - tail_gain) >= SWING:
-        return f"Federation gains {points(gain)} in the last round, {points(tail_gain)} over the last ten."
-    if verdict is Verdict.GAIN:
-        return f"Federation gains {points(gain)} here."
-    return f"Federation gains {points(gain)} here, perhaps." if verdict is Verdict.MAYBE_GAIN else _KEEP
+def _headline(gain: Difference) -> str:
+    if not gain.verdict.is_better:
+        return _KEEP
+    over = " over the last ten rounds" if gain.swings else " here"
+    return f"Federation gains {points(gain.leading)}{over}{'' if gain.verdict is Verdict.GAIN else ', perhaps'}."
 
 
-def _what_and_how_sure(verdict: Verdict, gain: float, name: str, *, apart: bool) -> str:
-    unsure = _UNCONFIRMED if apart else _OVERLAP
+def _about_best(personal: Standing, best: Standing, *, use: bool) -> str:
+    """Which model to use, and why it is not the one that the rest of the report tells about."""
+    if best is personal:
+        return f"Use the model of {best.name}." if use else ""
+    ahead = compare(personal, best)
+    over = " over the last ten rounds" if ahead.swings else ""
+    better = f"{points(ahead.leading)} better than {personal.name} here{over}"
+    return f"Use the model of {best.name}: it is {better}." if use else f"{best.name} is {better}, beyond chance."
+
+
+def _how_sure(gain: Difference, name: str) -> str:
+    unsure = _UNCONFIRMED if gain.apart else _OVERLAP
     return {
-        Verdict.GAIN: f"Use the model of {name}. {_BEYOND}",
+        Verdict.GAIN: _BEYOND,
         Verdict.MAYBE_GAIN: unsure,
         Verdict.SAME: "Both models are right equally often.",
-        Verdict.MAYBE_LOSS: f"The model of {name} is {points(gain)} behind. {unsure}",
-        Verdict.LOSS: f"The model of {name} loses {points(gain)} here. {_BEYOND}",
-    }[verdict]
+        Verdict.MAYBE_LOSS: f"The model of {name} is {points(gain.leading)} behind. {unsure}",
+        Verdict.LOSS: f"The model of {name} loses {points(gain.leading)} here. {_BEYOND}",
+    }[gain.verdict]
 
 
-def _about_swings(verdict: Verdict, gain: float, tail_gain: float | None, name: str) -> str:
-    if tail_gain is None or (abs(gain - tail_gain) < SWING and gain * tail_gain >= 0):
+def _about_swings(gain: Difference) -> str:
+    return f"The last round swings: taken alone it says {points(gain.last, sign=True)}." if gain.swings else ""
+
+
+def _about_average(alone: Standing, average: Standing | None, best: Standing) -> str:
+    """What the one model for all costs here, where that is more than chance."""
+    if average is None or average is best or compare(alone, average).verdict is not Verdict.LOSS:
         return ""
-    if verdict is Verdict.GAIN:  # the headline has both figures
-        return "Models swing from round to round here."
-    side = "ahead of" if tail_gain > 0 else "behind"
-    return f"Models swing here: over the last ten rounds, {name} is {points(tail_gain)} {side} the local model."
-
-
-def _about_average(alone: ClientScore, average: ClientScore | None, personal: ClientScore, name: str) -> str:
-    """What the one model for all does here, where that is more than chance."""
-    if average is None or average == personal:
-        return ""
-    if average.accuracy > personal.accuracy and not overlap(average, personal):
-        return f"FedAvg, one model for all, is {points(average.accuracy - personal.accuracy)} better than {name} here."
-    if average.accuracy < alone.accuracy and not overlap(average, alone):
-        return f"FedAvg, one model for all, would cost {points(alone.accuracy - average.accuracy)} here."
-    return ""
+    return f"FedAvg, one model for all, would cost {points(compare(alone, average).leading)} here."

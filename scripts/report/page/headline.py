@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from fedap_core.metrics import convergence_round
-from scripts.report.page.advice import Verdict, judge
 from scripts.report.page.runs import RoundRecord, Run
 from scripts.report.page.study import Algorithm, Study
+from scripts.report.page.verdict import Standing, Verdict, compare
 from scripts.report.page.wording import counted, listed, percent, points
 
 TAIL_ROUNDS = 10
@@ -160,16 +160,14 @@ def _paired(one: Algorithm, other: Algorithm, round_no: int) -> Change | None:
 
 def verdicts(study: Study) -> list[Verdict]:
     """Per client of the shown seed, where both models were measured: what federation did for it."""
-    personal = study.personal.run_of(study.seed) if study.personal is not None else None
-    alone = study.alone.run_of(study.seed) if study.alone is not None else None
-    if personal is None or alone is None:
-        return []
-    pairs = zip(alone.at(study.round_no).scores, personal.at(study.round_no).scores, strict=True)
-    return [
-        judge(before, after, tail_gain=tail_gain(study, index))
-        for index, (before, after) in enumerate(pairs)
-        if before is not None and after is not None
-    ]
+    found = []
+    for index in range(len(study.clients)):
+        here = standings(study, index)
+        alone = here.get(study.alone.name) if study.alone is not None else None
+        personal = here.get(study.personal.name) if study.personal is not None else None
+        if alone is not None and personal is not None:
+            found.append(compare(alone, personal).verdict)
+    return found
 
 
 def client_curve(run: Run, index: int, round_no: int) -> list[tuple[int, float]]:
@@ -181,17 +179,20 @@ def client_curve(run: Run, index: int, round_no: int) -> list[tuple[int, float]]
     ]
 
 
-def tail_gain(study: Study, index: int) -> float | None:
-    """Of one client's personalised model over its local one: mean over the last rounds that both evaluated.
+def standings(study: Study, index: int) -> dict[str, Standing]:
+    """Every shown algorithm at one client, by name; without those that were not measured there.
 
-    None in runs so short that the last rounds are the learning itself.
+    The tail is the mean over the last rounds that all of them evaluated; None in runs so short that the last rounds
+    are the learning itself.
     """
-    if study.personal is None or study.alone is None or study.round_no + 1 < SETTLED:
-        return None
-    runs = [study.alone.run_of(study.seed), study.personal.run_of(study.seed)]
-    alone, personal = (dict(client_curve(run, index, study.round_no)) if run is not None else {} for run in runs)
-    last = [number for number in alone.keys() & personal.keys() if number > study.round_no + 1 - TAIL_ROUNDS]
-    return fmean(personal[number] - alone[number] for number in last) if last else None
+    last = {a.name: score for a, run in study.shown if (score := run.at(study.round_no).scores[index]) is not None}
+    lines = {a.name: dict(client_curve(run, index, study.round_no)) for a, run in study.shown if a.name in last}
+    common = set.intersection(*map(set, lines.values())) if lines and study.round_no + 1 >= SETTLED else set()
+    rounds = sorted(number for number in common if number > study.round_no + 1 - TAIL_ROUNDS)
+    return {
+        name: Standing(name=name, last=score, tail=fmean(lines[name][at] for at in rounds) if rounds else None)
+        for name, score in last.items()
+    }
 
 
 def _who_gained(study: Study) -> Iterator[str]:

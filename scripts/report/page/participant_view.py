@@ -11,7 +11,7 @@ from scripts.report.page.bars import Bar, Piece, bars
 from scripts.report.page.confusion import MOST_CLASSES, Confusion, confusion
 from scripts.report.page.curves import CurveRows, Frame, Series, curve_rows, curves, thinned
 from scripts.report.page.dots import Dot, intervals
-from scripts.report.page.headline import client_curve, tail_gain
+from scripts.report.page.headline import client_curve, standings
 from scripts.report.page.runs import ClientScore, Run
 from scripts.report.page.sources import Helper, sentence, strongest
 from scripts.report.page.study import Algorithm, Study
@@ -84,24 +84,19 @@ def _view(study: Study, index: int, places: Sequence[str], at: int) -> Participa
     personal = study.personal
     dots = [_dot(study, algorithm, score) for algorithm, score in scored]
     helpers, own = _helpers(study, index)
+    advice = _advice(study, index)
     return ParticipantView(
         name=name,
         anchor=places[at],
         previous=places[at - 1],
         following=places[(at + 1) % len(places)],
         profile=_profile(study, index, [score for _, score in scored]),
-        advice=advise(
-            alone=_of_kind(scored, "base"),
-            average=_of_kind(scored, "fedavg"),
-            personal=next((score for algorithm, score in scored if algorithm is personal), None),
-            name=personal.name if personal is not None else "",
-            tail_gain=tail_gain(study, index),
-        ),
+        advice=advice,
         scores=tuple(_line(algorithm, score, algorithm is personal) for algorithm, score in scored),
         intervals=intervals(dots, described=f"Accuracy of {name} under each algorithm with 95 % intervals")
         if dots
         else None,
-        curves=_curves(study, index),
+        curves=_curves(study, index, advice.model),
         classes=_class_bars(study, index),
         class_counts=_class_counts(study, index),
         helpers=helpers,
@@ -122,8 +117,13 @@ def _profile(study: Study, index: int, scores: Sequence[ClientScore]) -> str:
     return ", ".join(known)
 
 
-def _of_kind(scored: Sequence[tuple[Algorithm, ClientScore]], kind: str) -> ClientScore | None:
-    return next((score for algorithm, score in scored if algorithm.kind == kind), None)
+def _advice(study: Study, index: int) -> Advice:
+    here = standings(study, index)
+    alone, personal, average = (
+        None if one is None else here.get(one.name) for one in (study.alone, study.personal, study.plain("fedavg"))
+    )
+    federated = [one for algorithm, _ in study.shown if algorithm.kind != "base" and (one := here.get(algorithm.name))]
+    return advise(alone=alone, personal=personal, others=tuple(federated), average=average)
 
 
 def _dot(study: Study, algorithm: Algorithm, score: ClientScore) -> Dot:
@@ -155,8 +155,8 @@ def _line(algorithm: Algorithm, score: ClientScore, is_personal: bool) -> ScoreL
     )
 
 
-def _curves(study: Study, index: int) -> CurveView | None:
-    """Alone, one model for all, and personalised: more lines than these would not be told apart."""
+def _curves(study: Study, index: int, best: str) -> CurveView | None:
+    """Alone, one model for all, personalised, and the best here: more lines than these would not be told apart."""
     wanted = [study.alone, study.plain("fedavg"), study.personal]
     series = [
         Series(
@@ -166,7 +166,7 @@ def _curves(study: Study, index: int) -> CurveView | None:
             strong=algorithm is study.personal,
         )
         for algorithm, run in study.shown
-        if any(algorithm is one for one in wanted)
+        if algorithm.name == best or any(algorithm is one for one in wanted)
     ]
     if not any(len(one.points) > 1 for one in series):
         return None

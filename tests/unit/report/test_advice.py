@@ -4,49 +4,62 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.report.page.advice import Verdict, advise, judge, overlap
+from scripts.report.page.advice import advise
 from scripts.report.page.runs import ClientScore
+from scripts.report.page.verdict import Standing, Verdict, compare, overlap
 
 
-def of(correct: int, samples: int = 100) -> ClientScore:
-    return ClientScore(correct=correct, samples=samples)
+def of(correct: int, samples: int = 100, *, tail: float | None = None, name: str = "FedAP") -> Standing:
+    return Standing(name=name, last=ClientScore(correct=correct, samples=samples), tail=tail)
 
 
 def test_wilson_intervals_decide_whether_two_scores_overlap() -> None:
     """At n = 100, z = 1.96: 60 gives 0.502..0.691, 80 gives 0.711..0.867, 75 gives 0.657..0.825."""
-    assert not overlap(of(60), of(80))
-    assert not overlap(of(80), of(60))
-    assert overlap(of(60), of(75))
+    low, middle, high = (of(correct).last.interval for correct in (60, 75, 80))
+    assert not overlap(low, high)
+    assert not overlap(high, low)
+    assert overlap(low, middle)
 
 
 @pytest.mark.parametrize(
-    ("alone", "together", "tail_gain", "verdict"),
+    ("alone", "together", "tails", "verdict"),
     [
         (60, 80, None, Verdict.GAIN),
         (60, 75, None, Verdict.MAYBE_GAIN),
         (70, 70, None, Verdict.SAME),
         (75, 60, None, Verdict.MAYBE_LOSS),
         (80, 60, None, Verdict.LOSS),
-        (60, 80, 0.01, Verdict.GAIN),
-        (60, 80, -0.01, Verdict.MAYBE_GAIN),
-        (80, 60, -0.01, Verdict.LOSS),
-        (80, 60, 0.0, Verdict.MAYBE_LOSS),
+        (60, 80, (0.6, 0.81), Verdict.GAIN),
+        (80, 60, (0.81, 0.6), Verdict.LOSS),
+        (25, 80, (0.6, 0.8), Verdict.GAIN),
+        (25, 80, (0.75, 0.8), Verdict.MAYBE_GAIN),
+        (25, 80, (0.8, 0.75), Verdict.MAYBE_LOSS),
+        (25, 80, (0.8, 0.6), Verdict.MAYBE_LOSS),
+        (25, 80, (0.8, 0.8), Verdict.SAME),
     ],
 )
-def test_difference_counts_only_beyond_the_intervals_and_confirmed_by_the_last_rounds(
-    alone: int, together: int, tail_gain: float | None, verdict: Verdict
+def test_difference_counts_only_beyond_the_intervals_of_what_does_not_swing(
+    alone: int, together: int, tails: tuple[float, float] | None, verdict: Verdict
 ) -> None:
-    assert judge(of(alone), of(together), tail_gain=tail_gain) is verdict
+    """Base at 25 in the last round, at 60 to 80 before: only the last ten rounds say how good it is, and where the
+    rounds take different sides nothing is sure."""
+    before, after = tails or (None, None)
+    assert compare(of(alone, tail=before), of(together, tail=after)).verdict is verdict
+
+
+def test_means_of_few_samples_are_not_rounded_to_whole_samples() -> None:
+    """Ten samples: 0.84 is no whole number of them."""
+    assert compare(of(2, 10, tail=0.8), of(8, 10, tail=0.84)).leading == pytest.approx(0.04)
 
 
 def test_sure_gain_is_told_with_its_points() -> None:
-    told = advise(alone=of(700, 1000), average=None, personal=of(761, 1000), name="FedAP")
+    told = advise(alone=of(700, 1000), personal=of(761, 1000))
     assert told.headline == "Federation gains 6.1 points here."
     assert told.detail == "Use the model of FedAP. The 95 % intervals do not overlap: this is more than chance."
 
 
 def test_small_gain_is_told_as_perhaps_chance() -> None:
-    told = advise(alone=of(70), average=None, personal=of(71), name="FedAP")
+    told = advise(alone=of(70), personal=of(71))
     assert (told.verdict, told.headline) == (Verdict.MAYBE_GAIN, "Federation gains 1.0 point here, perhaps.")
     assert "may be chance" in told.detail
 
@@ -55,33 +68,62 @@ def test_small_gain_is_told_as_perhaps_chance() -> None:
     ("personal", "also"), [(70, "equally often"), (69, "may be chance"), (40, "loses 30.0 points")]
 )
 def test_without_a_gain_the_local_model_is_kept(personal: int, also: str) -> None:
-    told = advise(alone=of(70), average=None, personal=of(personal), name="FedAP")
+    told = advise(alone=of(70), personal=of(personal))
     assert told.headline == "No gain: keep the local model."
     assert also in told.detail
 
 
-def test_gain_of_one_swinging_round_is_told_with_the_last_ten() -> None:
-    told = advise(alone=of(25), average=None, personal=of(80), name="FedAP", tail_gain=0.058)
-    assert told.headline == "Federation gains 55.0 points in the last round, 5.8 points over the last ten."
+def test_gain_of_one_swinging_round_stands_behind_that_of_the_last_ten() -> None:
+    told = advise(alone=of(252, 1000, tail=0.828), personal=of(801, 1000, tail=0.886))
+    assert told.headline == "Federation gains 5.8 points over the last ten rounds."
+    assert told.detail.endswith("more than chance. The last round swings: taken alone it says +54.9 points.")
 
 
-def test_unconfirmed_difference_says_which_side_the_last_rounds_take() -> None:
-    told = advise(alone=of(60), average=None, personal=of(80), name="FedAP", tail_gain=-0.03)
-    assert told.verdict is Verdict.MAYBE_GAIN
-    assert "other rounds do not confirm" in told.detail
-    assert "over the last ten rounds, FedAP is 3.0 points behind the local model" in told.detail
+def test_gain_of_the_last_round_that_the_others_deny_is_no_gain() -> None:
+    told = advise(alone=of(60, tail=0.78), personal=of(80, tail=0.75))
+    assert told.headline == "No gain: keep the local model."
+    assert "The model of FedAP is 3.0 points behind" in told.detail
+    assert "taken alone it says +20.0 points" in told.detail
 
 
-def test_one_model_for_all_is_mentioned_where_it_surely_costs_or_surely_helps() -> None:
-    costs = advise(alone=of(90), average=of(50), personal=of(92), name="FedAP")
-    helps = advise(alone=of(50), average=of(95), personal=of(70), name="FedAP")
-    unsure = advise(alone=of(90), average=of(88), personal=of(92), name="FedAP")
+def test_best_model_that_ran_is_recommended_where_it_is_surely_better() -> None:
+    """At n = 1000: 801 gives 0.775..0.825, 902 gives 0.882..0.919, 942 gives 0.926..0.955."""
+    others = (of(902, 1000, name="FedAvg"), of(942, 1000, name="FedPer"), of(810, 1000, name="FedBN"))
+    told = advise(alone=of(700, 1000), personal=of(801, 1000), others=others)
+    assert (told.headline, told.model) == ("Federation gains 24.2 points here.", "FedPer")
+    assert told.detail.startswith(
+        "Use the model of FedPer: it is 14.1 points better than FedAP here. The 95 % intervals do not overlap"
+    )
+
+
+def test_model_that_is_perhaps_better_is_not_recommended() -> None:
+    """810 of 1000 gives 0.784..0.833, which 801 with 0.775..0.825 overlaps; FedBN's lead is one round's alone."""
+    others = (of(810, 1000, tail=0.81, name="FedPer"), of(950, 1000, tail=0.79, name="FedBN"))
+    told = advise(alone=of(700, 1000, tail=0.7), personal=of(801, 1000, tail=0.8), others=others)
+    assert told.model == "FedAP"
+    assert "Use the model of FedAP." in told.detail
+
+
+def test_model_that_saves_the_gain_is_named_where_the_usual_one_loses() -> None:
+    told = advise(alone=of(80), personal=of(50), others=(of(99, name="FedPer"),))
+    assert told.headline == "Federation gains 19.0 points here."
+    assert "Use the model of FedPer: it is 49.0 points better" in told.detail
+
+
+def test_best_model_that_gains_perhaps_is_named_without_being_urged() -> None:
+    told = advise(alone=of(80), personal=of(50), others=(of(83, name="FedPer"),))
+    assert told.headline == "Federation gains 3.0 points here, perhaps."
+    assert told.detail.startswith("FedPer is 33.0 points better than FedAP here, beyond chance.")
+    assert "Use" not in told.detail
+
+
+def test_one_model_for_all_is_mentioned_where_it_surely_costs() -> None:
+    costs = advise(alone=of(90), average=of(50), personal=of(92))
+    unsure = advise(alone=of(90), average=of(88), personal=of(92))
     assert "FedAvg, one model for all, would cost 40.0 points here." in costs.detail
-    assert "FedAvg, one model for all, is 25.0 points better than FedAP here." in helps.detail
     assert "FedAvg" not in unsure.detail
 
 
 def test_what_did_not_run_is_not_guessed() -> None:
-    assert advise(alone=None, average=None, personal=of(9), name="FedAP").headline == "The gain cannot be told."
-    nothing = advise(alone=of(9), average=None, personal=None, name="")
-    assert nothing.headline == "No federated model was measured here."
+    assert advise(alone=None, personal=of(9)).headline == "The gain cannot be told."
+    assert advise(alone=of(9), personal=None).headline == "No federated model was measured here."

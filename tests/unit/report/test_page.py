@@ -121,6 +121,16 @@ def test_advice_of_every_client_is_its_own(written: tuple[str, Page]) -> None:
     assert of["ward-10"].index("No gain: keep the local model.") < 200
 
 
+def test_page_of_a_client_names_the_best_model_that_ran_and_draws_it(tmp_path: Path) -> None:
+    """ward-1: alone 60, FedAP 90, FedPer 99 (n = 100: 0.826..0.945 and 0.946..0.998); elsewhere FedPer is at FedAP's."""
+    write_comparison(tmp_path)
+    write_run(tmp_path, "fedper", [[50, 70, 70], [99, 83, 70]])
+    text, page = page_of(tmp_path)
+    assert page.text.count("Use the model of FedPer: it is 9.0 points better than FedAP here.") == 1
+    own = text[text.index('id="client-ward-1"') : text.index('id="client-ward-2"')]
+    assert re.findall(r'<polyline[^>]*data-name="(.*?)"', own) == ["Base", "FedAvg", "FedPer", "FedAP"]
+
+
 def test_names_are_never_markup(tmp_path: Path) -> None:
     clients = (MARKUP_NAME, "a&b", '"quoted"')
     write_comparison(tmp_path, clients=clients, classes=("<b>", "</script><script>"))

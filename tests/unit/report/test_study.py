@@ -8,7 +8,7 @@ import pytest
 
 from fedap_core.errors import InvalidInput
 from scripts.report.page.finding import find_runs
-from scripts.report.page.headline import headline, in_words, tail_gain
+from scripts.report.page.headline import headline, in_words, standings
 from scripts.report.page.study import Study, make_study
 from tests.support.report_runs import write_comparison, write_run
 
@@ -50,15 +50,22 @@ def test_summary_says_what_federation_changed_and_for_whom(tmp_path: Path) -> No
 
 
 def test_gain_of_the_last_round_alone_is_told_with_the_last_ten(tmp_path: Path) -> None:
-    """Both at 80 until Base falls to 60 in round 20: 20 points more there, 2 on the mean of ten rounds; for the single
-    client beyond chance in that round, and still confirmed."""
+    """Both at 80 until Base falls to 60 in round 20: 20 points more there, 2 on the mean of ten rounds, which is not
+    beyond chance for the single client."""
     write_run(tmp_path, "base", [[80]] * 19 + [[60]], clients=["ward"])
     write_run(tmp_path, "fedap", [[80]] * 20, clients=["ward"])
     study = study_of(tmp_path)
     assert (
         "20.0 points more than with everyone training alone (+2.0 points over the last 10 rounds)" in in_words(study)[0]
     )
-    assert tail_gain(study, 0) == pytest.approx(0.02)
+    here = standings(study, 0)
+    assert [here[name].tail for name in ("Base", "FedAP")] == pytest.approx([0.78, 0.8])
+    assert in_words(study)[1].startswith("1 of 1 client did better with it, none of them beyond chance")
+
+
+def test_short_runs_have_no_last_rounds_to_confirm_with(tmp_path: Path) -> None:
+    write_comparison(tmp_path)
+    assert [one.tail for one in standings(study_of(tmp_path), 0).values()] == [None, None, None]
 
 
 def test_nobody_who_gained_is_told_as_nobody(tmp_path: Path) -> None:
