@@ -63,6 +63,7 @@ def _plan(config: RunConfig, spec: ModelSpec, strategy: Strategy) -> Plan:
         ),
         compute=Compute(
             threads=training.threads,
+            layers=training.layers,
             evaluation_batch_size=training.evaluation_batch_size,
         ),
     )

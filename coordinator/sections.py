@@ -63,6 +63,10 @@ class Training(Section):
         default=None, gt=0.0, description="Send what there is after so many seconds of training; none: no limit."
     )
     threads: int = Field(default=1, ge=1, le=1024, description="Threads of the training library: they change bits.")
+    layers: Literal["tiled", "stock"] = Field(
+        default="tiled",
+        description="How convolutions are computed; stock: as torch does, with other last bits.",
+    )
     evaluation_batch_size: int = Field(default=256, ge=1, le=2**20, description="Samples per pass when evaluating.")
 
 

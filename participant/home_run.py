@@ -257,6 +257,7 @@ class HomeRun:
             seed=self._plan.seed,
             keep_momentum=sgd.keep_momentum,
             evaluation_batch=self._plan.compute.evaluation_batch_size,
+            layers=self._plan.compute.layers,
         )
         module = module_of(self._spec, state)
         return LocalClient(self._welcome.participant, splits=self._splits, module=module, spec=self._spec, plan=plan)
@@ -336,10 +337,6 @@ class HomeRun:
     @staticmethod
     def _check_plan(plan: Plan, spec: ModelSpec, strategy: Strategy) -> None:
         """Refuse a plan that this program would carry out otherwise than it says."""
-        compute = plan.compute
-        if compute.compiled or compute.memory_format != "contiguous":
-            got = f"compiled={compute.compiled}, memory_format={compute.memory_format}"
-            raise InvalidInput("plan.compute", got, "compiled=false, memory_format=contiguous")
         for field, got, expected in (
             ("plan.model_layout", plan.model_layout, model_layout(spec).digest),
             ("plan.shared_layout", plan.shared_layout, shared_layout(spec, strategy.home).digest),

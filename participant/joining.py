@@ -146,6 +146,8 @@ def join(
 
 
 def _home_settings(settings: JoinSettings, *, hosted: bool) -> HomeSettings:
+    if hosted and settings.threads == "auto":
+        raise InvalidInput("threads", "auto", "plan: others train in this process, and on these cores", "Leave it out.")
     threads = len(os.sched_getaffinity(0)) if settings.threads == "auto" else None
     if threads is not None:
         log.warning("threads.chosen", threads=threads, note="results are not reproducible to the bit")

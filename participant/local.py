@@ -19,6 +19,7 @@ from fedap_core.metrics import Evaluation
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.batchnorm import require_batch_norm
 from fedap_core.nn.evaluation import evaluate
+from fedap_core.nn.layers import use_stock_layers
 from fedap_core.nn.reestimation import reestimate_batch_norm
 from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel, State
@@ -32,6 +33,10 @@ STATISTICS_BATCH = 256
 bits of W."""
 
 
+LAYERS = ("tiled", "stock")
+"""How convolutions may be computed: by tiles where that is faster, or as torch does; last bits differ."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LocalPlan:
     """Everything of a run's plan that shapes the numbers at home."""
@@ -41,10 +46,13 @@ class LocalPlan:
     seed: int
     keep_momentum: bool = False
     evaluation_batch: int = STATISTICS_BATCH
+    layers: str = "tiled"
 
     def __post_init__(self) -> None:
         if self.evaluation_batch < 1:
             raise InvalidInput("evaluation_batch", self.evaluation_batch, "at least 1")
+        if self.layers not in LAYERS:
+            raise InvalidInput("layers", self.layers, f"one of {', '.join(LAYERS)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +82,8 @@ class LocalClient:
         self._splits = splits
         self._spec = spec
         self._plan = plan
+        if plan.layers == "stock":
+            use_stock_layers(module)
         self._model = FlatModel(module, spec.tensors, plan.strategy.home, buffer)
         keeps = plan.keep_momentum and plan.sgd.momentum > 0.0
         self.velocity = torch.zeros_like(self._model.trainable) if keeps else None

@@ -89,14 +89,12 @@ class Compute(Record):
     """How a participant computes, as far as it changes bits.
 
     threads: threads of the training library.
-    memory_format: order of image tensors in memory.
-    compiled: whether the model is compiled.
+    layers: whether convolutions go by tiles, where that is faster, or as the training library computes them.
     evaluation_batch_size: samples per forward pass when evaluating or measuring.
     """
 
     threads: Annotated[int, whole(1, 1024)] = 1
-    memory_format: Annotated[str, one_of("contiguous", "channels-last")] = "contiguous"
-    compiled: Annotated[bool, FLAG] = False
+    layers: Annotated[str, one_of("tiled", "stock")] = "tiled"
     evaluation_batch_size: Annotated[int, whole(1, 2**20)] = 256
 
 

@@ -1,7 +1,8 @@
 """Mixing against memory bandwidth: bytes that must move (every update read, every result written) per second.
 
 The measure is STREAM's copy, which counts the same way, over arrays far larger than any cache; in one thread and in as
-many as there are cores, and the better of the two is what mixing is held against.
+many as there are cores, and the better of the two is what mixing is held against. Beside it stands what a coordinator
+does with a large model: the same product from files to files, every byte read checked and every byte written named.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
+from coordinator.blobs import checksum_of, finish
+from coordinator.rows import mix_files
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
 from fedap_core.mixing import mixing_from_counts
+from protocol.tensors import Layout, TensorSpec
 from scripts.bench.figures import Bar, Series, ratio
 from scripts.bench.interleaving import interleave
 from scripts.bench.job import Scope
@@ -25,6 +30,8 @@ BAR = Bar(must=0.30, goal=0.50, higher=True)
 MEMBERS = 20
 LARGE, LENET5 = 15_000_000, 44_000
 """Parameters: a large model, and roughly what LeNet-5 shares."""
+STORED = 3_000_000
+"""Parameters where rows are files: not so many that the disk is what is measured."""
 COPY_BYTES = 400_000_000
 SMALL_SECONDS = 0.3
 """Small things are repeated for so long, or the clock would be what is measured."""
@@ -37,6 +44,7 @@ def measure(scope: Scope) -> PartResult:
         "mix of 20 x 15 M": _mixing(large),
         "STREAM copy, one thread": _copying(scope.sized(COPY_BYTES, 4_000_000), 1),
         "STREAM copy, all cores": _copying(scope.sized(COPY_BYTES, 4_000_000), cores()),
+        "mix of 20 x 3 M in files": _mixing_files(scope.sized(STORED, 30_000), scope.folder),
         "mix of 20 x LeNet-5": _mixing(LENET5),
         "copy of 20 x LeNet-5": _copying(MEMBERS * LENET5 * 4, 1),
     }
@@ -51,6 +59,9 @@ def measure(scope: Scope) -> PartResult:
         findings=(
             ratio("n = 20, 15 M parameters: bytes moved / STREAM copy", found["mix of 20 x 15 M"], best, BAR),
             ratio("the same / STREAM copy in one thread", found["mix of 20 x 15 M"], one),
+            ratio(
+                "n = 20, 3 M, from checked files to named files / STREAM copy", found["mix of 20 x 3 M in files"], best
+            ),
             small,
         ),
         series=tuple(found.values()),
@@ -68,6 +79,22 @@ def _mixing(parameters: int) -> Callable[[], float]:
     table = np.repeat(np.arange(MEMBERS, dtype=np.float32)[:, None] + np.float32(0.5), parameters, axis=1)
     rows: list[Float32Array] = list(table)  # as workers share them with the engine
     return lambda: _rate(lambda: mix(weights, rows, rows), 2 * MEMBERS * parameters * 4)
+
+
+def _mixing_files(parameters: int, folder: Path) -> Callable[[], float]:
+    weights = mixing_from_counts(np.ones(MEMBERS, dtype=np.int64))
+    layout = Layout((TensorSpec(name="w", dtype="float32", shape=(parameters,)),))
+    data = np.full(parameters, 0.5, dtype=np.float32).data.cast("B")
+    givers, rows = [], [folder / "rows" / str(number) for number in range(MEMBERS)]
+    for number in range(MEMBERS):
+        path = folder / f"giver-{number}"
+        path.write_bytes(data)
+        givers.append(finish(path, layout, "f32", checksum_of(data)))
+
+    def mix_once() -> None:
+        mix_files(weights, givers, rows, layout, "f32")
+
+    return lambda: _rate(mix_once, 2 * MEMBERS * parameters * 4)
 
 
 def _copying(size_bytes: int, threads: int) -> Callable[[], float]:

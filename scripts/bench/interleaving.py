@@ -14,12 +14,14 @@ Contender = Callable[[], float]
 
 
 def interleave(contenders: Mapping[str, Contender], *, passes: int, unit: str, warm_up: int = 0) -> dict[str, Series]:
-    """Every contender once in every pass; who begins changes from pass to pass. Warm-up passes are not kept."""
+    """Every contender once in every pass. Every other pass goes backwards and the next begins with another one: nobody
+    is always first, or always behind the same. Warm-up passes are not kept."""
     names = list(contenders)
     values: dict[str, list[float]] = {name: [] for name in names}
     for number in range(warm_up + passes):
-        first = number % len(names)
-        for name in names[first:] + names[:first]:
+        first = number // 2 % len(names)
+        order = names[first:] + names[:first]
+        for name in order if number % 2 == 0 else reversed(order):
             figure = contenders[name]()
             if number >= warm_up:
                 values[name].append(figure)

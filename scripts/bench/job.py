@@ -1,7 +1,7 @@
 """The job that is measured: clients with made-up images, LeNet-5 with batch norm, batch 32, one epoch a round.
 
 Decides sizes and settings, so that every contender of every part does the same work. Test sets are as small as they may
-be, and runs are far longer than what is measured of them: nothing is evaluated while a clock runs.
+be, and runs are far longer than what is measured of them: nothing is evaluated while a clock runs, unless asked for.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ LEARNING_RATE = 0.01
 ENDLESS_ROUNDS = 100_000
 """The last rounds of a run are evaluated; these are never reached."""
 TEST_SAMPLES = 2
+"""Where nothing is evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +55,11 @@ def make_job(
     shape: str = "1x28x28",
     classes: int = 11,
     rounds: int = ENDLESS_ROUNDS,
+    evaluated: bool = False,
 ) -> Job:
-    """`samples` train at each client. FedBN: what is mixed is all but batch norm, and nothing is measured before."""
-    each = samples + TEST_SAMPLES
+    """`samples` train at each client; evaluated: every round, on as many more. FedBN: what is mixed is all but batch
+    norm, and nothing is measured before."""
+    each = samples + (samples if evaluated else TEST_SAMPLES)
     options = {"samples": str(clients * each), "sites": "1", "shape": shape, "classes": str(classes)}
     data = load_dataset("synthetic", DataOptions(options=options))
     width = len(str(clients))
@@ -72,11 +75,11 @@ def make_job(
         rounds=rounds,
         learning_rate=LEARNING_RATE,
         batch_size=BATCH,
-        evaluate_every=ENDLESS_ROUNDS,
+        evaluate_every=1 if evaluated else ENDLESS_ROUNDS,
     )
     return Job(cohort=Cohort(data=data, clients=tuple(members)), settings=settings)
 
 
-def standard_job(scope: Scope) -> Job:
+def standard_job(scope: Scope, *, evaluated: bool = False) -> Job:
     """20 clients with 512 samples each."""
-    return make_job(clients=scope.sized(20, 3), samples=scope.sized(512, 64))
+    return make_job(clients=scope.sized(20, 3), samples=scope.sized(512, 64), evaluated=evaluated)

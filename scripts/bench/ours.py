@@ -10,7 +10,7 @@ import torch
 
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
-from participant.local import LocalClient, LocalPlan, use_threads
+from participant.local import LocalClient, use_threads
 from participant.model_file import make_initial, module_of
 from scripts.bench.crew import Body, Gate, loop_of
 from scripts.bench.job import Job
@@ -66,14 +66,13 @@ class _Clients:
         use_threads(1)
         settings = job.settings
         spec, state = _initial(job)
-        plan = LocalPlan(strategy=settings.strategy(), sgd=settings.sgd(), seed=0)
         self._clients = [
             LocalClient(
                 client.name,
                 splits=job.cohort.samples(client, torch.device("cpu")),
                 module=module_of(spec, state),
                 spec=spec,
-                plan=plan,
+                plan=settings.local_plan(),
             )
             for client in job.cohort.clients
         ]

@@ -1,8 +1,8 @@
 """A round of local training by everybody, this project's ways against plain PyTorch loops.
 
-20 clients, LeNet-5 with batch norm, 512 samples each, batch 32, one epoch, no evaluation. A1 is the plain loop in one
-process, A2 the same in two with half of the clients each. Federations are started anew in every pass, and what is timed
-are rounds after the first.
+20 clients, LeNet-5 with batch norm, 512 samples each, batch 32, one epoch, no evaluation but in the row that is about
+it. A1 is the plain loop in one process, A2 the same in two with half of the clients each. Federations are started anew
+in every pass, and what is timed are rounds after the first.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from scripts.bench.sheet import PartResult
 A1, A2, SAME = "A1: plain loop", "A2: plain loop, 2 processes", "plain loop over our layers"
 INLINE, INLINE_2 = "inline", "inline, 2 workers"
 DURABLE, FORGETFUL, CONTINUOUS = "processes", "processes, journal not durable", "processes, continuous"
+EVALUATED = "processes, every round evaluated"
 SKIPPED = 2
 """First rounds of a federation that are not timed: everybody connects in them, and memory is touched first."""
 
@@ -47,6 +48,7 @@ def measure(scope: Scope) -> PartResult:
             crew.seconds_per_round(1)  # warm
         contenders: dict[str, Callable[[], float]] = {name: _resident(crew, rounds) for name, crew in crews.items()}
         contenders |= {name: _started(job, scope.folder, shape, rounds) for name, shape in SHAPES.items()}
+        contenders[EVALUATED] = _started(standard_job(scope, evaluated=True), scope.folder, Shape(), rounds)
         found = interleave(contenders, passes=scope.passes, unit="s")
     return PartResult(part="round", findings=_findings(found), series=tuple(found.values()), notes=_notes())
 
@@ -58,6 +60,7 @@ def _findings(found: dict[str, Series]) -> tuple[Finding, ...]:
             "20 participant processes, barrier, durable journal / A2", found[DURABLE], both, Bar(must=1.10, goal=0.90)
         ),
         ratio("20 participant processes, continuous / A2", found[CONTINUOUS], both),
+        ratio("every round evaluated on as many samples as train / no evaluation", found[EVALUATED], found[DURABLE]),
         ratio("durable journal / journal not durable", found[DURABLE], found[FORGETFUL], Bar(must=1.05, goal=1.02)),
         ratio("inline engine, one process / A1", found[INLINE], plain, Bar(must=1.05, goal=0.80)),
         ratio("inline engine, one process / plain loop over the same layers", found[INLINE], found[SAME]),

@@ -20,7 +20,7 @@ from fedap_core.aggregation import mix
 from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import Evidence, Measure, Mixing, Phase, fedbn_weights
-from participant.local import LocalPlan, LocalReport
+from participant.local import LocalReport
 from participant.model_file import make_initial, read_spec, write_model
 from scripts.engines.forked import run_in_child
 from scripts.engines.forked_pool import ForkedPool
@@ -126,7 +126,7 @@ def _warm_up(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> P
 
 
 def _open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: InlineOptions) -> ClientPool:
-    plan = LocalPlan(strategy=settings.strategy(), sgd=settings.sgd(), seed=settings.seed)
+    plan = settings.local_plan()
     spec = read_spec(start)
     if options.workers > 1 and settings.device == "cpu":
         return ForkedPool(cohort, spec=spec, start=start, plan=plan, threads=settings.threads, workers=options.workers)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from coordinator.rules import MemberRules, ModelRules, PaceRules, Rules
 from fedap_core.model_spec import ModelSpec
-from participant.local import LocalPlan
 from participant.model_file import read_model
 from participant.wire import model_layout
 from protocol.tensors import names_digest
@@ -44,7 +43,7 @@ def open_federation(settings: AsyncSettings, cohort: Cohort, options: InlineOpti
         cohort,
         cohort.clients,
         start=start,
-        plan=LocalPlan(strategy=strategy, sgd=run.sgd(), seed=run.seed),
+        plan=run.local_plan(),
         threads=run.threads,
         device=run.device,
         buffers=[None] * len(cohort.clients),

@@ -51,6 +51,7 @@ def compare(
     start_from: Annotated[str, typer.Option(help="initial or anchor, for all algorithms alike.")] = "initial",
     evaluate_every: Annotated[int, typer.Option(help="Evaluate in every k-th round and in the last ten.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
+    layers: Annotated[str, typer.Option(help="tiled, or stock: torch's own convolutions, other last bits.")] = "tiled",
     engine: Annotated[str, typer.Option(help="inline, or processes: a real federation; the same bits.")] = "inline",
     mode: Annotated[str, typer.Option(help="barrier, or continuous: nobody waits (needs processes).")] = "barrier",
     participants_per_process: Annotated[int, typer.Option(help="With --engine processes.", min=1)] = 1,
@@ -71,7 +72,7 @@ def compare(
     run = {
         "model": model, "rounds": rounds, "learning_rate": learning_rate, "momentum": momentum,
         "weight_decay": weight_decay, "batch_size": batch_size, "epochs": epochs, "anchor": _anchor(anchor),
-        "start_from": start_from, "evaluate_every": evaluate_every, "device": device, "mode": mode,
+        "start_from": start_from, "evaluate_every": evaluate_every, "device": device, "mode": mode, "layers": layers,
     }  # fmt: skip
     comparison = Comparison.of(cohort, run, algorithms=algorithms, seeds=seeds)
     options = _sweep_options(

@@ -19,11 +19,12 @@ from fedap_core.strategies import Strategy, make_strategy
 
 if TYPE_CHECKING:  # torch comes with it: seconds, in which a command can already prepare its data
     from fedap_core.nn.training import SgdSettings
+    from participant.local import LocalPlan
 
 TAIL_ROUNDS = 10
 """Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
 
-_LATER_FIELDS = ("mode",)
+_LATER_FIELDS = ("mode", "layers")
 """They have a part in a run's name only where they differ from their defaults."""
 
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -91,6 +92,7 @@ class RunSettings(BaseModel):
     evaluate_every: int = Field(default=1, ge=1)
     threads: int = Field(default=1, ge=1)
     device: Literal["cpu", "cuda", "auto"] = "cpu"
+    layers: Literal["tiled", "stock"] = "tiled"
     mode: Literal["barrier", "continuous"] = "barrier"
     """Whether rounds wait for everyone, or everyone goes on at once: then the order of reports is the machine's, and
     results are no more repeatable than its speed."""
@@ -121,6 +123,12 @@ class RunSettings(BaseModel):
             batch_size=self.batch_size,
             epochs=self.epochs,
         )
+
+    def local_plan(self) -> LocalPlan:
+        """What shapes the numbers at every client."""
+        from participant.local import LocalPlan
+
+        return LocalPlan(strategy=self.strategy(), sgd=self.sgd(), seed=self.seed, layers=self.layers)
 
     @property
     def uses_anchor(self) -> bool:

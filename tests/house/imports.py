@@ -36,7 +36,13 @@ _SOCKETS = frozenset({"asyncio", "http", "select", "selectors", "socket", "socke
 _TASKS = frozenset({"concurrent", "multiprocessing", "subprocess", "threading"})
 _IMPURE = _CLOCKS | _FILES | _SOCKETS | _TASKS | {"logging", "random", "secrets", "uuid"}
 _OUTWARD_CALLS = frozenset({"open", "print", "input"})
-_MAY_SHARE_WORK = frozenset({("fedap_core/aggregation.py", "concurrent"), ("protocol/naming.py", "concurrent")})
+_MAY_SHARE_WORK = frozenset(
+    {
+        ("fedap_core/aggregation.py", "concurrent"),
+        ("fedap_core/aggregation.py", "threading"),
+        ("protocol/naming.py", "concurrent"),
+    }
+)
 """Mixing hands whole tiles to threads, naming whole slices: they are gone when it returns, and no bit depends on
 them."""
 PURE_ROOMS = ("protocol", "fedap_core")

@@ -11,7 +11,7 @@ from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
 from fedap_core.metrics import Evaluation
 from fedap_core.strategies import Measure
-from participant.local import LocalPlan, LocalReport
+from participant.local import LocalReport
 from participant.model_file import read_spec
 from scripts.engines.inline import Federation, InlineOptions
 from scripts.engines.pool import InlinePool, make_clients
@@ -59,7 +59,7 @@ class LastFirst:
 def run_last_first(root: Path, settings: RunSettings, *, initial: Path, anchor: Path | None) -> RunFolder:
     """The rounds of a run by a pool that starts with the last client."""
     cohort = clients_of(settings)
-    plan = LocalPlan(strategy=settings.strategy(), sgd=settings.sgd(), seed=settings.seed)
+    plan = settings.local_plan()
     spec = read_spec(initial)
     pools = [
         InlinePool(make_clients(cohort, [one], start=initial, plan=plan, threads=1, device="cpu", buffers=[None]), spec)

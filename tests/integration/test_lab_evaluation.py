@@ -11,7 +11,6 @@ import torch
 
 from fedap_core.metrics import Evaluation
 from fedap_core.nn.evaluation import evaluate
-from participant.local import LocalPlan
 from participant.model_file import module_of, read_model
 from scripts.engines.pool import make_clients
 from scripts.experiments.run_folder import RunFolder
@@ -51,7 +50,7 @@ def test_base_is_evaluated_after_its_local_epoch(root: Path) -> None:
     settings = small_run("base", rounds=1)
     folder, cohort = run_small(root, settings), clients_of(settings)
     initial = root / "initial" / f"{settings.initial_identity}.safetensors"
-    plan = LocalPlan(strategy=settings.strategy(), sgd=settings.sgd(), seed=settings.seed)
+    plan = settings.local_plan()
     alone = make_clients(
         cohort, cohort.clients[1:2], start=initial, plan=plan, threads=1, device="cpu", buffers=[None]
     )[0]

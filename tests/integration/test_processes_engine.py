@@ -25,6 +25,7 @@ VARIANTS: dict[str, RunSettings] = {
     "some rounds are not evaluated": small_run("fedap", rounds=14, evaluate_every=3),
     "there is a validation split": small_run("f-fedap", rounds=4, cohort={"protocol": "reference", "min_samples": 16}),
     "an algorithm has options": small_run("fedap", options={"self_weight": 0.7, "full_covariance": True}),
+    "convolutions are torch's own": small_run("fedap", layers="stock"),
     "training has momentum and two epochs": small_run("fedavg", momentum=0.9, weight_decay=1e-3, epochs=2),
 }
 

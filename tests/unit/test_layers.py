@@ -198,6 +198,17 @@ def test_other_number_formats_and_empty_batches_go_to_the_stock_layers() -> None
     assert layers._covered(single, nn.BatchNorm2d(8), torch.randn(2, 2, 12, 12), (2, 2)) is not None
 
 
+def test_a_model_can_be_told_to_use_the_stock_layers() -> None:
+    conv, bn = block(3, 8, (3, 3), seed=1)
+    model = nn.Sequential(conv, bn)
+    images = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(3))
+    names = list(model.state_dict())
+    layers.use_stock_layers(model)
+    assert layers._covered(conv, bn, images, (2, 2)) is None
+    assert torch.equal(conv_bn_pool(conv, bn.eval(), images, (2, 2)), stock(conv, bn, images, (2, 2)))
+    assert list(model.state_dict()) == names
+
+
 @pytest.mark.parametrize("outputs", [6, 8])
 def test_inputs_in_any_memory_order_are_understood(outputs: int) -> None:
     conv, bn = block(3, outputs, (3, 3), seed=1)

@@ -70,6 +70,7 @@ def write_config(path: Path, settings: RunSettings, cohort: Cohort, start: Start
             "batch_size": settings.batch_size,
             "epochs": settings.epochs,
             "threads": settings.threads,
+            "layers": settings.layers,
         },
         "members": {"names": names, "at_least": len(names), "late_join": False, "min_samples": 2},
         "pace": {"heartbeat_s": HEARTBEAT_S, "dead_after_s": NEVER_S, "quorum": len(names), "linger_s": NEVER_S},

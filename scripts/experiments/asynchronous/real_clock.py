@@ -22,7 +22,6 @@ from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
 from participant.config import JoinSettings
 from participant.joining import join
-from participant.local import LocalPlan
 from participant.pace import Progress
 from participant.progress import configure_logging, tell_finished_rounds
 from protocol.messages import Score
@@ -94,9 +93,8 @@ def _start_accuracy(run: RunSettings, cohort: Cohort, folder: Path, root: Path) 
 
     def work() -> None:
         start = initial_file(run, cohort, InlineOptions(root=root))
-        plan = LocalPlan(strategy=run.strategy(), sgd=run.sgd(), seed=run.seed)
         clients = make_clients(
-            cohort, cohort.clients, start=start, plan=plan, threads=run.threads, device=run.device,
+            cohort, cohort.clients, start=start, plan=run.local_plan(), threads=run.threads, device=run.device,
             buffers=[None] * len(cohort.clients),
         )  # fmt: skip
         write_text(path, json.dumps([client.evaluate("test").accuracy for client in clients]))

@@ -16,7 +16,7 @@ from scripts.experiments.reproduce.catalogue import TARGETS, find_target
 from scripts.experiments.reproduce.data_sets import DATA_SETS
 from scripts.experiments.reproduce.durations import MEASURED, Duration
 from scripts.experiments.reproduce.running import run_target
-from scripts.experiments.reproduce.target import Plan, Scale, make_plan
+from scripts.experiments.reproduce.target import Job, Plan, Scale, make_plan
 from scripts.experiments.settings import RunSettings
 from scripts.experiments.sweep import SweepOptions
 from scripts.lab import main
@@ -194,6 +194,40 @@ def test_means_are_over_seeds_and_clients_are_the_first_seed_s(tmp_path: Path) -
     text = page.read_text(encoding="utf-8")
     assert "| synthetic | 80.05 ± 0.07 | **90.05 ± 0.07** |" in text
     assert "10 of 10 clients are better off, from +10.0 to +10.0 points" in text
+
+
+def lower_on_the_watch(run: RunSettings, round_no: int, client: int) -> float:
+    """Ten points below what the other sets have, and client 1 another ten."""
+    return rising(run, round_no, client) - 0.1 * (run.cohort.data == "watch") * (1 + (client == 0))
+
+
+@pytest.mark.parametrize(("target", "names"), [("weighting", ("FedBN", "FedAP")), ("bn", ("SBN", "LBN"))])
+def test_every_data_set_has_its_panel_and_its_table_of_clients(
+    target: str, names: tuple[str, str], tmp_path: Path
+) -> None:
+    """Last round, client 1: 50 + 30 - 1 = 79 %, FedAP ten more; on the watch twenty less."""
+    plans = tuple(make_plan(DATA_SETS[name], QUICK) for name in ("watch", "synthetic"))
+    for plan in plans:
+        finish(tmp_path, runs_of(target, plan), lower_on_the_watch)
+    console = Console(file=io.StringIO())
+    findings = TARGETS[target].work(Job(plans=plans, sweep=SweepOptions(root=tmp_path), console=console, title="t"))
+    means, *panels = findings.figure.axes
+    assert [len(bars) for bars in means.containers] == [2, 2]
+    assert [axes.get_title(loc="left") for axes in panels] == [
+        "(b) clients of Smartwatch (seglearn)",
+        "(c) clients of Synthetic images",
+    ]
+    _, watch, synthetic = findings.tables
+    assert watch[0] == "Every client of Smartwatch (seglearn), last round, seed 0, %"
+    assert synthetic[0] == "Every client of Synthetic images, last round, seed 0, %"
+    first = (79.0, 89.0)
+    for axes, (_, table), less in zip(panels, (watch, synthetic), (20.0, 0.0), strict=True):
+        lines = axes.get_lines()
+        assert [str(line.get_label()) for line in lines] == list(names)
+        assert [len(np.asarray(line.get_ydata())) for line in lines] == [10, 10]
+        assert [np.asarray(line.get_ydata())[0] for line in lines] == pytest.approx([one - less for one in first])
+        assert f"| c01 | {first[0] - less:.2f} | **{first[1] - less:.2f}** |" in table
+        assert len(table.splitlines()) == 2 + 10 + 1
 
 
 def test_full_organa_stands_beside_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,8 +193,6 @@ def test_start_from_anchor_takes_over_its_batch_norm_too(folder: Path) -> None:
 
 
 def test_plan_that_would_be_carried_out_otherwise_is_refused(folder: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"plan\.compute"):
-        opened(folder, plan(compute=Compute(compiled=True)))
     with pytest.raises(InvalidInput, match=r"plan\.shared_layout"):
         opened(folder, plan(shared_layout="00" * 16))
 

@@ -85,6 +85,30 @@ def test_names_are_sorted_as_people_do() -> None:
     assert [names[at] for at in natural_order(names)] == ["r", "s-1", "s-2", "s-10"]
 
 
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({}, "FedAP"),
+        ({"self_weight": "0.7"}, "FedAP λ=0.7"),
+        ({"full_covariance": "true", "self_weight": "0.3"}, "FedAP full covariance, λ=0.3"),
+        ({"full_covariance": "False"}, "FedAP full_covariance=False"),
+        ({"max_peer_weight": "0.2"}, "FedAP max_peer_weight=0.2"),
+    ],
+)
+def test_options_are_told_in_short(options: dict[str, str], name: str) -> None:
+    assert algorithm_name("fedap", options) == name
+
+
+def test_margins_grow_with_the_longest_label() -> None:
+    """A plot ends where names begin, and begins where they end."""
+    names = ("FedAP", "FedAP max_peer_weight=0.2")
+    ends = [float(re.search(r'data-right="([\d.]+)"', _curve_of(name)).group(1)) for name in names]
+    starts = [float(re.search(r'<rect x="([\d.]+)"', _bar_of(name)).group(1)) for name in names]
+    assert ends[0] - ends[1] > 80
+    assert starts[1] - starts[0] > 80
+    assert all(f">{names[1]}<" in drawn for drawn in (_curve_of(names[1]), _bar_of(names[1])))
+
+
 def test_numbers_read_well() -> None:
     assert [size(999), size(1000), size(123_456), size(999_600)] == [
         "999\u202fB",

@@ -122,7 +122,7 @@ def test_advice_of_every_client_is_its_own(written: tuple[str, Page]) -> None:
 
 
 def test_page_of_a_client_names_the_best_model_that_ran_and_draws_it(tmp_path: Path) -> None:
-    """ward-1: alone 60, FedAP 90, FedPer 99 (n = 100: 0.826..0.945 and 0.946..0.998); elsewhere FedPer is at FedAP's."""
+    """ward-1: alone 60, FedAP 90, FedPer 99 (0.826..0.945 and 0.946..0.998); elsewhere FedPer equals FedAP."""
     write_comparison(tmp_path)
     write_run(tmp_path, "fedper", [[50, 70, 70], [99, 83, 70]])
     text, page = page_of(tmp_path)

@@ -122,7 +122,7 @@ def test_settings_that_differ_become_part_of_the_name(tmp_path: Path) -> None:
     write_run(tmp_path, "fedap", [[50, 50, 50]], epochs=2)
     write_run(tmp_path, "fedap", [[60, 60, 60]], epochs=2, options={"self_weight": "0.3"})
     study = study_of(tmp_path)
-    assert sorted(names(study)) == ["FedAP (epochs=1)", "FedAP (epochs=2)", "FedAP (self_weight=0.3, epochs=2)"]
+    assert sorted(names(study)) == ["FedAP epochs=1", "FedAP epochs=2", "FedAP λ=0.3, epochs=2"]
     assert len({algorithm.colour for algorithm in study.algorithms}) == 3
 
 
