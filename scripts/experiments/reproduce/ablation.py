@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
+from string import ascii_lowercase
 
 from scripts.experiments.reproduce import judges
 from scripts.experiments.reproduce.judges import Verdict
 from scripts.experiments.reproduce.results import Results, run_plans
-from scripts.experiments.reproduce.shown import means_table
+from scripts.experiments.reproduce.shown import clients_table, means_table
 from scripts.experiments.reproduce.target import Cell, Findings, Job, Plan, Target
 from scripts.report import charts
 from scripts.report.figures import colour, new_figure
@@ -16,6 +18,8 @@ from scripts.report.names import written
 BOTH = ("pamap2", "covid")
 VARIANTS = ("fedavg", "fedbn", "fedap", "d-fedap", "f-fedap")
 _SBN_COLOUR = "#5c7a99"
+_TITLE_WIDTH = 14
+"""Letters of a data set's name that fit under its bars."""
 
 
 def weighting_cells(plan: Plan) -> tuple[Cell, ...]:
@@ -34,7 +38,7 @@ def variant_cells(plan: Plan) -> tuple[Cell, ...]:
 
 
 def show_weighting(job: Job) -> Findings:
-    """(a) means of FedBN and FedAP per data set, (b) every client of the first set."""
+    """(a) means of FedBN and FedAP per data set, and below each other every client of every set."""
     results = run_plans(job, weighting_cells)
     verdicts: list[Verdict] = []
     for plan in job.plans:
@@ -49,7 +53,7 @@ def show_weighting(job: Job) -> Findings:
 
 
 def show_bn(job: Job) -> Findings:
-    """(a) means with shared and with local BN per data set, (b) every client of the first set."""
+    """(a) means with shared and with local BN per data set, and below each other every client of every set."""
     results = run_plans(job, bn_cells)
     verdicts = []
     for plan in job.plans:
@@ -66,9 +70,11 @@ def show_bn(job: Job) -> Findings:
 def _mean_and_clients(
     job: Job, results: Results, names: dict[str, tuple[str, str]], verdicts: Sequence[Verdict]
 ) -> Findings:
-    figure = new_figure(9.6, 3.9)
-    left, right = figure.subplots(1, 2, width_ratios=(1.0, 1.6))
+    """(a) means, then a panel of clients and a table for every data set. names: cell -> (shown name, colour)."""
     sets = [plan.data for plan in job.plans]
+    figure = new_figure(9.8, 1.1 + 2.7 * len(sets))
+    grid = figure.add_gridspec(len(sets), 2, width_ratios=(1.0, 1.7))
+    left = figure.add_subplot(grid[:, 0])
     bars = [
         charts.Series(
             name=shown,
@@ -78,22 +84,29 @@ def _mean_and_clients(
         )
         for key, (shown, shade) in names.items()
     ]
-    charts.draw_bars(left, [data.title for data in sets], bars)
-    charts.within(left)
+    charts.draw_bars(left, [textwrap.fill(data.title, _TITLE_WIDTH) for data in sets], bars)
     left.set_title("(a) mean over clients", fontsize=9, loc="left")
-    clients = [
-        charts.Series(name=shown, colour=shade, values=results.one(sets[0].name, key).clients)
-        for key, (shown, shade) in names.items()
-    ]
-    charts.draw_clients(right, clients)
-    right.set_title(f"(b) clients of {sets[0].title}", fontsize=9, loc="left")
+    panels = [figure.add_subplot(grid[row, 1]) for row in range(len(sets))]
+    for letter, axes, data in zip(ascii_lowercase[1:], panels, sets, strict=False):
+        clients = [
+            charts.Series(name=shown, colour=shade, values=results.one(data.name, key).clients)
+            for key, (shown, shade) in names.items()
+        ]
+        charts.draw_clients(axes, clients)
+        axes.set_title(f"({letter}) clients of {data.title}", fontsize=9, loc="left")
+    figure.align_ylabels(panels)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=len(names), fontsize=8,
+                  frameon=False)  # fmt: skip
     figure.suptitle(job.title, fontsize=10, x=0.01, ha="left")
     return Findings(
         figure=figure,
         csv=results.csv(),
-        tables=(("Mean accuracy over clients, last round, %", means_table(results)),),
+        tables=(
+            ("Mean accuracy over clients, last round, %", means_table(results)),
+            *(clients_table(results, data) for data in sets),
+        ),
         verdicts=tuple(verdicts),
-        notes=("Lines in (b) join one algorithm's clients (first seed) for the eye; they are no trend.",),
+        notes=("Lines join one algorithm's clients (first seed) for the eye; they are no trend.",),
     )
 
 

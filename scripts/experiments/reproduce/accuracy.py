@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from statistics import fmean
 
 from matplotlib.figure import Figure
 
 from scripts.experiments.reproduce import judges, paper
 from scripts.experiments.reproduce.judges import Verdict
 from scripts.experiments.reproduce.results import Results, run_cells
+from scripts.experiments.reproduce.shown import clients_table
 from scripts.experiments.reproduce.target import Cell, Findings, Job, Plan, Target
 from scripts.report import charts, tables
 from scripts.report.figures import colour, draw_mixing, new_figure
@@ -59,7 +59,7 @@ def show_table(claims: Callable[[Mapping[str, float]], tuple[Verdict, ...]], job
         csv=results.csv(),
         tables=(
             ("Mean accuracy over clients, %", tables.beside_paper(tables.rows(results.summaries(data)), averages)),
-            (f"Every client, last round, seed {job.plans[0].scale.seeds[0]}, %", _per_client(results)),
+            clients_table(results, job.plans[0].data),
         ),
         verdicts=claims({m.cell.name: m.mean for m in results.measured if m.cell.name in COVID_ALGORITHMS}),
         notes=(f"The paper's means: {stated.where}.",) if stated else (),
@@ -93,18 +93,6 @@ def organ_claims(means: Mapping[str, float]) -> tuple[Verdict, ...]:
     )
 
 
-def _per_client(results: Results) -> str:
-    """Clients as rows, algorithms as columns, the average below, as the paper's tables are laid out."""
-    measured = results.measured
-    members = measured[0].folders[0].members()
-    body: list[list[object]] = []
-    for number, member in enumerate(members):
-        row = [m.clients[number] for m in measured]
-        body.append([member, *(f"**{value:.2f}**" if value == max(row) else f"{value:.2f}" for value in row)])
-    body.append(["avg", *(f"{fmean(m.clients):.2f}" for m in measured)])
-    return tables.plain_table(["client", *(written(m.cell.name) for m in measured)], body)
-
-
 def show_covid(job: Job) -> Findings:
     """Grouped bars: clients along the axis, their average at the right end."""
     results = run_cells(covid_cells(job.plans[0]), job)
@@ -131,7 +119,7 @@ def show_covid(job: Job) -> Findings:
         csv=results.csv(),
         tables=(
             ("Mean accuracy over clients, %", tables.beside_paper(tables.rows(results.summaries(data)))),
-            (f"Every client, last round, seed {job.plans[0].scale.seeds[0]}, %", _per_client(results)),
+            clients_table(results, job.plans[0].data),
         ),
         verdicts=(
             judges.best(means, claim=best, lead=paper.COVID_LEAD),

@@ -1,9 +1,11 @@
-"""What several targets show alike: a table of means, and lines over the setting that a target varies."""
+"""What several targets show alike: tables of means and of clients, and lines over the setting that a target varies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
+from scripts.experiments.reproduce.data_sets import DataSet
 from scripts.experiments.reproduce.results import Results
 from scripts.report import tables
 from scripts.report.charts import Series
@@ -31,6 +33,19 @@ def means_table(results: Results) -> str:
 def _row_name(results: Results, data: str, at: str) -> str:
     """The setting alone where one data set is shown, else the data set too."""
     return at if at and len(results.data()) == 1 else " ".join(part for part in (data, at) if part)
+
+
+def clients_table(results: Results, data: DataSet) -> tuple[str, str]:
+    """(heading, table) of one set, where nothing else varies: clients as rows, names as columns, the average below."""
+    measured = [m for m in results.measured if m.cell.data.name == data.name]
+    body: list[list[object]] = []
+    for number, member in enumerate(measured[0].folders[0].members()):
+        row = [m.clients[number] for m in measured]
+        body.append([member, *(f"**{value:.2f}**" if value == max(row) else f"{value:.2f}" for value in row)])
+    body.append(["avg", *(f"{fmean(m.clients):.2f}" for m in measured)])
+    of = f" of {data.title}" if len(results.data()) > 1 else ""
+    heading = f"Every client{of}, last round, seed {measured[0].cell.runs[0].seed}, %"
+    return heading, tables.plain_table(["client", *(written(m.cell.name) for m in measured)], body)
 
 
 def lines_over_settings(results: Results, data: str, names: Sequence[str]) -> list[Series]:
