@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scripts.report.page.svg import Scale, Svg, element, label, picture, short, words
+from scripts.report.page.svg import Scale, Svg, element, label, picture, room, short, words
+
+_GAP = 8.0
+"""Between a bar and the words beside it."""
+_LONGEST = 26
+"""Letters of a name that are shown; the rest is under the pointer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +38,10 @@ class Bar:
 
 def bars(rows: Sequence[Bar], *, described: str, width: float = 560.0, step: float = 23.0) -> Svg:
     """Horizontal bars on one scale from zero."""
-    left, right, top = 104.0, 74.0, 4.0
+    names = [short(row.name, _LONGEST) for row in rows]
+    left = max(104.0, 2 * _GAP + room(names, strong=any(row.strong for row in rows)))
+    right = max(74.0, 2 * _GAP + room([row.value for row in rows], strong=True))
+    top = 4.0
     most = max((row.total for row in rows), default=0.0) or 1.0
     x = Scale(low=0.0, high=most, start=left, stop=width - right)
     drawn: list[Svg] = []
@@ -41,8 +49,8 @@ def bars(rows: Sequence[Bar], *, described: str, width: float = 560.0, step: flo
         y = top + number * step
         kind = " strong" if row.strong else ""
         name = label(
-            short(row.name, 15),
-            x=left - 10,
+            names[number],
+            x=left - _GAP,
             y=y + 0.5 * step + 4,
             class_=f"row-name{kind}",
             anchor="end",
@@ -59,5 +67,5 @@ def bars(rows: Sequence[Bar], *, described: str, width: float = 560.0, step: flo
                 )
             )
             at += piece.amount
-        drawn.append(label(row.value, x=x(at) + 7, y=y + 0.5 * step + 4, class_=f"value{kind}"))
+        drawn.append(label(row.value, x=x(at) + _GAP, y=y + 0.5 * step + 4, class_=f"value{kind}"))
     return picture(*drawn, width=width, height=top + step * len(rows) + 4, described=described, class_="bars")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from scripts.report.page.svg import Scale, Svg, element, label, picture, short, ticks, words
+from scripts.report.page.svg import Scale, Svg, element, label, picture, room, short, ticks, words
 
 CurveRows = tuple[tuple[int, tuple[float | None, ...]], ...]
 """(round, value of every line or None)."""
+
+_GAP = 8.0
+"""Between the end of a line and its name."""
 
 MOST_POINTS = 150
 """More would not be seen at this width."""
@@ -29,7 +32,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """The space of a chart, in pixels of its own; right leaves room for the names."""
+    """The space of a chart, in pixels of its own; right is the least room for the names."""
 
     width: float = 940
     height: float = 380
@@ -40,6 +43,9 @@ class Frame:
 
 
 WIDE = Frame()
+
+_FOR_NAMES = 0.4
+"""At most this share of the width is left to names; what is longer is cut, and whole under the pointer."""
 
 
 def thinned(points: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
@@ -60,6 +66,7 @@ def curve_rows(series: Sequence[Series], *, about: int) -> CurveRows:
 def curves(series: Sequence[Series], *, described: str, frame: Frame = WIDE, low: float | None = None) -> Svg:
     """The chart; `low` cuts the scale below (a magnifying glass on the end): what lies under it is cut off."""
     shown = [one for one in series if one.points]
+    frame = _with_room(frame, shown)
     values = [value for one in shown for _, value in one.points]
     floor = math.floor(10 * min(values)) / 10 if low is None else low
     ceiling = min(1.0, math.ceil(20 * max(values)) / 20) if low is None else max(values) + 0.1 * (max(values) - low)
@@ -83,6 +90,15 @@ def curves(series: Sequence[Series], *, described: str, frame: Frame = WIDE, low
         data_left=x.start,
         data_right=x.stop,
     )
+
+
+def _with_room(frame: Frame, series: Sequence[Series]) -> Frame:
+    needed = _GAP + room([short(one.name, _letters(frame)) for one in series], strong=True)
+    return replace(frame, right=max(frame.right, needed))
+
+
+def _letters(frame: Frame) -> int:
+    return int(_FOR_NAMES * frame.width / room("m", strong=True))
 
 
 def _grid(x: Scale, y: Scale, frame: Frame) -> list[Svg]:
@@ -127,8 +143,8 @@ def _names(series: Sequence[Series], x: Scale, y: Scale, frame: Frame) -> list[S
     for one, height in zip(series, heights, strict=True):
         at = x(one.points[-1][0])
         kind = f"name c{one.colour}{' strong' if one.strong else ''}"
-        text = words(short(one.name, 14))
-        drawn.append(element("text", text, x=at + 8, y=height + 4, class_=kind, data_name=one.name))
+        text, title = words(short(one.name, _letters(frame))), element("title", words(one.name))
+        drawn.append(element("text", title, text, x=at + _GAP, y=height + 4, class_=kind, data_name=one.name))
     return drawn
 
 

@@ -6,8 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scripts.report.page.svg import Scale, Svg, element, label, picture, short, ticks, words
+from scripts.report.page.svg import Scale, Svg, element, label, picture, room, short, ticks, words
 from scripts.report.page.wording import percent
+
+_GAP = 10.0
+"""Between a name and the scale."""
+_LONGEST = 22
+"""Letters of a name that are shown; the rest is under the pointer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,18 +37,24 @@ class DotRow:
 
 def client_dots(rows: Sequence[DotRow], *, described: str) -> Svg:
     """A row per client; a bar leads from what it reaches alone to what it reaches with the personalised model."""
-    width, left, right, top, step = 940.0, 116.0, 20.0, 26.0, 24.0 if len(rows) <= 40 else 16.0
+    width, right, top, step = 940.0, 20.0, 26.0, 24.0 if len(rows) <= 40 else 16.0
+    left = _left([row.name for row in rows])
     height = top + step * len(rows) + 30
     values = [dot.value for row in rows for dot in row.dots]
     x = Scale(low=math.floor(20 * min(values)) / 20, high=1.0, start=left, stop=width - right)
     drawn = _scale_lines(x, top=top - 8, bottom=height - 26, axis="test accuracy, %")
     for number, row in enumerate(rows):
         y = top + (number + 0.5) * step
-        drawn.append(_link(row, x=left - 12, y=y + 4))
+        drawn.append(_link(row, x=left - _GAP, y=y + 4))
         drawn.append(element("line", class_="row", x1=left, x2=width - right, y1=y, y2=y))
         drawn.extend(_change(row, x, y))
         drawn.extend(_dot(dot, x(dot.value), y, row.name) for dot in sorted(row.dots, key=_front))
     return picture(*drawn, width=width, height=height, described=described, class_="dots")
+
+
+def _left(names: Sequence[str], *, least: float = 116.0, strong: bool = False) -> float:
+    """Where the scale begins: beside the longest name."""
+    return max(least, 2 * _GAP + room([short(name, _LONGEST) for name in names], strong=strong))
 
 
 def _front(dot: Dot) -> int:
@@ -51,7 +62,7 @@ def _front(dot: Dot) -> int:
 
 
 def _link(row: DotRow, *, x: float, y: float) -> Svg:
-    text = label(short(row.name, 15), x=x, y=y, class_="row-name", anchor="end", title=row.name)
+    text = label(short(row.name, _LONGEST), x=x, y=y, class_="row-name", anchor="end", title=row.name)
     return element("a", text, href=f"#{row.anchor}")
 
 
@@ -81,7 +92,8 @@ def _scale_lines(x: Scale, *, top: float, bottom: float, axis: str) -> list[Svg]
 
 def intervals(dots: Sequence[Dot], *, described: str) -> Svg:
     """One client's algorithms, one under the other, each with its 95 % interval."""
-    width, left, right, top, step = 560.0, 92.0, 58.0, 22.0, 25.0
+    width, right, top, step = 560.0, 62.0, 22.0, 25.0
+    left = _left([dot.name for dot in dots], least=92.0, strong=True)
     height = top + step * len(dots) + 26
     ends = [end for dot in dots for end in (dot.interval or (dot.value, dot.value))]
     x = Scale(
@@ -94,7 +106,8 @@ def intervals(dots: Sequence[Dot], *, described: str) -> Svg:
     for number, dot in enumerate(dots):
         y = top + (number + 0.5) * step
         kind = " strong" if dot.role == "personal" else ""
-        drawn.append(label(short(dot.name, 13), x=left - 12, y=y + 4, class_=f"row-name{kind}", anchor="end"))
+        name = short(dot.name, _LONGEST)
+        drawn.append(label(name, x=left - _GAP, y=y + 4, class_=f"row-name{kind}", anchor="end", title=dot.name))
         if dot.interval is not None:
             low, high = (x(end) for end in dot.interval)
             drawn.append(element("line", class_=f"interval c{dot.colour}", x1=low, x2=high, y1=y, y2=y))
@@ -107,7 +120,7 @@ def class_dots(
     counts: Sequence[Sequence[int]], clients: Sequence[str], classes: Sequence[str], *, described: str
 ) -> Svg:
     """Clients by classes; the area of a dot is the number of samples."""
-    left, longest = 116.0, 940.0
+    left, longest = _left(clients), 940.0
     top = 24.0 + 4.6 * min(18, max(map(len, classes), default=0))
     step_x = min(74.0, (longest - left - 20) / max(len(classes), 1))
     step_y = 22.0 if len(clients) <= 40 else 14.0
@@ -121,7 +134,9 @@ def class_dots(
         drawn.append(element("text", title, words(short(name, 18)), x=x, y=top - 10, class_="tick", transform=turn))
     for row, (client, numbers) in enumerate(zip(clients, counts, strict=True)):
         y = top + (row + 0.5) * step_y
-        drawn.append(label(short(client, 15), x=left - 12, y=y + 4, class_="row-name", anchor="end", title=client))
+        drawn.append(
+            label(short(client, _LONGEST), x=left - _GAP, y=y + 4, class_="row-name", anchor="end", title=client)
+        )
         drawn.append(element("line", class_="row", x1=left, x2=left + step_x * len(classes), y1=y, y2=y))
         for column, number in enumerate(numbers):
             if number:

@@ -6,6 +6,7 @@ Colours are classes and CSS variables, never literals, so that one drawing serve
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 from typing import NewType
@@ -82,6 +83,16 @@ def ticks(low: float, high: float, about: int) -> list[float]:
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [round(number * step, 10) for number in range(first, last + 1)]
+
+
+_LETTER = 7.9
+_STRONG_LETTER = 8.8
+"""Pixels that a letter of a chart's text takes at most on average, plain and bold: of wide fonts, such as DejaVu."""
+
+
+def room(texts: Iterable[str], *, strong: bool = False) -> float:
+    """Pixels that the longest of these labels needs."""
+    return max(map(len, texts), default=0) * (_STRONG_LETTER if strong else _LETTER)
 
 
 def short(text: str, limit: int) -> str:

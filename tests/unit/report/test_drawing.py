@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from scripts.report.page.addresses import natural_order
+from scripts.report.page.bars import Bar, Piece, bars
 from scripts.report.page.confusion import confusion
-from scripts.report.page.curves import MOST_POINTS, apart, thinned
+from scripts.report.page.curves import MOST_POINTS, Series, apart, curves, thinned
 from scripts.report.page.heat import SHADES, heat_map, shade
 from scripts.report.page.svg import Scale, element, ticks, words
-from scripts.report.page.wording import duration, listed, ordinal, points, size
+from scripts.report.page.wording import algorithm_name, duration, listed, ordinal, points, size
 
 
 @pytest.mark.parametrize(
@@ -99,14 +102,18 @@ def test_options_are_told_in_short(options: dict[str, str], name: str) -> None:
     assert algorithm_name("fedap", options) == name
 
 
-def test_margins_grow_with_the_longest_label() -> None:
-    """A plot ends where names begin, and begins where they end."""
-    names = ("FedAP", "FedAP max_peer_weight=0.2")
-    ends = [float(re.search(r'data-right="([\d.]+)"', _curve_of(name)).group(1)) for name in names]
-    starts = [float(re.search(r'<rect x="([\d.]+)"', _bar_of(name)).group(1)) for name in names]
+def test_margins_grow_with_the_longest_label_and_nothing_of_it_is_cut() -> None:
+    """A curve ends where its name begins; a bar begins where its name ends."""
+    ends, starts = [], []
+    for name in ("FedAP", "FedAP max_peer_weight=0.2"):
+        line = curves([Series(name=name, colour=0, points=((1, 0.5), (2, 0.6)))], described="")
+        bar = bars([Bar(name=name, pieces=(Piece(amount=1, class_="", title=""),), value="1")], described="")
+        assert f"</title>{name}</text>" in line
+        assert f"</title>{name}</text>" in bar
+        ends += [float(found) for found in re.findall(r'data-right="([\d.]+)"', line)]
+        starts += [float(found) for found in re.findall(r'<rect x="([\d.]+)"', bar)]
     assert ends[0] - ends[1] > 80
     assert starts[1] - starts[0] > 80
-    assert all(f">{names[1]}<" in drawn for drawn in (_curve_of(names[1]), _bar_of(names[1])))
 
 
 def test_numbers_read_well() -> None:
