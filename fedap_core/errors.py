@@ -62,7 +62,7 @@ def parse_pairs(field: str, pairs: Iterable[str]) -> dict[str, str]:
     return parsed
 
 
-def exit_on_invalid_input(command: Callable[[], object]) -> None:
+def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str = "interrupted") -> None:
     """Run a command; wrong input ends it with one line on stderr and exit code 2, an interrupt with 130."""
     try:
         command()
@@ -76,5 +76,5 @@ def exit_on_invalid_input(command: Callable[[], object]) -> None:
         print(f"error: {wrong}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        print(interrupted, file=sys.stderr)
         sys.exit(130)

@@ -29,7 +29,7 @@ app.command("reproduce")(reproduce)
 
 def main() -> None:
     """Entry point: wrong input ends in one line and exit code 2."""
-    exit_on_invalid_input(app)
+    exit_on_invalid_input(app, interrupted="interrupted; runs that were begun go on with the same command")
 
 
 if __name__ == "__main__":

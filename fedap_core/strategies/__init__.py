@@ -52,6 +52,8 @@ def make_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
     fields = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, object] = {}
     for key, value in (options or {}).items():
+        if key in ("lambda", "λ") and "self_weight" in fields:
+            raise InvalidInput(f"option of {name}", key, "self_weight, which is the paper's λ")
         if key not in fields:
             raise unknown_name(f"option of {name}", key, fields)
         values[key] = _convert(f"{name}.{key}", value, type(fields[key].default))

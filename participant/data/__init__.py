@@ -36,8 +36,13 @@ SOURCES: dict[str, DataSource] = {
 }
 
 
+KINDS = (*SOURCES, "a path to .npz, .csv or an image folder", "package.module:factory")
+
+
 def load_dataset(name: str, options: DataOptions | None = None) -> Dataset:
     """The data set of a known name, of a path (.npz, .csv, image folder) or of `package.module:factory`."""
+    if not name:
+        raise unknown_name("data", name, KINDS)
     given = options or DataOptions()
     medmnist_sets.refuse_unsupported(name)
     if name in SOURCES:
@@ -53,7 +58,7 @@ def load_dataset(name: str, options: DataOptions | None = None) -> Dataset:
         return factory.load(name, given)
     if os.sep in name:
         raise InvalidInput("data", name, "an .npz file, a .csv file or an existing folder of images")
-    raise unknown_name("data", name, [*SOURCES, "a path to .npz, .csv or an image folder", "package.module:factory"])
+    raise unknown_name("data", name, KINDS)
 
 
 __all__ = [

@@ -36,7 +36,9 @@ def compare(
     seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "0",
     rounds: Annotated[int, typer.Option(help="Communication rounds.")] = 100,
     clients: Annotated[int, typer.Option(help="Number of clients (a division by site has its own).")] = 20,
-    partition: Annotated[str, typer.Option(help="dirichlet-pairs, dirichlet, site or iid.")] = "dirichlet-pairs",
+    partition: Annotated[
+        str | None, typer.Option(help="dirichlet-pairs, dirichlet, site or iid. Default: dirichlet-pairs; watch: site.")
+    ] = None,
     alpha: Annotated[float, typer.Option(help="Dirichlet concentration; smaller is more uneven.")] = 0.1,
     protocol: Annotated[str, typer.Option(help="paper (half/half) or reference (40/30/30).")] = "paper",
     model: Annotated[str, typer.Option(help="lenet5, har-cnn, alexnet or package.module:factory.")] = "",
@@ -65,6 +67,10 @@ def compare(
     """Run algorithms on identical clients and initial weights, and print one table."""
     from scripts.experiments.comparison import Comparison, compare_and_report
 
+    if partition is None:
+        partition = "site" if data == "watch" else "dirichlet-pairs"  # ten people: too little for more clients
+    if engine != "processes" and participants_per_process != 1:
+        raise InvalidInput("participants-per-process", participants_per_process, "1 without --engine processes")
     cohort = {
         "data": data, "data_options": parse_pairs("data-option", data_option or []), "partition": partition,
         "alpha": alpha, "clients": clients, "protocol": protocol, "overlapping_windows": overlapping_windows,

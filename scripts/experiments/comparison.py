@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from fedap_core.errors import InvalidInput, parse_pairs
+from fedap_core.strategies import STRATEGIES
 from participant.data import load_dataset
 from participant.data.base import DataOptions
 from scripts.experiments.run_folder import RunFolder, Summary, write_text
@@ -58,7 +59,7 @@ class Comparison:
 
 def _with(base: RunSettings, text: str, seed: int) -> RunSettings:
     name, *pairs = text.split(":")
-    while pairs and "=" not in pairs[0]:  # package.module:factory has a colon of its own
+    while pairs and "=" not in pairs[0] and name not in STRATEGIES:  # package.module:factory has a colon of its own
         name += ":" + pairs.pop(0)
     described = base.model_dump() | {"algorithm": name, "options": parse_pairs(name, pairs), "seed": seed}
     try:

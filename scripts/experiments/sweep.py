@@ -47,6 +47,9 @@ ENGINES = {"inline": "scripts.engines.inline", "processes": "scripts.engines.pro
 def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None) -> tuple[int, int]:
     """(jobs, workers), each as asked or, for 0, what the cores allow: runs at once first, then workers inside a run,
     because a run alone in a process never waits for its neighbour. runs: there are no more, where that is known."""
+    for field, asked in (("jobs", jobs), ("workers", workers)):
+        if asked < 0:
+            raise InvalidInput(field, asked, "at least 1, or 0: what the cores allow")
     cores = len(os.sched_getaffinity(0))
     jobs = jobs or (1 if engine == "processes" else cores)
     if runs is not None:
@@ -86,6 +89,10 @@ def run_sweep(runs: Sequence[RunSettings], options: SweepOptions, console: Conso
     """Run what is missing, in order; returns all folders in the order asked for."""
     for run in runs:
         options.require_able(run)
+    try:
+        options.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput("out", str(options.root), "a folder that can be made", f"{error.strerror}.") from error
     folders = [RunFolder(options.root, run) for run in runs]
     missing = [run for run, folder in zip(runs, folders, strict=True) if not folder.is_complete()]
     if missing:

@@ -144,7 +144,11 @@ def test_training_that_diverges_ends_with_the_advice_to_lower_the_learning_rate(
         (["--algorithms", "fedap,base,fedap"], "every algorithm and seed once"),
         (["--algorithms", "fedap:self_weigth=1"], "Did you mean 'self_weight'?"),
         (["--algorithms", "fedap:self_weight=2"], "[0, 1]"),
-        (["--algorithms", "fedap:self_weight"], "fedap:self_weight"),
+        (["--algorithms", "fedap:self_weight"], "fedap: got self_weight, expected key=value"),
+        (["--algorithms", "fedap:lambda=0.3"], "self_weight, which is the paper's λ"),
+        (["--data", ""], "one of"),
+        (["--layers", "quick"], "'tiled' or 'stock'"),
+        (["--participants-per-process", "3"], "participants-per-process: got 3, expected 1 without --engine processes"),
         (["--algorithms", "no.module:Here"], "no.module"),
         (["--data-option", "sampels=10"], "Did you mean 'samples'?"),
         (["--data-option", "samples"], "key=value"),
@@ -175,8 +179,8 @@ def test_training_that_diverges_ends_with_the_advice_to_lower_the_learning_rate(
         (["--anchor", "warmup:3", "--algorithms", "fedap"], "fewer than the run's 1 rounds"),
         (["--start-from", "scratch"], "anchor"),
         (["--device", "tpu"], "cpu"),
-        (["--jobs", "-1"], "jobs"),
-        (["--workers", "-1"], "workers"),
+        (["--jobs", "-1"], "jobs: got -1, expected at least 1, or 0"),
+        (["--workers", "-1"], "workers: got -1, expected at least 1, or 0"),
     ],
 )
 def test_bad_option_is_refused_in_one_line(options: list[str], said: str, tmp_path: Path) -> None:
@@ -192,6 +196,21 @@ def test_division_by_site_of_data_without_sites_is_refused(tmp_path: Path) -> No
     outcome = run_command(main, *arguments)
     assert outcome.is_one_clear_line, outcome.complaint
     assert "sites" in outcome.complaint
+
+
+def test_output_folder_that_cannot_be_made_is_refused_before_anything_runs() -> None:
+    outcome = compare(Path("/proc/nowhere"))
+    assert outcome.is_one_clear_line, outcome.complaint
+    assert "out: got /proc/nowhere, expected a folder that can be made" in outcome.complaint
+
+
+def test_the_bundled_recordings_are_compared_without_further_words(tmp_path: Path) -> None:
+    """Ten people: dealt to twenty clients, some would have less than a batch."""
+    outcome = run_command(
+        main, "compare", "--data", "watch", "--algorithms", "base", "--rounds", "1", "--out", str(tmp_path)
+    )
+    assert outcome.code == 0, outcome.complaint
+    assert "10 clients" in outcome.out
 
 
 def test_output_folder_that_is_a_file_is_refused_in_one_line(tmp_path: Path) -> None:
