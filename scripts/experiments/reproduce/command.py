@@ -35,12 +35,12 @@ def reproduce(
     from scripts.experiments.sweep import SweepOptions, share_cores
 
     console = Console()
-    if target == "list":
-        print_list(console)
-        return
     usual = QUICK_SEEDS if quick else FULL_SEEDS
     scale = Scale(quick=quick, seeds=tuple(seed_numbers(seeds)) if seeds else usual, rounds=rounds, model=model)
     asked = [name.strip() for name in data.split(",") if name.strip()]
     at_once, inside = share_cores(jobs=jobs, workers=workers, engine=engine)
     sweep = SweepOptions(root=out, jobs=at_once, workers=inside, engine=engine, keep_models=keep_models)
+    if target == "list":  # after the options: a wrong one is refused here as everywhere
+        print_list(console)
+        return
     run_named(target, asked, scale, sweep, console)

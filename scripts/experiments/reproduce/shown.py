@@ -26,13 +26,14 @@ def means_table(results: Results) -> str:
                     m = found.get(name)
                     text = "–" if m is None else f"{m.mean:.2f}" + (f" ± {m.deviation:.2f}" if m.deviation else "")
                     cells.append(f"**{text}**" if m is not None and m.mean == best else text)
-                body.append([_row_name(results, data, at), *cells])
+                title = next(iter(found.values())).cell.data.title
+                body.append([_row_name(title, at, alone=len(results.data()) == 1), *cells])
     return tables.plain_table(["", *(written(name) for name in names)], body)
 
 
-def _row_name(results: Results, data: str, at: str) -> str:
-    """The setting alone where one data set is shown, else the data set too."""
-    return at if at and len(results.data()) == 1 else " ".join(part for part in (data, at) if part)
+def _row_name(title: str, at: str, *, alone: bool) -> str:
+    """The setting where one data set is shown alone, else the data set too."""
+    return at if at and alone else ", ".join(part for part in (title, at) if part)
 
 
 def clients_table(results: Results, data: DataSet) -> tuple[str, str]:

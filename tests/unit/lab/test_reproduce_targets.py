@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from scripts.experiments.reproduce.target import Job, Plan, Scale, make_plan
 from scripts.experiments.settings import RunSettings
 from scripts.experiments.sweep import SweepOptions
 from scripts.lab import main
+from scripts.report.names import NAMES
 from tests.support.cohorts import run_command
 from tests.support.finished_runs import finish
 
@@ -62,6 +64,21 @@ def test_list_has_a_line_for_every_target() -> None:
         outcome = run_command(main, *arguments)
         assert outcome.code == 0
         assert [line.split()[0] for line in outcome.out.splitlines()[: len(ALL) + 1]] == [*ALL, "all"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--seeds", "x", "seeds: got x, expected whole numbers, comma-separated"),
+        ("--seeds", "0,0", "expected at least one seed, none twice"),
+        ("--engine", "steam", "engine"),
+    ],
+)
+def test_wrong_options_are_refused_for_the_list_too(option: str, value: str, said: str) -> None:
+    outcome = run_command(main, "reproduce", "list", option, value)
+    assert outcome.is_one_clear_line, outcome.complaint
+    assert said in outcome.complaint
+    assert not outcome.out
 
 
 def test_measured_durations_are_said_in_minutes_with_their_data() -> None:
@@ -160,6 +177,20 @@ def require_picture(path: Path) -> None:
     assert path.with_suffix(".svg").read_text(encoding="utf-8").startswith("<?xml")
 
 
+RAW = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, [*NAMES, *DATA_SETS]))})(?![\w-])")
+
+
+def require_shown_names(page: Path) -> None:
+    """No figure and no table writes an algorithm or a data set as the options do. SVG names its texts in comments."""
+    pictures = list(page.parent.glob("*.svg"))
+    assert pictures
+    texts = [text for path in pictures for text in re.findall(r"<!-- (.*) -->", path.read_text(encoding="utf-8"))]
+    assert len(texts) > 5
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith(("|", "![", "#"))]
+    captions = [row.partition("](")[0] for row in rows]  # behind it is a file name
+    assert [text for text in texts + captions if RAW.search(text)] == []
+
+
 @pytest.mark.parametrize("target", [name for name in ALL if name != "running-stats"])
 def test_every_target_leaves_a_page_a_csv_and_a_figure_that_is_not_blank(target: str, tmp_path: Path) -> None:
     several = len(TARGETS[target].needs) > 1
@@ -174,6 +205,7 @@ def test_every_target_leaves_a_page_a_csv_and_a_figure_that_is_not_blank(target:
     rows = list(csv.reader(page.with_suffix(".csv").open(encoding="utf-8")))
     assert len(rows) > 1
     assert {len(row) for row in rows} == {len(rows[0])}
+    require_shown_names(page)
 
 
 def test_csv_has_a_line_per_run_with_every_client(tmp_path: Path) -> None:
@@ -192,7 +224,7 @@ def test_means_are_over_seeds_and_clients_are_the_first_seed_s(tmp_path: Path) -
     """Clients 79 to 81 %, seed 1 higher by 0.1: means 80.00 and 80.10, so 80.05 ± 0.07; FedAP ten points more."""
     page = shown("weighting", tmp_path, Scale(quick=True, seeds=(0, 1)), ["synthetic"])
     text = page.read_text(encoding="utf-8")
-    assert "| synthetic | 80.05 ± 0.07 | **90.05 ± 0.07** |" in text
+    assert "| Synthetic images | 80.05 ± 0.07 | **90.05 ± 0.07** |" in text
     assert "10 of 10 clients are better off, from +10.0 to +10.0 points" in text
 
 
@@ -264,6 +296,7 @@ def test_running_statistics_of_a_short_run_are_drawn(tmp_path: Path) -> None:
     outcome = run_command(main, *arguments, "--out", str(tmp_path))
     assert outcome.code == 0, outcome.complaint
     require_picture(tmp_path / "running-stats-synthetic-quick")
+    require_shown_names(tmp_path / "running-stats-synthetic-quick.md")
     rows = list(csv.DictReader((tmp_path / "running-stats-synthetic-quick.csv").open(encoding="utf-8")))
     assert len(rows) == 220
     assert [row["channel"] for row in rows[:7]] == ["0", "1", "2", "3", "4", "5", "0"]
