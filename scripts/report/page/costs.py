@@ -1,4 +1,4 @@
-"""What the runs cost: time and bytes per round and algorithm, where they were recorded."""
+"""What the runs cost: time and bytes per round and algorithm, where they were recorded or can be computed."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ from scripts.report.page.bars import Bar, Piece, bars
 from scripts.report.page.runs import RoundRecord
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.svg import Svg
-from scripts.report.page.wording import duration, size
+from scripts.report.page.wording import duration, listed, size
 
 _PHASES = ("train", "mix", "evaluate")
+_WALL_CLOCK = "Wall clock of the machine that ran it, which may have done other things meanwhile."
+_HOW_COMPUTED = "Four bytes for each shared value, up and down; the whole run has what W needs once."
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostChart:
-    """chart: bars; heads and rows: the same as a table; legend: (class, word) of the parts of a bar."""
+    """chart: bars; heads and rows: the same as a table; legend: (class, word) of the parts of a bar.
+
+    note: how far the figures may be trusted.
+    """
 
     chart: Svg
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     legend: tuple[tuple[str, str], ...]
+    note: str
 
 
 def _records(algorithm: Algorithm, round_no: int) -> list[RoundRecord]:
@@ -62,31 +68,61 @@ def time_chart(study: Study) -> CostChart | None:
         heads=("algorithm", "per round", "whole run"),
         rows=tuple(table),
         legend=tuple((f"phase-{phase}", phase) for phase in (*_PHASES, "round") if phase in used),
+        note=_WALL_CLOCK,
     )
 
 
-def bytes_chart(study: Study) -> CostChart | None:
-    """Mean bytes of a participant per round, up and down."""
-    rows, table = [], []
-    for algorithm in study.algorithms:
-        counted = [record for record in _records(algorithm, study.round_no) if record.up or record.down]
-        if not counted:
-            continue
+@dataclass(frozen=True, kw_only=True)
+class _Bytes:
+    """Mean bytes of a participant: per round up and down, and in the whole run."""
+
+    up: float
+    down: float
+    whole: float
+
+
+def _bytes_of(algorithm: Algorithm, round_no: int) -> _Bytes | None:
+    counted = [record for record in _records(algorithm, round_no) if record.up or record.down]
+    if counted:
         up = fmean(fmean(record.up) if record.up else 0.0 for record in counted)
         down = fmean(fmean(record.down) if record.down else 0.0 for record in counted)
+        return _Bytes(up=up, down=down, whole=(up + down) * len(counted) / len(algorithm.runs))
+    found = next((run.computed for run in algorithm.runs if run.computed is not None), None)
+    if found is None:
+        return None
+    return _Bytes(up=found.per_round / 2, down=found.per_round / 2, whole=found.until(round_no + 1))
+
+
+def computed_note(study: Study) -> str:
+    """Whose bytes nobody measured; empty where all were."""
+    computed = [a for a in study.algorithms if any(run.computed is not None for run in a.runs)]
+    if not computed:
+        return ""
+    whose = "" if len(computed) == len(study.algorithms) else f" of {listed([one.name for one in computed])}"
+    return f"Bytes{whose} are computed, not measured."
+
+
+def bytes_chart(study: Study) -> CostChart | None:
+    """Bytes of a participant per round, up and down."""
+    rows, table = [], []
+    for algorithm in study.algorithms:
+        found = _bytes_of(algorithm, study.round_no)
+        if found is None:
+            continue
         pieces = (
-            Piece(amount=up, class_="way-up", title=f"{algorithm.name}: up {size(up)}"),
-            Piece(amount=down, class_="way-down", title=f"{algorithm.name}: down {size(down)}"),
+            Piece(amount=found.up, class_="way-up", title=f"{algorithm.name}: up {size(found.up)}"),
+            Piece(amount=found.down, class_="way-down", title=f"{algorithm.name}: down {size(found.down)}"),
         )
         strong = algorithm is study.personal
-        rows.append(Bar(name=algorithm.name, pieces=pieces, value=size(up + down), strong=strong))
-        per_run = len(counted) / len(algorithm.runs)
-        table.append((algorithm.name, size(up), size(down), size((up + down) * per_run)))
+        rows.append(Bar(name=algorithm.name, pieces=pieces, value=size(found.up + found.down), strong=strong))
+        table.append((algorithm.name, size(found.up), size(found.down), size(found.whole)))
     if not rows:
         return None
+    note = computed_note(study)
     return CostChart(
         chart=bars(rows, described="Mean bytes of a participant per round and algorithm"),
         heads=("algorithm", "up per round", "down per round", "whole run"),
         rows=tuple(table),
         legend=(("way-up", "up"), ("way-down", "down")),
+        note=f"{note} {_HOW_COMPUTED}" if note else "",
     )

@@ -80,10 +80,10 @@ def converged(run: Run, round_no: int) -> int | None:
 
 
 def traffic(run: Run, round_no: int) -> float | None:
-    """Bytes per participant in both directions, all rounds to this one; None where nobody counted."""
+    """Bytes per participant in both directions, all rounds to this one; computed where nobody counted, or None."""
     rounds = [record for record in run.rounds if record.number <= round_no and (record.up or record.down)]
     if not rounds or not run.clients:
-        return None
+        return None if run.computed is None else run.computed.until(round_no + 1)
     return sum(sum(record.up) + sum(record.down) for record in rounds) / len(run.clients)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedap_core.errors import InvalidInput
+from scripts.report.page.computed_bytes import computed_bytes
 from scripts.report.page.runs import ClientScore, MixingRecord, RoundRecord, Run
 
 SETTINGS = "settings.json"
@@ -26,6 +27,9 @@ def read_lab_run(folder: Path) -> Run:
     try:
         settings, cohort = described["settings"], described["cohort"]
         counts = cohort.get("class_counts")
+        classes = tuple(map(str, cohort.get("classes", ())))
+        rounds = tuple(sorted(_rounds(folder / "rounds.jsonl"), key=lambda record: record.number))
+        counted = any(record.up or record.down for record in rounds)
         return Run(
             source=folder.name,
             algorithm=str(settings["algorithm"]),
@@ -33,12 +37,13 @@ def read_lab_run(folder: Path) -> Run:
             seed=int(settings["seed"]),
             asked=int(settings["rounds"]),
             clients=tuple(map(str, cohort["clients"])),
-            classes=tuple(map(str, cohort.get("classes", ()))),
+            classes=classes,
             class_counts=None if counts is None else tuple(tuple(map(int, row)) for row in counts),
-            rounds=tuple(sorted(_rounds(folder / "rounds.jsonl"), key=lambda record: record.number)),
+            rounds=rounds,
             mixing=_mixing(folder / "mixing.json"),
             settings=dict(_flat(settings)),
             versions={key: str(value) for key, value in described.get("versions", {}).items()},
+            computed=None if counted else computed_bytes(settings, classes, folder),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInput("run", str(folder), "a run folder as the lab writes it", f"Broken: {error!r}.") from error

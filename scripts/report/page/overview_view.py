@@ -63,6 +63,7 @@ class Overview:
     class_rows: tuple[tuple[str, tuple[int, ...]], ...]
     time: costs.CostChart | None
     bytes: costs.CostChart | None
+    bytes_note: str
     settings: tuple[tuple[str, str], ...]
     versions: tuple[tuple[str, str], ...]
     runs: tuple[RunLine, ...]
@@ -99,6 +100,7 @@ def overview(study: Study) -> Overview:
         class_rows=() if counts is None else tuple(zip(names, counts, strict=True)),
         time=costs.time_chart(study),
         bytes=costs.bytes_chart(study),
+        bytes_note=costs.computed_note(study),
         settings=tuple(_common_settings(study.runs)),
         versions=tuple(sorted({(k, v) for run in study.runs for k, v in run.versions.items()})),
         runs=tuple(

@@ -62,6 +62,17 @@ class RoundRecord:
         return fmean(known) if known else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ComputedBytes:
+    """Bytes of one participant that nobody measured: in every round, both ways alike, and once."""
+
+    per_round: float
+    once: float
+
+    def until(self, rounds: float) -> float:
+        return self.once + rounds * self.per_round
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MixingRecord:
     """W and what explains it. weights: (n, n); distances: (L, n, n) or None; from_round: counted from 0."""
@@ -82,7 +93,10 @@ class MixingRecord:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
-    """One algorithm, one seed. settings: every choice by its dotted name; asked: rounds the run was to have."""
+    """One algorithm, one seed. settings: every choice by its dotted name; asked: rounds the run was to have.
+
+    computed: bytes that were worked out, where none were counted.
+    """
 
     source: str
     algorithm: str
@@ -96,6 +110,7 @@ class Run:
     mixing: MixingRecord | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    computed: ComputedBytes | None = None
 
     def __post_init__(self) -> None:
         count = len(self.clients)

@@ -154,7 +154,17 @@ def test_what_a_run_does_not_know_is_left_out(tmp_path: Path) -> None:
     _, page = page_of(tmp_path)
     assert "mixing" not in page.ids
     assert "Bytes per participant" not in page.text
+    assert "Bytes on the wire were not recorded" in page.text
     assert "Nobody trained alone" in page.text
+
+
+def test_computed_bytes_are_shown_and_called_so(tmp_path: Path) -> None:
+    write_run(tmp_path, "fedbn", [[50, 60, 70]], cohort={"data": "har"}, model="har-cnn")
+    _, page = page_of(tmp_path)
+    assert page.text.count("Bytes are computed, not measured.") == 2
+    assert "Bytes per participant" in page.text
+    assert "not recorded" not in page.text
+    assert "may have done other things" in page.text
 
 
 def test_matrix_of_everyone_alike_is_no_heat_map(tmp_path: Path) -> None:
