@@ -18,6 +18,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedap_core.arrays import FloatArray
 from scripts.experiments.run_folder import Summary
+from scripts.report.similarity import by_similarity
 
 COLOURS = {
     "fedap": "#c1272d",
@@ -118,21 +119,6 @@ def draw_mixing(weights: FloatArray, members: Sequence[str], title: str) -> Figu
     axes.set_title(title, fontsize=10, loc="left")
     figure.colorbar(image, ax=axes, label="weight", shrink=0.85)
     return figure
-
-
-def by_similarity(weights: FloatArray) -> list[int]:
-    """An order in which similar clients stand together: from the closest pair on, always the nearest one left."""
-    count = len(weights)
-    if count < 3:
-        return list(range(count))
-    close = weights + weights.T
-    np.fill_diagonal(close, -1.0)
-    first, second = np.unravel_index(int(close.argmax()), close.shape)
-    order = [int(first), int(second)]
-    while len(order) < count:
-        left = [index for index in range(count) if index not in order]
-        order.append(max(left, key=lambda index: float(close[order[-1], index])))
-    return order
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -1,4 +1,4 @@
-"""Figures: files that show what the numbers say, labels that can be read, clients ordered by similarity."""
+"""Figures: files that show what the numbers say, labels that can be read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PIL import Image
 
 from scripts.experiments.demo import in_words
 from scripts.experiments.run_folder import Summary
-from scripts.report.figures import _apart, by_similarity, convergence_figure, mixing_figure
+from scripts.report.figures import _apart, convergence_figure, mixing_figure
 
 
 def summary(algorithm: str, values: list[float], per_client: tuple[float, ...] = (0.5,)) -> Summary:
@@ -46,18 +46,6 @@ def test_labels_keep_their_distance_and_their_order() -> None:
     ends = [(81.0, 9.0), (80.0, 9.0), (90.0, 9.0)]
     assert _apart(ends, gap=5.0, top=100.0) == [(85.0, 9), (80.0, 9), (90.0, 9)]
     assert _apart(ends, gap=5.0, top=88.0) == [(83.0, 9), (78.0, 9), (88.0, 9)]
-
-
-def test_similar_clients_stand_together() -> None:
-    """Clients 0 and 2 are twins, 1 and 3 are twins: each pair ends up side by side."""
-    weights = np.full((4, 4), 0.05)
-    for one, other in ((0, 2), (1, 3)):
-        weights[one, other] = weights[other, one] = 0.4
-    np.fill_diagonal(weights, 0.5)
-    order = by_similarity(weights)
-    assert sorted(order) == [0, 1, 2, 3]
-    assert abs(order.index(0) - order.index(2)) == abs(order.index(1) - order.index(3)) == 1
-    assert by_similarity(np.eye(2)) == [0, 1]
 
 
 def test_a_heat_map_names_receivers_and_sources(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from scripts.report.page.runs import MixingRecord
-from scripts.report.page.similarity import by_similarity
 from scripts.report.page.sources import LayerDistance, sentence, strongest, why_close
 from tests.support.report_runs import CLIENTS, DISTANCES, WEIGHTS
 
@@ -63,26 +62,3 @@ def test_without_distances_only_the_weight_is_told() -> None:
 
 def test_who_gives_nothing_is_no_source() -> None:
     assert strongest(MixingRecord(weights=np.eye(3)), CLIENTS, 0, 5) == []
-
-
-def test_clients_that_take_from_each_other_stand_together() -> None:
-    """Two pairs, 0 with 3 and 1 with 2, each far from the other."""
-    weights = np.full((4, 4), 0.05)
-    for one, other in ((0, 3), (1, 2)):
-        weights[one, other] = weights[other, one] = 0.4
-    order = by_similarity(weights)
-    assert sorted(order) == [0, 1, 2, 3]
-    assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 3}), frozenset({1, 2})}
-
-
-def test_chain_of_similar_clients_is_laid_out_as_a_chain() -> None:
-    """0 - 2 - 1 - 3: neighbours are close, and no order but this or its reverse keeps all of them side by side."""
-    weights = np.zeros((4, 4))
-    for one, other, weight in ((0, 2, 0.5), (2, 1, 0.3), (1, 3, 0.5)):
-        weights[one, other] = weights[other, one] = weight
-    assert by_similarity(weights) in ([0, 2, 1, 3], [3, 1, 2, 0])
-
-
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_few_clients_need_no_order(count: int) -> None:
-    assert sorted(by_similarity(np.eye(count))) == list(range(count))
