@@ -17,6 +17,11 @@ def test_a_name_is_the_digest_of_the_slices_digests() -> None:
     assert content_name(b"abcdefghi", slice_bytes=4) == xxhash.xxh3_128_hexdigest(b"".join(parts))
 
 
+def test_digests_are_xxh3_128_in_canonical_form() -> None:
+    """The published digest of no bytes at all."""
+    assert slice_digest(b"").hex() == name_of([]) == "99aa06d3014798d86001c324468d497f"
+
+
 def test_several_threads_give_the_name_that_one_gives() -> None:
     data = os.urandom(5 * SLICE_BYTES + 17)
     slices = [data[start : start + SLICE_BYTES] for start in range(0, len(data), SLICE_BYTES)]
