@@ -50,6 +50,8 @@ async function look(frame) {
     seen.overflow[hash] = wide(page);
     seen.cut[hash] = cut(page);
   }
+  seen.axes = [...page.querySelectorAll("#rounds svg.curves .axis, #clients svg.dots a text")].map((text) =>
+    text.getBoundingClientRect().left - text.closest(".scroll").getBoundingClientRect().left);
   seen.curveTip = point(page, "#rounds svg.curves", 0.8, 0.5);
   seen.heatTip = point(page, "svg.heat", 0.99, 0.99);
   const drawn = () => page.querySelectorAll("#rounds polyline:not(.off)").length;
@@ -108,6 +110,13 @@ def test_scripts_run_without_complaint(seen: Mapping[str, Any]) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_wider_than_the_window(seen: Mapping[str, Any], width: int) -> None:
     assert {place: excess for place, excess in seen["pages"][str(width)]["overflow"].items() if excess > 0} == {}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_charts_open_at_their_left_where_the_axis_stands(seen: Mapping[str, Any], width: int) -> None:
+    places = seen["pages"][str(width)]["axes"]
+    assert len(places) >= 2 + len(CLIENTS)
+    assert min(places) >= 0
 
 
 def test_no_word_of_a_drawing_is_cut_off(seen: Mapping[str, Any]) -> None:

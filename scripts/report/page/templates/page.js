@@ -58,9 +58,6 @@
     return [at.x, at.y];
   }
 
-  // On a narrow screen the ends of the lines are what counts.
-  for (const svg of document.querySelectorAll("#rounds svg.curves")) svg.parentElement.scrollLeft = svg.parentElement.scrollWidth;
-
   const curves = JSON.parse(document.getElementById("curve-data").textContent);
   for (const svg of document.querySelectorAll("#rounds svg.curves")) {
     const { low, high, left, right } = Object.fromEntries(Object.entries(svg.dataset).map(([k, v]) => [k, Number(v)]));
