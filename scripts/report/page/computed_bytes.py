@@ -29,7 +29,7 @@ _SHAPES: Mapping[str, Shape] = {"har": (9, 128), "chest": (1, 64, 64)}
 def computed_bytes(settings: Mapping[str, Any], classes: tuple[str, ...], folder: Path) -> ComputedBytes | None:
     """What a participant of this run would send and receive; None where that cannot be told."""
     try:
-        if ":" in f"{settings['algorithm']}{settings['model']}":
+        if any(":" in str(settings.get(name, "")) for name in ("algorithm", "model")):
             return None
         run = RunSettings.model_validate(settings)
         spec = _spec(run, classes, folder)

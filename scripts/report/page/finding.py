@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from coordinator.journal import JOURNAL
-from fedap_core.errors import InvalidInput
+from fedap_core.errors import InvalidInput, unknown_name
 from scripts.report.page.journal_folder import read_journal_run
 from scripts.report.page.lab_folder import SETTINGS, read_lab_run
 from scripts.report.page.runs import Run
@@ -22,11 +23,18 @@ def find_runs(folders: Sequence[Path], where: Mapping[str, str] | None = None) -
     for key, wanted in (where or {}).items():
         known = [value for run in runs if (value := _setting(run, key)) is not None]
         if not known:
-            raise InvalidInput("where", key, "the name of a setting, for example alpha")
+            raise unknown_name("where", key, _choices(runs))
         runs = [run for run in runs if _setting(run, key) == wanted]
         if not runs:
             raise InvalidInput("where", f"{key}={wanted}", f"one of {', '.join(sorted(set(known)))}")
     return runs
+
+
+def _choices(runs: Sequence[Run]) -> list[str]:
+    """How settings may be named: by their last word where only one has it, otherwise by their path."""
+    paths = sorted({path for run in runs for path in run.settings})
+    last = Counter(path.rpartition(".")[2] for path in paths)
+    return [path.rpartition(".")[2] if last[path.rpartition(".")[2]] == 1 else path for path in paths]
 
 
 def _places(folder: Path) -> Iterator[Path]:

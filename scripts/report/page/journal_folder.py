@@ -23,6 +23,7 @@ from coordinator.ledger import facts_of
 from fedap_core.errors import InvalidInput
 from protocol.messages import Score
 from protocol.tensors import Array, TensorSet
+from scripts.report.page.damage import intact
 from scripts.report.page.runs import ClientScore, Counts, MixingRecord, RoundRecord, Run
 
 _SHOWN = ("rounds", "mode", "split", "start_from", "evaluate_every", "encoding")
@@ -57,10 +58,10 @@ def _told(folder: Path) -> tuple[RunConfig, list[Timed]]:
         stored = journal.fact("config")
         if stored is None:
             raise InvalidInput("run", str(folder), "a run that has begun")
-        told = [(at, fact) for fact, at in facts_of(journal)]
+        with intact(folder / JOURNAL):
+            return make_config(json.loads(stored)), [(at, fact) for fact, at in facts_of(journal)]
     finally:
         journal.close()
-    return make_config(json.loads(stored)), told
 
 
 def _tables(folder: Path) -> Iterator[tuple[int, str, Tables]]:
@@ -144,9 +145,10 @@ def _traffic(path: Path) -> Mapping[tuple[int, str], Mapping[str, int]]:
     """(round, in or out) -> member -> bytes; a torn last line is left out."""
     counted: dict[tuple[int, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     if path.is_file():
-        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-            for member, round_no, way, size in json.loads(line)["bytes"] if line.endswith("\n") else ():
-                counted[round_no, way][member] += size
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), start=1):
+            with intact(path, line=number):
+                for member, round_no, way, size in json.loads(line)["bytes"] if line.endswith("\n") else ():
+                    counted[round_no, way][member] += size
     return counted
 
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from fedap_core.errors import InvalidInput
 from scripts.report.page.computed_bytes import computed_bytes
+from scripts.report.page.damage import intact
 from scripts.report.page.runs import ClientScore, MixingRecord, RoundRecord, Run
 
 SETTINGS = "settings.json"
@@ -24,54 +25,63 @@ Json = dict[str, Any]
 def read_lab_run(folder: Path) -> Run:
     """The run in this folder, with as many rounds as are written."""
     described = _json(folder / SETTINGS)
-    try:
-        settings, cohort = described["settings"], described["cohort"]
-        counts = cohort.get("class_counts")
-        classes = tuple(map(str, cohort.get("classes", ())))
-        rounds = tuple(sorted(_rounds(folder / "rounds.jsonl"), key=lambda record: record.number))
-        counted = any(record.up or record.down for record in rounds)
-        return Run(
-            source=folder.name,
-            algorithm=str(settings["algorithm"]),
-            options={key: str(value) for key, value in settings.get("options", {}).items()},
-            seed=int(settings["seed"]),
-            asked=int(settings["rounds"]),
-            clients=tuple(map(str, cohort["clients"])),
-            classes=classes,
-            class_counts=None if counts is None else tuple(tuple(map(int, row)) for row in counts),
-            rounds=rounds,
-            mixing=_mixing(folder / "mixing.json"),
-            settings=dict(_flat(settings)),
-            versions={key: str(value) for key, value in described.get("versions", {}).items()},
-            computed=None if counted else computed_bytes(settings, classes, folder),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidInput("run", str(folder), "a run folder as the lab writes it", f"Broken: {error!r}.") from error
+    rounds = tuple(sorted(_rounds(folder / "rounds.jsonl"), key=lambda record: record.number))
+    mixing = _mixing(folder / "mixing.json")
+    with intact(folder / SETTINGS):
+        run = _described_run(described, folder)
+    counted = any(record.up or record.down for record in rounds)
+    computed = None if counted else computed_bytes(described["settings"], run.classes, folder)
+    with intact(folder):  # each file is sound, but do they fit together?
+        return replace(run, rounds=rounds, mixing=mixing, computed=computed)
+
+
+def _described_run(described: Json, folder: Path) -> Run:
+    """What the settings alone tell: a run without rounds."""
+    settings, cohort = described["settings"], described["cohort"]
+    counts = cohort.get("class_counts")
+    return Run(
+        source=folder.name,
+        algorithm=str(settings["algorithm"]),
+        options={key: str(value) for key, value in settings.get("options", {}).items()},
+        seed=int(settings["seed"]),
+        asked=int(settings["rounds"]),
+        clients=tuple(map(str, cohort["clients"])),
+        rounds=(),
+        classes=tuple(map(str, cohort.get("classes", ()))),
+        class_counts=None if counts is None else tuple(tuple(map(int, row)) for row in counts),
+        settings=dict(_flat(settings)),
+        versions={key: str(value) for key, value in described.get("versions", {}).items()},
+    )
 
 
 def _json(path: Path) -> Json:
-    try:
+    with intact(path):
         found: Json = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidInput("run", str(path), "a file the lab wrote", str(error)) from error
     return found
 
 
 def _rounds(path: Path) -> Iterator[RoundRecord]:
     if not path.exists():
         return
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+    with intact(path):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    for number, line in enumerate(lines, start=1):
         if line.endswith("\n"):  # a torn last line was never a result
-            record = json.loads(line)
-            counted = record.get("bytes") or {}
-            yield RoundRecord(
-                number=int(record["round"]),
-                scores=_scores(record.get("test")),
-                validation=_mean(record.get("validation")),
-                seconds={key: float(value) for key, value in (record.get("seconds") or {}).items()},
-                up=tuple(map(int, counted.get("up", ()))),
-                down=tuple(map(int, counted.get("down", ()))),
-            )
+            with intact(path, line=number):
+                record = _round(json.loads(line))
+            yield record
+
+
+def _round(record: Json) -> RoundRecord:
+    counted = record.get("bytes") or {}
+    return RoundRecord(
+        number=int(record["round"]),
+        scores=_scores(record.get("test")),
+        validation=_mean(record.get("validation")),
+        seconds={key: float(value) for key, value in (record.get("seconds") or {}).items()},
+        up=tuple(map(int, counted.get("up", ()))),
+        down=tuple(map(int, counted.get("down", ()))),
+    )
 
 
 def _mean(split: Json | None) -> float | None:
@@ -96,13 +106,14 @@ def _mixing(path: Path) -> MixingRecord | None:
     if not path.exists():
         return None
     described = _json(path)
-    distances = described.get("distances")
-    return MixingRecord(
-        weights=np.array(described["weights"], dtype=np.float64),
-        layers=tuple(map(str, described.get("layers") or ())),
-        distances=None if distances is None else np.array(distances, dtype=np.float64),
-        from_round=int(described.get("from_round", 0)),
-    )
+    with intact(path):
+        distances = described.get("distances")
+        return MixingRecord(
+            weights=np.array(described["weights"], dtype=np.float64),
+            layers=tuple(map(str, described.get("layers") or ())),
+            distances=None if distances is None else np.array(distances, dtype=np.float64),
+            from_round=int(described.get("from_round", 0)),
+        )
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -99,6 +99,22 @@ def test_counted_bytes_are_the_participants_up_and_down(tmp_path: Path) -> None:
     assert (first.up, first.down, second.up, second.down) == ((7, 6), (9, 0), (), (0, 3))
 
 
+def test_damaged_line_of_traffic_is_told_with_its_number(tmp_path: Path) -> None:
+    folder = write_journal(tmp_path / "run", two_rounds())
+    (folder / "traffic.jsonl").write_text('{"bytes": []}\n{"bytes": 7}\n')
+    with pytest.raises(InvalidInput, match=r"traffic.jsonl, line 2: got fields of another kind"):
+        read_journal_run(folder)
+
+
+def test_damaged_fact_is_told_with_its_journal(tmp_path: Path) -> None:
+    folder = write_journal(tmp_path / "run", two_rounds())
+    journal = SqliteJournal(folder / "journal.sqlite")
+    journal.append([Draft(time_s=9.0, kind="Joined", body=b"[")])
+    journal.close()
+    with pytest.raises(InvalidInput, match=r"journal.sqlite.*leave this folder out"):
+        read_journal_run(folder)
+
+
 def test_tables_that_members_shared_are_shown(tmp_path: Path) -> None:
     """A matrix whose sums are not the score's belongs to another model and is left out."""
     folder = write_journal(tmp_path / "run", two_rounds())

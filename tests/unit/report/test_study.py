@@ -149,9 +149,14 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         find_runs([tmp_path])
     with pytest.raises(InvalidInput, match="an existing folder"):
         find_runs([tmp_path / "nothing"])
-    (tmp_path / "settings.json").write_text("{}")
-    with pytest.raises(InvalidInput, match="as the lab writes it"):
-        find_runs([tmp_path])
+
+
+def test_setting_that_is_misspelt_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    write_run(tmp_path, "fedap", [[40, 40, 40]])
+    with pytest.raises(
+        InvalidInput, match=r"got partion, expected one of algorithm, alpha, .*Did you mean 'partition'"
+    ):
+        study_of(tmp_path, partion="site")
 
 
 def test_what_lies_inside_a_run_is_no_run_of_its_own(tmp_path: Path) -> None:
