@@ -1,15 +1,18 @@
 """`sent.jsonl`: the participant's own record of everything that left its machine, one line a message.
 
-Written as a message is handed to the socket: time, kind, bytes, the names of its tensors, the SHA-256 of its frames. A
-slice has its payload's name, which stands for every byte of it, and its place there instead: its bytes are not digested
-a second time. The message that offered the payload has its line, too, with the names of its tensors.
+Written before a message is handed to the socket, so that nothing leaves unrecorded; a line that breaks at that moment
+leaves a record of what never arrived. Time, kind, bytes, the names of its tensors, the SHA-256 of its frames. A slice
+has its payload's name and its place there instead: its bytes are not digested a second time, and the name finds faults,
+it proves nothing. The message that offered the payload has its line, too, with the names of its tensors.
 A file that has become large is put aside as `sent-000001.jsonl` and so on; nothing of the record is ever deleted here.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +27,7 @@ FILE_BYTES = 64 << 20
 
 
 class SentLog:
-    """Appends; flushed line by line, so that a killed process has recorded what it sent."""
+    """Appends line by line, past all buffers, so that a killed process has recorded what it sent."""
 
     def __init__(self, path: Path, *, file_bytes: int = FILE_BYTES) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +36,7 @@ class SentLog:
         self._open()
 
     def _open(self) -> None:
-        self._file = self._path.open("a", encoding="utf-8", buffering=1)
+        self._file = self._path.open("ab", buffering=0)
         self._written = self._path.stat().st_size
 
     def _put_aside(self) -> None:
@@ -44,7 +47,7 @@ class SentLog:
         self._open()
 
     def note(self, message: Message, frames: Sequence[Buffer]) -> None:
-        """Record one message as it leaves."""
+        """Record one message that is about to leave. OSError: it is not recorded, and must stay."""
         line: dict[str, object] = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "kind": message.KIND,
@@ -57,11 +60,13 @@ class SentLog:
             line["hash"] = _digest(frames)
         if hasattr(message, "round_no"):
             line["round"] = message.round_no
-        text = json.dumps(line) + "\n"
+        text = (json.dumps(line) + "\n").encode()
         if self._written and self._written + len(text) > self._file_bytes:
             self._put_aside()
-        self._file.write(text)
-        self._written += len(text)  # JSON is ASCII here: characters are bytes
+        written = self._file.write(text)
+        self._written += written
+        if written < len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def close(self) -> None:
         self._file.close()

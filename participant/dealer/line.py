@@ -97,6 +97,10 @@ class Line:
         except zmq.Again:
             return None
 
+    def can_send(self) -> bool:
+        """Whether the socket takes another message."""
+        return bool(self.socket.poll(0, zmq.POLLOUT))
+
     def send(self, frames: Sequence[Buffer]) -> bool:
         """Hand a message to the socket; False when its queue is full and it must be tried again. Large frames are not
         copied: never write to them afterwards. The socket keeps them alive until they have left."""

@@ -183,14 +183,19 @@ class Shell:
         self._post.lost()
 
     def _flush(self) -> None:
-        """Hand over what the socket takes; the rest waits until it takes more."""
+        """Hand over what the socket takes; the rest waits until it takes more. What cannot be recorded does not leave,
+        and ends the participant: its state is on disk, and it can be started again when there is room."""
         line = self._line
-        while line is not None and line.is_up and self._post.outbound:
+        while line is not None and line.is_up and self._post.outbound and line.can_send():
             outgoing = self._post.outbound[0]
+            try:
+                self._sent.note(outgoing.message, outgoing.frames)
+            except OSError as error:
+                self._end = End(code=2, reason=f"what is sent cannot be recorded: {error}")
+                return
             if not line.send(outgoing.frames):
                 return
             self._post.outbound.popleft()
-            self._sent.note(outgoing.message, outgoing.frames)
 
 
 def _hand_over(action: Prepare | Work | StopWork, worker: Worker) -> None:

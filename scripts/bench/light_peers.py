@@ -98,9 +98,10 @@ class LightPeer:
             self.order = replace(self.order, weights=TensorSet.of({}))
 
     def _flush(self) -> None:
-        while self._line.is_up and self._post.outbound and self._line.send(self._post.outbound[0].frames):
-            gone = self._post.outbound.popleft()
-            self._sent.note(gone.message, gone.frames)  # as a participant does: it is part of what sending costs
+        while self._line.is_up and self._post.outbound and self._line.can_send():
+            leaving = self._post.outbound.popleft()
+            self._sent.note(leaving.message, leaving.frames)  # as a participant does: it is part of what sending costs
+            self._line.send(leaving.frames)
 
     def __enter__(self) -> LightPeer:
         return self

@@ -110,14 +110,18 @@ def desk() -> Desk:
     return Desk()
 
 
+def shell_at(endpoint: str, record: Path) -> Shell:
+    machine = AgentMachine(
+        greeting=HELLO, lifeline=Lifeline(PATIENCE, np.random.default_rng(0)), model_bytes=LARGE.size_bytes
+    )
+    return Shell(address=Address(endpoint=endpoint), machine=machine, sent=SentLog(record))
+
+
 @pytest.fixture
 def office(desk: Desk, tmp_path: Path) -> Iterator[Office]:
     """A member at work on its first order, and its coordinator."""
     made = Office()
-    machine = AgentMachine(
-        greeting=HELLO, lifeline=Lifeline(PATIENCE, np.random.default_rng(0)), model_bytes=LARGE.size_bytes
-    )
-    desk.shell = Shell(address=Address(endpoint=made.endpoint), machine=machine, sent=SentLog(tmp_path / "sent.jsonl"))
+    desk.shell = shell_at(made.endpoint, tmp_path / "sent.jsonl")
     thread, made.ended = run_in_thread(desk.shell, desk)
     made.hear_until("hello")
     made.say(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
@@ -162,3 +166,15 @@ def test_asked_to_stop_when_nobody_knows_it_any_more_it_stops(office: Office, de
     office.say(HelloRequired())
     desk.was_overtaken.set()
     assert office.end().code == 143
+
+
+def test_what_cannot_be_recorded_does_not_leave(desk: Desk) -> None:
+    """/dev/full takes no byte, as a full disk does."""
+    office = Office()
+    desk.shell = shell_at(office.endpoint, Path("/dev/full"))
+    thread, office.ended = run_in_thread(desk.shell, desk)
+    end = office.end()
+    thread.join(PATIENCE_MS / 1000)
+    assert (end.code, "No space left on device" in end.reason) == (2, True)
+    assert not office.socket.poll(200)
+    office.close()
