@@ -6,7 +6,7 @@ rounds of different number; runs that are still under way are left out and named
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedap_core.errors import InvalidInput
@@ -162,7 +162,7 @@ def _algorithms(runs: Sequence[Run], notes: list[str]) -> Iterator[Algorithm]:
     if twins:
         notes.append(f"Left out, because another run has the same algorithm, settings and seed: {listed(twins)}.")
     places = {kind: place for place, kind in enumerate(ORDER)}
-    ordered = sorted(groups, key=lambda group: (places.get(group[0], len(ORDER)), group[0]))
+    ordered = sorted(groups, key=lambda one: (places.get(one[0], len(ORDER)), one[0], _options(groups[one]), one[1]))
     free = iter([*range(len(ORDER), COLOURS), *(places[kind] for kind in ORDER if kind not in {k for k, _ in groups})])
     taken: set[str] = set()
     for kind, name in ordered:
@@ -170,6 +170,11 @@ def _algorithms(runs: Sequence[Run], notes: list[str]) -> Iterator[Algorithm]:
         taken.add(kind)
         members = tuple(run for _, run in sorted(groups[kind, name].items()))
         yield Algorithm(kind=kind, name=name, colour=own, runs=members)
+
+
+def _options(runs: Mapping[int, Run]) -> int:
+    """How many were set: the plain algorithm comes first, and has the colour of its kind."""
+    return min(len(run.options) for run in runs.values())
 
 
 def _differing(runs: Sequence[Run]) -> list[str]:

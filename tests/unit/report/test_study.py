@@ -9,7 +9,7 @@ import pytest
 from fedap_core.errors import InvalidInput
 from scripts.report.page.finding import find_runs
 from scripts.report.page.headline import headline, in_words, standings
-from scripts.report.page.study import Study, make_study
+from scripts.report.page.study import ORDER, Study, make_study
 from tests.support.report_runs import write_comparison, write_run
 
 
@@ -124,6 +124,15 @@ def test_settings_that_differ_become_part_of_the_name(tmp_path: Path) -> None:
     study = study_of(tmp_path)
     assert sorted(names(study)) == ["FedAP epochs=1", "FedAP epochs=2", "FedAP λ=0.3, epochs=2"]
     assert len({algorithm.colour for algorithm in study.algorithms}) == 3
+
+
+def test_plain_algorithm_comes_before_its_options_and_has_the_colour_of_its_kind(tmp_path: Path) -> None:
+    for at, weight in enumerate(("0.7", "0.3")):
+        write_run(tmp_path / f"a{at}", "fedap", [[60, 60, 60]], options={"self_weight": weight})
+    write_run(tmp_path / "z", "fedap", [[40, 40, 40]])
+    study = study_of(tmp_path)
+    assert names(study) == ["FedAP", "FedAP λ=0.3", "FedAP λ=0.7"]
+    assert study.algorithms[0].colour == ORDER.index("fedap")
 
 
 def test_of_two_equal_runs_the_longer_is_shown_and_the_other_named(tmp_path: Path) -> None:
