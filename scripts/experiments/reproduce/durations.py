@@ -29,9 +29,12 @@ MEASURED: dict[str, Duration] = {
     "covid": Duration(data="chest, LeNet-5, one seed", full=14),
     "weighting": Duration(data="har and chest, one seed", full=6.1),
     "bn": Duration(data="har and chest, one seed", full=6.1),
+    "alpha": Duration(data="organamnist, one seed", full=17),
+    "iterations": Duration(data="har, one seed", full=3.8),
     "variants": Duration(data="har and chest, one seed", full=15),
     "convergence": Duration(data="organamnist, one seed", full=27),
-    "lambda": Duration(data="har, one seed", full=3.3),
+    "clients": Duration(data="organamnist, one seed", full=57),
+    "lambda": Duration(data="organamnist, one seed", full=22),
     "split": Duration(data="organamnist, har, chest", full=0.1),
     "running-stats": Duration(data="organamnist, one seed", full=2),
 }
