@@ -161,8 +161,8 @@ def test_a_mix_within_a_mix_gets_scratch_of_its_own() -> None:
 @pytest.mark.parametrize("at", [0, 1, 4])
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_what_fails_in_reading_or_writing_comes_out(failing: str, at: int, threads: int) -> None:
-    """Nothing behind it is written, and no thread waits for ever. What stands before it may stay unwritten where another
-    thread has read it: the result is refused as a whole."""
+    """Nothing behind it is written, and no thread waits for ever. What stands before it may stay unwritten where
+    another thread has read it: the result is refused as a whole."""
     written: list[int] = []
 
     def read(start: int, _tile: Float32Array) -> None:
