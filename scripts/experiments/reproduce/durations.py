@@ -34,6 +34,7 @@ MEASURED: dict[str, Duration] = {
     "variants": Duration(data="har and chest, one seed", full=15),
     "convergence": Duration(data="organamnist, one seed", full=27),
     "clients": Duration(data="organamnist, one seed", full=57),
+    "epochs": Duration(data="har, one seed", full=6.8),
     "lambda": Duration(data="organamnist, one seed", full=22),
     "split": Duration(data="organamnist, har, chest", full=0.1),
     "running-stats": Duration(data="organamnist, one seed", full=2),
