@@ -1,0 +1,1 @@
+"""Peers that mean harm, written with plain sockets: they need no key, no library and no part of this project."""

@@ -1,0 +1,96 @@
+"""A relay that resets: real peers, with or without keys, speak through it, and their connections end with RST.
+
+For attacks by somebody who holds a listed key: encryption is left to a real client, the harm is done to its connection.
+It counts bytes and knows nothing of what they mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+
+from scripts.drill.hostile.zmtp import address_of
+
+_CHUNK = 65_536
+_QUIET_S = 0.2
+"""A direction that takes nothing for so long is full."""
+
+
+class ResettingRelay:
+    """Listens while the block lasts; resets every connection towards `upstream` once so many bytes have passed there,
+    or as soon as it takes no more."""
+
+    def __init__(self, upstream: str, *, after_bytes: int) -> None:
+        self._upstream = address_of(upstream)
+        self._after = after_bytes
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(0.2)
+        self.endpoint = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self.resets = 0
+        """Connections reset so far."""
+
+    def __enter__(self) -> ResettingRelay:
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in list(self._threads):
+            thread.join()
+        self._listener.close()
+
+    def _start(self, work: object, *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except TimeoutError:
+                continue
+            try:
+                server = socket.create_connection(self._upstream, timeout=5.0)
+            except OSError:
+                client.close()
+                continue
+            for end in (client, server):
+                end.settimeout(_QUIET_S)
+            self._start(self._back, client, server)
+            self._start(self._forth, client, server)
+
+    def _forth(self, client: socket.socket, server: socket.socket) -> None:
+        """Towards the victim, until it is full or enough has passed; then the reset."""
+        passed = 0
+        with contextlib.suppress(OSError):  # TimeoutError included: the victim takes no more
+            while passed < self._after and not self._stopping.is_set():
+                try:
+                    chunk = client.recv(_CHUNK)
+                except TimeoutError:
+                    continue
+                if not chunk:
+                    break
+                server.sendall(chunk)
+                passed += len(chunk)
+        for end in (server, client):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            end.close()
+        with self._lock:
+            self.resets += 1
+
+    def _back(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while not self._stopping.is_set():
+                try:
+                    chunk = server.recv(_CHUNK)
+                except TimeoutError:
+                    continue
+                if not chunk:
+                    return
+                client.sendall(chunk)
