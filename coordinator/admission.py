@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from coordinator import instances
 from coordinator.rules import Rules
 from coordinator.state import Member, State, Status
 from fedap_core.arrays import Float32Array
@@ -57,7 +58,9 @@ def refuse_hello(hello: Hello, identity: str, state: State, rules: Rules) -> Rej
     if name is None:
         return Reject(code="unknown-key", reason="this key is not on the list of members")
     known = state.members.get(name)
-    if known is not None and known.status is Status.QUARANTINED:
+    excluded = known is not None and known.status is Status.QUARANTINED
+    instance, strikes = instances.digest_of(hello.instance), rules.members.strikes
+    if known is not None and excluded and not instances.may_reclaim(known, instance, strikes):
         return Reject(code="quarantined", reason=f"{name} was excluded after {known.strikes} refused messages")
     if known is not None and known.identity != identity:
         return Reject(code="name-taken", reason=f"another participant has the name {name}")

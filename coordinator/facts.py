@@ -28,22 +28,37 @@ class Began(Fact):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Joined(Fact):
-    """Somebody became a member, for the first time or again after leaving."""
+    """Somebody became a member, for the first time or again after leaving. instance: digest of its process's token;
+    empty in journals of format 2."""
 
     member: str
     identity: str
     software: str
     train_samples: int
     test_samples: int
+    instance: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Returned(Fact):
-    """A member that was thought dead, or whose process started anew, is here."""
+    """A member that was thought dead, or whose process started anew, is here; instance as in Joined."""
 
     member: str
     train_samples: int
     test_samples: int
+    instance: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contested(Fact):
+    """Another process than the one that has this name said hello under it and was refused; told now and again.
+
+    instance: digest of the other's token. attempts: how many were refused since this was told last.
+    """
+
+    member: str
+    instance: str
+    attempts: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,9 +227,9 @@ class Ended(Fact):
 FACTS: dict[str, type[Fact]] = {
     kind.__name__: kind
     for kind in (
-        *(Began, Joined, Returned, Lost, Left, Refused, Quarantined, AllowListSet, EnrolmentClosed, MeasuringOpened),
-        *(StatsAccepted, Weighed, RoundOpened, UpdateAccepted, RowPlanned, RoundClosed, StopAsked, Paused, Resumed),
-        *(Finished, GoodbyeAccepted, Ended),
+        *(Began, Joined, Returned, Contested, Lost, Left, Refused, Quarantined, AllowListSet, EnrolmentClosed),
+        *(MeasuringOpened, StatsAccepted, Weighed, RoundOpened, UpdateAccepted, RowPlanned, RoundClosed, StopAsked),
+        *(Paused, Resumed, Finished, GoodbyeAccepted, Ended),
     )
 }
 """Every kind of fact by the name the journal knows it under."""

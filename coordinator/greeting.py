@@ -7,35 +7,44 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator import admission
+from coordinator import admission, instances
 from coordinator.actions import SendWelcome
 from coordinator.events import Greeted
 from coordinator.facts import Fact, Joined, Quarantined, Returned
 from coordinator.mixing_plan import next_round
+from coordinator.roster import Roster
 from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State, Status
 from protocol.messages import Hello, Reject
 
 
-def answer(event: Greeted, state: State, rules: Rules) -> tuple[Reject | None, Fact | None, SendWelcome | None]:
+def answer(
+    event: Greeted, state: State, rules: Rules, roster: Roster, now: float
+) -> tuple[Reject | None, Fact | None, SendWelcome | None]:
     """(refusal, None, None), or (None, what changed if anything, welcome)."""
     hello = event.hello
     refusal = admission.refuse_hello(hello, event.identity, state, rules)
     name = admission.name_of(hello, event.identity, state.allowed)
     if refusal is not None or name is None:
         return refusal, None, None
-    known = state.members.get(name)
-    fact = _change(name, event.identity, hello, known)
+    known, instance = state.members.get(name), instances.digest_of(hello.instance)
+    if known is not None:
+        link, patience = roster.link(name), rules.pace.dead_after_s
+        refusal = instances.refuse_rival(known, link, instance, event.connection, now=now, dead_after_s=patience)
+        if refusal is not None:
+            return refusal, None, None
+    fact = _change(name, event.identity, hello, known, instance)
     comes_back = known is not None and hello.run == rules.run
     return None, fact, SendWelcome(connection=event.connection, member=name, round_no=0, initial=not comes_back)
 
 
-def _change(name: str, identity: str, hello: Hello, known: Member | None) -> Fact | None:
+def _change(name: str, identity: str, hello: Hello, known: Member | None, instance: str) -> Fact | None:
     samples = {"train_samples": hello.train_samples, "test_samples": hello.test_samples}
     if known is None or not known.is_active:
-        return Joined(member=name, identity=identity, software=hello.software, **samples)
+        return Joined(member=name, identity=identity, software=hello.software, instance=instance, **samples)
     same = (known.train_samples, known.test_samples) == (hello.train_samples, hello.test_samples)
-    return None if same and known.status is Status.PRESENT else Returned(member=name, **samples)
+    same = same and known.instance == instance
+    return None if same and known.status is Status.PRESENT else Returned(member=name, instance=instance, **samples)
 
 
 def with_round(welcome: SendWelcome, state: State) -> SendWelcome:

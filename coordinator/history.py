@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from coordinator import facts, mixing_plan, ordering
+from coordinator import facts, instances, mixing_plan, ordering
 from coordinator.actions import BlobRef, Order, RowRef, Source, WeightsRef, step_at
 from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State, Status
@@ -31,13 +31,15 @@ def _began(state: State, rules: Rules, fact: facts.Began, now: float) -> None:
 
 
 def _joined(state: State, rules: Rules, fact: facts.Joined, now: float) -> None:
-    del now
     before = state.members.get(fact.member)
     member = Member(
         name=fact.member, identity=fact.identity, train_samples=fact.train_samples, test_samples=fact.test_samples
     )
+    member.instance, member.held_since = fact.instance, now
     if before is not None:  # who left and comes again keeps its place in the run's steps, and its strikes
-        member.answered, member.strikes = before.answered, before.strikes
+        member.answered = before.answered
+        member.contested, member.contested_at = before.contested, before.contested_at
+        instances.hand_over(before, member, fact.instance, now)
     state.members = dict(sorted({**state.members, fact.member: member}.items()))
     if state.stage in (Stage.MEASURING, Stage.TRAINING, Stage.AGGREGATING):
         _receive_newcomer(state, rules, member)
@@ -51,10 +53,17 @@ def _receive_newcomer(state: State, rules: Rules, member: Member) -> None:
 
 
 def _returned(state: State, rules: Rules, fact: facts.Returned, now: float) -> None:
-    del rules, now
+    del rules
     member = state.members[fact.member]
     member.status = Status.PRESENT
     member.train_samples, member.test_samples = fact.train_samples, fact.test_samples
+    instances.hand_over(member, member, fact.instance, now)
+
+
+def _contested(state: State, rules: Rules, fact: facts.Contested, now: float) -> None:
+    del rules
+    member = state.members[fact.member]
+    member.contested, member.contested_at = member.contested + fact.attempts, now
 
 
 def _lost(state: State, rules: Rules, fact: facts.Lost, now: float) -> None:
@@ -261,6 +270,7 @@ _CHANGES: dict[type[facts.Fact], Callable[[State, Rules, Any, float], None]] = {
     facts.Began: _began,
     facts.Joined: _joined,
     facts.Returned: _returned,
+    facts.Contested: _contested,
     facts.Lost: _lost,
     facts.Left: _left,
     facts.Refused: _refused,

@@ -19,12 +19,12 @@ from fedap_core.errors import InvalidInput
 JOURNAL = "journal.sqlite"
 """Its name in a run's folder."""
 
-FORMAT = 2
+FORMAT = 3
 """Raised when tables, encodings or the blobs beside them change their meaning; a journal of another format is
 refused, never guessed at."""
 
-READABLE = frozenset({"1", str(FORMAT)})
-"""Formats whose tables can be read: what 1 had otherwise are checksums of blobs."""
+READABLE = frozenset({"1", "2", str(FORMAT)})
+"""Formats whose tables can be read: 1 has other checksums of blobs, 2 knows no instances of processes."""
 
 _TABLES = """
 create table if not exists entries (serial integer primary key, time_s real not null, kind text not null,

@@ -21,6 +21,7 @@ _NAMED = {
     "Began": "run.began",
     "Joined": "member.joined",
     "Returned": "member.returned",
+    "Contested": "member.contested",
     "Lost": "member.lost",
     "Left": "member.left",
     "Refused": "report.refused",
@@ -34,7 +35,7 @@ _NAMED = {
 """Facts whose class name lacks the noun."""
 _LENGTHY = frozenset({"weights", "scores", "identity", "allowed"})
 _LONGEST_LIST = 20
-_WARNINGS = frozenset({"Lost", "Refused", "Quarantined", "Paused"})
+_WARNINGS = frozenset({"Contested", "Lost", "Refused", "Quarantined", "Paused"})
 
 
 class _Place:

@@ -13,7 +13,19 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from coordinator import barrier, continuous, ending, events, facts, greeting, history, reports, speaking
+from coordinator import (
+    admission,
+    barrier,
+    continuous,
+    ending,
+    events,
+    facts,
+    greeting,
+    history,
+    instances,
+    reports,
+    speaking,
+)
 from coordinator.actions import Action, Forget, Note, Persist, Send, Stop
 from coordinator.invariants import broken_laws
 from coordinator.lull import Lull
@@ -22,7 +34,7 @@ from coordinator.roster import Roster
 from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State, Status
 from coordinator.work import Work
-from protocol.messages import HelloRequired, Reject, Step
+from protocol.messages import Error, HelloRequired, Reject, Step
 
 _COLLECTS = (facts.RoundOpened, facts.RowPlanned, facts.Finished)
 """Facts after which something that was kept may have become useless."""
@@ -197,10 +209,12 @@ class RoundMachine:
 
     def _greeted(self, event: events.Greeted, now: float) -> list[Action]:
         """Let somebody in, or say why not. Its newest connection is the one that counts."""
-        refusal, fact, welcome = greeting.answer(event, self.state, self.rules)
+        refusal, fact, welcome = greeting.answer(event, self.state, self.rules, self.roster, now)
         if refusal is not None or welcome is None:
             self.roster.release(event.connection)
-            return [Send(connection=event.connection, member=None, message=refusal)] if refusal is not None else []
+            told = self._contested(event, now) if refusal is not None and refusal.code == "name-in-use" else []
+            answer = [Send(connection=event.connection, member=None, message=refusal)] if refusal is not None else []
+            return [*told, *answer]
         actions = self._let(fact, now) if fact is not None else []
         earlier = self.roster.connect(welcome.member, event.connection, now)
         if earlier is not None and earlier != event.connection:
@@ -208,6 +222,24 @@ class RoundMachine:
         beat_at = now + self.rules.pace.heartbeat_s
         self._deadline = beat_at if self._deadline is None else min(self._deadline, beat_at)
         return [*actions, greeting.with_round(welcome, self.state)]
+
+    def _contested(self, event: events.Greeted, now: float) -> list[Action]:
+        """Another process wants a member's place: have it remembered and warn the one that has it, now and again."""
+        name = admission.name_of(event.hello, event.identity, self.state.allowed)
+        member, link = self.state.members.get(name or ""), self.roster.link(name or "")
+        if member is None or link is None:
+            return []
+        link.rivals += 1
+        if member.contested_at is not None and now < member.contested_at + instances.TOLD_EVERY_S:
+            return []
+        attempts, link.rivals = link.rivals, 0
+        instance = instances.digest_of(event.hello.instance)
+        actions = self._let(facts.Contested(member=member.name, instance=instance, attempts=attempts), now)
+        if link.connection is not None:
+            reason = f"another process ({instance}) said hello as {member.name} and was refused; end it if it is yours"
+            warning = Error(code="name-in-use", reason=reason, about=None)
+            actions.append(Send(connection=link.connection, member=member.name, message=warning))
+        return actions
 
     def _alive(self, connection: str, now: float) -> tuple[Member | None, list[Action]]:
         """Who spoke. A member that was thought dead is back by that; a stranger is asked to say hello."""
@@ -218,7 +250,7 @@ class RoundMachine:
         if member.status is not Status.LOST:
             return member, []
         samples = {"train_samples": member.train_samples, "test_samples": member.test_samples}
-        return member, self._let(facts.Returned(member=member.name, **samples), now)
+        return member, self._let(facts.Returned(member=member.name, instance=member.instance, **samples), now)
 
     def _heard(self, event: events.Heard, now: float) -> list[Action]:
         return self._alive(event.connection, now)[1]

@@ -132,6 +132,11 @@ def _member_lines(state: State) -> Iterator[str]:
         update = "-" if member.update_round is None else str(member.update_round)
         numbers = f"{member.train_samples:>8} {order:<12} {update:>7} {member.strikes:>7}"
         yield f"{member.name:<20} {member.status:<12} {numbers}"
+    for member in [one for one in state.members.values() if one.contested][:_SHOWN_MEMBERS]:
+        yield (
+            f"{member.name}: the name is in use by process {member.instance}, and others said hello under it"
+            f" {member.contested} times, last told {member.contested_at or 0.0:.0f} s into the run; they were refused"
+        )
     rest = Counter(str(one.status) for one in members[_SHOWN_MEMBERS:])
     if rest:
         yield "and " + ", ".join(f"{count} more {status}" for status, count in sorted(rest.items()))

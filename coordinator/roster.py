@@ -14,6 +14,9 @@ from coordinator.state import Member
 from protocol.delivery import Outbox
 from protocol.messages import Heartbeat, Step
 
+_REPLACED = 8
+"""Earlier connections remembered of each member."""
+
 
 @dataclass(kw_only=True)
 class Link:
@@ -27,6 +30,10 @@ class Link:
     offered: tuple[int, int] | None = None
     """Place of the order that the outbox was given last."""
     outbox: Outbox = field(default_factory=Outbox)
+    replaced: tuple[str, ...] = ()
+    """Earlier connections of the member, as far as remembered: who speaks there is not the one who has it now."""
+    rivals: int = 0
+    """Hellos of other processes that were refused since it was told."""
 
     def is_busy(self, member: Member) -> bool:
         """Whether the member works on something it was told, and should not be interrupted by a newer order."""
@@ -58,10 +65,14 @@ class Roster:
     def connect(self, member: str, connection: str, now: float) -> str | None:
         """Give a member its newest connection; returns an earlier one that is nobody's any more."""
         self.release(connection)
-        earlier = self._links[member].connection if member in self._links else None
+        before = self._links.get(member)
+        earlier = before.connection if before is not None else None
+        replaced = before.replaced if before is not None else ()
         if earlier is not None:
             self._members.pop(earlier)
-        self._links[member] = Link(heard_at=now, connection=connection, spoke_at=now)
+            replaced = (*replaced, earlier)[-_REPLACED:]
+        replaced = tuple(one for one in replaced if one != connection)
+        self._links[member] = Link(heard_at=now, connection=connection, spoke_at=now, replaced=replaced)
         self._members[connection] = member
         return earlier
 

@@ -56,6 +56,14 @@ class Member:
     test_samples: int
     status: Status = Status.PRESENT
     strikes: int = 0
+    instance: str = ""
+    """Digest of the token of the process that has this place."""
+    held_since: float = 0.0
+    earlier_strikes: dict[str, int] = field(default_factory=dict)
+    """Of processes that had it before, by their digests; only where no key says who somebody is."""
+    contested: int = 0
+    """Hellos of other processes that were refused, as far as told, and when it was told last."""
+    contested_at: float | None = None
     has_anchor: bool = False
     """Whether it has answered an order to start from the anchor."""
     statistics: BlobRef | None = None

@@ -72,11 +72,12 @@ def open_home(settings: DataSettings) -> Home:
     return Home(data=data, spec=spec)
 
 
-def greeting_of(home: Home, settings: DataSettings, run: str | None) -> Hello:
-    """The first message: digests of what must agree, and how many samples there are."""
+def greeting_of(home: Home, settings: DataSettings, run: str | None, instance: str) -> Hello:
+    """The first message: digests of what must agree, and how many samples there are. instance: of the state folder."""
     parts = home.data.split(protocol=settings.split, seed=settings.seed, name=settings.name)
     return Hello(
         name=settings.name,
+        instance=instance,
         software=f"fedap {software_version()}",
         run=run,
         model_layout=model_layout(home.spec).digest,
@@ -117,7 +118,7 @@ def join(
     address, patience = settings.address(), settings.patience()
     with PrivateState(settings.state) as state:
         machine = AgentMachine(
-            greeting=greeting_of(home, settings, state.current_run()),
+            greeting=greeting_of(home, settings, state.current_run(), state.instance()),
             lifeline=Lifeline(patience, generator(settings.seed, purpose="reconnect", participant=settings.name)),
             model_bytes=model_layout(home.spec).size_bytes("f32"),
         )

@@ -50,6 +50,10 @@ from protocol.messages import (
 RETRIED_REFUSALS = frozenset({"name-taken"})
 """Refusals that may end by themselves for one who comes back: its old connection may not be known to be dead yet."""
 
+HEARD_AGAIN_S = 1.0
+"""By how much the end of waiting for a name in use must move on before its holder counts as alive: far beyond what a
+network's delays can pretend."""
+
 
 class Phase(enum.StrEnum):
     """Where a participant stands, for people; derived from the facts, never set."""
@@ -81,6 +85,7 @@ class AgentMachine:
         self._report: Report | None = None
         self._outbox = Outbox()
         self._ended: End | None = None
+        self._free_at: float | None = None
 
     @property
     def phase(self) -> Phase:
@@ -220,6 +225,8 @@ class AgentMachine:
                 return self._on_beat(message)
             case Error():
                 facts = {"code": message.code, "reason": message.reason, "about": str(message.about)}
+                if message.code == "name-in-use":
+                    return [Note(name="name.contested", facts=facts, warn=True)]
                 if message.code == "version":
                     return self._end(2, f"the coordinator speaks another protocol: {message.reason}")
                 return [Note(name="message.refused", facts=facts, warn=True)]
@@ -232,6 +239,7 @@ class AgentMachine:
             self._stored_run = None  # it takes us for somebody who comes back, but nothing of that run is here
             return self._greet(now)
         self._line.welcomed(welcome.heartbeat_s, now)
+        self._free_at = None
         if not known:
             self._welcome, self._prepared, self._preparing = welcome, False, True
             self._working = self._waiting = self._have = self._kept = self._report = None
@@ -244,10 +252,20 @@ class AgentMachine:
     def _on_reject(self, reject: Reject, now: float) -> list[Action]:
         if reject.code == "run-over" and isinstance(self._report, Goodbye):
             return self._end(0, "the run is over")
+        if reject.code == "name-in-use" and reject.wait_s is not None:
+            return self._on_name_in_use(reject, reject.wait_s, now)
         if reject.code in RETRIED_REFUSALS and self._stored_run is not None:
             return self._line.lost(f"refused: {reject.reason}", now)
         both = f" (the coordinator has {reject.ours}, here is {reject.yours})" if reject.ours or reject.yours else ""
         return [StopWork(), *self._end(2, f"refused, {reject.code}: {reject.reason}{both}")]
+
+    def _on_name_in_use(self, reject: Reject, wait_s: float, now: float) -> list[Action]:
+        """Wait for as long as the other process may be dead, which is what this one finds after losing its state; a
+        sign of life from the other ends it."""
+        first, self._free_at = self._free_at, self._free_at if self._free_at is not None else now + wait_s
+        if first is not None and now + wait_s > first + HEARD_AGAIN_S:
+            return [StopWork(), *self._end(2, f"refused, {reject.code}: {reject.reason}")]
+        return self._line.lost(f"refused, {reject.code}: {reject.reason}", now, at_most_s=wait_s + 0.1)
 
     def _on_order(self, order: Order) -> list[Action]:
         if not self._line.is_member:

@@ -28,7 +28,8 @@ SMALL_TALK: tuple[type[Message], ...] = (Hello, Heartbeat, Error, Grant, Cancel,
 
 
 WHEN = {
-    "hello": "on every connection: who, digests of model, classes and preprocessing, sample counts",
+    "hello": "on every connection: who, a random number kept in the state folder, digests of model, classes and "
+    "preprocessing, sample counts",
     "heartbeat": "every few seconds: which round, what is waited for",
     "error": "when a message was faulty",
     "grant": "receipts for weights that arrive in pieces",

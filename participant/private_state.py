@@ -1,9 +1,10 @@
 """Everything of a run that stays home and must survive a crash: by (run, round), whole or not there at all.
 
 A folder holds `state/RUN/` (the run's plan, the model it starts from, the latest finished round with its report, the
-final model), `personal.safetensors` (the latest final model) and a lock, so that two processes cannot share it. A round
-is one file: the model after training and what was reported about it. It is on disk before the report is said, and the
-one before is removed only then. What the numbers mean is not known here.
+final model), `personal.safetensors` (the latest final model), `instance` (by which the coordinator knows this folder's
+process) and a lock, so that two processes cannot share it. A round is one file: the model after training and what was
+reported about it. It is on disk before the report is said, and the one before is removed only then. What the numbers
+mean is not known here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +25,7 @@ from fedap_core.nn.state import State
 from participant.model_file import read_model, write_model
 
 PERSONAL = "personal.safetensors"
+INSTANCE = "instance"
 _REPORT = "report"
 _EXTRA = "extra/"
 
@@ -136,6 +140,16 @@ class PrivateState:
         if self._lock is not None:
             os.close(self._lock)
 
+    def instance(self) -> str:
+        """The token by which the coordinator tells this participant, started again, from another process that uses its
+        name: random, made once, readable by its owner alone."""
+        path = self.folder / INSTANCE
+        found = path.read_text(encoding="ascii", errors="replace").strip() if path.is_file() else ""
+        if not re.fullmatch(r"[0-9a-f]{32}", found):
+            found = secrets.token_hex(16)
+            replace_text(path, found + "\n", mode=0o600)
+        return found
+
     @property
     def sent_path(self) -> Path:
         return self.folder / "sent.jsonl"
@@ -165,10 +179,11 @@ class PrivateState:
         write_model(self.personal_path, spec, state, notes, private=True)
 
 
-def replace_text(path: Path, text: str) -> None:
-    """Write a small file whole or not at all."""
+def replace_text(path: Path, text: str, *, mode: int = 0o666) -> None:
+    """Write a small file whole or not at all. mode: who may read it, as far as the system's mask allows."""
     part = path.with_name(f".{path.name}.part")
-    with part.open("w", encoding="utf-8") as file:
+    part.unlink(missing_ok=True)  # its mode might be another
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -6,6 +6,7 @@ not all come back in the same instant after their coordinator restarts; the chan
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,9 +111,9 @@ class Lifeline:
         """The other side does not know us (any more)."""
         self.is_member, self._beat_at = False, None
 
-    def lost(self, reason: str, now: float) -> list[Action]:
+    def lost(self, reason: str, now: float, *, at_most_s: float = math.inf) -> list[Action]:
         """Close and come back after a pause: doubled each time, and between half and all of it, by chance."""
-        wait = self._pause * (0.5 + 0.5 * float(self._rng.random()))
+        wait = min(self._pause * (0.5 + 0.5 * float(self._rng.random())), at_most_s)
         self._pause = min(2.0 * self._pause, self.patience.reconnect_cap_s)
         self.closed()
         self._retry_at = now + wait

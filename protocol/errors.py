@@ -29,7 +29,8 @@ WIRE_CODES = {
 REFUSAL_CODES = {
     "version": WIRE_CODES["version"],
     "unknown-key": "the public key is not on the list of members",
-    "name-taken": "another key or connection holds this name",
+    "name-taken": "another key holds this name",
+    "name-in-use": "another process uses this name or key and is alive",
     "wrong-layout": "the model's tensors differ",
     "wrong-classes": "the class names or their order differ",
     "wrong-input-shape": "the model's input shape differs",

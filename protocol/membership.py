@@ -9,7 +9,7 @@ from typing import Annotated
 
 from protocol.contracts import one_of, record
 from protocol.errors import REFUSAL_CODES
-from protocol.plan import Count, Digest, FreeText, PeerName, Plan, RoundNo, RunId, Seconds, Shape, ShortText
+from protocol.plan import Count, Digest, FreeText, PeerName, Plan, RoundNo, RunId, Seconds, Shape, ShortText, Token
 from protocol.speech import FROM_COORDINATOR, FROM_PARTICIPANT, Message, OptionalTensors
 
 
@@ -18,6 +18,8 @@ class Hello(Message):
     """First message of a connection, repeated until answered: who comes, with which model and how much data.
 
     name: what the participant calls itself; on an authenticated connection the key decides, not this.
+    instance: a random number that this installation made once and keeps: by it a process that starts again is told from
+    another one that uses the same name or key. Nobody but the coordinator is ever shown it.
     software: name and version of the program, for the log.
     run: the run it was part of, when it comes back; nil otherwise.
     model_layout: digest of the layout of its whole model.
@@ -32,6 +34,7 @@ class Hello(Message):
     SPEAKERS = FROM_PARTICIPANT
 
     name: PeerName
+    instance: Token
     software: ShortText
     run: RunId | None
     model_layout: Digest
@@ -73,6 +76,8 @@ class Reject(Message):
     reason: the same for a person.
     ours: what the coordinator has; empty where nothing is compared.
     yours: what the participant said; empty where nothing is compared.
+    wait_s: seconds after which the reason ends if nothing more is heard of who is in the way; nil where waiting is
+    of no use.
     """
 
     KIND = "reject"
@@ -82,6 +87,7 @@ class Reject(Message):
     reason: FreeText
     ours: FreeText = ""
     yours: FreeText = ""
+    wait_s: Seconds | None = None
 
 
 @record

@@ -25,6 +25,7 @@ PeerName = Annotated[
 RoundNo = Annotated[int, whole(0, ROUNDS)]
 Count = Annotated[int, whole(0, 2**53)]
 Digest = Annotated[str, matching(r"(?:[0-9a-f]{2}){8,32}", "16 to 64 lower-case hex digits, an even number of them")]
+Token = Annotated[str, matching(r"[0-9a-f]{32}", "32 lower-case hex digits")]
 FreeText = Annotated[str, text(TEXT_CHARS)]
 ShortText = Annotated[str, text(100)]
 Seconds = Annotated[float, real(0.0, above=True)]

@@ -37,5 +37,5 @@ class Version:
         return min(self, other)
 
 
-VERSION = Version(major=3, minor=0)
+VERSION = Version(major=4, minor=0)
 """What this code speaks."""

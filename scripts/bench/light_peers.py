@@ -31,6 +31,7 @@ def hello_of(initial: Path, name: str, *, run: str | None = None) -> Hello:
     spec = read_spec(initial)
     return Hello(
         name=name,
+        instance=names_digest((name,)),
         software="bench",
         run=run,
         model_layout=model_layout(spec).digest,

@@ -26,6 +26,7 @@ from fedap_core.randomness import generator
 from fedap_core.strategies import Measure
 from participant.model_file import write_model
 from protocol.messages import Heartbeat, Hello
+from protocol.tensors import names_digest
 from scripts.engines.inline import InlineOptions
 from scripts.engines.virtual_members import VirtualFederation, open_federation
 from scripts.engines.workbench import Home
@@ -121,6 +122,7 @@ class VirtualRun:
         model = self._federation.rules.model
         return Hello(
             name=name,
+            instance=names_digest((name,)),
             software="lab",
             run=None,
             model_layout=model.model_layout,

@@ -62,7 +62,7 @@ def text_files(root: Path = ROOT) -> Iterator[tuple[str, str]]:
             hidden = path.name.startswith(".") and path.name not in _HIDDEN_BUT_OURS
             if not hidden and path.name not in _GENERATED and not path.name.endswith(".egg-info"):
                 yield from ((f"{path.name}/{below}", text) for below, text in text_files(path))
-        elif (text := _text_of(path)) is not None:
+        elif path.name != ".git" and (text := _text_of(path)) is not None:  # of a second working tree, it is a file
             yield path.name, text
 
 

@@ -6,6 +6,7 @@ event the invariants are checked; `crash` feeds the journal into a new machine, 
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,9 +64,22 @@ def rules_for(
     )
 
 
-def hello(name: str, *, run: str | None = None, train_samples: int = SAMPLES, model: ModelRules = MODEL) -> Hello:
+def instance_of(name: str, life: str = "") -> str:
+    """The token of one installation: the same for a name unless a test names another life."""
+    return hashlib.blake2b(f"{name}/{life}".encode(), digest_size=16).hexdigest()
+
+
+def hello(
+    name: str,
+    *,
+    run: str | None = None,
+    train_samples: int = SAMPLES,
+    model: ModelRules = MODEL,
+    life: str = "",
+) -> Hello:
     return Hello(
         name=name,
+        instance=instance_of(name, life),
         software="test 1",
         run=run,
         model_layout=model.model_layout,

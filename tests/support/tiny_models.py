@@ -17,6 +17,7 @@ from fedap_core.preprocessing import Preprocessing
 from protocol.membership import Hello
 from protocol.tensors import Array, Layout, names_digest
 from protocol.tensors import TensorSpec as WireSpec
+from tests.support.machines import instance_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,7 @@ class TinyModel:
         )
         return Hello(
             name=name,
+            instance=instance_of(name),
             software="test peer",
             run=None,
             model_layout=layout.digest,

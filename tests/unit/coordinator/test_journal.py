@@ -130,15 +130,16 @@ def journal_of_format(path: Path, number: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("number", ["1", "99"])
+@pytest.mark.parametrize("number", ["1", "2", "99"])
 def test_a_run_of_another_format_is_not_gone_on_with(tmp_path: Path, number: str) -> None:
     path = journal_of_format(tmp_path / "journal.sqlite", number)
-    with pytest.raises(InvalidInput, match=rf"format {number}.*expected format 2.*the version that began this run"):
+    with pytest.raises(InvalidInput, match=rf"format {number}.*expected format 3.*the version that began this run"):
         SqliteJournal(path)
 
 
-def test_a_run_of_the_format_before_can_still_be_read(tmp_path: Path) -> None:
-    path = journal_of_format(tmp_path / "journal.sqlite", "1")
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_a_run_of_a_format_before_can_still_be_read(tmp_path: Path, number: str) -> None:
+    path = journal_of_format(tmp_path / "journal.sqlite", number)
     reader = SqliteJournal(path, read_only=True)
     assert [entry.body for entry in reader.entries()] == [b"told"]
     reader.close()

@@ -9,6 +9,7 @@ import pytest
 from participant.actions import (
     CloseLine,
     End,
+    Note,
     OpenLine,
     StopWork,
 )
@@ -21,6 +22,7 @@ from participant.events import (
 )
 from participant.machine import Phase
 from protocol.messages import (
+    Error,
     Hello,
     HelloRequired,
     Leave,
@@ -200,3 +202,41 @@ def test_stop_request_stops_work_leaves_and_ends() -> None:
     assert actions[0] == StopWork()
     assert agent.said() == [Leave(run=RUN, reason="SIGTERM")]
     assert actions[-1] == End(code=143, reason="SIGTERM")
+
+
+def in_use(wait_s: float | None) -> Reject:
+    return Reject(code="name-in-use", reason="another process has it", wait_s=wait_s)
+
+
+def test_name_in_use_is_waited_for_while_its_holder_stays_silent() -> None:
+    """A holder that was heard 1 s ago and is dead after 5: free in 4 s, and each refusal until then says so."""
+    agent = Agent()
+    agent.on(LineOpened())
+    while agent.now < 4.0:
+        actions = agent.hear(in_use(4.0 - agent.now))
+        assert not any(isinstance(action, End) for action in actions)
+        deadline = agent.machine.next_deadline()
+        assert deadline is not None
+        assert agent.at(deadline) == [OpenLine()]
+        agent.on(LineOpened())
+    assert agent.now < 4.2
+    agent.hear(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
+    assert agent.machine.phase == "training"
+
+
+def test_name_in_use_by_one_who_speaks_ends_with_its_sentence() -> None:
+    agent = Agent()
+    agent.on(LineOpened())
+    agent.hear(in_use(4.0))
+    agent.at(2.0)
+    agent.on(LineOpened())
+    assert agent.hear(in_use(4.5))[-1] == End(code=2, reason="refused, name-in-use: another process has it")
+
+
+def test_a_copied_state_ends_at_once_and_a_contested_name_goes_on() -> None:
+    agent = member()
+    (note,) = agent.hear(Error(code="name-in-use", reason="somebody else said hello", about=None))
+    assert isinstance(note, Note)
+    assert (note.name, note.warn) == ("name.contested", True)
+    agent.hear(HelloRequired())
+    assert agent.hear(in_use(None))[-1] == End(code=2, reason="refused, name-in-use: another process has it")

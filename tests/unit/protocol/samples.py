@@ -72,6 +72,7 @@ PLAN = Plan(
 
 HELLO = Hello(
     name="hospital-1",
+    instance="0f" * 16,
     software="fedap 0.1.0",
     run=None,
     model_layout=DIGEST,

@@ -1,0 +1,194 @@
+"""Two processes under one name: the one that has it keeps it while it lives; whoever comes after it is told why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator import events, facts, instances
+from coordinator.actions import Forget
+from coordinator.retelling import _member_lines
+from coordinator.state import Status
+from protocol.messages import Error, Leave, Reject
+from tests.support.machines import (
+    RUN,
+    Bench,
+    find,
+    hello,
+    instance_of,
+    messages,
+    open_members,
+    pace,
+    rules_for,
+    welcomes,
+)
+
+KEYED = (("key-a", "a"), ("key-b", "b"))
+
+
+def bench_of_two(*, keys: bool = False) -> Bench:
+    """a and b train round 0."""
+    bench = Bench(rules_for(members=open_members(2, allowed=KEYED) if keys else open_members(2), paced=pace()))
+    for name in ("a", "b"):
+        bench.greet(name, hello(name), identity=f"key-{name}" if keys else name)
+    assert bench.stage == "training"
+    return bench
+
+
+def rival(bench: Bench, *, life: str = "other", connection: str = "x#1", identity: str = "a") -> list[object]:
+    """Another process says hello as a; what the bench knows as a's connection stays."""
+    greeted = events.Greeted(connection=connection, identity=identity, hello=hello("a", life=life))
+    return list(bench.do(greeted))
+
+
+def refusal(actions: list[object]) -> Reject:
+    (sent,) = messages(actions, "reject")  # type: ignore[arg-type]
+    assert isinstance(sent.message, Reject)
+    return sent.message
+
+
+@pytest.mark.parametrize("keys", [False, True])
+def test_another_process_is_refused_while_the_first_is_heard_and_both_are_told(keys: bool) -> None:
+    bench = bench_of_two(keys=keys)
+    bench.keep_alive("a", at=3.0)
+    bench.now = 4.0
+    actions = rival(bench, identity="key-a" if keys else "a")
+    refused = refusal(actions)
+    assert (refused.code, refused.wait_s) == ("name-in-use", 4.0)
+    assert "has had it for 4 s and was heard 1.0 s ago" in refused.reason
+    (warned,) = messages(actions, "error")  # type: ignore[arg-type]
+    assert isinstance(warned.message, Error)
+    assert (warned.connection, warned.message.code) == (bench.peers["a"].connection, "name-in-use")
+    assert welcomes(actions) == []  # type: ignore[arg-type]
+    assert find(bench.update("a", 0), Forget) == []
+    assert bench.machine.state.members["a"].update_round == 0
+
+
+def test_the_same_process_takes_its_name_over_at_once() -> None:
+    bench = bench_of_two()
+    bench.now = 0.1
+    (welcome,) = welcomes(bench.join("a", run=RUN))
+    assert welcome.member == "a"
+    assert [fact for fact in bench.facts(facts.Returned) if fact.member == "a"] == []
+
+
+def test_a_dead_ones_name_goes_to_the_next_process_with_the_same_key() -> None:
+    bench = bench_of_two(keys=True)
+    for at in (2.0, 4.0, 6.0):
+        bench.keep_alive("b", at=at)
+        bench.tick(at)
+    assert bench.machine.state.members["a"].status is Status.LOST
+    assert welcomes(rival(bench, identity="key-a"))[0].member == "a"  # type: ignore[arg-type]
+    assert bench.facts(facts.Returned)[-1].instance == instances.digest_of(instance_of("a", "other"))
+    first = bench.greet("a", hello("a"), identity="key-a")
+    assert refusal(list(first)).code == "name-in-use"
+
+
+def test_who_has_left_is_in_nobodys_way() -> None:
+    bench = bench_of_two()
+    bench.do(events.LeaveArrived(connection=bench.peers["a"].connection, reason="bye"))
+    assert welcomes(rival(bench))  # type: ignore[arg-type]
+
+
+def test_a_coordinator_that_starts_again_still_knows_who_had_the_name() -> None:
+    bench = bench_of_two()
+    bench.now = 4.0
+    bench.crash()
+    assert refusal(rival(bench)).wait_s == 5.0
+    assert welcomes(bench.join("a", run=RUN))
+
+
+def test_a_crash_and_a_silent_owner_do_not_keep_a_replacement_out_for_ever() -> None:
+    bench = bench_of_two()
+    bench.now = 4.0
+    bench.crash()
+    assert refusal(rival(bench))
+    bench.run_until(9.5)
+    assert welcomes(rival(bench))  # type: ignore[arg-type]
+
+
+def test_a_copy_of_the_state_folder_takes_over_once_and_does_not_trade_back() -> None:
+    bench = bench_of_two()
+    old = bench.peers["a"].connection
+    bench.join("a", run=RUN)
+    refused = refusal(rival(bench, life="", connection=old))
+    assert (refused.code, refused.wait_s) == ("name-in-use", None)
+    assert "copy" in refused.reason
+
+
+def test_attempts_are_journalled_and_told_rarely_however_often_they_come() -> None:
+    bench = bench_of_two()
+    told = 0
+    for number in range(200):
+        bench.keep_alive("a", "b", at=number * 0.1)
+        told += len(messages(rival(bench, life=str(number)), "error"))  # type: ignore[arg-type]
+    assert told == 1
+    assert [fact.attempts for fact in bench.facts(facts.Contested)] == [1]
+    for at in range(21, int(instances.TOLD_EVERY_S) + 5, 4):
+        bench.keep_alive("a", "b", at=float(at))
+    rival(bench)
+    assert [fact.attempts for fact in bench.facts(facts.Contested)] == [1, 200]
+    assert any("201 times" in line for line in _member_lines(bench.machine.state))
+    bench.crash()
+
+
+def test_strangers_garbage_strikes_nobody() -> None:
+    bench = bench_of_two()
+    rival(bench)
+    for _ in range(20):
+        bench.do(events.PeerFaulted(connection="x#1", code="bad-header", reason="garbage"))
+    assert bench.machine.state.members["a"].strikes == 0
+    said = bench.do(events.LeaveArrived(connection="x#1", reason="as somebody else"))
+    assert messages(said, "hello-required")
+    assert bench.machine.state.members["a"].status is Status.PRESENT
+    assert Leave.KIND == "leave"
+
+
+def excluded_after_takeover(*, keys: bool) -> Bench:
+    """a falls silent, another process takes its name and is excluded for what it says."""
+    bench = bench_of_two(keys=keys)
+    for at in (2.0, 4.0, 6.0):
+        bench.keep_alive("b", at=at)
+        bench.tick(at)
+    rival(bench, identity="key-a" if keys else "a")
+    for _ in range(3):
+        bench.do(events.PeerFaulted(connection="x#1", code="bad-header", reason="garbage"))
+    assert bench.machine.state.members["a"].status is Status.QUARANTINED
+    return bench
+
+
+def test_without_keys_an_impostors_exclusion_is_not_its_victims() -> None:
+    bench = excluded_after_takeover(keys=False)
+    assert refusal(rival(bench, connection="x#2")).code == "quarantined"
+    assert refusal(rival(bench, life="third", connection="x#3")).code == "quarantined"
+    assert welcomes(bench.join("a", run=RUN))
+    member = bench.machine.state.members["a"]
+    assert (member.status, member.strikes) == (Status.PRESENT, 0)
+    bench.crash()
+
+
+def test_a_key_answers_for_every_process_that_uses_it() -> None:
+    bench = excluded_after_takeover(keys=True)
+    assert refusal(list(bench.greet("a", hello("a", run=RUN), identity="key-a"))).code == "quarantined"
+
+
+def test_strikes_are_remembered_of_a_bounded_number_of_processes_and_of_the_first() -> None:
+    bench = bench_of_two()
+    at = 0.0
+    for number in range(30):
+        for _ in range(4):
+            at += 2.0
+            bench.keep_alive("b", at=at)
+            bench.tick(at)
+        assert welcomes(rival(bench, life=str(number), connection=f"x#{number}"))  # type: ignore[arg-type]
+        bench.do(events.PeerFaulted(connection=f"x#{number}", code="bad-header", reason="garbage"))
+    member = bench.machine.state.members["a"]
+    assert len(member.earlier_strikes) <= instances.REMEMBERED
+    assert instances.digest_of(instance_of("a")) in member.earlier_strikes
+
+
+def test_no_token_is_kept_or_told() -> None:
+    bench = bench_of_two()
+    actions = rival(bench)
+    secrets = [instance_of("a"), instance_of("a", "other")]
+    shown = repr(bench.journal) + repr(bench.machine.state) + repr([messages(actions, k) for k in ("reject", "error")])  # type: ignore[arg-type]
+    assert not any(secret in shown for secret in secrets)
