@@ -68,6 +68,7 @@ def write_config(path: Path, settings: RunSettings, cohort: Cohort, start: Start
             "momentum": settings.momentum,
             "weight_decay": settings.weight_decay,
             "batch_size": settings.batch_size,
+            "batches": settings.batches,
             "epochs": settings.epochs,
             "threads": settings.threads,
             "layers": settings.layers,
