@@ -79,7 +79,6 @@ def _run(wanted: Iterator[Drill], *, jobs: int, out: Path, again: bool) -> bool:
 
     from scripts.drill import record as records
     from scripts.drill.table import show
-    from scripts.drill.workers import Workers
 
     out.mkdir(parents=True, exist_ok=True)
     path = out / records.FILE
@@ -104,9 +103,14 @@ def _run(wanted: Iterator[Drill], *, jobs: int, out: Path, again: bool) -> bool:
             highlight=False,
         )
 
+    left = missing()
+    first = next(left, None)
     try:
-        with Workers(1 if again else jobs, out) as workers:
-            workers.run(missing(), done)
+        if first is not None:
+            from scripts.drill.workers import Workers  # with everything that the parties need: seconds
+
+            with Workers(1 if again else jobs, out) as workers:
+                workers.run(itertools.chain([first], left), done)
     finally:
         show(console, told)
     return all(record.survived for record in told)

@@ -64,14 +64,3 @@ def test_participants_that_forget_are_found_and_the_seed_is_told(tmp_path: Path)
 def test_two_drills_of_every_kind_and_line_are_survived(tmp_path: Path) -> None:
     code, said = drill(tmp_path, "--jobs", "2", "--count", "72", "--seed", "1000")
     assert code == 0, said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [(("--kind", "kil"), "kill"), (("--model", "big"), "large"), (("--mode", "fast"), "barrier")],
-)
-def test_wrong_options_end_in_one_line(tmp_path: Path, arguments: tuple[str, str], complaint: str) -> None:
-    code, said = drill(tmp_path, *arguments)
-    assert code == 2
-    assert complaint in said
-    assert "Traceback" not in said
