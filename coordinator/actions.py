@@ -242,7 +242,11 @@ class Note(Action):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stop(Action):
-    """The run is over and everybody who is there knows: flush and end, exit code 0 unless aborted."""
+    """The run is over and everybody who is there knows: flush and end, exit code 0 unless aborted.
+
+    halted: the run is not over. It cannot be led on until the operator has done something; nobody is told, and nothing
+    is journalled."""
 
     aborted: bool
     sentence: str
+    halted: bool = False

@@ -24,7 +24,7 @@ def next_fact(state: State, rules: Rules, now: float, *, mixed: bool, told: Call
         return _open(state, rules, state.round_no) if verdict.ready else None
     if state.stage is Stage.TRAINING:
         return _answer_latecomer(state, rules, told) or _close(state, rules, now)
-    if state.stage is Stage.AGGREGATING and mixed:
+    if state.stage is Stage.AGGREGATING and mixed and not state.awaits_measure(rules):
         return _after_mixing(state, rules)
     return None
 
@@ -35,7 +35,7 @@ def wants_weights(state: State, rules: Rules, now: float) -> bool:
     Statistics measured before training change with membership only: as soon as possible. Running statistics come in
     one by one with the updates of a round: once they are needed.
     """
-    if not state.lacks_weights(rules) or state.stage is not Stage.TRAINING:
+    if not state.lacks_weights(rules) or state.stage is not Stage.TRAINING or state.awaits_measure(rules):
         return False
     if rules.continuous or rules.strategy.first_measure is not Measure.NONE:
         return state.round_no >= rules.warmup_rounds
@@ -51,7 +51,7 @@ def waits_alone(member: Member) -> bool:
 
 def blocked(state: State, rules: Rules, phase: Phase) -> bool:
     """Whether nothing can be mixed in this phase before W is known."""
-    return phase is Phase.MIXED and state.lacks_weights(rules)
+    return phase is Phase.MIXED and (state.lacks_weights(rules) or state.awaits_measure(rules))
 
 
 def has_converged(state: State, rules: Rules) -> bool:

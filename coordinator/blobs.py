@@ -119,6 +119,23 @@ def describe(path: Path) -> StoredSet:
     return found
 
 
+def fault_of(path: Path) -> str:
+    """What is wrong with a finished file, all of it read: empty if nothing is. OSError where the disk fails."""
+    if not path.is_file():
+        return "is missing"
+    try:
+        found = describe(path)
+        passed = xxhash.xxh3_64()
+        with opened(path) as handle:
+            for start in range(0, found.size_bytes, CHUNK_BYTES):
+                piece = bytearray(min(CHUNK_BYTES, found.size_bytes - start))
+                read_exactly(handle, memoryview(piece), start)
+                passed.update(piece)
+    except InvalidInput as error:
+        return f"is cut off or damaged ({error.fix or error.got})"
+    return "" if passed.intdigest() == found.checksum else "is damaged: its bytes are not those that were written"
+
+
 @contextmanager
 def opened(path: Path | str, flags: int = os.O_RDONLY) -> Iterator[int]:
     """A file descriptor for as long as it is needed."""

@@ -13,6 +13,7 @@ import structlog
 import typer
 
 from coordinator.auth import generate_keys
+from coordinator.backing_up import back_up
 from coordinator.config import RunConfig, make_config, read_config, require_safe
 from coordinator.exporting import export_weights
 from coordinator.keys import MemberList, read_key_file, write_key_file
@@ -20,7 +21,7 @@ from coordinator.logs import configure_logs
 from coordinator.model_checks import require_usable_models
 from coordinator.retelling import explain, history_lines, status_lines
 from coordinator.run_plan import make_plan, make_rules, require_enough_listed
-from coordinator.runs import look_at, open_run
+from coordinator.runs import look_at, open_run, plan_recovery
 from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -112,6 +113,9 @@ def serve(settings: RunConfig, config: Path | None) -> None:
     stopped = federation.coordinator.run()
     counts = dict(federation.exchange.counts)
     structlog.get_logger().info("coordinator.ended", sentence=stopped.sentence, aborted=stopped.aborted, **counts)
+    if stopped.halted:
+        fix = f"The run is as it was; `fedap-coordinator recover {settings.folder}` says how to go on."
+        raise InvalidInput(str(settings.folder), stopped.sentence, "a run that can be led on", fix)
     typer.echo(f"{'aborted' if stopped.aborted else 'ended'}: {stopped.sentence}")
     if stopped.aborted:
         raise typer.Exit(1)
@@ -165,6 +169,36 @@ def export(
     if out.exists() and not force:
         raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
     typer.echo(export_weights(look_at(folder), participant, out))
+
+
+@app.command()
+def backup(
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="The folder to make.")],
+) -> None:
+    """Copy a run's folder while the run goes on, and check the copy. To restore it, copy it back."""
+    past = look_at(folder)
+    typer.echo(back_up(folder, out, past.machine.rules, past.config))
+
+
+@app.command()
+def recover(
+    folder: Folder,
+    yes: Annotated[bool, typer.Option("--yes", help="Do what it says.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say it; as without --yes.")] = False,
+    accept_older: Annotated[
+        bool, typer.Option("--accept-older", help="Go on from what members hold, though this folder lacks part of it.")
+    ] = False,
+    backup: Annotated[Path | None, typer.Option("--from", help="A backup to take missing files from.")] = None,
+) -> None:
+    """Say what is damaged in a run's folder and how to go on; with --yes, do it. Nothing is ever deleted."""
+    done = yes and not dry_run
+    found = plan_recovery(folder, accept_older=accept_older, backup=backup, agreed=done)
+    for line in found.lines():
+        typer.echo(line)
+    if found.asks:
+        raise InvalidInput("folder", str(folder), "--accept-older or a newer backup", found.asks)
+    typer.echo("done: `serve` leads the run on" if done else "nothing was changed: --yes does it")
 
 
 @app.command()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coordinator.actions import BlobRef
 from protocol.messages import Heartbeat, Hello, Score
 
 
@@ -28,8 +29,11 @@ class Event:
 class Started(Event):
     """A life of the process begins: first event of a new run, and first after the journal was fed back.
 
-    Nobody is connected. Answered by the work that a crash may have interrupted.
+    Nobody is connected. Answered by the work that a crash may have interrupted. missing: admitted reports whose files
+    are to be fetched again.
     """
+
+    missing: tuple[BlobRef, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,6 +185,14 @@ class WorkInterrupted(Event):
     """Weighing or mixing was stopped by the disk. Nothing is lost; it is asked for again when the run goes on."""
 
     ticket: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkDamaged(Event):
+    """Weighing or mixing found that stored reports are damaged or gone. They were put aside and are asked for again."""
+
+    ticket: int
+    blobs: tuple[BlobRef, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

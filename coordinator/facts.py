@@ -129,6 +129,14 @@ class StatsAccepted(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class StatisticsLost(Fact):
+    """Admitted statistics of a member are of no use any more: their file was damaged. It measures again."""
+
+    member: str
+    round_no: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Weighed(Fact):
     """W over `members`, each of whom gave statistics. weights: one row per member, rows sum to 1."""
 
@@ -229,7 +237,7 @@ FACTS: dict[str, type[Fact]] = {
     for kind in (
         *(Began, Joined, Returned, Contested, Lost, Left, Refused, Quarantined, AllowListSet, EnrolmentClosed),
         *(MeasuringOpened, StatsAccepted, Weighed, RoundOpened, UpdateAccepted, RowPlanned, RoundClosed, StopAsked),
-        *(Paused, Resumed, Finished, GoodbyeAccepted, Ended),
+        *(Paused, Resumed, Finished, GoodbyeAccepted, Ended, StatisticsLost),
     )
 }
 """Every kind of fact by the name the journal knows it under."""

@@ -143,6 +143,18 @@ def _stats_accepted(state: State, rules: Rules, fact: facts.StatsAccepted, now: 
         member.answer_due = True
 
 
+def _statistics_lost(state: State, rules: Rules, fact: facts.StatisticsLost, now: float) -> None:
+    """Between rounds or after its next report the member measures again; the same samples under the same anchor give
+    the same statistics, so that W stays what it was."""
+    del now
+    member = state.members[fact.member]
+    member.statistics = None
+    if state.stage is Stage.MEASURING:
+        member.answered = step_at("update", fact.round_no - 1) if fact.round_no else None
+    elif member.is_active and member.has_answered(member.order):
+        ordering.replace_order(member, ordering.anchor_order(state, rules, member))
+
+
 def _weighed(state: State, rules: Rules, fact: facts.Weighed, now: float) -> None:
     del rules, now
     state.weighed_members, state.weighed = fact.members, np.asarray(fact.weights, dtype=np.float64)
@@ -181,6 +193,8 @@ def _update_accepted(state: State, rules: Rules, fact: facts.UpdateAccepted, now
     member.distance, member.accuracy = fact.distance, _validation_accuracy(fact)
     if fact.measured:
         member.statistics = BlobRef(member=fact.member, kind="update-statistics", round_no=fact.round_no)
+    if not state.is_ready(member, rules):  # its statistics were lost meanwhile
+        ordering.replace_order(member, ordering.anchor_order(state, rules, member))
     if rules.continuous and fact.round_no >= rules.warmup_rounds:
         member.answer_due, state.opened_at = True, now
         state.distances = _distances(state.active())
@@ -279,6 +293,7 @@ _CHANGES: dict[type[facts.Fact], Callable[[State, Rules, Any, float], None]] = {
     facts.EnrolmentClosed: _enrolment_closed,
     facts.MeasuringOpened: _measuring_opened,
     facts.StatsAccepted: _stats_accepted,
+    facts.StatisticsLost: _statistics_lost,
     facts.Weighed: _weighed,
     facts.RoundOpened: _round_opened,
     facts.UpdateAccepted: _update_accepted,

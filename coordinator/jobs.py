@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import structlog
@@ -39,6 +40,15 @@ UPDATE, STATS, UPDATE_STATS = "update", "stats", "update-statistics"
 
 ROWS_HELD_BYTES = 384 * MIB
 """Most memory for mixed rows, those still being sent included: 1,000 members of a LeNet-5 and their round before."""
+
+
+class DamagedReports(InvalidInput):
+    """Stored reports that are not as they were admitted: where they lie and what is wrong with each."""
+
+    def __init__(self, faults: Mapping[BlobRef, tuple[Path, str]]) -> None:
+        path, wrong = next(iter(faults.values()))
+        super().__init__(str(path), f"a file that {wrong}", "the report as it was admitted")
+        self.faults = faults
 
 
 def measured_channels(spec: ModelSpec, measure: Measure) -> dict[str, int]:
@@ -157,9 +167,11 @@ class Jobs:
 
     def weigh(self, action: Weigh) -> WeighingDone:
         """W from stored statistics."""
-        stats = tuple(
-            self._stored_moments(ref, samples) for ref, samples in zip(action.statistics, action.samples, strict=True)
-        )
+        try:
+            stats = tuple(map(self._stored_moments, action.statistics, action.samples))
+        except (InvalidInput, FileNotFoundError):
+            self._require_whole(action.statistics)
+            raise
         mixing = self._rules.strategy.mixing(Evidence(counts=action.samples, stats=stats))
         return WeighingDone(ticket=action.ticket, weights=tuple(tuple(map(float, row)) for row in mixing.weights))
 
@@ -180,6 +192,19 @@ class Jobs:
     def aggregate(self, action: Aggregate) -> list[tuple[RowRef, Payload]]:
         """Mix a row for every receiver: into memory where that is not much, else into files. Rows are not durable, the
         givers' blobs are; what a failing disk has begun is deleted."""
+        try:
+            return self._aggregate(action)
+        except (InvalidInput, FileNotFoundError):
+            self._require_whole(action.givers)
+            raise
+
+    def _require_whole(self, refs: Sequence[BlobRef]) -> None:
+        """DamagedReports if any of these is not as it was admitted."""
+        faults = {ref: wrong for ref in refs if (wrong := self._store.fault_of(ref))}
+        if faults:
+            raise DamagedReports({ref: (self._store.path_of(ref), wrong) for ref, wrong in faults.items()})
+
+    def _aggregate(self, action: Aggregate) -> list[tuple[RowRef, Payload]]:
         layout = self._forms.shared(action.phase)
         blobs = [self._store.blob(ref) for ref in action.givers]
         for ref, blob in zip(action.givers, blobs, strict=True):

@@ -2,35 +2,44 @@
 
 A journal knows nothing of what an event means: it keeps a number, the run clock's time, a kind and bytes. `Journal` is
 the contract; `MemoryJournal` keeps it for as long as the process lives, `SqliteJournal` across any crash. Reading goes
-on while another process writes.
+on while another process writes. Every entry carries a checksum over itself and the one before; the last one's stands in
+a file beside the journal, so that an older copy or a lost part is noticed (`journal_check`).
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import xxhash
 
 from fedap_core.errors import InvalidInput
 
 JOURNAL = "journal.sqlite"
 """Its name in a run's folder."""
 
+HEAD = "journal.head"
+"""Beside it: number and checksum of its last entry, in a text of constant length."""
+
 FORMAT = 3
 """Raised when tables, encodings or the blobs beside them change their meaning; a journal of another format is
 refused, never guessed at."""
 
 READABLE = frozenset({"1", "2", str(FORMAT)})
-"""Formats whose tables can be read: 1 has other checksums of blobs, 2 knows no instances of processes."""
+"""Formats whose tables can be read: 1 has other checksums of blobs, 2 knows no instances of processes and has no
+checksums of entries."""
 
 _TABLES = """
 create table if not exists entries (serial integer primary key, time_s real not null, kind text not null,
-                                    body blob not null) strict;
+                                    body blob not null, chain integer not null) strict;
 create table if not exists snapshots (serial integer primary key, body blob not null) strict;
-create table if not exists facts (name text primary key, value text not null) strict;
+create table if not exists facts (name text primary key, value text not null, seal integer not null) strict;
 """
 _SNAPSHOTS_KEPT = 2
 """The latest, and the one before it: enough to look back once, and bounded."""
@@ -47,6 +56,22 @@ class Draft:
     time_s: float
     kind: str
     body: bytes
+
+
+def chained(before: int, draft: Draft | Entry) -> int:
+    """The checksum of an entry that follows the one with the checksum `before`; 0 before the first."""
+    parts = struct.pack("<Qd", before, draft.time_s), draft.kind.encode(), b"\0", draft.body
+    return xxhash.xxh3_64_intdigest(b"".join(parts)) >> 1  # SQLite's numbers have a sign
+
+
+def sealed(name: str, value: str) -> int:
+    """The checksum of a fact about the whole run."""
+    return xxhash.xxh3_64_intdigest(f"{name}\0{value}".encode()) >> 1
+
+
+def head_text(serial: int, chain: int) -> str:
+    """What the file beside the journal says."""
+    return f"{serial:020d} {chain:020d}\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +166,14 @@ class SqliteJournal:
                 self._db.execute("pragma synchronous=full")
                 self._db.executescript(_TABLES)
             self._check_format(path, read_only)
+            self._chain = 0 if read_only else self._last_chain()
         except sqlite3.DatabaseError as error:
             raise InvalidInput("journal", path, "an intact journal", str(error)) from error
+        self._head = None if read_only else os.open(path.with_name(HEAD), os.O_WRONLY | os.O_CREAT, 0o600)
+
+    def _last_chain(self) -> int:
+        found = self._db.execute("select chain from entries order by serial desc limit 1").fetchone()
+        return int(found[0]) if found else 0
 
     def _check_format(self, path: Path, read_only: bool) -> None:
         found = self.fact("format")
@@ -153,11 +184,22 @@ class SqliteJournal:
             raise InvalidInput("journal", f"{path} of format {found}", f"format {FORMAT}", fix)
 
     def append(self, drafts: Sequence[Draft]) -> int:
+        chain = self._chain
         with self._transaction():
             for draft in drafts:
-                values = (draft.time_s, draft.kind, draft.body)
-                done = self._db.execute("insert into entries (time_s, kind, body) values (?, ?, ?)", values)
-        return int(done.lastrowid or 0)
+                chain = chained(chain, draft)
+                values = (draft.time_s, draft.kind, draft.body, chain)
+                done = self._db.execute("insert into entries (time_s, kind, body, chain) values (?, ?, ?, ?)", values)
+        self._chain = chain
+        serial = int(done.lastrowid or 0)
+        self._note_head(serial)
+        return serial
+
+    def _note_head(self, serial: int) -> None:
+        """Not forced to disk, and written after the entries are: it can be older than they, never newer."""
+        if self._head is not None:
+            with suppress(OSError):
+                os.pwrite(self._head, head_text(serial, self._chain).encode(), 0)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -191,7 +233,21 @@ class SqliteJournal:
         return str(found[0]) if found else None
 
     def set_fact(self, name: str, value: str) -> None:
-        self._db.execute("insert or replace into facts values (?, ?)", (name, value))
+        self._db.execute("insert or replace into facts values (?, ?, ?)", (name, value, sealed(name, value)))
+
+    def copy_to(self, path: Path) -> None:
+        """Everything as it is now, while others write, as a journal of its own with its head beside it."""
+        copy = sqlite3.connect(path, isolation_level=None)
+        try:
+            self._db.backup(copy)
+            copy.execute("pragma journal_mode=delete")  # one file, with nothing beside it that could be left behind
+            last = copy.execute("select serial, chain from entries order by serial desc limit 1").fetchone()
+        finally:
+            copy.close()
+        path.with_name(HEAD).write_text(head_text(*(last or (0, 0))))
 
     def close(self) -> None:
         self._db.close()
+        if self._head is not None:
+            os.close(self._head)
+            self._head = None

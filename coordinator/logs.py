@@ -35,7 +35,7 @@ _NAMED = {
 """Facts whose class name lacks the noun."""
 _LENGTHY = frozenset({"weights", "scores", "identity", "allowed"})
 _LONGEST_LIST = 20
-_WARNINGS = frozenset({"Contested", "Lost", "Refused", "Quarantined", "Paused"})
+_WARNINGS = frozenset({"Contested", "Lost", "StatisticsLost", "Refused", "Quarantined", "Paused"})
 
 
 class _Place:

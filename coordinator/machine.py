@@ -26,7 +26,7 @@ from coordinator import (
     reports,
     speaking,
 )
-from coordinator.actions import Action, Forget, Note, Persist, Send, Stop
+from coordinator.actions import Action, BlobRef, Forget, Note, Persist, Send, Stop
 from coordinator.invariants import broken_laws
 from coordinator.lull import Lull
 from coordinator.quorum import Verdict
@@ -34,7 +34,7 @@ from coordinator.roster import Roster
 from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State, Status
 from coordinator.work import Work
-from protocol.messages import Error, HelloRequired, Reject, Step
+from protocol.messages import Error, Heartbeat, HelloRequired, Reject, Step
 
 _COLLECTS = (facts.RoundOpened, facts.RowPlanned, facts.Finished)
 """Facts after which something that was kept may have become useless."""
@@ -47,8 +47,8 @@ class RoundMachine:
         self.rules = rules
         self.state = State()
         self.roster = Roster()
-        self.work = Work(rules)
         self.reports = reports.Desk(rules)
+        self.work = Work(rules, self.reports.missing)
         self._lull = Lull()
         self._deadline: float | None = None
         self._handlers: dict[type[events.Event], Callable[[Any, float], list[Action]]] = {
@@ -70,6 +70,7 @@ class RoundMachine:
             events.Inspected: self._inspected,
             events.InspectionFailed: self._inspection_failed,
             events.WorkInterrupted: self._work_interrupted,
+            events.WorkDamaged: self._work_damaged,
             events.WeighingDone: self._weighing_done,
             events.MixingDone: self._mixing_done,
             events.WorkFailed: self._work_failed,
@@ -186,12 +187,23 @@ class RoundMachine:
     # ---- from clock and operator
 
     def _started(self, event: events.Started, now: float) -> list[Action]:
-        del event
         self.roster.restart((member.name for member in self.state.active()), now)
-        self.work, self.reports = Work(self.rules), reports.Desk(self.rules)
+        self.reports = reports.Desk(self.rules)
+        self.work = Work(self.rules, self.reports.missing)
         if self.state.began_at is None:
             return self._let(facts.Began(run=self.rules.run), now)
-        return [Note(event="run.resumed", round_no=self.state.round_no, details=(("stage", str(self.state.stage)),))]
+        note = Note(event="run.resumed", round_no=self.state.round_no, details=(("stage", str(self.state.stage)),))
+        return [note, *self._ask_again(event.missing, now)]
+
+    def _ask_again(self, refs: tuple[BlobRef, ...], now: float) -> list[Action]:
+        """Have what our disk lost come again: an update as it was reported, statistics by measuring."""
+        actions: list[Action] = []
+        for ref in refs:
+            if ref.kind != "stats":
+                self.reports.missing.add(ref)
+            elif ref.member in self.state.members and self.state.members[ref.member].statistics == ref:
+                actions += self._let(facts.StatisticsLost(member=ref.member, round_no=ref.round_no), now)
+        return actions
 
     def _storage_low(self, event: events.StorageLow, now: float) -> list[Action]:
         if self.state.paused_at is not None or (self.state.stage.is_over and not event.reason):
@@ -258,9 +270,28 @@ class RoundMachine:
     def _beat(self, event: events.Beat, now: float) -> list[Action]:
         member, actions = self._alive(event.connection, now)
         link = self.roster.link(member.name) if member is not None else None
-        if member is None or link is None or self.roster.beat(member.name, event.beat) is None:
+        if member is None or link is None:
+            return actions
+        actions += self._look_for_lost(member, event.beat)
+        if self.roster.beat(member.name, event.beat) is None:
             return actions
         return [*actions, *speaking.order(self.work, member, link, now, asked=True)]
+
+    def _look_for_lost(self, member: Member, beat: Heartbeat) -> list[Action]:
+        """Whether a report that our disk lost can no longer be had from its member, and somebody waits for its mix."""
+        if not self.reports.missing:
+            return []
+        self.reports.missing.heard(member.name, beat)
+        weights = member.order.weights if member.order is not None and not member.has_answered(member.order) else None
+        asks = beat.want is not None and weights is not None and weights.row is not None
+        lost = self.work.lost_report(self.state, weights.row if weights is not None else None) if asks else None
+        if lost is None and self.state.stage is Stage.AGGREGATING:
+            lost = self.work.lost_report(self.state, None)
+        if lost is None:
+            return []
+        what = f"blobs/{lost.kind}/{lost.round_no:07d}/{lost.member} is damaged or missing"
+        sentence = f"{what}, {lost.member} no longer holds it, and {member.name} waits for what is mixed from it"
+        return [Stop(aborted=True, sentence=sentence, halted=True)]
 
     def _arrived(
         self, event: events.StatsArrived | events.UpdateArrived | events.GoodbyeArrived, now: float
@@ -330,6 +361,10 @@ class RoundMachine:
         del now
         self.work.interrupted(event.ticket)
         return []
+
+    def _work_damaged(self, event: events.WorkDamaged, now: float) -> list[Action]:
+        self.work.interrupted(event.ticket)
+        return self._ask_again(event.blobs, now)
 
     def _work_failed(self, event: events.WorkFailed, now: float) -> list[Action]:
         if not self.work.failed(event.ticket) or self.state.stage.is_over:

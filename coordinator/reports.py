@@ -11,6 +11,7 @@ from coordinator.actions import Action, BlobRef, Discard, Inspect, Note, Order, 
 from coordinator.admission import distance_limit
 from coordinator.events import GoodbyeArrived, Inspected, InspectionFailed, StatsArrived, UpdateArrived
 from coordinator.facts import Fact, GoodbyeAccepted, Refused, StatsAccepted, UpdateAccepted
+from coordinator.refetching import Missing
 from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State
 from fedap_core.strategies import Measure, Phase
@@ -24,12 +25,15 @@ _KINDS: dict[type[Report], str] = {StatsArrived: "stats", UpdateArrived: "update
 class Desk:
     """The reports under inspection in this life of the process."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, missing: Missing | None = None) -> None:
         self._rules = rules
+        self.missing = Missing() if missing is None else missing
         self._waiting: dict[tuple[str, str, int], StatsArrived | UpdateArrived] = {}
 
     def wants(self, state: State, member: Member, step: Step) -> bool:
         """Whether a report is of use: asked for, not judged yet, and not of a layout that is past."""
+        if member.is_active and self.missing.is_missing(member.name, step):
+            return True
         if not member.is_active or (member.answered is not None and step.place <= member.answered.place):
             return False
         if step.kind == "goodbye":
@@ -80,14 +84,15 @@ class Desk:
                 member=member.name, kind="stats", round_no=event.round_no, phase=Phase.MIXED, sent=None, limit=None,
                 measure=self._rules.first_measure, samples=event.samples,
             )  # fmt: skip
-        order = _order_for(member, step_at("train", event.round_no))
+        again = self.missing.is_missing(member.name, step_of(event))  # it was compared when it was admitted
+        order = None if again else _order_for(member, step_at("train", event.round_no))
         return Inspect(
             member=member.name,
             kind="update",
             round_no=event.round_no,
             phase=self._rules.round_plan(event.round_no).phase,
             sent=order.weights if order is not None else None,
-            limit=distance_limit(state.distances),
+            limit=None if again else distance_limit(state.distances),
             measure=Measure.RUNNING if event.measured else Measure.NONE,
             samples=member.train_samples,
         )
@@ -103,6 +108,8 @@ class Desk:
         discard = Discard(member=event.member, kind=event.kind, round_no=event.round_no)
         if not self.wants(state, member, step):
             return None, [discard]
+        if self.missing.is_missing(member.name, step):
+            return None, self._judged_again(event, step, discard)
         if event.code is not None:
             error = Error(code=event.code, reason=event.reason[:500], about=step)
             answers = [Send(connection=connection, member=event.member, message=error)] if connection else []
@@ -111,6 +118,14 @@ class Desk:
             )
             return refused, [discard, *answers]
         return _accepted(event, report), []
+
+    def _judged_again(self, event: Inspected, step: Step, discard: Discard) -> list[Action]:
+        """A report that was admitted before and lost by us: nothing has changed but that it is here again."""
+        if event.code is not None:
+            details = (("code", event.code), ("reason", event.reason[:200]))
+            return [discard, Note(event="report.changed", member=event.member, round_no=step.round_no, details=details)]
+        self.missing.found(event.member, step)
+        return [Note(event="report.fetched_again", member=event.member, round_no=step.round_no)]
 
     def unjudged(self, event: InspectionFailed, connection: str | None) -> list[Action]:
         """A report that a fault of ours kept from being judged: it is not answered, so heartbeats will ask for it."""

@@ -16,10 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from coordinator.actions import BlobRef
 from coordinator.arrivals import Arrivals, Limits
 from coordinator.config import RunConfig, make_config, require_safe
 from coordinator.deliveries import Deliveries
 from coordinator.exchange import Exchange
+from coordinator.folder_check import note_models, require_sound
 from coordinator.jobs import Jobs, measured_channels
 from coordinator.journal import JOURNAL, Journal, SqliteJournal
 from coordinator.keys import MemberList, read_key_file
@@ -28,6 +30,8 @@ from coordinator.machine import RoundMachine
 from coordinator.model_forms import ModelFile, ModelForms
 from coordinator.orders import Orders
 from coordinator.peers import Peers
+from coordinator.recovering import Recovery, recovery_of
+from coordinator.replaying import replay
 from coordinator.router import Router
 from coordinator.rules import Rules
 from coordinator.run_plan import (
@@ -38,7 +42,7 @@ from coordinator.run_plan import (
     require_enough_listed,
     require_same_plan,
 )
-from coordinator.server import Coordinator, Parts, replay
+from coordinator.server import Coordinator, Parts
 from coordinator.space import SpaceGuard
 from coordinator.store import Store
 from fedap_core.errors import InvalidInput
@@ -73,10 +77,16 @@ def open_run(
     rules = make_rules(config, initial.spec, listed)
     keys = read_key_file(config.network.secret_key) if config.network.secret_key is not None else None
     release = _take_folder(config.folder)
-    journal = open_journal(config.folder / JOURNAL)
-    if journal.fact("plan") is None:
-        require_enough_listed(config, listed)
-    _introduce(journal, config, plan, initial.spec)
+    models = {"initial": config.initial, "anchor": config.anchor.file}
+    try:
+        missing = require_sound(config.folder, rules, models)
+        journal = open_journal(config.folder / JOURNAL)
+        if journal.fact("plan") is None:
+            require_enough_listed(config, listed)
+        _introduce(journal, config, plan, initial.spec, models)
+    except InvalidInput:
+        release()
+        raise
     if config_file is not None:
         shutil.copyfile(config_file, config.folder / "run.toml")
     store = Store(config.folder)
@@ -84,7 +94,7 @@ def open_run(
     admits: Callable[[str], bool] = (lambda key: listed.name_of(key) is not None) if listed else (lambda _key: True)
     capacity = config.network.in_flight_bytes
     router = Router(endpoint=config.network.endpoint, keys=keys, admits=admits, in_flight_bytes=capacity)
-    return _assemble(config, plan, rules, initial.spec, journal, store, forms, router, admits, listed, release)
+    return _assemble(config, plan, rules, initial.spec, journal, store, forms, router, admits, listed, release, missing)
 
 
 def _assemble(
@@ -99,6 +109,7 @@ def _assemble(
     admits: Callable[[str], bool],
     listed: MemberList | None,
     release: Callable[[], None],
+    missing: tuple[BlobRef, ...],
 ) -> Federation:
     machine = RoundMachine(rules)
     capacity = config.network.in_flight_bytes
@@ -134,18 +145,23 @@ def _assemble(
             deliveries=deliveries,
             exchange=exchange,
         ),
-        space=SpaceGuard(
-            free_bytes=store.free_bytes,
-            can_write=store.can_write,
-            members=lambda: max(len(machine.state.active()), config.members.at_least),
-            row_bytes=_row_bytes(forms, rules),
-            reserve_bytes=config.storage.reserve_bytes,
-            clock=time.monotonic,
-        ),
+        space=_space_guard(config, machine, store, _row_bytes(forms, rules)),
         allowed=lambda: allowed_members(config, listed),
         release=release,
+        missing=missing,
     )
     return Federation(coordinator=Coordinator(parts), endpoint=router.endpoint, exchange=exchange, machine=machine)
+
+
+def _space_guard(config: RunConfig, machine: RoundMachine, store: Store, row_bytes: int) -> SpaceGuard:
+    return SpaceGuard(
+        free_bytes=store.free_bytes,
+        can_write=store.can_write,
+        members=lambda: max(len(machine.state.active()), config.members.at_least),
+        row_bytes=row_bytes,
+        reserve_bytes=config.storage.reserve_bytes,
+        clock=time.monotonic,
+    )
 
 
 def _row_bytes(forms: ModelForms, rules: Rules) -> int:
@@ -183,7 +199,9 @@ def _write_traffic(path: Path, closed: int, counted: Mapping[tuple[str, int, str
         file.write(json.dumps({"closed_round": closed, "bytes": entries}) + "\n")
 
 
-def _introduce(journal: Journal, config: RunConfig, plan: Plan, spec: ModelSpec) -> None:
+def _introduce(
+    journal: Journal, config: RunConfig, plan: Plan, spec: ModelSpec, models: Mapping[str, Path | None]
+) -> None:
     """Write down what the run is, once; afterwards refuse to lead it as something else."""
     before = journal.fact("plan")
     if before is not None:
@@ -193,6 +211,7 @@ def _introduce(journal: Journal, config: RunConfig, plan: Plan, spec: ModelSpec)
         if journal.fact("model") != _described(spec):
             raise InvalidInput("initial", str(config.initial), "the model with which this run began")
     journal.set_fact("config", config.model_dump_json())
+    note_models(journal, models)
     if before is None:
         journal.set_fact("run", config.run)
         journal.set_fact("model", _described(spec))
@@ -201,6 +220,32 @@ def _introduce(journal: Journal, config: RunConfig, plan: Plan, spec: ModelSpec)
 
 def _described(spec: ModelSpec) -> str:
     return spec.to_metadata()[METADATA_KEY]
+
+
+def _listed_if_readable(config: RunConfig) -> MemberList | None:
+    """The list of members for those who only look: a broken one must not keep them from it."""
+    try:
+        return MemberList(config.members.keys) if config.members.keys is not None else None
+    except InvalidInput:
+        return None
+
+
+def plan_recovery(folder: Path, *, accept_older: bool, backup: Path | None, agreed: bool) -> Recovery:
+    """Say how a folder that no process leads can be led on; done if `agreed`."""
+    if not folder.is_dir():
+        raise InvalidInput("folder", folder, "the folder of a run")
+    release = _take_folder(folder)
+    try:
+        found = recovery_of(folder, accept_older=accept_older, backup=backup, make_rules=_rules_to_look)
+        if agreed and not found.asks:
+            found.carry_out()
+    finally:
+        release()
+    return found
+
+
+def _rules_to_look(config: RunConfig) -> Rules:
+    return make_rules(config, ModelFile(config.initial).spec, _listed_if_readable(config))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +268,6 @@ def look_at(folder: Path) -> Past:
         raise InvalidInput("folder", folder, "a run that has begun")
     config = make_config(json.loads(stored))
     spec = ModelSpec.from_metadata({METADATA_KEY: described}, source=str(folder / JOURNAL))
-    listed = MemberList(config.members.keys) if config.members.keys is not None else None
-    machine = RoundMachine(make_rules(config, spec, listed))
+    machine = RoundMachine(make_rules(config, spec, _listed_if_readable(config)))
     ran_s = replay(machine, journal)
     return Past(folder=folder, config=config, spec=spec, machine=machine, journal=journal, ran_s=ran_s)

@@ -15,17 +15,19 @@ from typing import Any
 
 import structlog
 
-from coordinator import actions, events, snapshots
+from coordinator import actions, events
 from coordinator.arrivals import Arrivals
 from coordinator.compute import Compute, Done
 from coordinator.exchange import Exchange
-from coordinator.jobs import UPDATE, UPDATE_STATS, Jobs
+from coordinator.folder_check import mark_refetch
+from coordinator.jobs import UPDATE, UPDATE_STATS, DamagedReports, Jobs
 from coordinator.journal import Journal, NotWritten
-from coordinator.ledger import Ledger, fact_of
+from coordinator.ledger import Ledger
 from coordinator.logs import log_note
 from coordinator.machine import RoundMachine
 from coordinator.model_forms import ModelForms
 from coordinator.orders import Orders
+from coordinator.replaying import replay
 from coordinator.router import Router
 from coordinator.run_clock import RunClock
 from coordinator.space import SpaceGuard
@@ -72,6 +74,8 @@ class Parts:
     allowed: Callable[[], tuple[tuple[str, str], ...] | None]
     release: Callable[[], None]
     """Lets go of the run's folder."""
+    missing: tuple[actions.BlobRef, ...] = ()
+    """Admitted reports whose files are to be fetched again."""
 
 
 Work = actions.Action | tuple[actions.Inspect, ...]
@@ -129,7 +133,7 @@ class Coordinator:
             if self._machine.state.ended:
                 state = self._machine.state
                 return actions.Stop(aborted=state.finish_reason == "aborted", sentence=state.sentence)
-            self._decide(events.Started())
+            self._decide(events.Started(missing=self._parts.missing))
             if self._listed is not None:  # edited while nobody was here to notice
                 self._decide(events.AllowListChanged(allowed=self._listed))
             self._act()
@@ -304,26 +308,24 @@ class Coordinator:
         log.error("work.failed", work=name, reason=str(error), exc_info=error)
         reason = str(error) if isinstance(error, InvalidInput) else f"{type(error).__name__}: {error}"
         if isinstance(work, actions.Weigh | actions.Aggregate):
+            if isinstance(error, DamagedReports):
+                return [self._damaged(work.ticket, error)]
             if isinstance(error, OSError):
                 return [self._disk_failed(reason), events.WorkInterrupted(ticket=work.ticket)]
             return [events.WorkFailed(ticket=work.ticket, reason=reason[:500])]
         return []
 
+    def _damaged(self, ticket: int, error: DamagedReports) -> events.WorkDamaged:
+        """Put what is damaged aside; it is written down first, so that a restart does not stumble over what is not
+        there."""
+        mark_refetch(self._parts.journal, error.faults)
+        for ref, (path, wrong) in error.faults.items():
+            kept = self._parts.store.set_aside(ref)
+            aside = str(kept) if kept is not None else None
+            log.error("report.damaged", participant=ref.member, file=str(path), wrong=wrong, kept_as=aside,
+                      so="its member is asked for it again")  # fmt: skip
+        return events.WorkDamaged(ticket=ticket, blobs=tuple(error.faults))
+
     def _disk_failed(self, reason: str) -> events.StorageLow:
         log.error("disk.failed", reason=reason, so="the run pauses until it can be written again")
         return self._parts.space.failed(reason[:400])
-
-
-def replay(machine: RoundMachine, journal: Journal) -> float:
-    """Feed a journal's facts back, from its latest snapshot on; returns the run clock's time of the last."""
-    ran_s, after = 0.0, 0
-    snapshot = journal.latest_snapshot()
-    state = snapshots.restore(snapshot) if snapshot is not None else None
-    if snapshot is not None and state is not None:
-        machine.state = state
-        after = snapshot.serial - 1  # its own entry once more, for the time alone
-    for entry in journal.entries(after):
-        ran_s = entry.time_s
-        if state is None or entry.serial > after + 1:
-            machine.handle(fact_of(entry), entry.time_s)
-    return ran_s

@@ -33,7 +33,7 @@ def restore(snapshot: Snapshot) -> State | None:
     try:
         found = json.loads(snapshot.body)
         state = _typed(State, found["state"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None
     return state if isinstance(state, State) and state.digest() == found["digest"] else None
 

@@ -54,6 +54,11 @@ def order(work: Work, member: Member, link: Link, now: float, *, asked: bool = F
 
 def heartbeat(state: State, rules: Rules, desk: Desk, member: Member, link: Link) -> Heartbeat:
     """want: the report to what was said last, unless it is here already or there is no room for it."""
+    again = desk.missing.wanted_of(member.name)
+    if again is not None and state.paused_at is None:
+        here = desk.is_inspecting(member.name, again)
+        have = step_at("stats", again.round_no)  # the place before it: what we had, we have no longer
+        return Heartbeat(run=rules.run, round_no=state.round_no, have=have, want=None if here else again)
     want = None
     if link.said is not None and not member.has_answered(link.said) and state.paused_at is None:
         want = step_at(REPORTS[ORDERS.index(link.said.kind)], link.said.round_no)

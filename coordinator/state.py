@@ -177,6 +177,13 @@ class State:
         uses = rules.strategy.first_measure is not Measure.NONE or self.running_asked
         return uses and bool(self.measured()) and self.weighed_members != self.measured()
 
+    def awaits_measure(self, rules: Rules) -> bool:
+        """Whether somebody who takes part in the open round must measure again and can be expected to."""
+        if self.needs_no_measure(rules) or self.stage.is_over:
+            return False
+        members = (self.members[name] for name in self.round_members)
+        return any(one.status is Status.PRESENT and not self.has_measured(one, rules) for one in members)
+
     def digest(self) -> str:
         """Equal for equal states, whatever way led there."""
         return hashlib.blake2b(repr(_canonical(self)).encode(), digest_size=16).hexdigest()

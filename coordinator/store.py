@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordinator.actions import BlobRef, RowRef
-from coordinator.blobs import StoredSet, checksum_of, describe, finish, force, opened, write_finished
+from coordinator.blobs import StoredSet, checksum_of, describe, fault_of, finish, force, opened, write_finished
 from coordinator.incoming import Incoming
 from coordinator.spares import Spares
 from fedap_core.errors import InvalidInput
@@ -159,6 +159,20 @@ class Store:
         known = self._blobs.get(ref)
         return known if known is not None else describe(self._place("blobs", ref))
 
+    def fault_of(self, ref: BlobRef) -> str:
+        """What is wrong with an admitted blob; empty if nothing is, or if it is in memory."""
+        known = self._blobs.get(ref)
+        return "" if known is not None and known.data is not None else fault_of(self._place("blobs", ref))
+
+    def path_of(self, ref: BlobRef) -> Path:
+        """Where an admitted blob lies."""
+        return self._place("blobs", ref)
+
+    def set_aside(self, ref: BlobRef) -> Path | None:
+        """Take a damaged blob out of the way; it is kept. None where there is no file."""
+        self._blobs.pop(ref, None)
+        return set_aside(self._folder, self._place("blobs", ref))
+
     def row_path(self, ref: RowRef) -> Path:
         """Where a mixed row lies, or is to be written."""
         return Path(f"{self._scratch}/rows/{ref.round_no:07d}/{ref.member}{'~' if ref.alone else ''}")
@@ -259,7 +273,20 @@ def _delete(path: str) -> int:
 def _found(top: Path) -> Iterator[BlobRef]:
     """The blobs that lie in a folder, whole or not."""
     for path in top.glob("*/*/*"):
-        yield BlobRef(member=path.name, kind=path.parent.parent.name, round_no=int(path.parent.name))
+        if path.parent.name.isdecimal():
+            yield BlobRef(member=path.name, kind=path.parent.parent.name, round_no=int(path.parent.name))
+
+
+def set_aside(folder: Path, path: Path) -> Path | None:
+    """Move a file of a run's folder to `damaged` in there, under a name that is free; None where there is none."""
+    if not path.exists():
+        return None
+    top = folder / "damaged"
+    top.mkdir(exist_ok=True, mode=0o700)
+    name = "-".join(path.relative_to(folder).parts)
+    taken = {one.name for one in top.iterdir()}
+    free = next(one for count in range(len(taken) + 1) if (one := f"{name}.{count}") not in taken)
+    return path.rename(top / free)
 
 
 def _make_durably(folder: Path, base: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from coordinator import barrier, mixing_plan
 from coordinator.actions import Action, Aggregate, BlobRef, Collect, RowRef, Weigh, WeightsRef
 from coordinator.facts import RowPlanned, Weighed
+from coordinator.refetching import Missing
 from coordinator.rules import Rules
 from coordinator.state import Recipe, Stage, State
 from fedap_core.strategies import Phase
@@ -17,12 +18,15 @@ from fedap_core.strategies import Phase
 class Work:
     """What runs off the socket's thread for this machine, and which rows exist."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, missing: Missing | None = None) -> None:
         self._rules = rules
+        self._gone = Missing() if missing is None else missing
         self._tickets = 0
         self._rows: set[RowRef] = set()
         self._failed: set[RowRef] = set()
         self._mixing: dict[int, Recipe] = {}
+        self._held_up: set[RowRef] = set()
+        """Rows that wait for reports which are to come again."""
         self._weighing: tuple[int, tuple[str, ...]] | None = None
 
     def due(self, state: State, now: float) -> list[Action]:
@@ -30,7 +34,19 @@ class Work:
         if state.ended or state.paused_at is not None:
             return []
         actions = self._weigh(state) if barrier.wants_weights(state, self._rules, now) else []
-        return [*actions, *(self._start(recipe) for recipe in self._missing(state))]
+        missing = self._missing(state)
+        whole = [recipe for recipe in missing if not self._gone.among(recipe.givers)]
+        self._held_up = {row for recipe in missing if recipe not in whole for row in recipe.receivers}
+        return [*actions, *map(self._start, whole)]
+
+    def lost_report(self, state: State, row: RowRef | None) -> BlobRef | None:
+        """A report without which this row (None: any that is needed) can never be made again."""
+        for recipe in self._missing(state):
+            if row is None or row in recipe.receivers:
+                lost = self._gone.lost_among(recipe.givers)
+                if lost is not None:
+                    return lost
+        return None
 
     def has_mixed(self, recipe: Recipe | None) -> bool:
         """Whether all rows of a recipe can be sent."""
@@ -42,7 +58,7 @@ class Work:
 
     def will_have(self, weights: WeightsRef | None) -> bool:
         """Whether it can be sent now, or will be when work that is under way ends."""
-        return self.has(weights) or (weights is not None and weights.row in self._under_way())
+        return self.has(weights) or (weights is not None and weights.row in self._under_way() | self._held_up)
 
     def unmakeable(self, state: State) -> RowPlanned | None:
         """A mix that was promised to one member and can no longer be made: a crash lost it, and its givers have left.
@@ -108,10 +124,12 @@ class Work:
         members = state.measured()
         if self._weighing is not None:  # one at a time; if members changed meanwhile, the next one follows
             return []
-        self._tickets += 1
-        self._weighing = self._tickets, members
         known = [state.members[name] for name in members]
         statistics = tuple(one.statistics for one in known if one.statistics is not None)
+        if self._gone.among(statistics):
+            return []
+        self._tickets += 1
+        self._weighing = self._tickets, members
         samples = tuple(one.train_samples for one in known)
         return [Weigh(ticket=self._tickets, members=members, statistics=statistics, samples=samples)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.codec import require_complete
 from protocol.messages import Goodbye, Message, Stats, Update
 
 Report = Stats | Update | Goodbye
@@ -25,26 +24,9 @@ class LineLost:
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """A legal message of the coordinator has arrived with all its payloads. LocalProtocolError if one is missing."""
+    """A legal message of the coordinator has arrived with all its payloads."""
 
     message: Message
-
-    def __post_init__(self) -> None:
-        require_complete(self.message)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Announced:
-    """A legal message of the coordinator that offers payloads which `AgentMachine.wants` declined: they do not come."""
-
-    message: Message
-
-
-@dataclass(frozen=True, kw_only=True)
-class NotUnderstood:
-    """Something of the coordinator's that is no message, or none that it may say."""
-
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,17 +79,4 @@ class Ticked:
     """Time has passed; the machine's deadline may be over."""
 
 
-Event = (
-    LineOpened
-    | LineLost
-    | Heard
-    | Announced
-    | NotUnderstood
-    | PayloadMoved
-    | Prepared
-    | Reported
-    | Stopped
-    | Failed
-    | StopRequested
-    | Ticked
-)
+Event = LineOpened | LineLost | Heard | PayloadMoved | Prepared | Reported | Stopped | Failed | StopRequested | Ticked

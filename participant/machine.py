@@ -13,13 +13,11 @@ from dataclasses import replace
 
 from participant.actions import Action, CloseLine, End, LetGo, Note, Order, Prepare, Say, StopWork, Work
 from participant.events import (
-    Announced,
     Event,
     Failed,
     Heard,
     LineLost,
     LineOpened,
-    NotUnderstood,
     PayloadMoved,
     Prepared,
     Report,
@@ -29,9 +27,10 @@ from participant.events import (
     Ticked,
 )
 from participant.reconnection import Lifeline
-from participant.steps import offered_bytes, order_after, order_step_of, step_of
 from protocol.delivery import Outbox
 from protocol.messages import (
+    ORDERS,
+    REPORTS,
     Anchor,
     Error,
     Finish,
@@ -121,11 +120,6 @@ class AgentMachine:
             case Heard(message=message):
                 self._line.heard(now)
                 return self._on_message(message, now)
-            case Announced(message=message):
-                self._line.heard(now)
-                return self._on_announced(message, now)
-            case NotUnderstood(reason=reason):
-                return []
             case Ticked():
                 return self._on_tick(now)
             case StopRequested(reason=reason, code=code):
@@ -134,13 +128,15 @@ class AgentMachine:
                 return self._on_work(event, now)
 
     def wants(self, message: Message) -> bool:
-        """Whether the payloads that a message offers are worth fetching. What is declined comes as `Announced`."""
-        if offered_bytes(message) > self._model_bytes:
+        """Whether the payloads that a message offers are worth fetching."""
+        tensors = message.initial if isinstance(message, Welcome) else getattr(message, "weights", None)
+        if tensors is not None and tensors.size_bytes > self._model_bytes:
             return False
         if isinstance(message, Welcome):
-            return not (self._is_in(message.run) or self._holds(message.run))
-        if isinstance(message, Anchor | Train | Finish):  # of a run that is not known yet: its welcome is on its way
-            return not self._is_in(message.run) or self._is_new(message)
+            arrived = self._welcome is not None and self._welcome.run == message.run
+            return not (arrived or self._holds(message.run))
+        if isinstance(message, Anchor | Train | Finish):
+            return self._line.is_member and self._is_new(message)
         return True
 
     def check_invariants(self) -> None:
@@ -194,7 +190,13 @@ class AgentMachine:
         """The earliest order that can come next; a later one answers it too."""
         if self._preparing or self._working is not None or self._waiting is not None:
             return None
-        return order_after(self._have)
+        if self._have is None:
+            return Step(kind="anchor", round_no=0)
+        if self._have.kind == "finish":
+            return None
+        if self._have.kind == "anchor":
+            return Step(kind="train", round_no=self._have.round_no)
+        return Step(kind="anchor", round_no=self._have.round_no + 1)
 
     def _end(self, code: int, reason: str) -> list[Action]:
         self._ended = End(code=code, reason=reason)
@@ -231,20 +233,8 @@ class AgentMachine:
             case _:
                 return []
 
-    def _on_announced(self, message: Message, now: float) -> list[Action]:
-        """Payloads that will not come: all that counts is what is known without them. A run's initial model, or an
-        order, may be here already; one that is larger than the model can never be of use."""
-        if (size := offered_bytes(message)) > self._model_bytes:
-            reason = f"the coordinator's {message.KIND} offers {size} bytes; this model has {self._model_bytes}"
-            return [StopWork(), *self._leave("an impossible offer"), *self._end(2, reason)]
-        if isinstance(message, Welcome):
-            return self._on_welcome(replace(message, initial=None), now)
-        if isinstance(message, Anchor | Train | Finish) and not self._is_new(message):
-            return self._on_order(message)
-        return []
-
     def _on_welcome(self, welcome: Welcome, now: float) -> list[Action]:
-        known = self._is_in(welcome.run)
+        known = self._welcome is not None and self._welcome.run == welcome.run
         if welcome.initial is None and not (known or self._holds(welcome.run)):
             self._stored_run = None  # it takes us for somebody who comes back, but nothing of that run is here
             return self._greet(now)
@@ -303,6 +293,8 @@ class AgentMachine:
         return self._say_owed()
 
     def _on_beat(self, beat: Heartbeat) -> list[Action]:
+        if self._outbox.held is None and beat.want is not None and self._is_wanted_again(beat):
+            self._outbox.hold(beat.want)
         held = self._outbox.held
         again = self._outbox.heard(beat)
         if held is not None and self._outbox.held is None and self._report is not None:
@@ -311,6 +303,13 @@ class AgentMachine:
             self._kept = order_step_of(self._report)
             return [LetGo()]
         return self._say_owed() if again is not None else []
+
+    def _is_wanted_again(self, beat: Heartbeat) -> bool:
+        """Whether the coordinator has lost the latest report, which it once had."""
+        report = self._report
+        if report is None or isinstance(report, Goodbye) or beat.want is None or beat.want != step_of(report):
+            return False
+        return beat.have is None or beat.have.place < beat.want.place
 
     # --- work ---------------------------------------------------------------------------------------------------
 
@@ -379,10 +378,16 @@ class AgentMachine:
         self._have = step_of(self._working)
         return [Work(order=self._working)]
 
-    def _is_in(self, run: str) -> bool:
-        """Whether that run has welcomed us."""
-        return self._welcome is not None and self._welcome.run == run
-
     def _holds(self, run: str) -> bool:
         """Whether the initial model of that run is here."""
         return run == self._stored_run
+
+
+def step_of(message: Order | Report) -> Step:
+    """The step that an order or a report is."""
+    return Step(kind=message.KIND, round_no=message.round_no)
+
+
+def order_step_of(report: Report) -> Step:
+    """The order that a report answers."""
+    return Step(kind=ORDERS[REPORTS.index(report.KIND)], round_no=report.round_no)

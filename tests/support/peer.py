@@ -169,11 +169,17 @@ class Peer(threading.Thread):
         elif isinstance(message, Slice):
             self._slice(message)
         elif isinstance(message, Heartbeat):
-            step = self._outbox.heard(message)
-            if step is not None and self._report is not None:
-                self._say(self._report)
+            self._hear_beat(message)
         elif not isinstance(message, Cancel):
             self._take(message)
+
+    def _hear_beat(self, beat: Heartbeat) -> None:
+        want, report = beat.want, self._report
+        said = None if report is None else (report.KIND, getattr(report, "round_no", None))
+        if want is not None and self._outbox.held is None and (want.kind, want.round_no) == said:
+            self._outbox.hold(want)  # the coordinator had it, and has lost it
+        if self._outbox.heard(beat) is not None and report is not None:
+            self._say(report)
 
     def _note(self, message: Reject | Error) -> None:
         if isinstance(message, Reject):

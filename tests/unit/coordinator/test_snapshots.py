@@ -10,8 +10,8 @@ import pytest
 from coordinator import snapshots
 from coordinator.journal import Draft, Snapshot, SqliteJournal
 from coordinator.ledger import fact_of
+from coordinator.replaying import replay
 from coordinator.runs import look_at
-from coordinator.server import replay
 from coordinator.state import State
 from tests.support.federation import MEMBERS, WAIT_S, Led, fields, member, running
 from tests.support.tiny_models import tiny_model

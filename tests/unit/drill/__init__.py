@@ -1,1 +1,0 @@
-"""Claims about the pure parts of the drill."""
