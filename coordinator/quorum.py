@@ -36,14 +36,21 @@ class Verdict:
 
 
 def enrolment(state: State, rules: Rules, now: float) -> Verdict:
-    """May the first round start? With a list: all are there. Otherwise, or later: enough, and the window is over."""
+    """May the first round start? With a list: all are there who were not excluded. Otherwise, or later: enough, and the
+    window is over."""
     here = len(state.present())
     least, listed = rules.members.at_least, state.allowed
-    if listed is not None:
-        missing = sorted({name for _, name in listed} - {member.name for member in state.present()})
-        if not missing and here >= least:
-            return Verdict(ready=True, reason=f"all {here} listed members are there")
     waited = now - state.opened_at
+    if listed is not None:
+        names = {name for _, name in listed}
+        excluded = sorted(one.name for one in state.members.values() if one.is_barred and one.name in names)
+        missing = sorted(names - set(excluded) - {member.name for member in state.present()})
+        without = f" ({_names(excluded)} excluded)" if excluded else ""
+        if not missing and here >= least:
+            return Verdict(ready=True, reason=f"all {here} listed members are there{without}")
+        if excluded and len(names) - len(excluded) < least:
+            reason = f"{len(names) - len(excluded)} of at least {least} members can come: {_names(excluded)} excluded"
+            return Verdict(ready=False, hopeless=True, reason=reason)
     if here < least:
         return Verdict(ready=False, reason=f"{here} of at least {least} members are there after {_s(waited)}")
     if now >= state.opened_at + rules.members.enrolment_s:

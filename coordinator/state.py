@@ -89,6 +89,11 @@ class Member:
     def is_active(self) -> bool:
         return self.status is Status.PRESENT or self.status is Status.LOST
 
+    @property
+    def is_barred(self) -> bool:
+        """Whether it was excluded, and nobody who had its name before can have it back."""
+        return self.status is Status.QUARANTINED and not self.earlier_strikes
+
     def has_answered(self, order: Order | None) -> bool:
         """Whether the report to this order was judged, whatever the verdict; there is none to no order."""
         return order is None or (self.answered is not None and self.answered.place >= order.place)

@@ -7,11 +7,12 @@ import math
 import pytest
 
 from coordinator import quorum
+from coordinator.events import PeerFaulted
 from coordinator.rules import MemberRules, PaceRules, Rules
 from coordinator.state import Member, Stage, State, Status
 from fedap_core.errors import InvalidInput
 from protocol.messages import Step
-from tests.support.machines import open_members, pace, rules_for
+from tests.support.machines import Bench, open_members, pace, rules_for
 
 
 def members(**rounds: int | None) -> dict[str, Member]:
@@ -72,6 +73,32 @@ def test_nobody_there_to_answer_is_stuck_and_without_leavers_hopeless() -> None:
 def test_many_names_are_counted() -> None:
     state = training(**dict.fromkeys("abcdefgh"))
     assert "waiting for a, b, c, d, e and 3 more" in quorum.round_closing(state, rules(), 101.0).reason
+
+
+def excluded(bench: Bench, name: str) -> None:
+    for _ in range(3):
+        fault = PeerFaulted(connection=bench.peers[name].connection, code="bad-header", reason="garbage")
+        bench.do(fault)
+    assert bench.machine.state.members[name].status is Status.QUARANTINED
+
+
+def test_enrolment_does_not_wait_for_a_listed_member_that_was_excluded() -> None:
+    listed = (("a", "a"), ("b", "b"), ("c", "c"))
+    bench = Bench(rules_for(members=open_members(2, allowed=listed, enrolment_s=math.inf)))
+    bench.join("a", "c")
+    excluded(bench, "c")
+    assert bench.stage == "enrolling"
+    bench.join("b")
+    assert bench.stage == "training"
+
+
+def test_enrolment_ends_when_an_exclusion_leaves_too_few_to_come() -> None:
+    listed = (("a", "a"), ("b", "b"))
+    bench = Bench(rules_for(members=open_members(2, allowed=listed, enrolment_s=math.inf)))
+    bench.join("a")
+    excluded(bench, "a")
+    assert bench.stage == "aborted"
+    assert bench.machine.state.sentence == "1 of at least 2 members can come: a excluded"
 
 
 def test_measuring_counts_statistics_and_a_report_of_training_is_none() -> None:
