@@ -123,7 +123,8 @@ def join(
             model_bytes=model_layout(home.spec).size_bytes("f32"),
         )
         context = None if host is None else host.context
-        shell = Shell(address=address, machine=machine, sent=SentLog(state.sent_path), context=context)
+        sent = state.disk.patiently(state.sent_path.name, lambda: SentLog(state.sent_path))
+        shell = Shell(address=address, machine=machine, sent=sent, context=context)
         worker = Worker(
             spec=home.spec,
             data=home.data,

@@ -22,6 +22,7 @@ from types import TracebackType
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
+from participant.disk import Disk
 from participant.model_file import read_model, write_model
 
 PERSONAL = "personal.safetensors"
@@ -49,9 +50,10 @@ class SavedRound:
 class RunState:
     """The folder of one run."""
 
-    def __init__(self, path: Path, spec: ModelSpec) -> None:
+    def __init__(self, path: Path, spec: ModelSpec, disk: Disk) -> None:
         self.path = path
         self._spec = spec
+        self._disk = disk
 
     @property
     def has_start(self) -> bool:
@@ -59,7 +61,8 @@ class RunState:
 
     def write_start(self, state: State) -> None:
         """The model that training starts from: every tensor."""
-        write_model(self.path / "start.safetensors", self._spec, state, private=True)
+        path = self.path / "start.safetensors"
+        self._disk.patiently(path.name, lambda: write_model(path, self._spec, state, private=True))
 
     def read_start(self) -> State:
         return read_model(self.path / "start.safetensors")[1]
@@ -95,7 +98,8 @@ class RunState:
             "extras": list(saved.extras),  # a tensor file forgets the order, a report must not
         }
         tensors = {**saved.model, **{f"{_EXTRA}{key}": tensor for key, tensor in saved.extras.items()}}
-        write_model(self.path / name, self._spec, tensors, {_REPORT: json.dumps(described)}, private=True)
+        notes = {_REPORT: json.dumps(described)}
+        self._disk.patiently(name, lambda: write_model(self.path / name, self._spec, tensors, notes, private=True))
 
     def _read(self, path: Path) -> SavedRound:
         spec, tensors, notes = read_model(path)
@@ -118,8 +122,9 @@ class RunState:
 class PrivateState:
     """A participant's folder, held by one process at a time. Use as a context manager."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, disk: Disk | None = None) -> None:
         self.folder = folder
+        self.disk = disk or Disk()
         self._lock: int | None = None
 
     def __enter__(self) -> PrivateState:
@@ -146,8 +151,8 @@ class PrivateState:
         path = self.folder / INSTANCE
         found = path.read_text(encoding="ascii", errors="replace").strip() if path.is_file() else ""
         if not re.fullmatch(r"[0-9a-f]{32}", found):
-            found = secrets.token_hex(16)
-            replace_text(path, found + "\n", mode=0o600)
+            made = found = secrets.token_hex(16)
+            self.disk.patiently(INSTANCE, lambda: replace_text(path, made + "\n", mode=0o600))
         return found
 
     @property
@@ -167,16 +172,18 @@ class PrivateState:
     def run(self, run: str, spec: ModelSpec) -> RunState:
         """That run's folder, made if it is new."""
         path = self.folder / "state" / run
-        path.mkdir(parents=True, exist_ok=True)
-        return RunState(path, spec)
+        self.disk.patiently(str(path), lambda: path.mkdir(parents=True, exist_ok=True))
+        return RunState(path, spec, self.disk)
 
     def set_current(self, run: str) -> None:
         """Remember which run a restarted process belongs to; the start model must be durable already."""
-        replace_text(self.folder / "state" / "current", run + "\n")
+        path = self.folder / "state" / "current"
+        self.disk.patiently(path.name, lambda: replace_text(path, run + "\n"))
 
     def write_personal(self, spec: ModelSpec, state: State, notes: dict[str, str]) -> None:
         """The model to keep: BN included, described, with its provenance."""
-        write_model(self.personal_path, spec, state, notes, private=True)
+        path = self.personal_path
+        self.disk.patiently(path.name, lambda: write_model(path, spec, state, notes, private=True))
 
 
 def replace_text(path: Path, text: str, *, mode: int = 0o666) -> None:

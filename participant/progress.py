@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
 import structlog
 from rich.console import Console
@@ -32,7 +33,23 @@ def configure_logging(*, terminal: bool) -> None:
     last: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
     )
-    structlog.configure(processors=[*shared, last], logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(processors=[*shared, last], logger_factory=structlog.PrintLoggerFactory(Unfailing(sys.stderr)))  # type: ignore[arg-type]
+
+
+class Unfailing:
+    """A stream whose faults end nobody: a log on a full disk loses lines, the participant goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def complete(_logger: object, _method: str, line: MutableMapping[str, object]) -> MutableMapping[str, object]:

@@ -5,6 +5,8 @@ leaves a record of what never arrived. Time, kind, bytes, the names of its tenso
 has its payload's name and its place there instead: its bytes are not digested a second time, and the name finds faults,
 it proves nothing. The message that offered the payload has its line, too, with the names of its tensors.
 A file that has become large is put aside as `sent-000001.jsonl` and so on; nothing of the record is ever deleted here.
+On a full disk, signs of life are recorded in room that was set aside before (`sent.reserve`) and moved to their place
+when there is some again.
 """
 
 from __future__ import annotations
@@ -14,37 +16,64 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+import structlog
+
 from protocol.codec import frame_sizes
 from protocol.contracts import Buffer
-from protocol.messages import Message, Slice
+from protocol.messages import Heartbeat, Hello, Leave, Message, Slice
 from protocol.tensors import TensorSet
+
+log = structlog.get_logger()
 
 FILE_BYTES = 64 << 20
 """Beyond this a new file is begun: some hundred thousand messages, and still a file that an editor opens."""
 
 
+RESERVE_BYTES = 256 << 10
+"""Room set aside: some 1,500 heartbeats, four hours of a full disk at ten seconds each."""
+
+_SIGNS_OF_LIFE = (Hello, Heartbeat, Leave)
+
+
 class SentLog:
     """Appends line by line, past all buffers, so that a killed process has recorded what it sent."""
 
-    def __init__(self, path: Path, *, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(self, path: Path, *, file_bytes: int = FILE_BYTES, reserve_bytes: int = RESERVE_BYTES) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._file_bytes = file_bytes
         self._open()
+        self._reserve = Reserve(path.with_suffix(".reserve"), reserve_bytes)
+
+    @staticmethod
+    def has_room_set_aside(message: Message) -> bool:
+        """Whether a message may leave even when the disk is full: it tells nothing but that somebody lives."""
+        return isinstance(message, _SIGNS_OF_LIFE)
+
+    @property
+    def is_on_reserve(self) -> bool:
+        """Whether what was recorded last lies in the room set aside."""
+        return self._reserve.used > 0
 
     def _open(self) -> None:
         self._file = self._path.open("ab", buffering=0)
         self._written = self._path.stat().st_size
 
     def _put_aside(self) -> None:
-        self._file.close()
         earlier = [int(path.stem.rpartition("-")[2]) for path in self._path.parent.glob(f"{self._path.stem}-*.jsonl")]
         number = max(earlier, default=0) + 1
-        self._path.rename(self._path.with_name(f"{self._path.stem}-{number:06d}{self._path.suffix}"))
-        self._open()
+        full, aside = self._file, self._path.with_name(f"{self._path.stem}-{number:06d}{self._path.suffix}")
+        self._path.rename(aside)
+        try:
+            self._open()
+        except OSError:  # not even an empty file: the old one stays in use
+            aside.rename(self._path)
+            raise
+        full.close()
 
     def note(self, message: Message, frames: Sequence[Buffer]) -> None:
         """Record one message that is about to leave. OSError: it is not recorded, and must stay."""
@@ -61,15 +90,75 @@ class SentLog:
         if hasattr(message, "round_no"):
             line["round"] = message.round_no
         text = (json.dumps(line) + "\n").encode()
+        try:
+            if self._reserve.used:
+                self._append(self._reserve.content())
+                self._reserve.clear()
+            self._append(text)
+        except OSError:
+            if not self.has_room_set_aside(message):
+                raise
+            self._reserve.add(text)
+
+    def _append(self, text: bytes) -> None:
+        """Whole lines, or nothing."""
         if self._written and self._written + len(text) > self._file_bytes:
             self._put_aside()
-        written = self._file.write(text)
+        try:
+            written = self._file.write(text)
+            if written < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        except OSError:
+            with suppress(OSError):  # the fault that is told is the first
+                self._file.truncate(self._written)
+            raise
         self._written += written
-        if written < len(text):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def close(self) -> None:
         self._file.close()
+        self._reserve.close()
+
+
+class Reserve:
+    """A file of a fixed size, written when there was room, whose bytes are replaced in place: lines, then zeros."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self._path = path
+        self._file: int | None = None
+        self._size = 0
+        self.used = 0
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            missing = size - os.fstat(self._file).st_size
+            if missing > 0:
+                os.pwrite(self._file, bytes(missing), size - missing)
+                os.fsync(self._file)
+        except OSError as error:
+            log.warning("reserve.missing", path=str(path), reason=str(error), so="on a full disk it falls silent")
+        if self._file is not None:
+            self._size = os.fstat(self._file).st_size
+            found = os.pread(self._file, self._size, 0).find(b"\0")
+            self.used = found if found >= 0 else self._size
+
+    def content(self) -> bytes:
+        return b"" if self._file is None else os.pread(self._file, self.used, 0)
+
+    def add(self, text: bytes) -> None:
+        """OSError when there is no room left."""
+        if self._file is None or self.used + len(text) > self._size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        os.pwrite(self._file, text, self.used)
+        self.used += len(text)
+
+    def clear(self) -> None:
+        if self._file is not None:
+            os.pwrite(self._file, bytes(self.used), 0)
+        self.used = 0
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 def _digest(frames: Sequence[Buffer]) -> str:

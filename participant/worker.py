@@ -78,6 +78,7 @@ class Worker:
         """End the work: after everything queued, or after the present batch. A shared lane goes on for the others."""
         if at_once:
             self._closing.set()
+            self._state.disk.give_up()
         with self._lock:
             unfinished = set(self._unfinished)
         for future in unfinished if at_once else ():

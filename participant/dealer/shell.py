@@ -17,6 +17,7 @@ import structlog
 import zmq
 
 from participant.actions import Action, CloseLine, End, LetGo, Note, OpenLine, Prepare, Say, StopWork, Work
+from participant.dealer.departure import Departure
 from participant.dealer.line import LAST_WORDS_MS, Address, Context, Line
 from participant.dealer.post import Post
 from participant.events import Event, Heard, LineLost, LineOpened, PayloadMoved, Ticked
@@ -31,6 +32,9 @@ log = structlog.get_logger()
 _MESSAGES_AT_ONCE = 64
 """Messages taken from the socket before deadlines are looked at again: slices must not starve heartbeats."""
 
+_SHORTEST_RETRY_S = 0.05
+"""Between two looks at messages that a full disk holds up."""
+
 
 class Shell:
     """`run` on a thread of its own until the machine ends; `post` gives it events from any thread.
@@ -44,6 +48,7 @@ class Shell:
         self._address = address
         self._machine = machine
         self._sent = sent
+        self._departure = Departure(sent)
         self._post = Post(machine.wants)
         self._line: Line | None = None
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -88,10 +93,12 @@ class Shell:
         if self._line is not None:
             poller.register(self._line.monitor, zmq.POLLIN)
             if self._line.is_up:
-                writing = zmq.POLLOUT if self._post.outbound else 0
+                writing = zmq.POLLOUT if self._post.outbound and self._departure.retry_at is None else 0
                 poller.register(self._line.socket, zmq.POLLIN | writing)
         deadline = self._machine.next_deadline()
         pause_s = 3600.0 if deadline is None else max(0.0, deadline - time.monotonic())
+        if self._departure.retry_at is not None and self._post.outbound:
+            pause_s = min(pause_s, max(_SHORTEST_RETRY_S, self._departure.retry_at - time.monotonic()))
         poller.poll(int(pause_s * 1000) + 1)
 
     def _taken(self) -> list[Event]:
@@ -183,19 +190,13 @@ class Shell:
         self._post.lost()
 
     def _flush(self) -> None:
-        """Hand over what the socket takes; the rest waits until it takes more. What cannot be recorded does not leave,
-        and ends the participant: its state is on disk, and it can be started again when there is room."""
-        line = self._line
-        while line is not None and line.is_up and self._post.outbound and line.can_send():
-            outgoing = self._post.outbound[0]
-            try:
-                self._sent.note(outgoing.message, outgoing.frames)
-            except OSError as error:
-                self._end = End(code=2, reason=f"what is sent cannot be recorded: {error}")
-                return
-            if not line.send(outgoing.frames):
-                return
-            self._post.outbound.popleft()
+        """Hand over what the socket takes; the rest waits until it takes more. What cannot be recorded does not leave.
+        A full disk is waited for; another fault of it ends the participant: its state is on disk, and it can be started
+        again."""
+        try:
+            self._departure.flush(self._line, self._post.outbound, time.monotonic())
+        except OSError as error:
+            self._end = End(code=2, reason=f"what is sent cannot be recorded: {error}")
 
 
 def _hand_over(action: Prepare | Work | StopWork, worker: Worker) -> None:

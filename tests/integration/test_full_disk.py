@@ -5,10 +5,7 @@ room again, and ends with the models of a run that never paused. Mounting needs 
 from __future__ import annotations
 
 import json
-import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -16,30 +13,14 @@ import pytest
 
 from fedap_core.arrays import Float32Array
 from tests.support.cohorts import wait_until
+from tests.support.disks import fill, small_disk
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows
 from tests.support.peer import Peer
 from tests.support.processes import Process, config_file
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
 
-DISK = 8 * 2**20
 BODY = 20_000
 """Values of the model: 80 kB a payload, so that a round of three may write half a megabyte."""
-
-
-@contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of its own, unmounted at the end whatever happens."""
-    folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "fedap-test", str(folder)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if made.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {made.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def settings(disk: Path, elsewhere: Path, model: TinyModel, *, reserve_bytes: int) -> Path:
@@ -54,19 +35,6 @@ def settings(disk: Path, elsewhere: Path, model: TinyModel, *, reserve_bytes: in
 def log_of(folder: Path) -> list[dict[str, object]]:
     lines = (folder / "log").read_text().splitlines()
     return [json.loads(line) for line in lines if line.startswith("{")]
-
-
-def fill(disk: Path, *, leave: int) -> Path:
-    """A file that takes all of the disk but `leave` bytes, down to the last page where none are left."""
-    ballast = disk / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while file.write(bytes(4096)):
-                continue
-        except OSError:
-            pass  # full, as intended
-        file.truncate(max(file.tell() - leave, 0))
-    return ballast
 
 
 def held_at(folder: Path, model: TinyModel, endpoint: str, round_no: int) -> tuple[list[Peer], threading.Event]:

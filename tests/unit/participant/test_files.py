@@ -72,7 +72,7 @@ def test_a_long_record_of_what_was_sent_goes_on_in_a_new_file_and_loses_no_line(
             log.note(message, encode(message))
         log.close()
     names = ["sent-000001.jsonl", "sent-000002.jsonl", "sent.jsonl"]
-    assert sorted(one.name for one in path.parent.iterdir()) == names
+    assert sorted(one.name for one in path.parent.glob("*.jsonl")) == names
     lines = [[json.loads(line) for line in (path.parent / name).read_text().splitlines()] for name in names]
     assert [len(file) for file in lines] == [2, 2, 1]
     hashes = [line["hash"] for file in lines for line in file]
