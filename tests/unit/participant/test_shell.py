@@ -110,11 +110,11 @@ def desk() -> Desk:
     return Desk()
 
 
-def shell_at(endpoint: str, record: Path) -> Shell:
+def shell_at(endpoint: str, record: Path, **sizes: int) -> Shell:
     machine = AgentMachine(
         greeting=HELLO, lifeline=Lifeline(PATIENCE, np.random.default_rng(0)), model_bytes=LARGE.size_bytes
     )
-    return Shell(address=Address(endpoint=endpoint), machine=machine, sent=SentLog(record))
+    return Shell(address=Address(endpoint=endpoint), machine=machine, sent=SentLog(record, **sizes))
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_what_cannot_be_recorded_does_not_leave(desk: Desk, tmp_path: Path) -> N
     """/dev/full takes no byte, as a full disk does; no room is set aside. The participant waits until it is stopped."""
     office, record = Office(), tmp_path / "full.jsonl"
     record.symlink_to("/dev/full")
-    desk.shell = shell_at(office.endpoint, SentLog(record, reserve_bytes=0))
+    desk.shell = shell_at(office.endpoint, record, reserve_bytes=0)
     thread, office.ended = run_in_thread(desk.shell, desk)
     assert not office.socket.poll(300)
     desk.shell.post(StopRequested(reason="enough", code=143))
