@@ -58,6 +58,7 @@ def _plan(config: RunConfig, spec: ModelSpec, strategy: Strategy) -> Plan:
             weight_decay=training.weight_decay,
             keep_momentum=training.keep_momentum,
             batch_size=training.batch_size,
+            batches=training.batches,
             epochs=training.epochs,
             work_limit_s=training.work_limit_s,
         ),

@@ -58,6 +58,9 @@ class Training(Section):
     weight_decay: float = Field(default=0.0, ge=0.0, description="Factor of the squared norm in the loss.")
     keep_momentum: bool = Field(default=False, description="Carry the optimiser's state from round to round.")
     batch_size: int = Field(default=32, ge=2, le=2**20, description="Samples per step; batch norm needs two.")
+    batches: Literal["even", "reference"] = Field(
+        default="even", description="Batches of nearly equal size, or full ones and a rest, as data loaders cut."
+    )
     epochs: int = Field(default=1, ge=1, le=10_000, description="Passes over the training data per round.")
     work_limit_s: float | None = Field(
         default=None, gt=0.0, description="Send what there is after so many seconds of training; none: no limit."

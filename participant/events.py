@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protocol.codec import require_complete
 from protocol.messages import Goodbye, Message, Stats, Update
 
 Report = Stats | Update | Goodbye
@@ -24,9 +25,26 @@ class LineLost:
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """A legal message of the coordinator has arrived with all its payloads."""
+    """A legal message of the coordinator has arrived with all its payloads. LocalProtocolError if one is missing."""
 
     message: Message
+
+    def __post_init__(self) -> None:
+        require_complete(self.message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Announced:
+    """A legal message of the coordinator that offers payloads which `AgentMachine.wants` declined: they do not come."""
+
+    message: Message
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotUnderstood:
+    """Something of the coordinator's that is no message, or none that it may say."""
+
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,4 +97,17 @@ class Ticked:
     """Time has passed; the machine's deadline may be over."""
 
 
-Event = LineOpened | LineLost | Heard | PayloadMoved | Prepared | Reported | Stopped | Failed | StopRequested | Ticked
+Event = (
+    LineOpened
+    | LineLost
+    | Heard
+    | Announced
+    | NotUnderstood
+    | PayloadMoved
+    | Prepared
+    | Reported
+    | Stopped
+    | Failed
+    | StopRequested
+    | Ticked
+)

@@ -252,6 +252,7 @@ class HomeRun:
                 momentum=sgd.momentum,
                 weight_decay=sgd.weight_decay,
                 batch_size=sgd.batch_size,
+                batches=sgd.batches,
                 epochs=sgd.epochs,
             ),
             seed=self._plan.seed,

@@ -13,11 +13,13 @@ from dataclasses import replace
 
 from participant.actions import Action, CloseLine, End, LetGo, Note, Order, Prepare, Say, StopWork, Work
 from participant.events import (
+    Announced,
     Event,
     Failed,
     Heard,
     LineLost,
     LineOpened,
+    NotUnderstood,
     PayloadMoved,
     Prepared,
     Report,
@@ -27,10 +29,9 @@ from participant.events import (
     Ticked,
 )
 from participant.reconnection import Lifeline
+from participant.steps import offered_bytes, order_after, order_step_of, step_of
 from protocol.delivery import Outbox
 from protocol.messages import (
-    ORDERS,
-    REPORTS,
     Anchor,
     Error,
     Finish,
@@ -120,6 +121,11 @@ class AgentMachine:
             case Heard(message=message):
                 self._line.heard(now)
                 return self._on_message(message, now)
+            case Announced(message=message):
+                self._line.heard(now)
+                return self._on_announced(message, now)
+            case NotUnderstood(reason=reason):
+                return []
             case Ticked():
                 return self._on_tick(now)
             case StopRequested(reason=reason, code=code):
@@ -128,15 +134,13 @@ class AgentMachine:
                 return self._on_work(event, now)
 
     def wants(self, message: Message) -> bool:
-        """Whether the payloads that a message offers are worth fetching."""
-        tensors = message.initial if isinstance(message, Welcome) else getattr(message, "weights", None)
-        if tensors is not None and tensors.size_bytes > self._model_bytes:
+        """Whether the payloads that a message offers are worth fetching. What is declined comes as `Announced`."""
+        if offered_bytes(message) > self._model_bytes:
             return False
         if isinstance(message, Welcome):
-            arrived = self._welcome is not None and self._welcome.run == message.run
-            return not (arrived or self._holds(message.run))
-        if isinstance(message, Anchor | Train | Finish):
-            return self._line.is_member and self._is_new(message)
+            return not (self._is_in(message.run) or self._holds(message.run))
+        if isinstance(message, Anchor | Train | Finish):  # of a run that is not known yet: its welcome is on its way
+            return not self._is_in(message.run) or self._is_new(message)
         return True
 
     def check_invariants(self) -> None:
@@ -190,13 +194,7 @@ class AgentMachine:
         """The earliest order that can come next; a later one answers it too."""
         if self._preparing or self._working is not None or self._waiting is not None:
             return None
-        if self._have is None:
-            return Step(kind="anchor", round_no=0)
-        if self._have.kind == "finish":
-            return None
-        if self._have.kind == "anchor":
-            return Step(kind="train", round_no=self._have.round_no)
-        return Step(kind="anchor", round_no=self._have.round_no + 1)
+        return order_after(self._have)
 
     def _end(self, code: int, reason: str) -> list[Action]:
         self._ended = End(code=code, reason=reason)
@@ -233,8 +231,20 @@ class AgentMachine:
             case _:
                 return []
 
+    def _on_announced(self, message: Message, now: float) -> list[Action]:
+        """Payloads that will not come: all that counts is what is known without them. A run's initial model, or an
+        order, may be here already; one that is larger than the model can never be of use."""
+        if (size := offered_bytes(message)) > self._model_bytes:
+            reason = f"the coordinator's {message.KIND} offers {size} bytes; this model has {self._model_bytes}"
+            return [StopWork(), *self._leave("an impossible offer"), *self._end(2, reason)]
+        if isinstance(message, Welcome):
+            return self._on_welcome(replace(message, initial=None), now)
+        if isinstance(message, Anchor | Train | Finish) and not self._is_new(message):
+            return self._on_order(message)
+        return []
+
     def _on_welcome(self, welcome: Welcome, now: float) -> list[Action]:
-        known = self._welcome is not None and self._welcome.run == welcome.run
+        known = self._is_in(welcome.run)
         if welcome.initial is None and not (known or self._holds(welcome.run)):
             self._stored_run = None  # it takes us for somebody who comes back, but nothing of that run is here
             return self._greet(now)
@@ -378,16 +388,10 @@ class AgentMachine:
         self._have = step_of(self._working)
         return [Work(order=self._working)]
 
+    def _is_in(self, run: str) -> bool:
+        """Whether that run has welcomed us."""
+        return self._welcome is not None and self._welcome.run == run
+
     def _holds(self, run: str) -> bool:
         """Whether the initial model of that run is here."""
         return run == self._stored_run
-
-
-def step_of(message: Order | Report) -> Step:
-    """The step that an order or a report is."""
-    return Step(kind=message.KIND, round_no=message.round_no)
-
-
-def order_step_of(report: Report) -> Step:
-    """The order that a report answers."""
-    return Step(kind=ORDERS[REPORTS.index(report.KIND)], round_no=report.round_no)

@@ -39,7 +39,7 @@ class Pace:
         watch: Callable[[Progress], None],
         should_stop: Callable[[], bool],
     ) -> None:
-        self._batches = max(1, len(batch_bounds(samples, plan.sgd.batch_size)))
+        self._batches = max(1, len(batch_bounds(samples, plan.sgd.batch_size, plan.sgd.batches)))
         self._plan, self._round_no = plan, round_no
         self._watch, self._should_stop = watch, should_stop
         self._began, self._steps = time.monotonic(), 0

@@ -11,7 +11,16 @@ from collections.abc import Sequence
 import msgpack  # type: ignore[import-untyped]
 
 from protocol.contracts import Buffer, Frames
-from protocol.errors import BadField, BadFrames, BadHeader, InvalidField, TooLarge, UnknownKind, VersionMismatch
+from protocol.errors import (
+    BadField,
+    BadFrames,
+    BadHeader,
+    InvalidField,
+    LocalProtocolError,
+    TooLarge,
+    UnknownKind,
+    VersionMismatch,
+)
 from protocol.limits import DEPTH, HEADER_BYTES, ITEMS, LAYOUT_BYTES, SETS_PER_MESSAGE, SLICE_BYTES
 from protocol.messages import KINDS, Message
 from protocol.tensors import TensorSet
@@ -52,6 +61,12 @@ def offers(message: Message) -> tuple[TensorSet, ...]:
     """The sets of a message that are announced and not there yet, in the order of its fields."""
     values = (getattr(message, name) for name, _ in message.CONTRACTS)
     return tuple(value for value in values if isinstance(value, TensorSet) and value.data is None)
+
+
+def require_complete(message: Message) -> None:
+    """LocalProtocolError for a message that would be acted on before its payloads have come."""
+    if missing := offers(message):
+        raise LocalProtocolError(f"{message.KIND} without {len(missing)} of its payloads must not be acted on")
 
 
 def frame_sizes(frames: Sequence[Buffer]) -> tuple[int, ...]:

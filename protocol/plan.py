@@ -72,6 +72,7 @@ class Sgd(Record):
     weight_decay: factor of the squared norm in the loss.
     keep_momentum: carry the optimiser's state from round to round instead of starting it afresh.
     batch_size: training samples per step.
+    batches: how an epoch is cut: into batches of nearly equal size, or full ones and a rest as data loaders do.
     epochs: passes over the training data per round.
     work_limit_s: stop after the batch in which this time runs out, and send what there is; nil is never.
     """
@@ -81,6 +82,7 @@ class Sgd(Record):
     weight_decay: Annotated[float, real(0.0)] = 0.0
     keep_momentum: Annotated[bool, FLAG] = False
     batch_size: Annotated[int, whole(1, 2**20)]
+    batches: Annotated[str, one_of("even", "reference")] = "even"
     epochs: Annotated[int, whole(1, 10_000)] = 1
     work_limit_s: Seconds | None = None
 

@@ -6,6 +6,7 @@ import typer
 
 from fedap_core.errors import exit_on_invalid_input
 from scripts.bench.command import bench
+from scripts.drill.command import drill
 from scripts.experiments.asynchronous.command import asynchronous
 from scripts.experiments.commands import compare, demo
 from scripts.experiments.reproduce.command import reproduce
@@ -23,6 +24,7 @@ app.command("demo")(demo)
 app.command("compare")(compare)
 app.command("asynchronous")(asynchronous)
 app.command("bench")(bench)
+app.command("drill")(drill)
 app.command("report")(report)
 app.command("reproduce")(reproduce)
 

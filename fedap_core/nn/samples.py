@@ -16,6 +16,13 @@ from torch import Tensor
 from fedap_core.errors import InvalidInput
 from fedap_core.preprocessing import Preprocessing
 
+CUTS = ("even", "reference")
+"""How an epoch is cut into batches.
+
+even: batches of nearly equal size. reference: full batches and a rest, as data loaders cut; a rest of a few samples
+leaves batch-norm statistics that spoil the model for a round.
+"""
+
 AT_ONCE = 1 << 20
 """Values of an epoch up to which it is prepared in one go: 4 MiB for as long as the epoch lasts."""
 _ALIGNED = 16
@@ -42,13 +49,17 @@ class Samples:
         for start, stop in batch_bounds(len(self), batch_size):
             yield self.prepare(self.x[start:stop])
 
-    def batches(self, batch_size: int, order: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    def batches(
+        self, batch_size: int, order: Tensor | None = None, *, cut: str = "reference"
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """(inputs, targets), in stored order or in that of a permutation (gathered once, then sliced)."""
         x, y = (self.x, self.y) if order is None else (self.x[order], self.y[order])
-        at_once = order is not None and x.numel() <= AT_ONCE and x[:batch_size].numel() % _ALIGNED == 0
+        bounds = batch_bounds(len(self), batch_size, cut)
+        aligned = all(x[:start].numel() % _ALIGNED == 0 for start, _ in bounds)
+        at_once = order is not None and x.numel() <= AT_ONCE and aligned
         if at_once and not (self.preprocessing.is_identity and x.dtype == torch.float32):
             x = self.prepare(x)
-        for start, stop in batch_bounds(len(self), batch_size):
+        for start, stop in bounds:
             yield x[start:stop] if at_once else self.prepare(x[start:stop]), y[start:stop]
 
     def prepare(self, stored: Tensor) -> Tensor:
@@ -59,9 +70,24 @@ class Samples:
         return inputs.mul_(self.preprocessing.scale).add_(self.preprocessing.offset)
 
 
-def batch_bounds(samples: int, batch_size: int) -> list[tuple[int, int]]:
-    """[start, stop) of every batch. A last batch of one joins the one before: BN cannot train on one sample."""
+def batch_bounds(samples: int, batch_size: int, cut: str = "reference") -> list[tuple[int, int]]:
+    """[start, stop) of every batch; none holds a single sample unless there is only one: BN cannot train on one.
+
+    even: round(samples / batch_size) batches whose sizes differ by one at most, so between 2/3 and 3/2 of `batch_size`
+    from one batch size on. reference: full batches and a rest; a rest of one joins the batch before it.
+    """
+    if cut == "even":
+        return _even_bounds(samples, batch_size)
     starts = list(range(0, samples, batch_size))
     if len(starts) > 1 and samples - starts[-1] == 1:
         starts.pop()
     return list(itertools.pairwise([*starts, samples]))
+
+
+def _even_bounds(samples: int, batch_size: int) -> list[tuple[int, int]]:
+    if samples == 0:
+        return []
+    count = min(max(1, round(samples / batch_size)), max(1, samples // 2))
+    small, larger = divmod(samples, count)
+    sizes = [small + 1] * larger + [small] * (count - larger)
+    return list(itertools.pairwise(itertools.accumulate(sizes, initial=0)))

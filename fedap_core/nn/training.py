@@ -15,7 +15,7 @@ from torch import Tensor
 from fedap_core.errors import InvalidInput
 from fedap_core.nn.gradients import FlatGradient
 from fedap_core.nn.objectives import data_loss, pull_of
-from fedap_core.nn.samples import Samples
+from fedap_core.nn.samples import CUTS, Samples
 from fedap_core.nn.state import FlatModel
 from fedap_core.objectives import ObjectiveSpec
 
@@ -31,6 +31,7 @@ class SgdSettings:
     momentum: float = 0.0
     weight_decay: float = 0.0
     batch_size: int = 32
+    batches: str = "even"
     epochs: int = 1
 
     def __post_init__(self) -> None:
@@ -42,6 +43,8 @@ class SgdSettings:
             raise InvalidInput("weight_decay", self.weight_decay, "a number >= 0")
         if self.batch_size < 2:
             raise InvalidInput("batch_size", self.batch_size, "at least 2: batch norm cannot train on one sample")
+        if self.batches not in CUTS:
+            raise InvalidInput("batches", self.batches, f"one of {', '.join(CUTS)}")
         if self.epochs < 1:
             raise InvalidInput("epochs", self.epochs, "at least 1")
 
@@ -108,7 +111,7 @@ def _epochs(
             loss_sum.zero_()
             epoch_samples = 0
             order = torch.randperm(len(samples), generator=generator).to(device)
-            for inputs, targets in samples.batches(settings.batch_size, order):
+            for inputs, targets in samples.batches(settings.batch_size, order, cut=settings.batches):
                 loss = data_loss(module(inputs), targets)
                 loss.backward()  # type: ignore[no-untyped-call]
                 step.apply()

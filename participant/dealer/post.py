@@ -1,21 +1,22 @@
 """Messages on one line: bytes to complete messages and back, who may say what, and large payloads in slices.
 
-Pure: no socket, no clock. A message whose payloads are only offered is handed on when they have arrived; whether they
-are worth fetching is asked of `wants`. What cannot be sent yet waits in order, and a lost line empties the queue.
+Pure: no socket, no clock. A message whose payloads are only offered is handed on when they have arrived, never before;
+whether they are worth fetching is asked of `wants`, and one whose payloads are not is only `announced`. What cannot be
+sent yet waits in order, and a lost line empties the queue.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.codec import decode, encode, offers
+from protocol.codec import decode, encode, offers, require_complete
 from protocol.contracts import Buffer
 from protocol.conversation import Conversation, State
 from protocol.conversation import Heard as Judged
-from protocol.errors import RemoteProtocolError
+from protocol.errors import LocalProtocolError, RemoteProtocolError
 from protocol.messages import ORDERS, REPORTS, Cancel, Error, Grant, Message, Slice, Speaker, Step
 from protocol.tensors import TensorSet
 from protocol.traffic import Dispatch, Intake, To
@@ -33,16 +34,17 @@ class Outgoing:
 
 
 class _Pending:
-    """A message that waits for its payloads: buffers by transfer."""
+    """A message that waits for its payloads: buffers by transfer, shared with whoever waits for the same bytes."""
 
-    def __init__(self, message: Message, kept: Mapping[str, bytearray]) -> None:
+    def __init__(self, message: Message, buffers: dict[str, bytearray]) -> None:
         self.message = message
-        named = {offer.transfer: offer.size_bytes for offer in offers(message) if offer.transfer is not None}
-        self.buffers = {name: kept[name] if name in kept else bytearray(size) for name, size in named.items()}
-        self.missing = set(self.buffers)
+        self.buffers = buffers
+        self.missing = set(buffers)
 
     def filled(self) -> Message:
-        """The message with what has arrived."""
+        """The message with all its payloads. LocalProtocolError while one is missing."""
+        if self.missing:
+            raise LocalProtocolError(f"{self.message.KIND}: transfers {sorted(self.missing)} have not arrived")
         values: dict[str, Any] = {name: getattr(self.message, name) for name, _ in self.message.CONTRACTS}
         for name, value in values.items():
             if isinstance(value, TensorSet) and value.data is None and value.transfer in self.buffers:
@@ -60,39 +62,50 @@ class Post:
         self._dispatch = Dispatch()
         self._pending: list[_Pending] = []
         self._kept: dict[str, bytearray] = {}
+        """Buffers of payloads that had not wholly come when everything began afresh; `_kept_bytes` says how far."""
         self._kept_bytes: dict[str, int] = {}
         self._offered: dict[str, memoryview] = {}
         self.outbound: deque[Outgoing] = deque()
         self.refused: str = ""
         """Why the last message of the peer was refused; empty when it was not."""
+        self.announced: Message | None = None
+        """The last message of the peer if it offers payloads that are not wanted: they will not come."""
         self.moved = False
         """Whether the last message brought a payload forward."""
 
     def say(self, message: Message) -> None:
-        """Queue a message. Its large payloads are offered and sent when they are granted."""
+        """Queue a message. Its large payloads are offered and sent when they are granted; a report's take the place of
+        those of the report before, which are of no more use."""
         if message.KIND == "hello":
             self._start_afresh()
         self._conversation.send(message)
-        for name, _ in message.CONTRACTS:
-            value = getattr(message, name)
-            if isinstance(value, TensorSet) and value.transfer is not None and value.data is not None:
-                self._offered[value.transfer] = value.data
-                self._dispatch.offer(PEER, value.transfer, value.size_bytes)
+        large = _large_sets(message)
+        if message.KIND in REPORTS:
+            self._withdraw_offers(keep=large.keys())
+        for transfer, data in large.items():
+            self._offered[transfer] = data
+            self._dispatch.offer(PEER, transfer, data.nbytes)
         self._queue(message)
 
     def hear(self, frames: Sequence[Buffer]) -> list[Message]:
-        """Judge what arrived; the messages that are now complete. A fault of the peer is answered, not raised."""
-        self.refused, self.moved = "", False
+        """Judge what arrived; the messages that are now complete. A fault of the peer is answered, not raised.
+
+        Whoever calls it must act on what it returns before it calls again: what is worth fetching depends on that.
+        """
+        self.refused, self.announced, self.moved = "", None, False
         try:
             message = decode(frames)
             if self._conversation.receive(message) is Judged.STALE:
                 return []
-            return self._take(message)
+            complete = self._take(message)
         except RemoteProtocolError as fault:
             self.refused = str(fault)
             if self._conversation.state in (State.MEMBER, State.FINISHED):
                 self.say(Error.of(fault))
             return []
+        for one in complete:
+            require_complete(one)
+        return complete
 
     def lost(self) -> None:
         """The line broke: nothing queued will leave. Slices of payloads that have arrived are kept."""
@@ -106,6 +119,11 @@ class Post:
     def _let_go(self) -> None:
         self._dispatch.drop(PEER)
         self._offered.clear()
+
+    def _withdraw_offers(self, keep: Collection[str]) -> None:
+        for transfer in [one for one in self._offered if one not in keep]:
+            del self._offered[transfer]
+            self._send(self._dispatch.drop(PEER, transfer))
 
     def _start_afresh(self) -> None:
         """Everything is offered again after a hello; slices that have come are kept for the same payload."""
@@ -126,35 +144,49 @@ class Post:
         if isinstance(message, Cancel):
             self._cancel(message)
             return []
-        if offers(message) and self._wants(message):
-            return self._fetch(message)
-        return [message]
+        if not offers(message):
+            return [message]
+        if self._wants(message):
+            self._fetch(message)
+        else:
+            self.announced = message
+        return []
 
-    def _fetch(self, message: Message) -> list[Message]:
+    def _fetch(self, message: Message) -> None:
         """Accept offers. A newer step makes an older one that is still on its way useless, in whatever order they come:
         payloads come one after another, and one that nobody sends any more would hold up the line."""
         known = next((one for one in self._pending if one.message == message), None)
+        is_new = known is None
         if known is None:
             place = _place(message)
             steps = [] if place is None else [one for one in self._pending if _place(one.message) is not None]
             if any((_place(one.message) or place) > place for one in steps if place is not None):
-                return []
+                return
             for old in steps:
                 self._withdraw(old)
-            known = _Pending(message, self._kept)
-            self._pending.append(known)
+            sizes = {offer.transfer: offer.size_bytes for offer in offers(message) if offer.transfer is not None}
+            known = _Pending(message, {name: self._buffer(name, size) for name, size in sizes.items()})
+        grants: list[To[Grant]] = []
         for offer in offers(message):
             if offer.transfer in known.missing and offer.transfer is not None:
-                self._kept.pop(offer.transfer, None)
                 held = known.buffers[offer.transfer][: self._kept_bytes.pop(offer.transfer, 0)]
-                self._grant(self._intake.offered(PEER, offer.transfer, offer.size_bytes, (held,) if held else ()))
-        return []
+                grants += self._intake.offered(PEER, offer.transfer, offer.size_bytes, (held,) if held else ())
+        if is_new:  # only now: an offer that contradicts an earlier one of the same name is refused
+            self._pending.append(known)
+        self._grant(grants)
+
+    def _buffer(self, transfer: str, size_bytes: int) -> bytearray:
+        """Where a payload is put together: one place, however many messages wait for it. Slices come only once."""
+        under_way = (one.buffers[transfer] for one in self._pending if transfer in one.missing)
+        found = next(under_way, None) or self._kept.pop(transfer, None)
+        return found if found is not None and len(found) == size_bytes else bytearray(size_bytes)
 
     def _withdraw(self, old: _Pending) -> None:
         self._pending.remove(old)
         for transfer in old.missing:
-            self._grant(self._intake.drop(PEER, transfer))
-            self.say(Cancel(transfer=transfer, code="superseded"))
+            if not any(transfer in one.missing for one in self._pending):
+                self._grant(self._intake.drop(PEER, transfer))
+                self.say(Cancel(transfer=transfer, code="superseded"))
 
     def _store(self, piece: Slice) -> list[Message]:
         arrival = self._intake.arrived(PEER, piece)
@@ -189,6 +221,13 @@ class Post:
 
     def _queue(self, message: Message) -> None:
         self.outbound.append(Outgoing(message=message, frames=tuple(encode(message))))
+
+
+def _large_sets(message: Message) -> dict[str, memoryview]:
+    """Payloads that a message only announces, by transfer."""
+    values = (getattr(message, name) for name, _ in message.CONTRACTS)
+    sets = [value for value in values if isinstance(value, TensorSet)]
+    return {one.transfer: one.data for one in sets if one.transfer is not None and one.data is not None}
 
 
 def _place(message: Message) -> tuple[int, int] | None:

@@ -1,7 +1,8 @@
 """The I/O thread: waits for the socket, finished work or the machine's deadline, and performs the machine's actions.
 
 It owns the line and nothing else does; it never trains, so heartbeats survive an hour-long epoch. It decides nothing:
-what to do is the machine's, what may be said is the post's.
+what to do is the machine's, what may be said is the post's. What happens is handled one by one: the machine has acted
+on a message before the next one is judged, because what the next one means depends on it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from participant.actions import Action, CloseLine, End, LetGo, Note, OpenLine, P
 from participant.dealer.departure import Departure
 from participant.dealer.line import LAST_WORDS_MS, Address, Context, Line
 from participant.dealer.post import Post
-from participant.events import Event, Heard, LineLost, LineOpened, PayloadMoved, Ticked
+from participant.events import Announced, Event, Heard, LineLost, LineOpened, NotUnderstood, PayloadMoved, Ticked
 from participant.machine import AgentMachine
 from participant.sent_log import SentLog
 from participant.worker import Worker
@@ -74,8 +75,8 @@ class Shell:
             self._perform(self._machine.start(time.monotonic()), worker)
             while self._end is None:
                 self._wait()
-                for event in self._taken():
-                    self._handle(event, worker)
+                self._take_posted(worker)
+                self._hear(worker)
                 self._handle(Ticked(), worker)
                 self._flush()
             return self._end
@@ -101,46 +102,44 @@ class Shell:
             pause_s = min(pause_s, max(_SHORTEST_RETRY_S, self._departure.retry_at - time.monotonic()))
         poller.poll(int(pause_s * 1000) + 1)
 
-    def _taken(self) -> list[Event]:
-        """Everything that has happened, without waiting."""
+    def _take_posted(self, worker: Worker) -> None:
+        """Everything that other threads have told, without waiting."""
         try:
             while self._wakened.recv(4096):
                 continue
         except BlockingIOError:
             pass  # emptied
-        events: list[Event] = []
         while not self._events.empty():
-            events.append(self._events.get())
-        return [*events, *self._from_line()]
+            self._handle(self._events.get(), worker)
 
-    def _from_line(self) -> list[Event]:
+    def _hear(self, worker: Worker) -> None:
+        """Everything that has come over the line, message by message, then what became of the line itself."""
         line = self._line
         if line is None:
-            return []
-        events: list[Event] = []
+            return
         if line.is_up:
-            events += self._messages(line)
-        while line.monitor.poll(0):
+            self._hear_messages(line, worker)
+        while self._line is line and line.monitor.poll(0):
             reason = line.read_monitor()
-            if reason is not None:
-                return [*events, LineLost(reason=reason)]
-            events.append(LineOpened())
-        return events
+            self._handle(LineOpened() if reason is None else LineLost(reason=reason), worker)
 
-    def _messages(self, line: Line) -> list[Event]:
-        events: list[Event] = []
+    def _hear_messages(self, line: Line, worker: Worker) -> None:
         for _ in range(_MESSAGES_AT_ONCE):
-            frames = line.receive()
+            frames = line.receive() if self._line is line else None
             if frames is None:
-                break
+                return
             complete = self._post.hear(frames)
-            if self._post.refused:
-                log.warning("message.faulty", reason=self._post.refused)
+            refused, announced = self._post.refused, self._post.announced
             if self._post.moved:
-                events.append(PayloadMoved())
-            events += [Heard(message=message) for message in complete]
+                self._handle(PayloadMoved(), worker)
+            if refused:
+                log.warning("message.faulty", reason=refused)
+                self._handle(NotUnderstood(reason=refused), worker)
+            if announced is not None:
+                self._handle(Announced(message=announced), worker)
+            for message in complete:
+                self._handle(Heard(message=message), worker)
             self._flush()
-        return events
 
     # --- acting -------------------------------------------------------------------------------------------------
 
@@ -167,8 +166,8 @@ class Shell:
                     _hand_over(action, worker)
 
     def _say(self, message: Message) -> None:
-        """What the coordinator said meanwhile may have made it pointless: `finish`, or `hello-required`. The machine
-        will hear of that next, and what still matters is said again."""
+        """What the coordinator said meanwhile may have made it pointless: a `finish` whose payload is under way. The
+        machine will hear of that, and what still matters is said again."""
         try:
             self._post.say(message)
         except LocalProtocolError as error:

@@ -46,7 +46,10 @@ def train_pooled_anchor(settings: RunSettings, cohort: Cohort, initial: Path, pa
         samples,
         objective=ObjectiveSpec(),
         settings=SgdSettings(
-            learning_rate=settings.learning_rate, batch_size=settings.batch_size, epochs=settings.anchor.epochs
+            learning_rate=settings.learning_rate,
+            batch_size=settings.batch_size,
+            batches=settings.batches,
+            epochs=settings.anchor.epochs,
         ),
         randomness=Randomness(
             order=derive_seed(settings.seed, purpose="anchor-order"),

@@ -48,6 +48,7 @@ def compare(
     momentum: Annotated[float, typer.Option()] = 0.0,
     weight_decay: Annotated[float, typer.Option()] = 0.0,
     batch_size: Annotated[int, typer.Option()] = 32,
+    batches: Annotated[str, typer.Option(help="even: of nearly equal size; reference: full ones and a rest.")] = "even",
     epochs: Annotated[int, typer.Option(help="Local epochs a round.")] = 1,
     anchor: Annotated[str, typer.Option(help="pooled, warmup:ROUNDS or a model file.")] = "pooled",
     start_from: Annotated[str, typer.Option(help="initial or anchor, for all algorithms alike.")] = "initial",
@@ -77,8 +78,9 @@ def compare(
     }  # fmt: skip
     run = {
         "model": model, "rounds": rounds, "learning_rate": learning_rate, "momentum": momentum,
-        "weight_decay": weight_decay, "batch_size": batch_size, "epochs": epochs, "anchor": _anchor(anchor),
-        "start_from": start_from, "evaluate_every": evaluate_every, "device": device, "mode": mode, "layers": layers,
+        "weight_decay": weight_decay, "batch_size": batch_size, "batches": batches, "epochs": epochs,
+        "anchor": _anchor(anchor), "start_from": start_from, "evaluate_every": evaluate_every, "device": device,
+        "mode": mode, "layers": layers,
     }  # fmt: skip
     comparison = Comparison.of(cohort, run, algorithms=algorithms, seeds=seeds)
     options = _sweep_options(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:  # torch comes with it: seconds, in which a command can alread
 TAIL_ROUNDS = 10
 """Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
 
-_LATER_FIELDS = ("mode", "layers")
-"""They have a part in a run's name only where they differ from their defaults."""
+_LATER_FIELDS = {"mode": "barrier", "layers": "tiled", "batches": "reference"}
+"""Fields that older results do not have, with the value those were computed by: only another value has a part in a
+run's name."""
 
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 
@@ -86,6 +88,7 @@ class RunSettings(BaseModel):
     momentum: float = Field(default=0.0, ge=0.0, lt=1.0)
     weight_decay: float = Field(default=0.0, ge=0.0)
     batch_size: int = Field(default=32, ge=2)
+    batches: Literal["even", "reference"] = "even"
     epochs: int = Field(default=1, ge=1)
     anchor: AnchorSettings = AnchorSettings()
     start_from: Literal["initial", "anchor"] = "initial"
@@ -121,6 +124,7 @@ class RunSettings(BaseModel):
             momentum=self.momentum,
             weight_decay=self.weight_decay,
             batch_size=self.batch_size,
+            batches=self.batches,
             epochs=self.epochs,
         )
 
@@ -155,16 +159,13 @@ class RunSettings(BaseModel):
             described["anchor"]["path"] = file_digest(Path(self.anchor.path))
         if not self.strategy().depends_on_rounds:
             described.pop("rounds")
-        for name in _LATER_FIELDS:  # what did not exist when older results were named must not rename them
-            if getattr(self, name) == RunSettings.model_fields[name].default:
-                described.pop(name)
-        return digest(described)
+        return digest(_without_later_fields(described))
 
     @property
     def anchor_identity(self) -> str:
         """Names the anchor: the same for every algorithm of a comparison."""
-        fields = {"cohort", "model", "seed", "anchor", "learning_rate", "batch_size", "threads"}
-        return self._named(digest(self.model_dump(mode="json", include=fields)))
+        fields = {"cohort", "model", "seed", "anchor", "learning_rate", "batch_size", "batches", "threads"}
+        return self._named(digest(_without_later_fields(self.model_dump(mode="json", include=fields))))
 
     @property
     def initial_identity(self) -> str:
@@ -173,6 +174,18 @@ class RunSettings(BaseModel):
 
     def _named(self, digits: str) -> str:
         return f"{self.cohort.data}-{self.model}-s{self.seed}-{digits}".replace("/", "_").replace(":", ".")
+
+
+def saved_settings(described: Mapping[str, object]) -> RunSettings:
+    """The settings as a run folder keeps them, read by what their missing fields meant when they were written."""
+    return RunSettings.model_validate({**_LATER_FIELDS, **described})
+
+
+def _without_later_fields(described: dict[str, object]) -> dict[str, object]:
+    """What did not exist when older results were named must not rename them."""
+    return {
+        name: value for name, value in described.items() if name not in _LATER_FIELDS or value != _LATER_FIELDS[name]
+    }
 
 
 def digest(value: object) -> str:

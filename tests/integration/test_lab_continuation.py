@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.experiments.run_folder import RunFolder
-from scripts.experiments.settings import RunSettings
+from scripts.experiments.settings import saved_settings
 from tests.support.cohorts import (
     group_is_alive,
     lab_arguments,
@@ -90,7 +90,7 @@ def test_killed_lab_leaves_no_process_and_goes_on_to_the_bits_of_an_undisturbed_
         process.wait()
         wait_until(lambda: not group_is_alive(process.pid), "the end of the killed command's jobs")
     (path,) = tmp_path.glob("killed/synthetic-fedap-*")
-    settings = RunSettings.model_validate(json.loads((path / "settings.json").read_text())["settings"])
+    settings = saved_settings(json.loads((path / "settings.json").read_text())["settings"])
     folder = RunFolder(tmp_path / "killed", settings)
     saved = folder.saved_round()
     assert folder.path == path

@@ -34,7 +34,7 @@ EPOCHS = 2
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.05, 0.5, 0.01
 PREPROCESSING = Preprocessing(scale=0.5, offset=0.25)
 TRAIN, TEST = (21, 17, 36), (9, 10, 12)
-"""17 samples in batches of 8 would leave one alone. No batch of two: BN divides by the spread of two values, however
+"""17 samples make two batches, of 9 and 8. No batch of two: BN divides by the spread of two values, however
 small, and so makes large differences of the last bit."""
 
 

@@ -45,6 +45,15 @@ def test_batches_cover_every_sample_once_and_none_is_alone(samples: int, batch_s
     assert all(size == batch_size for size in sizes[:-1])
 
 
+@given(samples=st.integers(0, 300), batch_size=st.integers(2, 40))
+def test_even_batches_cover_every_sample_once_and_are_of_nearly_equal_size(samples: int, batch_size: int) -> None:
+    bounds = batch_bounds(samples, batch_size, "even")
+    assert [at for start, stop in bounds for at in range(start, stop)] == list(range(samples))
+    sizes = [stop - start for start, stop in bounds]
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1
+    assert all(2 <= size <= max(3, 1.5 * batch_size) for size in sizes) or samples == 1
+
+
 @given(
     seed=st.integers(0, 2**32 - 1),
     dims=st.integers(2, 5),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from participant.actions import Action, CloseLine, End, LetGo, OpenLine, Order, Prepare, Say, StopWork, Work
 from participant.dealer.post import Post
 from participant.events import (
+    Announced,
     Event,
     Heard,
     LineLost,
@@ -98,10 +99,13 @@ class Process:
             return
         complete = self.post.hear(frames)
         assert self.post.refused == "", "the coordinator was accused"
+        moved, announced = self.post.moved, self.post.announced
+        if moved:
+            self.tell(PayloadMoved())
+        if announced is not None:
+            self.tell(Announced(message=announced))
         for message in complete:
             self.tell(Heard(message=message))
-        if self.post.moved:
-            self.tell(PayloadMoved())
         self._flush()
 
     def cut(self) -> None:

@@ -201,6 +201,29 @@ class TinyNet(nn.Module):
 TINY_SHAPE = (1, 6, 6)
 
 
+class WideNet(nn.Module):
+    """Few steps, many values: 10.7 MB, so that the model travels in three slices. Samples are (1, 16, 16)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.hidden = nn.Linear(36, 1600)
+        self.scale = nn.BatchNorm1d(1600)
+        self.wide = nn.Linear(1600, 1630)
+        self.fc = nn.Linear(1630, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = F.max_pool2d(F.relu(self.norm(self.conv(x))), 4).flatten(1)
+        logits: Tensor = self.fc(F.relu(self.wide(F.relu(self.scale(self.hidden(features))))))
+        return logits
+
+
+def make_wide(request: object) -> nn.Module:
+    """The factory behind `tests.support.models:make_wide`."""
+    return WideNet()
+
+
 def make_tiny(request: object) -> nn.Module:
     """The factory behind `tests.support.models:make_tiny`."""
     return TinyNet()

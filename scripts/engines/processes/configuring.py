@@ -68,6 +68,7 @@ def write_config(path: Path, settings: RunSettings, cohort: Cohort, start: Start
             "momentum": settings.momentum,
             "weight_decay": settings.weight_decay,
             "batch_size": settings.batch_size,
+            "batches": settings.batches,
             "epochs": settings.epochs,
             "threads": settings.threads,
             "layers": settings.layers,
@@ -76,10 +77,10 @@ def write_config(path: Path, settings: RunSettings, cohort: Cohort, start: Start
         "pace": {"heartbeat_s": HEARTBEAT_S, "dead_after_s": NEVER_S, "quorum": len(names), "linger_s": NEVER_S},
         "network": {"endpoint": "tcp://127.0.0.1:*"},
     }
-    path.write_text("\n".join(_toml(fields)) + "\n", encoding="utf-8")
+    path.write_text("\n".join(toml_lines(fields)) + "\n", encoding="utf-8")
 
 
-def _toml(fields: Mapping[str, object]) -> Iterator[str]:
+def toml_lines(fields: Mapping[str, object]) -> Iterator[str]:
     """A JSON value is a TOML value where it is no table; tables follow."""
     tables = {name: value for name, value in fields.items() if isinstance(value, dict)}
     for name, value in fields.items():

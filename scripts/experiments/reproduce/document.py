@@ -13,6 +13,8 @@ from scripts.experiments.run_folder import RunFolder, write_text
 from scripts.experiments.versions import versions
 from scripts.report.figures import save_figure
 
+_BATCHES = {"even": "even batches", "reference": "batches (full ones and a rest)"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
@@ -83,8 +85,8 @@ def settings_line(target: Target, plan: Plan) -> str:
         return f"{clients}, seed {plan.base.seed}"
     return (
         f"{clients}, model {first.model}, rounds {_all(run.rounds for run in runs)}, local epochs "
-        f"{_all(run.epochs for run in runs)}, SGD with {first.learning_rate:g} and batches of {first.batch_size}, "
-        f"evaluated every {_all(run.evaluate_every for run in runs)}, anchor {first.anchor.kind} "
+        f"{_all(run.epochs for run in runs)}, SGD with {first.learning_rate:g} and {_BATCHES[first.batches]} of "
+        f"{first.batch_size}, evaluated every {_all(run.evaluate_every for run in runs)}, anchor {first.anchor.kind} "
         f"({first.anchor.share:.0%} of the training halves), seeds {_all(run.seed for run in runs)}"
     )
 

@@ -91,7 +91,9 @@ class Plan:
 def make_plan(data: DataSet, scale: Scale) -> Plan:
     """The paper's settings for this data set; `--rounds` and `--model` on top."""
     cohort: dict[str, object] = {"data": data.name, **data.cohort}
-    run: dict[str, object] = {"rounds": FULL_ROUNDS, "evaluate_every": FULL_EVALUATE_EVERY, **data.run}
+    run: dict[str, object] = {
+        "rounds": FULL_ROUNDS, "evaluate_every": FULL_EVALUATE_EVERY, "batches": "reference", **data.run
+    }  # fmt: skip
     run["model"] = data.model
     if scale.quick:
         cohort |= data.quick_cohort

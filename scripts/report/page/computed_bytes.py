@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from fedap_core.errors import InvalidInput
-from scripts.experiments.settings import CohortSettings, RunSettings
+from scripts.experiments.settings import CohortSettings, RunSettings, saved_settings
 from scripts.report.page.runs import ComputedBytes
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def computed_bytes(settings: Mapping[str, Any], classes: tuple[str, ...], folder
     try:
         if any(":" in str(settings.get(name, "")) for name in ("algorithm", "model")):
             return None
-        run = RunSettings.model_validate(settings)
+        run = saved_settings(settings)
         spec = _spec(run, classes, folder)
         if spec is None or run.mode != "barrier":
             return None

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from fedap_core.errors import InvalidInput
 from scripts.experiments.run_folder import RunFolder
-from scripts.experiments.settings import RunSettings, checked
+from scripts.experiments.settings import RunSettings, checked, saved_settings
 from tests.support.cohorts import small_run
 
 RESULTS = Path(__file__).parents[3] / "scripts" / "experiments" / "results"
@@ -96,7 +96,7 @@ def test_label_of_the_protocol_says_when_windows_overlap() -> None:
 def test_kept_results_are_found_under_the_name_they_were_stored_by(folder: Path) -> None:
     """A field that is added to the settings must not rename what was computed before it existed."""
     described = json.loads((folder / "settings.json").read_text())["settings"]
-    settings = RunSettings.model_validate(described)
+    settings = saved_settings(described)
     assert RunFolder(folder.parent, settings).path == folder
 
 

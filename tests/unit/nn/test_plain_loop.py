@@ -57,7 +57,7 @@ def trained_by_the_book(model: str, samples: Samples, settings: SgdSettings) -> 
     generator = torch.Generator().manual_seed(SEEDS.order)
     for _ in range(settings.epochs):
         order = torch.randperm(len(samples), generator=generator)
-        for begin, end in batch_bounds(len(samples), settings.batch_size):
+        for begin, end in batch_bounds(len(samples), settings.batch_size, settings.batches):
             optimiser.zero_grad()
             loss = F.cross_entropy(plain(x[order[begin:end]]), samples.y[order[begin:end]])
             loss.backward()  # type: ignore[no-untyped-call]

@@ -31,6 +31,29 @@ def test_a_last_batch_of_one_joins_the_one_before(
     assert batch_bounds(samples, batch_size) == expected
 
 
+@pytest.mark.parametrize(
+    ("samples", "batch_size", "sizes"),
+    [
+        (0, 4, []),
+        (1, 4, [1]),
+        (5, 4, [5]),
+        (6, 4, [3, 3]),
+        (9, 4, [5, 4]),
+        (34, 32, [34]),
+        (66, 32, [33, 33]),
+        (100, 32, [34, 33, 33]),
+        (3, 2, [3]),
+        (5, 2, [3, 2]),
+        (7, 2, [3, 2, 2]),
+    ],
+)
+def test_even_batches_differ_by_one_sample_at_most(samples: int, batch_size: int, sizes: list[int]) -> None:
+    """round(6 / 4) = 2 batches of 3; round(66 / 32) = 2 of 33. Of 3 samples by 2, round(1.5) = 2 batches would leave
+    one sample alone, and of 7 by 2, round(3.5) = 4: then one batch less is made."""
+    bounds = batch_bounds(samples, batch_size, "even")
+    assert [stop - start for start, stop in bounds] == sizes
+
+
 def test_8_bit_images_become_numbers_from_minus_one_to_one() -> None:
     """0 / 127.5 - 1 = -1, 255 / 127.5 - 1 = 1, 51 / 127.5 - 1 = -0.6."""
     samples = Samples(

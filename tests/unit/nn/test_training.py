@@ -46,7 +46,7 @@ def batches_of(samples: Samples, settings: SgdSettings, order_seed: int) -> Iter
     generator = torch.Generator().manual_seed(order_seed)
     for _ in range(settings.epochs):
         order = torch.randperm(len(samples), generator=generator)
-        for start, stop in batch_bounds(len(samples), settings.batch_size):
+        for start, stop in batch_bounds(len(samples), settings.batch_size, settings.batches):
             chosen = order[start:stop].to(samples.y.device)
             yield samples.x[chosen], samples.y[chosen]
 

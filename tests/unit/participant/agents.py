@@ -40,10 +40,10 @@ WEIGHTS = TensorSet.of({"w": np.zeros(2, dtype=np.float32)})
 class Agent:
     """A machine whose every step is checked, and what it did."""
 
-    def __init__(self, patience: Patience = PATIENCE, run: str | None = None) -> None:
+    def __init__(self, patience: Patience = PATIENCE, run: str | None = None, *, model_bytes: int = 10**6) -> None:
         self.now = 0.0
         lifeline = Lifeline(patience, np.random.default_rng(0))
-        self.machine = AgentMachine(greeting=replace(HELLO, run=run), lifeline=lifeline, model_bytes=10**6)
+        self.machine = AgentMachine(greeting=replace(HELLO, run=run), lifeline=lifeline, model_bytes=model_bytes)
         self.actions = self.machine.start(self.now)
 
     def on(self, event: Event) -> list[Action]:
@@ -89,10 +89,15 @@ def prepared(report: Report | None = None) -> Prepared:
     return Prepared(run=RUN, report=report, train_samples=HELLO.train_samples, test_samples=HELLO.test_samples)
 
 
-def member(patience: Patience = PATIENCE) -> Agent:
+def member(patience: Patience = PATIENCE, *, model_bytes: int = 10**6) -> Agent:
     """Welcomed, prepared, idle."""
-    agent = Agent(patience)
+    agent = Agent(patience, model_bytes=model_bytes)
     agent.on(LineOpened())
     agent.hear(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
     agent.on(prepared())
     return agent
+
+
+def large_member() -> Agent:
+    """One whose model travels in slices."""
+    return member(model_bytes=10**8)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from participant.actions import (
     End,
     LetGo,
@@ -15,6 +13,7 @@ from participant.actions import (
     StopWork,
 )
 from participant.events import (
+    Announced,
     Failed,
     LineOpened,
     Reported,
@@ -24,22 +23,23 @@ from participant.machine import Phase
 from protocol.messages import (
     Anchor,
     Error,
+    HelloRequired,
     Stats,
     Step,
 )
-from protocol.tensors import TensorSet
 from tests.unit.participant.agents import (
     WEIGHTS,
     Agent,
     beat,
     finish,
     goodbye,
+    large_member,
     member,
     prepared,
     train,
     update,
 )
-from tests.unit.protocol.samples import HELLO, RUN, WELCOME
+from tests.unit.protocol.samples import HELLO, LARGE, RUN, WELCOME
 
 
 def test_welcome_prepares_and_the_first_heartbeat_wants_whatever_comes_first() -> None:
@@ -200,8 +200,40 @@ def test_welcome_to_another_run_drops_the_old_one() -> None:
     assert agent.machine.phase in (Phase.IDLE, Phase.OFFLINE)
 
 
-def test_payload_larger_than_the_model_is_not_fetched() -> None:
+def test_payload_larger_than_the_model_is_not_fetched_and_ends_the_participant() -> None:
     agent = member()
-    large = TensorSet.of({"w": np.zeros(300_000, dtype=np.float32)})
-    assert not agent.machine.wants(replace(train(0), weights=large))
     assert agent.machine.wants(train(0))
+    impossible = replace(train(0), weights=LARGE)
+    assert not agent.machine.wants(impossible)
+    assert not agent.machine.wants(replace(WELCOME, run="second", initial=LARGE))
+    end = agent.on(Announced(message=impossible))[-1]
+    assert isinstance(end, End)
+    assert (end.code, "offers 4194308 bytes; this model has 1000000" in end.reason) == (2, True)
+
+
+def test_orders_of_a_run_whose_welcome_is_on_its_way_are_worth_fetching() -> None:
+    agent = member()
+    agent.hear(train(3))
+    agent.on(Reported(report=update(3)))
+    assert not agent.machine.wants(train(2))
+    assert agent.machine.wants(replace(train(2), run="second"))
+
+
+def test_announced_again_a_run_goes_on_and_an_answered_order_is_answered_again() -> None:
+    """Neither the initial model nor the weights are fetched twice; what is owed is said."""
+    agent = large_member()
+    agent.hear(train(0))
+    agent.on(Reported(report=update(0)))
+    agent.on(Announced(message=replace(train(0), weights=LARGE)))
+    assert agent.said() == [update(0)]
+    agent.hear(HelloRequired())
+    agent.on(Announced(message=replace(WELCOME, initial=LARGE)))
+    assert agent.said() == [update(0)]
+    assert agent.machine.phase is Phase.IDLE
+
+
+def test_an_order_that_is_only_announced_is_never_worked_on() -> None:
+    agent = large_member()
+    assert agent.on(Announced(message=replace(train(0), weights=LARGE))) == []
+    agent.at(agent.now + 1.0)
+    assert agent.said() == [beat(want=Step(kind="anchor", round_no=0))]

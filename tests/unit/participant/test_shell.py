@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from participant.machine import AgentMachine
 from participant.reconnection import Lifeline
 from participant.sent_log import SentLog
 from participant.worker import Worker
+from protocol.codec import encode
+from protocol.contracts import Buffer
 from protocol.messages import Finish, HelloRequired, Message, Speaker, Step, Welcome
 from protocol.tensors import TensorSet
 from tests.unit.participant.agents import PATIENCE, WEIGHTS, beat, finish, goodbye, prepared, train, update
@@ -55,6 +57,10 @@ class Office:
         self._post.say(message)
         self._flush()
 
+    def send(self, frames: Sequence[Buffer]) -> None:
+        """Past the law: what a coordinator says that knows more than this one."""
+        self.socket.send_multipart([self._connection, *frames])
+
     def hear(self) -> list[Message]:
         """The next message, if it is one that is complete."""
         assert self.socket.poll(PATIENCE_MS), f"nothing more was said after {self.heard}"
@@ -83,6 +89,7 @@ class Desk(Worker):
 
     def __init__(self) -> None:
         self.shell: Shell
+        self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self.is_at_work = threading.Event()
         self.was_overtaken = threading.Event()
         self.then: Event = Reported(report=update(ROUND))
@@ -91,6 +98,7 @@ class Desk(Worker):
         self.shell.post(prepared())
 
     def work(self, order: Order) -> None:
+        self.orders.put(order)
         if isinstance(order, Finish):
             self.shell.post(Reported(report=goodbye(ROUND)))
         elif not self.is_at_work.is_set():
@@ -110,18 +118,46 @@ def desk() -> Desk:
     return Desk()
 
 
-def shell_at(endpoint: str, record: Path, **sizes: int) -> Shell:
+class Gate(SentLog):
+    """A record that keeps the I/O thread at its second hello until what the coordinator said lies in its socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.shell: Shell
+        self.is_reached, self.is_open = threading.Event(), threading.Event()
+        self._hellos = 0
+
+    def note(self, message: Message, frames: Sequence[Buffer]) -> None:
+        self._hellos += message.KIND == "hello"
+        if message.KIND == "hello" and self._hellos == 2 and not self.is_open.is_set():
+            self.is_reached.set()
+            assert self.is_open.wait(PATIENCE_MS / 1000)
+            line = self.shell._line
+            assert line is not None
+            assert line.socket.poll(PATIENCE_MS)
+        super().note(message, frames)
+
+
+def shell_at(endpoint: str, record: Path | SentLog, **sizes: int) -> Shell:
     machine = AgentMachine(
         greeting=HELLO, lifeline=Lifeline(PATIENCE, np.random.default_rng(0)), model_bytes=LARGE.size_bytes
     )
-    return Shell(address=Address(endpoint=endpoint), machine=machine, sent=SentLog(record, **sizes))
+    sent = record if isinstance(record, SentLog) else SentLog(record, **sizes)
+    return Shell(address=Address(endpoint=endpoint), machine=machine, sent=sent)
 
 
 @pytest.fixture
-def office(desk: Desk, tmp_path: Path) -> Iterator[Office]:
+def gate(tmp_path: Path) -> Gate:
+    made = Gate(tmp_path / "sent.jsonl")
+    made.is_open.set()
+    return made
+
+
+@pytest.fixture
+def office(desk: Desk, gate: Gate) -> Iterator[Office]:
     """A member at work on its first order, and its coordinator."""
     made = Office()
-    desk.shell = shell_at(made.endpoint, tmp_path / "sent.jsonl")
+    desk.shell = gate.shell = shell_at(made.endpoint, gate)
     thread, made.ended = run_in_thread(desk.shell, desk)
     made.hear_until("hello")
     made.say(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
@@ -158,6 +194,30 @@ def test_a_report_that_met_hello_required_is_said_after_the_next_welcome(office:
     office.say(finish(ROUND))
     finish_politely(office)
     assert office.end().code == 0
+
+
+def test_an_order_that_lies_in_the_socket_with_its_welcome_is_worked_on_with_all_its_bytes(
+    office: Office, desk: Desk, gate: Gate
+) -> None:
+    """The order offers its weights; whether they are worth fetching depends on the welcome before it."""
+    gate.is_open.clear()
+    office.say(HelloRequired())
+    desk.was_overtaken.set()
+    assert gate.is_reached.wait(PATIENCE_MS / 1000)
+    again, order = replace(WELCOME, heartbeat_s=1.0, initial=None), replace(train(ROUND + 1), weights=LARGE)
+    for message in (again, order):
+        office.send(encode(message))
+    gate.is_open.set()
+    office.heard.clear()
+    office.hear_until("hello")
+    office.say(again)
+    office.say(order)
+    assert desk.orders.get(timeout=PATIENCE_MS / 1000).round_no == ROUND
+    while desk.orders.empty():
+        office.hear()
+    begun = desk.orders.get()
+    assert begun.weights is not None
+    assert begun.weights.flat().tobytes() == LARGE.flat().tobytes()
 
 
 def test_asked_to_stop_when_nobody_knows_it_any_more_it_stops(office: Office, desk: Desk) -> None:

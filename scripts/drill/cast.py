@@ -1,0 +1,123 @@
+"""The parties of one drill: who lives, who is to be started again, and how everybody ended.
+
+Started, killed and frozen here; when, is decided by whoever plays the drill. A party that ends by itself with code 0
+has done its part; one that ends otherwise without having been killed by the drill has failed.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scripts.drill.faults import Die
+from scripts.drill.nursery import Nursery
+from scripts.drill.spec import COORDINATOR, PARTIES
+from scripts.drill.stage import Stage
+
+
+@dataclass
+class Party:
+    """One participant or the coordinator, in whichever life."""
+
+    name: str
+    child: int | None = None
+    code: int | None = None
+    lives: int = 0
+    is_doomed: bool = False
+    """The drill has killed this life, or told it to kill itself."""
+    deaths: deque[Die] = field(default_factory=deque)
+    pause_s: float = 0.0
+    """Between the present life's violent end and the next."""
+
+
+class Cast:
+    """Everybody. endpoints: where each member finds the coordinator; namespaces: where each party lives, if apart."""
+
+    def __init__(
+        self, nursery: Nursery, stage: Stage, endpoints: Mapping[str, str], namespaces: Mapping[str, str]
+    ) -> None:
+        self._nursery = nursery
+        self._stage = stage
+        self._endpoints = endpoints
+        self._namespaces = namespaces
+        self.parties = {name: Party(name) for name in PARTIES}
+        self.struck = 0
+
+    def doom(self, death: Die) -> None:
+        self.parties[death.party].deaths.append(death)
+
+    def start(self, name: str) -> None:
+        """A party's next life."""
+        party = self.parties[name]
+        party.lives += 1
+        party.code, party.is_doomed, party.pause_s = None, False, 0.0
+        settings: dict[str, object] = {}
+        if party.deaths:
+            death = party.deaths.popleft()
+            settings |= {"step": death.step, "when": death.when}
+            party.is_doomed, party.pause_s = True, death.pause_s
+        if name == COORDINATOR:
+            settings |= {"config": str(self._stage.config), "folder": str(self._stage.home(name))}
+        else:
+            settings["join"] = self._stage.join_settings(name, self._endpoints[name])
+        party.child = self._nursery.start(
+            "lead" if name == COORDINATOR else "take part",
+            settings,
+            log=self._stage.log(name),
+            namespace=self._namespaces.get(name),
+        )
+
+    def kill(self, name: str, *, pause_s: float) -> bool:
+        """SIGKILL; False where the party has ended already."""
+        party = self.parties[name]
+        if party.child is None or not self._nursery.signal(party.child, signal.SIGKILL):
+            return False
+        party.is_doomed, party.pause_s = True, pause_s
+        return True
+
+    def send(self, name: str, which: signal.Signals) -> bool:
+        party = self.parties[name]
+        return party.child is not None and self._nursery.signal(party.child, which)
+
+    def bury(self, timeout_s: float) -> list[Party]:
+        """Those that were killed by the drill since the last question and are to be started again."""
+        dead = []
+        for ended in self._nursery.ended(timeout_s):
+            party = next((one for one in self.parties.values() if one.child == ended.child), None)
+            if party is None:
+                continue
+            party.child, party.code = None, ended.code
+            if ended.code == -signal.SIGKILL and party.is_doomed:
+                self.struck += 1
+                dead.append(party)
+        return dead
+
+    def end(self) -> None:
+        """Kill whoever still lives, and see them gone."""
+        while living := [one.child for one in self.parties.values() if one.child in self._nursery.pids]:
+            for child in living:
+                if child is not None:
+                    self._nursery.signal(child, signal.SIGKILL)
+            for _ in self._nursery.ended(1.0):
+                continue
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of the living."""
+        known = self._nursery.pids
+        return {one.name: known[one.child] for one in self.parties.values() if one.child in known}
+
+    @property
+    def failed(self) -> list[str]:
+        """Who ended as it should not."""
+        return [
+            one.name
+            for one in self.parties.values()
+            if one.child is None and one.code not in (None, 0) and not (one.code == -signal.SIGKILL and one.is_doomed)
+        ]
+
+    @property
+    def is_over(self) -> bool:
+        return all(one.child is None and one.code == 0 for one in self.parties.values())

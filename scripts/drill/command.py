@@ -1,0 +1,116 @@
+"""`fedap-lab drill`: reads options, plays drills, prints the table; decides nothing."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedap_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from scripts.drill.record import Record
+    from scripts.drill.spec import Drill
+
+COUNT = 36
+"""Drills of a call that says neither how many nor how long: one of every kind with every model and line."""
+
+
+def drill(
+    minutes: Annotated[float | None, typer.Option(help="Go on with new seeds for so long.", min=0.01)] = None,
+    count: Annotated[int | None, typer.Option(help="How many drills, each with its own seed.", min=1)] = None,
+    seed: Annotated[int, typer.Option(help="The first seed; the others follow it.", min=0)] = 0,
+    model: Annotated[
+        str | None, typer.Option(help="small, large (travels in slices) or a number of bytes; none: in turn.")
+    ] = None,
+    curve: Annotated[
+        bool | None, typer.Option("--curve/--no-curve", help="Encrypted lines or plain ones; none: in turn.")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="barrier or continuous; only barrier promises equal bits.")] = "barrier",
+    kind: Annotated[list[str] | None, typer.Option(help="A kind of --list; repeatable. None: all, in turn.")] = None,
+    jobs: Annotated[int, typer.Option(help="Drills at the same time.", min=1, max=64)] = 2,
+    out: Annotated[
+        Path, typer.Option(help="Folder for records, and for the logs of what was not survived; goes on where it was.")
+    ] = Path("drill"),
+    replay: Annotated[int | None, typer.Option(help="Play the drill of one seed again, and keep nothing else.")] = None,
+    list_kinds: Annotated[bool, typer.Option("--list", help="Show the kinds of drills, and end.")] = False,
+) -> None:
+    """Disturb federations of real processes on this machine and compare their models with undisturbed ones.
+
+    Every drill follows from its seed: what is done to whom, and after how much of the run. Exit code 0 only if all
+    drills were survived.
+    """
+    from scripts.drill.schedule import DEFAULT_KINDS, KINDS
+    from scripts.drill.spec import Choice, parse_kinds, parse_mode, parse_size
+
+    if list_kinds:
+        for name, one in KINDS.items():
+            typer.echo(f"{name:<12} {one.about}")
+        return
+    if out.exists() and not out.is_dir():
+        raise InvalidInput("out", str(out), "a folder")
+    choice = Choice(
+        kinds=parse_kinds(kind or [], tuple(KINDS), DEFAULT_KINDS),
+        model_bytes=parse_size(model),
+        curve=curve,
+        mode=parse_mode(mode),
+    )
+    if replay is not None:
+        seeds: Iterator[int] = iter([replay])
+    elif count is not None or minutes is None:
+        seeds = iter(range(seed, seed + (count or COUNT)))
+    else:
+        seeds = itertools.count(seed)
+    until = None if minutes is None else time.monotonic() + 60.0 * minutes
+    wanted = (
+        choice.drill(one) for one in itertools.takewhile(lambda _: until is None or time.monotonic() < until, seeds)
+    )
+    if not _run(wanted, jobs=jobs, out=out.absolute(), again=replay is not None):
+        raise typer.Exit(1)
+
+
+def _run(wanted: Iterator[Drill], *, jobs: int, out: Path, again: bool) -> bool:
+    """Play what was not played yet, show everything that was asked for; whether all of it was survived."""
+    from rich.console import Console
+
+    from scripts.drill import record as records
+    from scripts.drill.table import show
+
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / records.FILE
+    earlier = {} if again else {one.drill: one for one in records.read_records(path)}
+    console, told = Console(), []
+
+    def missing() -> Iterator[Drill]:
+        for drill in wanted:
+            if drill in earlier:
+                told.append(earlier[drill])
+            else:
+                yield drill
+
+    def done(record: Record) -> None:
+        records.append(path, record)
+        told.append(record)
+        said = "survived" if record.survived else f"NOT SURVIVED: {'; '.join(record.complaints)}"
+        console.print(
+            f"{len(told)}: {record.drill.name}, {record.struck} faults, {record.seconds:.1f} s: {said}",
+            soft_wrap=True,
+            markup=False,
+            highlight=False,
+        )
+
+    left = missing()
+    first = next(left, None)
+    try:
+        if first is not None:
+            from scripts.drill.workers import Workers  # with everything that the parties need: seconds
+
+            with Workers(1 if again else jobs, out) as workers:
+                workers.run(itertools.chain([first], left), done)
+    finally:
+        show(console, told)
+    return all(record.survived for record in told)

@@ -1,0 +1,92 @@
+"""What can be done to a federation, as data: who, when, how long.
+
+Times (`at`) are parts of the undisturbed run's duration, places on a line (`share`) are parts of the bytes that a
+member's line carried there: a plan of faults is the same on every machine and for every model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kill:
+    """SIGKILL; the same command again after `pause_s`."""
+
+    party: str
+    at: float
+    pause_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Die:
+    """SIGKILL at a step of the party's own record: one for each of its lives, in order.
+
+    A coordinator's steps are the appends to its journal and what it writes beside it; a participant's are the files
+    that it opens for writing, renames or removes in its state. when: before the step, or right after it (an append).
+    """
+
+    party: str
+    step: int
+    when: Literal["before", "after"]
+    pause_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Freeze:
+    """SIGSTOP, and SIGCONT after `for_s`."""
+
+    party: str
+    at: float
+    for_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Break:
+    """Something happens to a member's line once `share` of the usual bytes have passed since its last break.
+
+    cut: every connection closes. half-open: connections stay open and deliver nothing more, and so do the next
+    `newcomers`. stall: nothing passes for `for_s`, then everything does. twin: every connection closes, and what is
+    sent on the next `newcomers` reaches the coordinator twice, on two connections.
+    """
+
+    member: str
+    how: Literal["cut", "half-open", "stall", "twin"]
+    share: float
+    for_s: float = 0.0
+    newcomers: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slow:
+    """Every piece that passes a member's line waits up to `delay_s`; how long is drawn from `seed`."""
+
+    member: str
+    delay_s: float
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fill:
+    """A party's disk is full from `at` on, and has room again after `for_s`."""
+
+    party: str
+    at: float
+    for_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """Somebody hostile is there from the beginning: which one is its `name`, what it does follows from `seed`."""
+
+    name: str
+    seed: int
+
+
+Fault = Kill | Die | Freeze | Break | Slow | Fill | Attack
+
+
+def to_json(fault: Fault) -> dict[str, object]:
+    """For people who read a record."""
+    return {"fault": type(fault).__name__.lower(), **asdict(fault)}

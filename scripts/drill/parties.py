@@ -1,0 +1,136 @@
+"""What the processes of a drill do: the functions behind `fedap-coordinator serve` and `fedap-participant join`.
+
+Called in forked children, never in the process that forks them. A party may be told to kill itself at a step of its
+own record: that is the only thing here that the product does not do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import structlog
+import typer
+
+from coordinator import cli
+from coordinator.journal import Draft, Journal, SqliteJournal
+from coordinator.runs import open_run
+from participant.config import JoinSettings
+from participant.data import load_dataset
+from participant.data.base import DataOptions
+from participant.joining import join
+from participant.model_file import make_initial, write_model
+from participant.progress import configure_logging, tell_finished_rounds
+
+
+class Countdown:
+    """Kills this process at a step that is counted from its start."""
+
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+
+    def before(self) -> None:
+        """A step is about to be taken."""
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class MortalJournal:
+    """A journal whose appends are counted, before they happen or after."""
+
+    def __init__(self, inner: Journal, countdown: Countdown, *, after: bool) -> None:
+        self._inner = inner
+        self._countdown = countdown
+        self._after = after
+
+    def append(self, drafts: Sequence[Draft]) -> int:
+        if not self._after:
+            self._countdown.before()
+        serial = self._inner.append(drafts)
+        if self._after:
+            self._countdown.before()
+        return serial
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+
+def _count_files(countdown: Countdown, folder: str) -> None:
+    """Count every file below `folder` that is opened for writing, renamed or removed."""
+    writing = os.O_WRONLY | os.O_RDWR
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = arguments
+            counts = bool(flags & writing)
+        elif event in ("os.rename", "os.remove"):
+            path, counts = arguments[0], True
+        else:
+            return
+        if counts and isinstance(path, str | os.PathLike) and str(path).startswith(folder):
+            countdown.before()
+
+    sys.addaudithook(hook)
+
+
+def lead(settings: Mapping[str, object]) -> int:
+    """Be the coordinator of the run in `config`."""
+    config = Path(str(settings["config"]))
+    step = settings.get("step")
+    if isinstance(step, int):
+        countdown = Countdown(step)
+        after = settings.get("when") == "after"
+
+        def opened(path: Path) -> Journal:
+            return cast(Journal, MortalJournal(SqliteJournal(path), countdown, after=after))
+
+        vars(cli)["open_run"] = partial(open_run, open_journal=opened)
+        if not after:
+            _count_files(countdown, f"{settings['folder']}/blobs")
+    try:
+        cli.serve(config=config)
+    except typer.Exit as end:
+        return end.exit_code
+    return 0
+
+
+def take_part(settings: Mapping[str, object]) -> int:
+    """Be a participant, told as its configuration file would tell it."""
+    wanted = JoinSettings.model_validate(settings["join"])
+    configure_logging(terminal=False)
+    step = settings.get("step")
+    if isinstance(step, int):
+        _count_files(Countdown(step), str(wanted.state))
+    end = join(wanted, watch=tell_finished_rounds)
+    say = structlog.get_logger().error if end.code else structlog.get_logger().info
+    say("participant.ended", participant=wanted.name, reason=end.reason, code=end.code)
+    return end.code
+
+
+def make_model(settings: Mapping[str, object]) -> int:
+    """Write the initial model file: tensors, so in a child."""
+    options = settings["data_options"]
+    given = {str(key): str(value) for key, value in options.items()} if isinstance(options, dict) else {}
+    dataset = load_dataset("synthetic", DataOptions(options=given))
+    spec, state = make_initial(
+        str(settings["model"]),
+        input_shape=dataset.input_shape,
+        classes=dataset.classes,
+        preprocessing=dataset.preprocessing,
+        seed=0,
+    )
+    write_model(Path(str(settings["out"])), spec, state)
+    return 0
+
+
+WORK: dict[str, Callable[[Mapping[str, object]], int]] = {
+    "lead": lead,
+    "take part": take_part,
+    "make model": make_model,
+}

@@ -1,0 +1,186 @@
+"""Plays one drill: sets the stage, starts everybody, strikes as scheduled, and gathers what came out.
+
+What is struck and when is `schedule`'s, whether it was survived is `judge`'s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from participant.private_state import PERSONAL
+from scripts.drill import proxy
+from scripts.drill.cast import Cast
+from scripts.drill.faults import Break, Die, Fault, Freeze, Kill, Slow
+from scripts.drill.judge import Outcome
+from scripts.drill.model import model_name
+from scripts.drill.nursery import Nursery
+from scripts.drill.schedule import KINDS
+from scripts.drill.spec import COORDINATOR, MEMBERS, Drill
+from scripts.drill.stage import Stage, data_options, free_port
+from scripts.drill.watch import Costs, last_line, log_bytes, traces
+
+GLANCE_S = 0.05
+PATIENCE_S = 60.0
+"""That a drill may take beyond ten times the undisturbed run."""
+
+
+def write_model_file(nursery: Nursery, folder: Path, drill: Drill) -> Path:
+    """The initial model of a drill's size."""
+    path = folder / f"initial-{drill.model_bytes}.safetensors"
+    if not path.exists():
+        half = folder / f"half-{os.getpid()}-{path.name}"
+        wanted = {"model": model_name(drill.model_bytes), "data_options": data_options(""), "out": str(half)}
+        child = nursery.start("make model", wanted, log=folder / "model.log")
+        while child in nursery.pids:
+            nursery.ended(1.0)
+        half.replace(path)
+    return path
+
+
+def play(
+    drill: Drill, faults: Sequence[Fault], *, nursery: Nursery, folder: Path, initial: Path, quiet: Outcome | None
+) -> Outcome:
+    """quiet: the undisturbed run, whose measures the faults are counted in; None where this is it."""
+    folder.mkdir(parents=True)
+    with ExitStack() as stack:
+        port = free_port(np.random.default_rng(os.getpid()))
+        stage = Stage(
+            drill=drill,
+            folder=folder,
+            initial=initial,
+            address=f"tcp://127.0.0.1:{port}",
+            secure=drill.curve,
+            homes={},
+        )
+        stage.write()
+        lines: dict[str, proxy.Proxy] = {}
+        if KINDS[drill.kind].uses_proxy:
+            usual = {} if quiet is None else quiet.line_bytes
+            lines = {name: stack.enter_context(_line(stage, name, faults, usual)) for name in MEMBERS}
+        endpoints = {name: lines[name].endpoint if name in lines else stage.address for name in MEMBERS}
+        cast = Cast(nursery, stage, endpoints, {})
+        stack.callback(cast.end)
+        return _Play(drill, faults, cast, stage, lines, quiet).run()
+
+
+def _line(stage: Stage, member: str, faults: Sequence[Fault], usual: Mapping[str, int]) -> proxy.Proxy:
+    """A member's way to the coordinator, with everything that happens on it."""
+    found: list[proxy.Fault] = []
+    lag = None
+    for fault in faults:
+        if isinstance(fault, Slow) and fault.member == member:
+            lag = proxy.Lag(most_s=fault.delay_s, seed=fault.seed)
+        if not isinstance(fault, Break) or fault.member != member:
+            continue
+        after = int(fault.share * usual.get(member, 0))
+        if fault.how == "cut":
+            found.append(proxy.Cut(after=after))
+        elif fault.how == "half-open":
+            found.append(proxy.Swallow(after=after, newcomers=fault.newcomers))
+        elif fault.how == "stall":
+            found.append(proxy.Hold(after=after, for_s=fault.for_s))
+        else:
+            found.append(proxy.Twin(after=after, newcomers=fault.newcomers))
+    return proxy.Proxy(stage.address, found, lag=lag)
+
+
+class _Play:
+    """One run of a federation from its first process to its last."""
+
+    def __init__(
+        self,
+        drill: Drill,
+        faults: Sequence[Fault],
+        cast: Cast,
+        stage: Stage,
+        lines: Mapping[str, proxy.Proxy],
+        quiet: Outcome | None,
+    ) -> None:
+        self._drill = drill
+        self._cast = cast
+        self._stage = stage
+        self._lines = lines
+        self._costs = Costs()
+        self._struck = 0
+        self._began = time.monotonic()
+        self._order = itertools.count()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._unit_s = 0.0 if quiet is None else quiet.seconds
+        self._patience_s = PATIENCE_S + 10.0 * self._unit_s
+        for fault in faults:
+            self._plan(fault)
+
+    def _at(self, moment: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (moment, next(self._order), act))
+
+    def _plan(self, fault: Fault) -> None:
+        if isinstance(fault, Kill):
+            self._at(self._began + fault.at * self._unit_s, lambda: self._kill(fault))
+        elif isinstance(fault, Freeze):
+            self._at(self._began + fault.at * self._unit_s, lambda: self._freeze(fault))
+        elif isinstance(fault, Die):
+            self._cast.doom(fault)
+
+    def _kill(self, fault: Kill) -> None:
+        self._cast.kill(fault.party, pause_s=fault.pause_s)
+
+    def _freeze(self, fault: Freeze) -> None:
+        if self._cast.send(fault.party, signal.SIGSTOP):
+            self._struck += 1
+            self._at(time.monotonic() + fault.for_s, lambda: self._thaw(fault.party))
+
+    def _thaw(self, party: str) -> None:
+        self._cast.send(party, signal.SIGCONT)
+
+    def run(self) -> Outcome:
+        for name in (COORDINATOR, *MEMBERS):
+            self._cast.start(name)
+        look_at = 0.0
+        until = self._began + self._patience_s
+        while not (self._cast.is_over or self._cast.failed) and (now := time.monotonic()) < until:
+            while self._due and self._due[0][0] <= now:
+                heapq.heappop(self._due)[2]()
+            if now >= look_at:
+                self._costs.look(self._cast.pids)
+                look_at = now + GLANCE_S
+            wait_s = min([look_at, *(moment for moment, _, _ in self._due[:1])]) - now
+            for party in self._cast.bury(max(wait_s, 0.0)):
+                name = party.name
+                self._at(time.monotonic() + party.pause_s, lambda name=name: self._cast.start(name))  # type: ignore[misc]
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
+        seconds = time.monotonic() - self._began
+        logs = {name: self._stage.log(name) for name in self._cast.parties}
+        faults = [f"{party} logged an exception" for party in traces(logs)]
+        faults += [f"{name}'s last words: {last_line(logs[name])}" for name in self._cast.failed]
+        return Outcome(
+            models={name: digests(path) for name in MEMBERS if (path := self._stage.home(name) / PERSONAL).is_file()},
+            codes={name: None if party.child is not None else party.code for name, party in self._cast.parties.items()},
+            seconds=seconds,
+            struck=self._struck + self._cast.struck + sum(line.strikes for line in self._lines.values()),
+            memory_bytes=dict(self._costs.memory_bytes),
+            files=dict(self._costs.files),
+            log_bytes=log_bytes(logs),
+            line_bytes={name: line.forwarded for name, line in self._lines.items()},
+            faults=tuple(faults),
+        )
+
+
+def digests(path: Path) -> dict[str, str]:
+    """A model file's tensors, each by the digest of its bits."""
+    return {
+        name: hashlib.sha256(f"{array.dtype} {array.shape}".encode() + array.tobytes()).hexdigest()[:16]
+        for name, array in sorted(load_file(path).items())
+    }

@@ -1,0 +1,155 @@
+"""Which faults a drill consists of: a pure function of its seed and kind.
+
+`KINDS` is the table. When processes do what is up to the machine; what is done to them, and after how much of the run,
+is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedap_core.randomness import generator
+from scripts.drill.faults import Break, Die, Fault, Freeze, Kill, Slow
+from scripts.drill.spec import COORDINATOR, MEMBERS, PARTIES, Drill
+
+Rng = np.random.Generator
+LONGEST_PAUSE_S = 0.8
+"""Before a killed party is started again: short of what anybody would call an absence, long enough to be missed."""
+LAST_MOMENT = 1.05
+"""Kills may come a little after the usual end: ends and farewells are worth a strike, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One sort of drill. about: one line for people. make: its faults."""
+
+    about: str
+    make: Callable[[Drill, Rng], list[Fault]]
+    uses_proxy: bool = False
+    uses_small_disks: bool = False
+
+
+def faults_of(drill: Drill) -> tuple[Fault, ...]:
+    """Everything that will be done to it."""
+    rng = generator(drill.seed, purpose=f"drill {drill.kind}")
+    return tuple(KINDS[drill.kind].make(drill, rng))
+
+
+def _party(rng: Rng) -> str:
+    """The coordinator every second time: it has the most to lose."""
+    return COORDINATOR if rng.random() < 0.5 else str(rng.choice(MEMBERS))
+
+
+def _kills(_drill: Drill, rng: Rng) -> list[Fault]:
+    moments = np.sort(rng.uniform(0.02, LAST_MOMENT, int(rng.integers(1, 5))))
+    return [
+        Kill(party=_party(rng), at=float(at), pause_s=float(rng.uniform(0.0, LONGEST_PAUSE_S)))
+        for at in moments
+    ]  # fmt: skip
+
+
+def _deaths(_drill: Drill, rng: Rng) -> list[Fault]:
+    """One party, or two, dies in life after life."""
+    victims = [_party(rng)]
+    if rng.random() < 0.4:
+        victims.append(str(rng.choice([party for party in PARTIES if party not in victims])))
+    found: list[Fault] = []
+    for victim in victims:
+        for _ in range(int(rng.integers(1, 5))):
+            after = victim == COORDINATOR and rng.random() < 0.5
+            found.append(
+                Die(
+                    party=victim,
+                    step=int(rng.integers(1, 15)),
+                    when="after" if after else "before",
+                    pause_s=float(rng.uniform(0.0, LONGEST_PAUSE_S)),
+                )
+            )
+    return found
+
+
+def _freezes(_drill: Drill, rng: Rng) -> list[Fault]:
+    return [
+        Freeze(party=_party(rng), at=float(rng.uniform(0.02, 0.95)), for_s=float(rng.uniform(0.1, 3.0)))
+        for _ in range(int(rng.integers(1, 4)))
+    ]
+
+
+def _cuts(_drill: Drill, rng: Rng) -> list[Fault]:
+    """Mostly in the middle of something large; now and then within the first bytes of a line."""
+    found: list[Fault] = []
+    for member in MEMBERS:
+        for _ in range(int(rng.integers(0, 4))):
+            share = 10.0 ** rng.uniform(-4.0, -2.0) if rng.random() < 0.25 else rng.uniform(0.01, 0.4)
+            found.append(Break(member=member, how="cut", share=float(share)))
+    return found or [Break(member=MEMBERS[0], how="cut", share=0.5)]
+
+
+def _stalls(_drill: Drill, rng: Rng) -> list[Fault]:
+    return [
+        Break(member=member, how="stall", share=float(rng.uniform(0.0, 0.8)), for_s=float(rng.uniform(0.2, 4.0)))
+        for member in MEMBERS
+        if rng.random() < 0.7 or member == MEMBERS[0]
+    ]
+
+
+def _half_open(_drill: Drill, rng: Rng) -> list[Fault]:
+    return [
+        Break(
+            member=member,
+            how="half-open",
+            share=float(rng.uniform(0.0, 0.8)),
+            newcomers=int(rng.integers(0, 2)),
+        )
+        for member in MEMBERS
+        if rng.random() < 0.6 or member == MEMBERS[0]
+    ]
+
+
+def _slow(drill: Drill, rng: Rng) -> list[Fault]:
+    """A piece is at most 64 KiB, so that a large model meets the delay some hundred times."""
+    most_s = 0.004 if drill.model_bytes > 1 << 20 else 0.15
+    return [
+        Slow(member=member, delay_s=float(rng.uniform(0.1, 1.0)) * most_s, seed=int(rng.integers(1 << 31)))
+        for member in MEMBERS
+    ]
+
+
+def _twins(_drill: Drill, rng: Rng) -> list[Fault]:
+    return [
+        Break(
+            member=member,
+            how="twin",
+            share=float(rng.choice([0.0, rng.uniform(0.0, 0.7)])),
+            newcomers=int(rng.integers(1, 4)),
+        )
+        for member in MEMBERS
+    ]
+
+
+def _mixed(drill: Drill, rng: Rng) -> list[Fault]:
+    """Kills, and two of the others at once."""
+    others = [_cuts, _stalls, _half_open, _slow, _freezes, _twins]
+    chosen = rng.choice(len(others), size=2, replace=False)
+    found = _kills(drill, rng)[:2]
+    for number in chosen:
+        found += others[int(number)](drill, rng)
+    return found
+
+
+KINDS: dict[str, Kind] = {
+    "kill": Kind(about="SIGKILL of any party at any moment, started again", make=_kills),
+    "step": Kind(about="SIGKILL beside a chosen step of a party's own record, life after life", make=_deaths),
+    "cut": Kind(about="connections that break in the middle of anything", make=_cuts, uses_proxy=True),
+    "freeze": Kind(about="SIGSTOP and SIGCONT of any party", make=_freezes),
+    "half-open": Kind(about="connections that stay open and deliver nothing", make=_half_open, uses_proxy=True),
+    "stall": Kind(about="lines that hold everything back and then deliver it late", make=_stalls, uses_proxy=True),
+    "delay": Kind(about="lines that delay every piece by a varying time", make=_slow, uses_proxy=True),
+    "twin": Kind(about="lines whose bytes reach the coordinator twice", make=_twins, uses_proxy=True),
+    "mixed": Kind(about="kills together with two other kinds", make=_mixed, uses_proxy=True),
+}
+
+DEFAULT_KINDS = tuple(KINDS)

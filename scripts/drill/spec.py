@@ -1,0 +1,101 @@
+"""What one drill is: a seed and four choices that follow from it unless they are given.
+
+Pure. Consecutive seeds alternate between the small and the large model and between lines with and without CURVE, and
+go through the kinds one after the other, so that any run of seeds is balanced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fedap_core.errors import InvalidInput, unknown_name
+
+Mode = Literal["barrier", "continuous"]
+MODES: tuple[Mode, ...] = ("barrier", "continuous")
+
+SIZES = {"small": 16_384, "large": 10_700_000}
+"""Bytes of the model. The large one travels in slices, the small one in one message."""
+
+MOST_BYTES = 1 << 30
+
+MEMBERS = ("a", "b", "c")
+COORDINATOR = "coordinator"
+PARTIES = (COORDINATOR, *MEMBERS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drill:
+    """One disturbed run. Everything that is done to it follows from these fields."""
+
+    seed: int
+    kind: str
+    model_bytes: int
+    curve: bool
+    mode: Mode = "barrier"
+    rounds: int = 4
+
+    @property
+    def setting(self) -> str:
+        """What it is compared with: equal for all drills that share an undisturbed run."""
+        line = "curve" if self.curve else "plain"
+        return f"{self.model_bytes}-{line}-{self.mode}-{self.rounds}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.seed}-{self.setting}"
+
+    @property
+    def replay(self) -> str:
+        """The command that repeats it."""
+        size = next((name for name, value in SIZES.items() if value == self.model_bytes), str(self.model_bytes))
+        line = "--curve" if self.curve else "--no-curve"
+        return f"fedap-lab drill --replay {self.seed} --kind {self.kind} --model {size} {line} --mode {self.mode}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What the user asked for; None: both, in turn."""
+
+    kinds: tuple[str, ...]
+    model_bytes: int | None = None
+    curve: bool | None = None
+    mode: Mode = "barrier"
+    rounds: int = 4
+
+    def drill(self, seed: int) -> Drill:
+        """The drill of a seed: its lowest bit decides the model, the next one the lines, the rest the kind."""
+        large, curve = bool(seed & 1), bool(seed & 2)
+        return Drill(
+            seed=seed,
+            kind=self.kinds[(seed >> 2) % len(self.kinds)],
+            model_bytes=self.model_bytes or SIZES["large" if large else "small"],
+            curve=curve if self.curve is None else self.curve,
+            mode=self.mode,
+            rounds=self.rounds,
+        )
+
+
+def parse_size(text: str | None) -> int | None:
+    """small, large or a number of bytes; None stays None."""
+    if text is None or text in SIZES:
+        return None if text is None else SIZES[text]
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_BYTES:
+        raise InvalidInput("model", text, f"small, large or a number of bytes from 1 to {MOST_BYTES}")
+    return int(text)
+
+
+def parse_kinds(given: Sequence[str], known: Sequence[str], default: Sequence[str]) -> tuple[str, ...]:
+    """The kinds asked for, each of them known; none: the default."""
+    for kind in given:
+        if kind not in known:
+            raise unknown_name("kind", kind, known)
+    return tuple(given) or tuple(default)
+
+
+def parse_mode(text: str) -> Mode:
+    for mode in MODES:
+        if text == mode:
+            return mode
+    raise unknown_name("mode", text, MODES)

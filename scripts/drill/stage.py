@@ -1,0 +1,127 @@
+"""The files and settings of a drill's federation: model, keys, configuration; small, quick and patient with absences.
+
+Nobody is ever left out of a round: then whatever is done to a run, its numbers are those of the undisturbed one.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from coordinator.auth import generate_keys
+from coordinator.keys import write_key_file
+from participant.dealer.keys import make_keys
+from scripts.drill.spec import COORDINATOR, MEMBERS, Drill
+from scripts.engines.processes.configuring import toml_lines
+
+RUN = "drill"
+HEARTBEAT_S = 0.3
+NEVER_S = 3600.0
+"""Longer than any drill."""
+DATA = {"samples": "96", "classes": "3", "sites": "1", "shape": "1x16"}
+_PORTS = (20_000, 32_000)
+"""Below the range from which systems take ports for outgoing connections."""
+
+
+def data_options(member: str) -> dict[str, str]:
+    """Made-up samples, others for every member."""
+    return {**DATA, "seed": str(1 + MEMBERS.index(member) if member in MEMBERS else 99)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """Where one federation lives. address: where its coordinator listens."""
+
+    drill: Drill
+    folder: Path
+    initial: Path
+    address: str
+    secure: bool
+    homes: dict[str, Path]
+    """A party's folder, where it is not below `folder`."""
+
+    def home(self, party: str) -> Path:
+        """The run's folder of the coordinator, a participant's state."""
+        return self.homes.get(party, self.folder / party)
+
+    def log(self, party: str) -> Path:
+        return self.folder / f"{party}.log"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "run.toml"
+
+    def write(self) -> None:
+        """Keys and run.toml."""
+        network: dict[str, object] = {"endpoint": self.address}
+        members: dict[str, object] = {"at_least": len(MEMBERS), "min_samples": 2}
+        if self.secure:
+            pair = generate_keys()
+            write_key_file(self.folder / "coordinator.key", pair)
+            (self.folder / "coordinator.public").write_text(pair.public, encoding="utf-8")
+            made = {name: make_keys(self.folder / "keys", name) for name in MEMBERS}
+            listed = "".join(f"{name} {keys.public}\n" for name, keys in made.items())
+            (self.folder / "members.txt").write_text(listed, encoding="utf-8")
+            network["secret_key"] = str(self.folder / "coordinator.key")
+            members["keys"] = str(self.folder / "members.txt")
+        else:
+            network["insecure"] = True
+            members["names"] = list(MEMBERS)
+        fields: dict[str, object] = {
+            "run": RUN,
+            "folder": str(self.home(COORDINATOR)),
+            "initial": str(self.initial),
+            "rounds": self.drill.rounds,
+            "mode": self.drill.mode,
+            "algorithm": {"name": "fedap"},
+            "training": {"learning_rate": 0.05, "batch_size": 16},
+            "members": members,
+            "pace": {
+                "heartbeat_s": HEARTBEAT_S,
+                "dead_after_s": NEVER_S,
+                "quorum": len(MEMBERS),
+                "linger_s": NEVER_S,
+            },
+            "network": network,
+            "storage": {"reserve_bytes": 0},
+        }
+        self.config.write_text("\n".join(toml_lines(fields)) + "\n", encoding="utf-8")
+
+    def join_settings(self, member: str, endpoint: str) -> dict[str, object]:
+        """What `fedap-participant join` is told."""
+        settings: dict[str, object] = {
+            "coordinator": endpoint,
+            "data": "synthetic",
+            "data_options": data_options(member),
+            "model_file": str(self.initial),
+            "name": member,
+            "state": str(self.home(member)),
+            "evaluate_beside": False,
+            "reconnect_s": 0.1,
+            "reconnect_cap_s": 0.5,
+            "answer_s": 0.6,
+            "silence_beats": 5.0,
+            "farewell_s": 20.0,
+        }
+        if self.secure:
+            settings["keys"] = str(self.folder / "keys" / f"{member}.key")
+            settings["coordinator_key"] = str(self.folder / "coordinator.public")
+        else:
+            settings["insecure"] = True
+        return settings
+
+
+def free_port(rng: np.random.Generator, host: str = "127.0.0.1") -> int:
+    """A port that is free now; a coordinator that is started again must find it free, too."""
+    for port in rng.permutation(np.arange(*_PORTS))[:200]:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, int(port)))
+            except OSError:
+                continue
+            return int(port)
+    raise RuntimeError("no free port")

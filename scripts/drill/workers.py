@@ -1,0 +1,158 @@
+"""Several drills side by side: worker processes, each with its own nursery, fed with one drill at a time.
+
+Workers are forked before any of them has a thread. Each undisturbed run is made once for a folder and shared.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+
+from scripts.drill.judge import Outcome, judge
+from scripts.drill.nursery import Nursery
+from scripts.drill.play import play, write_model_file
+from scripts.drill.record import (
+    Record,
+    decode,
+    encode,
+    failed_record,
+    outcome_from_json,
+    outcome_to_json,
+    record_of,
+)
+from scripts.drill.schedule import KINDS, faults_of
+from scripts.drill.spec import Drill
+from scripts.engines.forked import end_with_parent, signals_held, unwind_on_sigterm
+from scripts.experiments.versions import versions
+
+_FORK = get_context("fork")
+
+
+class Theatre:
+    """Plays drills one after the other in a folder."""
+
+    def __init__(self, nursery: Nursery, root: Path) -> None:
+        self._nursery = nursery
+        self._root = root
+
+    def play(self, drill: Drill) -> Record:
+        """One drill, beside its undisturbed run. What was survived leaves nothing behind; the rest stays."""
+        initial, quiet = self._quiet(drill)
+        folder = self._root / "drills" / drill.name
+        shutil.rmtree(folder, ignore_errors=True)
+        faults = faults_of(drill)
+        outcome = play(drill, faults, nursery=self._nursery, folder=folder, initial=initial, quiet=quiet)
+        verdict = judge(outcome, quiet, same_bits=drill.mode == "barrier")
+        if verdict.survived:
+            shutil.rmtree(folder, ignore_errors=True)
+        return record_of(drill, faults, outcome, verdict, folder=None if verdict.survived else folder)
+
+    def _quiet(self, drill: Drill) -> tuple[Path, Outcome]:
+        """The initial model, and how the same federation ends when nobody disturbs it."""
+        proxied = KINDS[drill.kind].uses_proxy
+        name = f"{drill.setting}-{'proxied' if proxied else 'direct'}"
+        place = self._root / "quiet"
+        place.mkdir(parents=True, exist_ok=True)
+        kept = place / f"{name}.json"
+        with _alone(place / f"{name}.lock"):
+            initial = write_model_file(self._nursery, place, drill)
+            if kept.exists():
+                told = json.loads(kept.read_text(encoding="utf-8"))
+                if told["versions"] == versions():
+                    return initial, outcome_from_json(told["outcome"])
+            folder = place / name
+            shutil.rmtree(folder, ignore_errors=True)
+            outcome = play(drill, (), nursery=self._nursery, folder=folder, initial=initial, quiet=None)
+            if complaints := judge(outcome, outcome, same_bits=True).complaints:
+                raise RuntimeError(f"the undisturbed run failed: {'; '.join(complaints)}; see {folder}")
+            shutil.rmtree(folder)
+            half = kept.with_suffix(".half")
+            half.write_text(json.dumps({"versions": versions(), "outcome": outcome_to_json(outcome)}), encoding="utf-8")
+            half.replace(kept)
+        return initial, outcome
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One worker at a time."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _work(line: Connection, root: Path, parent: int) -> None:
+    """A worker's life: a drill in, a record out."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends us
+    unwind_on_sigterm()
+    end_with_parent(parent)
+    with Nursery() as nursery:
+        theatre = Theatre(nursery, root)
+        while True:
+            try:
+                drill = Drill(**json.loads(line.recv_bytes()))
+            except EOFError:
+                return
+            try:
+                record = theatre.play(drill)
+            except Exception as error:  # noqa: BLE001 - one drill that cannot be played must not end the series
+                traceback.print_exc()
+                record = failed_record(drill, f"could not be played: {error}")
+            line.send_bytes(encode(record).encode())
+
+
+class Workers:
+    """The processes. Use as a context manager."""
+
+    def __init__(self, jobs: int, root: Path) -> None:
+        self._lines: list[Connection] = []
+        self._processes: list[ForkProcess] = []
+        for _ in range(jobs):
+            ours, theirs = _FORK.Pipe()
+            process = _FORK.Process(target=_work, args=(theirs, root, os.getpid()))
+            with signals_held():
+                process.start()
+                self._processes.append(process)
+            theirs.close()
+            self._lines.append(ours)
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.join()
+
+    def run(self, drills: Iterator[Drill], done: Callable[[Record], None]) -> None:
+        """Until the drills are all played; a new one is taken whenever a worker is free."""
+        busy: dict[Connection, Drill] = {}
+        free = list(self._lines)
+        while True:
+            while free and (drill := next(drills, None)) is not None:
+                line = free.pop()
+                line.send_bytes(json.dumps(asdict(drill)).encode())
+                busy[line] = drill
+            if not busy:
+                return
+            for ready in wait(list(busy)):
+                if not isinstance(ready, Connection):
+                    continue
+                drill = busy.pop(ready)
+                try:
+                    record = decode(ready.recv_bytes().decode())
+                except EOFError as error:
+                    raise RuntimeError(f"a worker ended in the middle of {drill.replay}") from error
+                done(record)
+                free.append(ready)

@@ -1,0 +1,66 @@
+"""Claims about the drill as a command: a healthy federation survives it, and a fault in one is found and told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FORGETFUL = """
+import shutil
+from pathlib import Path
+from scripts.drill import parties
+
+def forgetful(settings):
+    shutil.rmtree(Path(settings["join"]["state"]) / "state", ignore_errors=True)
+    return parties.take_part(settings)
+
+parties.WORK["take part"] = forgetful
+from scripts.lab import main
+main()
+"""
+"""The drill with participants that lose what they had saved whenever they are started again."""
+
+KILLS_A_MEMBER_IN_THE_MIDDLE = 17
+"""A seed of kind `step`, small model, plain lines: member a dies before the 12th step of its state."""
+
+
+def drill(out: Path, *arguments: str, script: str = "from scripts.lab import main; main()") -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", script, "drill", "--out", str(out), "--jobs", "1", *arguments],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_killed_federation_survives_its_drill_and_is_not_drilled_twice(tmp_path: Path) -> None:
+    code, said = drill(tmp_path, "--count", "1", "--kind", "kill", "--model", "small")
+    assert code == 0, said
+    (line,) = (tmp_path / "drills.jsonl").read_text().splitlines()
+    assert json.loads(line)["survived"]
+    assert not list((tmp_path / "drills").iterdir())
+    assert drill(tmp_path, "--count", "1", "--kind", "kill", "--model", "small")[0] == 0
+    assert (tmp_path / "drills.jsonl").read_text().splitlines() == [line]
+
+
+def test_participants_that_forget_are_found_and_the_seed_is_told(tmp_path: Path) -> None:
+    asked = ("--replay", str(KILLS_A_MEMBER_IN_THE_MIDDLE), "--kind", "step", "--model", "small", "--no-curve")
+    code, said = drill(tmp_path, *asked, script=FORGETFUL)
+    assert code == 1, said
+    assert f"not survived: fedap-lab drill {' '.join(asked)} --mode barrier" in said
+    assert "final model differs" in said or "did not end" in said or "exit code" in said
+    (kept,) = (tmp_path / "drills").iterdir()
+    assert (kept / "coordinator.log").exists()
+
+
+@pytest.mark.slow
+def test_two_drills_of_every_kind_and_line_are_survived(tmp_path: Path) -> None:
+    code, said = drill(tmp_path, "--jobs", "2", "--count", "72", "--seed", "1000")
+    assert code == 0, said

@@ -1,0 +1,1 @@
+"""Claims about the pure parts of the drill."""
