@@ -172,7 +172,8 @@ class Inspect(Action):
     """Judge the values of a report that arrived (`admission.inspect_update`, `inspect_stats`), make its blobs durable,
     and answer with Inspected. phase: which tensors are shared (warm-up shares BN too). sent: what the member was given,
     to measure how far it went; None: nothing to compare with. limit: longest admitted distance; None: any.
-    measure: what the statistics are of, NONE where there are none; samples: what the member says they are from."""
+    measure: what the statistics are of, NONE where there are none; samples: what the member says they are from;
+    announced: what its hello said."""
 
     member: str
     kind: str
@@ -182,6 +183,7 @@ class Inspect(Action):
     limit: float | None
     measure: Measure
     samples: int
+    announced: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,30 +8,26 @@ code and a sentence with both values. What a refusal leads to is decided elsewhe
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coordinator import instances
-from coordinator.rules import Rules
+from coordinator.rules import AdmissionRules, Rules
 from coordinator.state import Member, State, Status
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.errors import InvalidInput
+from fedap_core.parts import Part, TensorSpec
 from protocol.messages import Hello, Reject
 
-LARGEST_VALUE = 1e6
-"""Weights of a working network are far below; float32 products of larger ones overflow in the next layers."""
+FEWEST_TO_COMPARE = 3
+"""Members from which a median says who is odd: of three, one may lie."""
 
-FARTHEST = 10.0
-"""How many times the median distance of the last closed round an update may go from what was sent."""
-
-FEWEST_TO_COMPARE = 5
-"""Members below which a median says nothing about who is odd."""
+MOST_POSITIONS = 2**24
+"""Values per sample and channel that a layer can have: images of 4096 x 4096 at full resolution."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +60,7 @@ def refuse_hello(hello: Hello, identity: str, state: State, rules: Rules) -> Rej
         return Reject(code="quarantined", reason=f"{name} was excluded after {known.strikes} refused messages")
     if known is not None and known.identity != identity:
         return Reject(code="name-taken", reason=f"another participant has the name {name}")
-    return _differing_model(hello, rules) or _no_room(known, state, rules)
+    return _differing_model(hello, rules) or _grown(hello, known, rules) or _no_room(known, state, rules)
 
 
 def _differing_model(hello: Hello, rules: Rules) -> Reject | None:
@@ -77,15 +73,27 @@ def _differing_model(hello: Hello, rules: Rules) -> Reject | None:
     for code, what, ours, yours in pairs:
         if ours != yours:
             return Reject(code=code, reason=f"{what} differs from the run's", ours=_text(ours), yours=_text(yours))
-    least = rules.members.min_samples
+    least, most = rules.members.min_samples, rules.members.max_samples
     if hello.train_samples < least:
-        return Reject(
-            code="too-few-samples",
-            reason="too few training samples",
-            ours=f"at least {least}",
-            yours=str(hello.train_samples),
-        )
+        return _samples("too-few-samples", "too few training samples", f"at least {least}", hello)
+    if hello.train_samples > most:
+        return _samples("too-many-samples", "more training samples than members.max_samples", f"at most {most}", hello)
     return None
+
+
+def _samples(code: str, reason: str, ours: str, hello: Hello) -> Reject:
+    return Reject(code=code, reason=reason, ours=ours, yours=str(hello.train_samples))
+
+
+def _grown(hello: Hello, known: Member | None, rules: Rules) -> Reject | None:
+    """A member's count weighs its updates: it may change with its data, and not be raised at will."""
+    if known is None:
+        return None
+    factor, first = rules.members.max_growth, known.first_samples
+    if first / factor <= hello.train_samples <= first * factor:
+        return None
+    expected = f"from {math.ceil(first / factor)} to {math.floor(first * factor)}: it joined with {first}"
+    return _samples("too-many-samples", "another number of training samples than it joined with", expected, hello)
 
 
 def _no_room(known: Member | None, state: State, rules: Rules) -> Reject | None:
@@ -104,42 +112,108 @@ def _text(value: str | tuple[int, ...]) -> str:
     return value if isinstance(value, str) else "x".join(map(str, value))
 
 
-@lru_cache(maxsize=4)  # asked for every update of a round, whose answer is the same
-def distance_limit(distances: tuple[float, ...]) -> float | None:
-    """The longest admitted distance, from those of the last closed round; None: too few, or nobody moved."""
-    if len(distances) < FEWEST_TO_COMPARE:
-        return None
-    median = statistics.median(distances)
-    return FARTHEST * median if median > 0 else None
+def typical(distances: Iterable[float]) -> float | None:
+    """The lower median of what one round's updates moved by; None: too few to tell who is odd."""
+    ordered = sorted(distances)
+    return ordered[(len(ordered) - 1) // 2] if len(ordered) >= FEWEST_TO_COMPARE else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateShape:
+    """An update in wire order: `trained` values that gradient descent moves, then running statistics up to `size`.
+
+    variances: where among those lie values that cannot be negative, as (start, stop).
+    """
+
+    size: int
+    trained: int
+    variances: tuple[tuple[int, int], ...] = ()
+
+
+def shape_of(tensors: Sequence[TensorSpec]) -> UpdateShape:
+    """The shape of an update of these tensors, which are in wire order."""
+    trained = sum(one.size for one in tensors if one.trainable)
+    variances, start = [], 0
+    for one in tensors:
+        if one.part is Part.BATCH_NORM and not one.trainable and one.name.endswith("running_var"):
+            variances.append((start, start + one.size))
+        start += one.size
+    return UpdateShape(size=start, trained=trained, variances=tuple(variances))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What an update may hold. limit: how far trained values may go from what was sent; None: any distance.
+
+    max_value: largest magnitude of a trained value; max_statistic: of a running mean, and the root of a variance's.
+    """
+
+    limit: float | None
+    max_value: float
+    max_statistic: float
+
+
+def bounds_of(admission: AdmissionRules, *, length: float, typical: float | None) -> Bounds:
+    """What holds from the first round, and where there is a limit by what is typical, the shorter of both.
+
+    length: of the trained values that the run started from.
+    """
+    most = admission.max_step * max(length, 1.0)
+    return Bounds(
+        limit=most if typical is None else min(typical, most),
+        max_value=admission.max_value,
+        max_statistic=admission.max_statistic,
+    )
 
 
 def inspect_update(
-    blocks: Iterable[tuple[Float32Array, Float32Array | None]], *, size: int, limit: float | None
+    blocks: Iterable[tuple[Float32Array, Float32Array | None]], *, shape: UpdateShape, bounds: Bounds
 ) -> Judgement:
-    """Judge an update, given as (values, what was sent) blocks in order. size: how many values the plan shares.
+    """Judge an update, given as (values, what was sent) blocks in order.
 
-    Finite, none beyond LARGEST_VALUE, and not farther from what was sent than `limit`.
+    Finite, within the bounds of its part, and trained values not farther from what was sent than the limit.
     """
     seen, squared, compared = 0, 0.0, True
     for values, sent in blocks:
-        seen += values.size
-        largest = float(np.abs(values).max()) if values.size else 0.0
-        if not math.isfinite(largest):
-            return Judgement(code="not-finite", reason="the update holds a NaN or an infinity")
-        if largest > LARGEST_VALUE:
-            return Judgement(code="out-of-range", reason=f"a value of {largest:.3g}, admitted are {LARGEST_VALUE:.0e}")
+        cut = min(max(shape.trained - seen, 0), values.size)
+        fault = _magnitude(values[:cut], bounds.max_value) or _statistic(values[cut:], seen + cut, shape, bounds)
+        if fault is not None:
+            return fault
         compared = compared and sent is not None
         if sent is not None:
-            difference = values - sent
+            difference = values[:cut] - sent[:cut]
             # not BLAS's product: that wakes its threads, which then spin for longer than all of this takes
             squared += float(np.multiply(difference, difference, out=difference).sum(dtype=np.float64))
-    if seen != size:
-        return Judgement(code="wrong-tensors", reason=f"{seen} values, the plan shares {size}")
+        seen += values.size
+    if seen != shape.size:
+        return Judgement(code="wrong-tensors", reason=f"{seen} values, the plan shares {shape.size}")
     distance = math.sqrt(squared) if compared else None
-    if distance is not None and limit is not None and distance > limit:
-        reason = f"{distance:.3g} away from what was sent, admitted are {limit:.3g}"
+    if distance is not None and bounds.limit is not None and distance > bounds.limit:
+        reason = f"{distance:.3g} away from what was sent, admitted are {bounds.limit:.3g}"
         return Judgement(code="too-far", reason=reason, distance=distance)
     return Judgement(distance=distance)
+
+
+def _magnitude(values: Float32Array, most: float) -> Judgement | None:
+    largest = float(np.abs(values).max()) if values.size else 0.0
+    if not math.isfinite(largest):
+        return Judgement(code="not-finite", reason="the update holds a NaN or an infinity")
+    if largest > most:
+        return Judgement(code="out-of-range", reason=f"a value of {largest:.3g}, admitted are {most:.3g}")
+    return None
+
+
+def _statistic(values: Float32Array, first: int, shape: UpdateShape, bounds: Bounds) -> Judgement | None:
+    """Running statistics from place `first` on: means by one bound, variances by its square and not below 0."""
+    if not values.size:
+        return None
+    is_variance = np.zeros(values.size, dtype=np.bool_)
+    for start, stop in shape.variances:
+        is_variance[max(start - first, 0) : max(stop - first, 0)] = True
+    variances = values[is_variance]
+    if variances.size and float(variances.min()) < 0.0:
+        return Judgement(code="out-of-range", reason=f"a running variance of {float(variances.min()):.3g}")
+    return _magnitude(variances, bounds.max_statistic**2) or _magnitude(values[~is_variance], bounds.max_statistic)
 
 
 def inspect_stats(
@@ -185,6 +259,24 @@ def _layer(name: str, size: int, moments: Mapping[str, NDArray[np.generic]], cov
         variance=part("variance", (size,)),
         covariance=part("covariance", (size, size)) if covariance else None,
     )
+
+
+def implausible(stats: BnStats, *, announced: int, max_statistic: float, per_position: bool) -> Judgement | None:
+    """Why statistics cannot come from the data that their sender announced; None: they can.
+
+    announced: training samples of its hello. max_statistic: largest magnitude of a mean, and of a standard deviation.
+    per_position: whether a layer sees several values per sample, as convolutions do, or exactly one.
+    """
+    if stats.samples != announced:
+        return _bad(f"measured on {stats.samples} samples, the hello announced {announced}")
+    for layer in stats.layers:
+        positions, rest = divmod(layer.count, stats.samples)
+        if rest or not 1 <= positions <= (MOST_POSITIONS if per_position else 1):
+            return _bad(f"{layer.name}: a count of {layer.count} from {stats.samples} samples")
+        largest = float(max(np.abs(layer.mean).max(), math.sqrt(layer.variance.max())))
+        if largest > max_statistic:
+            return _bad(f"{layer.name}: a mean or deviation of {largest:.3g}, admitted are {max_statistic:.3g}")
+    return None
 
 
 def _bad(reason: str) -> Judgement:

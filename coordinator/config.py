@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from coordinator.sections import Algorithm, Anchor, Members, Network, Pace, Storage, Training
+from coordinator.sections import Admission, Algorithm, Anchor, Members, Network, Pace, Storage, Training
 from fedap_core.errors import InvalidInput, in_words, unknown_name
 from protocol.encodings import Encoding
 from protocol.endpoints import is_local
@@ -43,6 +43,7 @@ class RunConfig(BaseModel):
     anchor: Anchor = Field(default_factory=Anchor, description="The model under which statistics are measured.")
     training: Training = Field(default_factory=Training, description="Local training, the same for everybody.")
     members: Members = Field(default_factory=Members, description="Who takes part.")
+    admission: Admission = Field(default_factory=Admission, description="Which values may be mixed.")
     pace: Pace = Field(default_factory=Pace, description="When something is late.")
     network: Network = Field(default_factory=Network, description="The socket.")
     storage: Storage = Field(default_factory=Storage, description="The disk.")

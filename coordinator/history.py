@@ -14,6 +14,7 @@ import numpy as np
 
 from coordinator import facts, instances, mixing_plan, ordering
 from coordinator.actions import BlobRef, Order, RowRef, Source, WeightsRef, step_at
+from coordinator.admission import typical
 from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State, Status
 from fedap_core.strategies import Measure
@@ -33,13 +34,18 @@ def _began(state: State, rules: Rules, fact: facts.Began, now: float) -> None:
 def _joined(state: State, rules: Rules, fact: facts.Joined, now: float) -> None:
     before = state.members.get(fact.member)
     member = Member(
-        name=fact.member, identity=fact.identity, train_samples=fact.train_samples, test_samples=fact.test_samples
+        name=fact.member,
+        identity=fact.identity,
+        train_samples=fact.train_samples,
+        test_samples=fact.test_samples,
+        first_samples=fact.train_samples,
     )
     member.instance, member.held_since = fact.instance, now
     if before is not None:  # who left and comes again keeps its place in the run's steps, and its strikes
         member.answered = before.answered
         member.contested, member.contested_at = before.contested, before.contested_at
         instances.hand_over(before, member, fact.instance, now)
+        member.admitted, member.first_samples = before.admitted, before.first_samples
     state.members = dict(sorted({**state.members, fact.member: member}.items()))
     if state.stage in (Stage.MEASURING, Stage.TRAINING, Stage.AGGREGATING):
         _receive_newcomer(state, rules, member)
@@ -94,7 +100,7 @@ def _exclude(state: State, member: Member, status: Status) -> None:
 def _refused(state: State, rules: Rules, fact: facts.Refused, now: float) -> None:
     del now
     member = state.members[fact.member]
-    member.strikes += 1
+    member.strikes, member.admitted = member.strikes + 1, 0
     if fact.kind is not None and fact.round_no is not None:
         _answer(member, fact.kind, fact.round_no)
         without_barrier = rules.continuous and fact.round_no >= rules.warmup_rounds
@@ -122,7 +128,7 @@ def _measuring_opened(state: State, rules: Rules, fact: facts.MeasuringOpened, n
     if state.recipe is not None:  # warm-up is over: its last mix is the anchor, its updates are of another layout
         state.anchor = WeightsRef(source=Source.ANCHOR, row=state.recipe.receivers[0])
         state.anchor_recipe, state.recipe = state.recipe, None
-        state.distances, state.accuracies = (), ()
+        state.accuracies = ()
     state.stage, state.round_no, state.opened_at = Stage.MEASURING, fact.round_no, now
     for member in state.active():
         member.update_round, member.answer_due = None, False
@@ -187,7 +193,7 @@ def _order_training(state: State, rules: Rules, member: Member, round_no: int, *
 def _update_accepted(state: State, rules: Rules, fact: facts.UpdateAccepted, now: float) -> None:
     member = state.members[fact.member]
     _answer(member, "update", fact.round_no)
-    member.strikes = max(member.strikes - 1, 0)
+    _forgive(member, rules)
     state.accepted += 1
     member.accepted_at, member.update_round = state.accepted, fact.round_no
     member.distance, member.accuracy = fact.distance, _validation_accuracy(fact)
@@ -197,7 +203,7 @@ def _update_accepted(state: State, rules: Rules, fact: facts.UpdateAccepted, now
         ordering.replace_order(member, ordering.anchor_order(state, rules, member))
     if rules.continuous and fact.round_no >= rules.warmup_rounds:
         member.answer_due, state.opened_at = True, now
-        state.distances = _distances(state.active())
+        _note_distances(state, state.active())
         if state.accepted % max(len(state.active()), 1) == 0:
             _note_accuracy(state, state.active())
     else:
@@ -212,8 +218,18 @@ def _validation_accuracy(fact: facts.UpdateAccepted) -> float | None:
     return found[0].correct / found[0].samples if found else None
 
 
-def _distances(members: list[Member]) -> tuple[float, ...]:
-    return tuple(member.distance for member in members if member.distance is not None)
+def _forgive(member: Member, rules: Rules) -> None:
+    """Slowly: who alternates good and bad updates must not stay for ever."""
+    member.admitted += 1
+    if member.admitted >= rules.members.forgive_after:
+        member.strikes, member.admitted = max(member.strikes - 1, 0), 0
+
+
+def _note_distances(state: State, members: list[Member]) -> None:
+    """Only ever upwards: steps shrink as a run goes on, and a newcomer's are as long as those of the beginning."""
+    found = typical(member.distance for member in members if member.distance is not None)
+    if found is not None:
+        state.typical_step = max(state.typical_step or 0.0, found)
 
 
 def _note_accuracy(state: State, members: list[Member]) -> None:
@@ -236,7 +252,7 @@ def _round_closed(state: State, rules: Rules, fact: facts.RoundClosed, now: floa
         state.recipe = mixing_plan.final_recipe(state, rules)
     else:
         fresh = [state.members[name] for name in fact.reported]
-        state.distances = _distances(fresh)
+        _note_distances(state, fresh)
         _note_accuracy(state, fresh)
         state.recipe = mixing_plan.round_recipe(state, rules)
     for member in state.active():

@@ -6,16 +6,27 @@ tile by tile and never lie in memory as a whole. When a job is due, and what fol
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from coordinator.actions import Aggregate, BlobRef, Inspect, RowRef, Weigh, WeightsRef
-from coordinator.admission import Judgement, inspect_stats, inspect_update
+from coordinator.actions import Aggregate, BlobRef, Inspect, RowRef, Source, Weigh, WeightsRef
+from coordinator.admission import (
+    Bounds,
+    Judgement,
+    UpdateShape,
+    bounds_of,
+    implausible,
+    inspect_stats,
+    inspect_update,
+    shape_of,
+)
 from coordinator.blobs import FloatReader, Held, StoredSet, checksum_of, read_bytes, reading
 from coordinator.events import Inspected, InspectionFailed, WeighingDone
 from coordinator.model_forms import ModelForms, Payload
@@ -74,6 +85,8 @@ class Jobs:
         self._forms = forms
         self._spec = spec
         self._rules = rules
+        self._lengths: dict[bool, float] = {}
+        """Length of the initial model's trained values, with batch norm (warm-up) and without what stays home."""
 
     # ---- inspect
 
@@ -136,11 +149,26 @@ class Jobs:
         if staged.layout != layout:
             return Judgement(code="wrong-tensors", reason=_difference(staged.layout, layout)), None
         given = self._given(action.sent, action.phase)
+        start = self._forms.weights(WeightsRef(source=Source.INITIAL), action.phase)
         with ExitStack() as files:
             values = _reader(staged, files)
-            blocks = _blocks(values, _reader(given, files) if given else None, layout.elements)
-            judged = inspect_update(blocks, size=layout.elements, limit=action.limit)
+            blocks = _blocks(values, _reader(given or start, files), layout.elements)
+            bounds = self._bounds(start, action, action.limit if given is not None else None)
+            judged = inspect_update(blocks, shape=self._shape(action.phase), bounds=bounds)
+            if given is None:  # measured against the model that the run started from: that says nothing of one step
+                judged = replace(judged, distance=None)
             return judged, values.checksum if staged.data is None else None
+
+    def _shape(self, phase: Phase) -> UpdateShape:
+        home = () if phase is Phase.WARMUP else self._rules.strategy.home
+        return shape_of(self._spec.shared(home))
+
+    def _bounds(self, start: Payload, action: Inspect, typical: float | None) -> Bounds:
+        warm = action.phase is Phase.WARMUP
+        if warm not in self._lengths:
+            with ExitStack() as files:
+                self._lengths[warm] = _length(_reader(start, files), self._shape(action.phase).trained)
+        return bounds_of(self._rules.admission, length=self._lengths[warm], typical=typical)
 
     def _given(self, sent: WeightsRef | None, phase: Phase) -> Payload | None:
         """What the member was given, if it is still here: rows of long ago are collected."""
@@ -154,7 +182,16 @@ class Jobs:
     def _judge_statistics(self, action: Inspect, staged: Staged) -> Judgement | BnStats:
         tensors = TensorSet.staying(staged.layout, staged.encoding, _bytes(staged))
         least = self._rules.members.min_samples
-        return self._moments(tensors.arrays(), action.measure, samples=action.samples, least=least)
+        found = self._moments(tensors.arrays(), action.measure, samples=action.samples, least=least)
+        if isinstance(found, Judgement):
+            return found
+        odd = implausible(
+            found,
+            announced=action.announced,
+            max_statistic=self._rules.admission.max_statistic,
+            per_position=action.measure is Measure.BN_INPUTS,
+        )
+        return odd or found
 
     def _moments(
         self, arrays: Mapping[str, NDArray[np.generic]], measure: Measure, *, samples: int, least: int
@@ -260,6 +297,13 @@ def _blocks(
     for start in range(0, size, TILE_COLUMNS):
         count = min(TILE_COLUMNS, size - start)
         yield values.block(start, count), None if sent is None else sent.block(start, count)
+
+
+def _length(values: FloatReader, size: int) -> float:
+    squared = 0.0
+    for start in range(0, size, TILE_COLUMNS):
+        squared += float(np.square(values.block(start, min(TILE_COLUMNS, size - start)), dtype=np.float64).sum())
+    return math.sqrt(squared)
 
 
 def _bytes(held: Staged | StoredSet) -> memoryview:

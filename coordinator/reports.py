@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from coordinator import continuous
 from coordinator.actions import Action, BlobRef, Discard, Inspect, Note, Order, Send, step_at
-from coordinator.admission import distance_limit
 from coordinator.events import GoodbyeArrived, Inspected, InspectionFailed, StatsArrived, UpdateArrived
 from coordinator.facts import Fact, GoodbyeAccepted, Refused, StatsAccepted, UpdateAccepted
 from coordinator.refetching import Missing
@@ -82,7 +81,7 @@ class Desk:
         if isinstance(event, StatsArrived):
             return Inspect(
                 member=member.name, kind="stats", round_no=event.round_no, phase=Phase.MIXED, sent=None, limit=None,
-                measure=self._rules.first_measure, samples=event.samples,
+                measure=self._rules.first_measure, samples=event.samples, announced=member.train_samples,
             )  # fmt: skip
         again = self.missing.is_missing(member.name, step_of(event))  # it was compared when it was admitted
         order = None if again else _order_for(member, step_at("train", event.round_no))
@@ -92,10 +91,15 @@ class Desk:
             round_no=event.round_no,
             phase=self._rules.round_plan(event.round_no).phase,
             sent=order.weights if order is not None else None,
-            limit=None if again else distance_limit(state.distances),
+            limit=None if again else self._limit(state),
             measure=Measure.RUNNING if event.measured else Measure.NONE,
             samples=member.train_samples,
+            announced=member.train_samples,
         )
+
+    def _limit(self, state: State) -> float | None:
+        """None where nobody has moved yet; the bound that always holds is the computing thread's to add."""
+        return self._rules.admission.max_outlier * state.typical_step if state.typical_step else None
 
     def judged(
         self, state: State, member: Member, event: Inspected, connection: str | None

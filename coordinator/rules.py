@@ -31,8 +31,9 @@ class MemberRules:
     at_least: members that the first round needs. at_most: members beyond which a hello is refused.
     enrolment_s: with fewer than all listed members (or in open enrolment) the first round starts this long after the
     run began, if `at_least` are there. late_join: whether somebody new may become a member after that.
-    min_samples: training samples a member must have. strikes: refused messages that exclude a member; an
-    admitted update takes one back, because in weeks even an honest member sends a broken message or two.
+    min_samples, max_samples: training samples a member must and may have: they weigh its updates. max_growth: by which
+    factor its count may differ from the one it joined with. strikes: refused messages that exclude a member; so many as
+    `forgive_after` admitted updates in a row take one back, because in weeks even an honest member errs once or twice.
     """
 
     allowed: tuple[tuple[str, str], ...] | None = None
@@ -41,7 +42,10 @@ class MemberRules:
     enrolment_s: float = math.inf
     late_join: bool = True
     min_samples: int = 32
+    max_samples: int = 10_000_000
+    max_growth: float = 2.0
     strikes: int = 3
+    forgive_after: int = 50
 
     def __post_init__(self) -> None:
         if not 1 <= self.at_least <= self.at_most:
@@ -53,6 +57,31 @@ class MemberRules:
             raise InvalidInput("enrolment_s", "none", "seconds, where no list says who will come", fix)
         if self.min_samples < 1 or self.strikes < 1:
             raise InvalidInput("min_samples, strikes", (self.min_samples, self.strikes), "numbers from 1")
+        if self.max_samples < self.min_samples:
+            raise InvalidInput("max_samples", self.max_samples, f"at least min_samples, {self.min_samples}")
+        if not self.max_growth >= 1.0 or self.forgive_after < 1:
+            raise InvalidInput("max_growth, forgive_after", (self.max_growth, self.forgive_after), "numbers from 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdmissionRules:
+    """Which values may be mixed.
+
+    max_value: largest magnitude of a weight. max_statistic: of a mean of a layer's inputs, and of their deviation.
+    max_step: how far one update may go from what was sent, in lengths of the model that the run starts from (at least
+    1); holds from the first round. max_outlier: the same in steps that are typical of the run: the median of a round,
+    the largest so far. That needs three members.
+    """
+
+    max_value: float = 1e4
+    max_statistic: float = 1e6
+    max_step: float = 10.0
+    max_outlier: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_value", "max_statistic", "max_step", "max_outlier"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InvalidInput(name, getattr(self, name), "a finite number above 0")
 
 
 def check_allow_list(allowed: tuple[tuple[str, str], ...]) -> None:
@@ -114,6 +143,7 @@ class Rules:
     model: ModelRules
     members: MemberRules
     pace: PaceRules
+    admission: AdmissionRules = AdmissionRules()
 
     def round_plan(self, round_no: int) -> RoundPlan:
         """What round `round_no` is for. The strategy counts from the first round after warm-up."""

@@ -11,7 +11,7 @@ import math
 from coordinator.config import RunConfig, endless
 from coordinator.keys import MemberList
 from coordinator.model_forms import shared_layout, whole_layout
-from coordinator.rules import MemberRules, ModelRules, PaceRules, Rules
+from coordinator.rules import AdmissionRules, MemberRules, ModelRules, PaceRules, Rules
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
@@ -125,8 +125,12 @@ def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) ->
             enrolment_s=endless(members.enrolment_s),
             late_join=members.late_join,
             min_samples=members.min_samples,
+            max_samples=members.max_samples,
+            max_growth=members.max_growth,
             strikes=members.strikes,
+            forgive_after=members.forgive_after,
         ),
+        admission=AdmissionRules(**config.admission.model_dump()),
         pace=PaceRules(
             heartbeat_s=pace.heartbeat_s,
             dead_after_s=pace.dead_after_s,

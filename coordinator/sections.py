@@ -91,7 +91,16 @@ class Members(Section):
     )
     late_join: bool = Field(default=True, description="Whether somebody may become a member after the start.")
     min_samples: int = Field(default=32, ge=1, description="Training samples that a member must have.")
+    max_samples: int = Field(
+        default=10_000_000, ge=1, description="Training samples that a member may say it has: they weigh its updates."
+    )
+    max_growth: float = Field(
+        default=2.0, ge=1.0, description="By which factor a member's samples may differ from those it joined with."
+    )
     strikes: int = Field(default=3, ge=1, description="Refused messages after which a member is excluded.")
+    forgive_after: int = Field(
+        default=50, ge=1, description="Admitted updates in a row that take back one refused message."
+    )
 
     @field_validator("names")
     @classmethod
@@ -102,6 +111,25 @@ class Members(Section):
                     "members.names", name, "letters, digits, dots, _ and -, beginning with the first two"
                 )
         return names
+
+
+class Admission(Section):
+    """Which values may be mixed: bounds that hold from the first round and for any number of members."""
+
+    max_value: float = Field(default=1e4, gt=0.0, description="Largest magnitude of a weight.")
+    max_statistic: float = Field(
+        default=1e6, gt=0.0, description="Largest mean and standard deviation of a layer's inputs, running ones too."
+    )
+    max_step: float = Field(
+        default=10.0,
+        gt=0.0,
+        description="How far one update may go from what was sent, in lengths of the initial model's weights.",
+    )
+    max_outlier: float = Field(
+        default=10.0,
+        gt=1.0,
+        description="The same in steps typical of the run: the largest median of a round so far (three members up).",
+    )
 
 
 class Pace(Section):

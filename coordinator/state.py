@@ -55,6 +55,8 @@ class Member:
     train_samples: int
     test_samples: int
     status: Status = Status.PRESENT
+    first_samples: int = 0
+    """Training samples that it joined with; later counts must be near."""
     strikes: int = 0
     instance: str = ""
     """Digest of the token of the process that has this place."""
@@ -64,6 +66,8 @@ class Member:
     contested: int = 0
     """Hellos of other processes that were refused, as far as told, and when it was told last."""
     contested_at: float | None = None
+    admitted: int = 0
+    """Updates admitted since its last strike, or since one was forgiven."""
     has_anchor: bool = False
     """Whether it has answered an order to start from the anchor."""
     statistics: BlobRef | None = None
@@ -138,8 +142,8 @@ class State:
     weighed: FloatArray | None = None
     running_asked: bool = False
     """Whether a round has asked for running statistics: from then on W needs them."""
-    distances: tuple[float, ...] = ()
-    """How far the updates of the last closed round went from what was sent."""
+    typical_step: float | None = None
+    """The largest median, over all rounds, of how far a round's updates went from what was sent."""
     accepted: int = 0
     accuracies: tuple[float, ...] = ()
     """Mean validation accuracy, one per evaluated round."""

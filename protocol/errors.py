@@ -36,6 +36,7 @@ REFUSAL_CODES = {
     "wrong-input-shape": "the model's input shape differs",
     "wrong-preprocessing": "the inputs are scaled differently",
     "too-few-samples": "fewer samples than the policy asks for",
+    "too-many-samples": "more samples than the policy allows, or another number than at first",
     "full": "the federation has as many members as it wants",
     "run-over": "the run has ended",
     "quarantined": "too many refused messages",

@@ -50,11 +50,12 @@ def open_federation(settings: AsyncSettings, cohort: Cohort, options: InlineOpti
     )
     splits = [name for name in cohort.clients[0].splits if name != "train"]
     spec, measured_under, _ = read_model(anchor or initial)
+    rules = _rules(settings, spec, [client.name for client in clients], has_anchor=anchor is not None)
     return VirtualFederation(
-        rules=_rules(settings, spec, [client.name for client in clients], has_anchor=anchor is not None),
+        rules=rules,
         spec=spec,
         homes={client.name: Home(client, splits, strategy) for client in clients},
-        bench=Workbench(strategy, start=clients[0].shared.copy(), anchor=measured_under),
+        bench=Workbench(rules, spec, start=clients[0].shared.copy(), anchor=measured_under),
     )
 
 

@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from coordinator.actions import Aggregate, BlobRef, Collect, Inspect, Order, RowRef, Source, Weigh, WeightsRef
-from coordinator.admission import inspect_update
+from coordinator.admission import bounds_of, inspect_update, shape_of
 from coordinator.events import Inspected, MixingDone, WeighingDone
+from coordinator.rules import Rules
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
+from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from fedap_core.parts import Part
 from fedap_core.strategies import Evidence, Mixing, Strategy
@@ -65,9 +67,12 @@ class Home:
 class Workbench:
     """The tensors of a run by the names that the machine gives them."""
 
-    def __init__(self, strategy: Strategy, *, start: Float32Array, anchor: State) -> None:
-        self._strategy = strategy
+    def __init__(self, rules: Rules, spec: ModelSpec, *, start: Float32Array, anchor: State) -> None:
+        self._strategy = rules.strategy
+        self._admission = rules.admission
+        self._shape = shape_of(spec.shared(rules.strategy.home))
         self._start = start
+        self._length = float(np.sqrt(np.square(start[: self._shape.trained], dtype=np.float64).sum()))
         self._updates: dict[BlobRef, Float32Array] = {}
         self._statistics: dict[BlobRef, BnStats] = {}
         self._rows: dict[RowRef, Float32Array] = {}
@@ -99,7 +104,8 @@ class Workbench:
             ref = BlobRef(member=action.member, kind="update", round_no=action.round_no)
             values = self._updates[ref]
             block = (values, self.weights(action.sent))
-            judgement = inspect_update([block], size=values.size, limit=action.limit)
+            bounds = bounds_of(self._admission, length=self._length, typical=action.limit)
+            judgement = inspect_update([block], shape=self._shape, bounds=bounds)
             code, reason, distance = judgement.code, judgement.reason, judgement.distance
             if code == "not-finite":
                 raise InvalidInput(

@@ -64,7 +64,8 @@ class TinyModel:
 
 
 def tiny_model(*, body: int = 1000, channels: int = 3, seed: int = 0) -> TinyModel:
-    """Tensors in the order of a real state: body, BN (with its counter), head."""
+    """Tensors in the order of a real state: body, BN (with its counter), head. None is called a variance, because
+    `drift` moves all of them to either side of 0."""
     rng = np.random.default_rng(seed)
 
     def part(name: str, shape: tuple[int, ...], kind: Part, *, trainable: bool = True) -> TensorSpec:
@@ -75,7 +76,7 @@ def tiny_model(*, body: int = 1000, channels: int = 3, seed: int = 0) -> TinyMod
         part("bn.weight", (channels,), Part.BATCH_NORM),
         part("bn.bias", (channels,), Part.BATCH_NORM),
         part("bn.running_mean", (channels,), Part.BATCH_NORM, trainable=False),
-        part("bn.running_var", (channels,), Part.BATCH_NORM, trainable=False),
+        part("bn.running_spread", (channels,), Part.BATCH_NORM, trainable=False),
         TensorSpec(name="bn.num", shape=(), part=Part.BATCH_NORM, trainable=False, floating=False),
         part("head.weight", (2, channels), Part.HEAD),
         part("head.bias", (2,), Part.HEAD),

@@ -70,7 +70,7 @@ def test_reports_are_judged_and_none_is_blamed_where_blobs_cannot_be_written(tmp
     for name, value in (("a", 1.0), ("b", np.nan)):
         action = Inspect(
             member=name, kind="update", round_no=0, phase=Phase.MIXED, sent=None, limit=None, measure=Measure.NONE,
-            samples=100,
+            samples=100, announced=100,
         )  # fmt: skip
         flat = np.full(model.shared(()).size, value, dtype=np.float32)
         for ref in refs_of(action):

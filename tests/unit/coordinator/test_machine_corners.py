@@ -64,18 +64,6 @@ def test_anchors_that_cannot_be_are_refused(changes: dict[str, bool]) -> None:
         replace(rules_for("fedap"), **changes)  # type: ignore[arg-type]
 
 
-def test_admitted_update_takes_a_strike_back() -> None:
-    bench = Bench(rules_for(rounds=9, members=open_members(2)))
-    bench.join("a", "b")
-    for round_no in range(6):
-        if round_no % 2:
-            bench.bad["b", "update", round_no] = "too-far"
-        bench.update("a", round_no)
-        bench.update("b", round_no)
-    assert len(bench.facts(facts.Refused)) == 3
-    assert bench.facts(facts.Quarantined) == []
-
-
 def test_leaver_may_return_where_nobody_new_may_come() -> None:
     bench = Bench(rules_for(rounds=9, members=open_members(2, late_join=False)))
     bench.join("a", "b")

@@ -248,7 +248,7 @@ def test_run_in_which_everybody_was_refused_is_aborted_with_the_numbers() -> Non
     assert "0 updates from 3 members" in bench.facts(facts.Finished)[0].sentence
 
 
-def test_update_far_beyond_the_last_rounds_median_is_refused_from_five_members_up() -> None:
+def test_update_far_beyond_the_median_step_of_a_round_is_refused() -> None:
     """Distances 1, 2, 3, 4, 5 in round 0: median 3, so 30 is the limit in round 1."""
     names = ("a", "b", "c", "d", "e")
     bench = trained("fedbn", *names)
