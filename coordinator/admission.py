@@ -86,8 +86,9 @@ def _samples(code: str, reason: str, ours: str, hello: Hello) -> Reject:
 
 
 def _grown(hello: Hello, known: Member | None, rules: Rules) -> Reject | None:
-    """A member's count weighs its updates: it may change with its data, and not be raised at will."""
-    if known is None:
+    """A member's count weighs its updates: it may change with its data, and not be raised at will. Without keys another
+    process under the name is somebody else."""
+    if known is None or not instances.is_same(known, instances.digest_of(hello.instance)):
         return None
     factor, first = rules.members.max_growth, known.first_samples
     if first / factor <= hello.train_samples <= first * factor:

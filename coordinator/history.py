@@ -45,7 +45,8 @@ def _joined(state: State, rules: Rules, fact: facts.Joined, now: float) -> None:
         member.answered = before.answered
         member.contested, member.contested_at = before.contested, before.contested_at
         instances.hand_over(before, member, fact.instance, now)
-        member.admitted, member.first_samples = before.admitted, before.first_samples
+        if instances.is_same(before, fact.instance):
+            member.admitted, member.first_samples = before.admitted, before.first_samples
     state.members = dict(sorted({**state.members, fact.member: member}.items()))
     if state.stage in (Stage.MEASURING, Stage.TRAINING, Stage.AGGREGATING):
         _receive_newcomer(state, rules, member)
@@ -63,6 +64,8 @@ def _returned(state: State, rules: Rules, fact: facts.Returned, now: float) -> N
     member = state.members[fact.member]
     member.status = Status.PRESENT
     member.train_samples, member.test_samples = fact.train_samples, fact.test_samples
+    if not instances.is_same(member, fact.instance):
+        member.first_samples = fact.train_samples
     instances.hand_over(member, member, fact.instance, now)
 
 

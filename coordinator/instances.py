@@ -63,6 +63,11 @@ def may_reclaim(member: Member, instance: str, strikes: int) -> bool:
     return member.earlier_strikes.get(instance, strikes) < strikes
 
 
+def is_same(member: Member, instance: str) -> bool:
+    """Whether a process is the participant that the member has been so far, as far as anything tells."""
+    return has_key(member) or instance == member.instance
+
+
 def has_key(member: Member) -> bool:
     """Whether more than its name says who it is."""
     return member.identity != member.name

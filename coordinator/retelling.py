@@ -38,6 +38,7 @@ def explain(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> Ite
     yield _where(config)
     yield _what_travels(plan, rules, spec)
     yield from _when(plan, rules)
+    yield _admitted(rules)
     yield _disk(config, plan, rules, spec)
 
 
@@ -94,6 +95,16 @@ def _when(plan: Plan, rules: Rules) -> Iterator[str]:
         yield f"When: a round closes when all have reported, or after {pace.deadline_s:g} s with {pace.quorum} updates."
     old = "is dropped" if math.isinf(pace.age_exponent) else f"counts (1 + age)^-{pace.age_exponent:g}"
     yield f"When somebody is missing: silent for {pace.dead_after_s:g} s is not waited for; its last update {old}."
+
+
+def _admitted(rules: Rules) -> str:
+    bounds, members = rules.admission, rules.members
+    return (
+        f"Admitted: weights up to {bounds.max_value:g}, statistics up to {bounds.max_statistic:g}, steps up to"
+        f" {bounds.max_step:g} lengths of the initial model and {bounds.max_outlier:g} typical steps of the run, up to"
+        f" {members.max_samples:,} samples; {members.strikes} refusals exclude, {members.forgive_after} good updates"
+        " take one back."
+    )
 
 
 def _disk(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> str:
