@@ -36,12 +36,20 @@ class Cast:
     """Everybody. endpoints: where each member finds the coordinator; namespaces: where each party lives, if apart."""
 
     def __init__(
-        self, nursery: Nursery, stage: Stage, endpoints: Mapping[str, str], namespaces: Mapping[str, str]
+        self,
+        nursery: Nursery,
+        stage: Stage,
+        endpoints: Mapping[str, str],
+        *,
+        namespaces: Mapping[str, str],
+        pace_s: float,
     ) -> None:
         self._nursery = nursery
         self._stage = stage
         self._endpoints = endpoints
         self._namespaces = namespaces
+        self._pace_s = pace_s
+        self._others: list[int] = []
         self.parties = {name: Party(name) for name in PARTIES}
         self.struck = 0
 
@@ -62,6 +70,7 @@ class Cast:
             settings |= {"config": str(self._stage.config), "folder": str(self._stage.home(name))}
         else:
             settings["join"] = self._stage.join_settings(name, self._endpoints[name])
+            settings["pace_s"] = self._pace_s
         party.child = self._nursery.start(
             "lead" if name == COORDINATOR else "take part",
             settings,
@@ -94,9 +103,14 @@ class Cast:
                 dead.append(party)
         return dead
 
+    def invite(self, work: str, settings: Mapping[str, object], *, name: str) -> None:
+        """Somebody who is no party: lives until everybody ends, and how it ends matters to nobody."""
+        self._others.append(self._nursery.start(work, settings, log=self._stage.log(name)))
+
     def end(self) -> None:
         """Kill whoever still lives, and see them gone."""
-        while living := [one.child for one in self.parties.values() if one.child in self._nursery.pids]:
+        everybody = [*(one.child for one in self.parties.values()), *self._others]
+        while living := [child for child in everybody if child in self._nursery.pids]:
             for child in living:
                 if child is not None:
                     self._nursery.signal(child, signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ from fedap_core.errors import InvalidInput
 if TYPE_CHECKING:
     from scripts.drill.record import Record
     from scripts.drill.spec import Drill
+
+WIDTH = 120
+"""Columns of a table that is not shown on a terminal."""
 
 COUNT = 36
 """Drills of a call that says neither how many nor how long: one of every kind with every model and line."""
@@ -32,6 +36,10 @@ def drill(
     ] = None,
     mode: Annotated[str, typer.Option(help="barrier or continuous; only barrier promises equal bits.")] = "barrier",
     kind: Annotated[list[str] | None, typer.Option(help="A kind of --list; repeatable. None: all, in turn.")] = None,
+    hostile_minutes: Annotated[
+        float | None,
+        typer.Option(help="Keep each kind of hostile traffic up for so long; one drill for each kind.", min=0.01),
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Drills at the same time.", min=1, max=64)] = 2,
     out: Annotated[
         Path, typer.Option(help="Folder for records, and for the logs of what was not survived; goes on where it was.")
@@ -44,7 +52,7 @@ def drill(
     Every drill follows from its seed: what is done to whom, and after how much of the run. Exit code 0 only if all
     drills were survived.
     """
-    from scripts.drill.schedule import DEFAULT_KINDS, KINDS
+    from scripts.drill.schedule import DEFAULT_KINDS, FLOODS, KINDS
     from scripts.drill.spec import Choice, parse_kinds, parse_mode, parse_size
 
     if list_kinds:
@@ -53,12 +61,11 @@ def drill(
         return
     if out.exists() and not out.is_dir():
         raise InvalidInput("out", str(out), "a folder")
-    choice = Choice(
-        kinds=parse_kinds(kind or [], tuple(KINDS), DEFAULT_KINDS),
-        model_bytes=parse_size(model),
-        curve=curve,
-        mode=parse_mode(mode),
-    )
+    kinds = parse_kinds(kind or [], tuple(KINDS), FLOODS if hostile_minutes else DEFAULT_KINDS)
+    choice = Choice(kinds=kinds, model_bytes=parse_size(model), curve=curve, mode=parse_mode(mode))
+    if hostile_minutes is not None:
+        choice = choice.lasting(hostile_minutes)
+        count = count or len(kinds)
     if replay is not None:
         seeds: Iterator[int] = iter([replay])
     elif count is not None or minutes is None:
@@ -83,7 +90,7 @@ def _run(wanted: Iterator[Drill], *, jobs: int, out: Path, again: bool) -> bool:
     out.mkdir(parents=True, exist_ok=True)
     path = out / records.FILE
     earlier = {} if again else {one.drill: one for one in records.read_records(path)}
-    console, told = Console(), []
+    console, told = Console(width=None if sys.stdout.isatty() else WIDTH), []
 
     def missing() -> Iterator[Drill]:
         for drill in wanted:

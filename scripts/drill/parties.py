@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,11 @@ from participant.data import load_dataset
 from participant.data.base import DataOptions
 from participant.joining import join
 from participant.model_file import make_initial, write_model
+from participant.pace import Progress
 from participant.progress import configure_logging, tell_finished_rounds
+from scripts.drill.hostile.attackers import make_attackers
+
+_TALLY_S = 0.5
 
 
 class Countdown:
@@ -107,10 +112,18 @@ def take_part(settings: Mapping[str, object]) -> int:
     step = settings.get("step")
     if isinstance(step, int):
         _count_files(Countdown(step), str(wanted.state))
-    end = join(wanted, watch=tell_finished_rounds)
+    pace_s = cast(float, settings.get("pace_s", 0.0))
+    end = join(wanted, watch=partial(_at_a_pace, pace_s) if pace_s else tell_finished_rounds)
     say = structlog.get_logger().error if end.code else structlog.get_logger().info
     say("participant.ended", participant=wanted.name, reason=end.reason, code=end.code)
     return end.code
+
+
+def _at_a_pace(pause_s: float, progress: Progress) -> None:
+    """Rest for as long as asked for in every round; it changes no number."""
+    tell_finished_rounds(progress)
+    if progress.loss is not None:  # the round is trained
+        threading.Event().wait(pause_s)
 
 
 def make_model(settings: Mapping[str, object]) -> int:
@@ -129,8 +142,29 @@ def make_model(settings: Mapping[str, object]) -> int:
     return 0
 
 
+def attack(settings: Mapping[str, object]) -> int:
+    """Be somebody hostile until killed; how often it tried stands in `tally`."""
+    os.nice(5)  # an attacker's machine is not ours: it must not win by taking our processor
+    tally = Path(str(settings["tally"]))
+    attackers = make_attackers(
+        str(settings["attack"]),
+        str(settings["endpoint"]),
+        seed=cast(int, settings["seed"]),
+        initial=Path(str(settings["initial"])),
+        members=cast(Sequence[str], settings["members"]),
+        run=str(settings["run"]),
+    )
+    with attackers as made:
+        while True:
+            threading.Event().wait(_TALLY_S)
+            half = tally.with_suffix(".half")
+            half.write_text(f"{made.attempts}", encoding="utf-8")
+            half.replace(tally)
+
+
 WORK: dict[str, Callable[[Mapping[str, object]], int]] = {
     "lead": lead,
     "take part": take_part,
     "make model": make_model,
+    "attack": attack,
 }

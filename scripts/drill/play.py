@@ -21,16 +21,19 @@ from safetensors.numpy import load_file
 from participant.private_state import PERSONAL
 from scripts.drill import proxy
 from scripts.drill.cast import Cast
-from scripts.drill.faults import Break, Die, Fault, Freeze, Kill, Slow
+from scripts.drill.faults import Attack, Break, Die, Fault, Freeze, Kill, Slow
+from scripts.drill.hostile.attackers import UNDER_NAMES
 from scripts.drill.judge import Outcome
 from scripts.drill.model import model_name
 from scripts.drill.nursery import Nursery
 from scripts.drill.schedule import KINDS
 from scripts.drill.spec import COORDINATOR, MEMBERS, Drill
-from scripts.drill.stage import Stage, data_options, free_port
+from scripts.drill.stage import RUN, Stage, data_options, free_port
 from scripts.drill.watch import Costs, last_line, log_bytes, traces
 
 GLANCE_S = 0.05
+TALLY = "attempts"
+"""Where an attacker counts."""
 PATIENCE_S = 60.0
 """That a drill may take beyond ten times the undisturbed run."""
 
@@ -69,7 +72,8 @@ def play(
             usual = {} if quiet is None else quiet.line_bytes
             lines = {name: stack.enter_context(_line(stage, name, faults, usual)) for name in MEMBERS}
         endpoints = {name: lines[name].endpoint if name in lines else stage.address for name in MEMBERS}
-        cast = Cast(nursery, stage, endpoints, {})
+        pace_s = 0.0 if quiet is None else drill.pace_s
+        cast = Cast(nursery, stage, endpoints, namespaces={}, pace_s=pace_s)
         stack.callback(cast.end)
         return _Play(drill, faults, cast, stage, lines, quiet).run()
 
@@ -117,7 +121,7 @@ class _Play:
         self._order = itertools.count()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._unit_s = 0.0 if quiet is None else quiet.seconds
-        self._patience_s = PATIENCE_S + 10.0 * self._unit_s
+        self._patience_s = PATIENCE_S + 10.0 * self._unit_s + 4.0 * drill.rounds * drill.pace_s
         for fault in faults:
             self._plan(fault)
 
@@ -131,6 +135,8 @@ class _Play:
             self._at(self._began + fault.at * self._unit_s, lambda: self._freeze(fault))
         elif isinstance(fault, Die):
             self._cast.doom(fault)
+        elif isinstance(fault, Attack):
+            self._at(self._began, lambda: self._attack(fault))
 
     def _kill(self, fault: Kill) -> None:
         self._cast.kill(fault.party, pause_s=fault.pause_s)
@@ -142,6 +148,23 @@ class _Play:
 
     def _thaw(self, party: str) -> None:
         self._cast.send(party, signal.SIGCONT)
+
+    def _attack(self, fault: Attack) -> None:
+        """At once; under members' names, when all of them are in."""
+        if fault.name in UNDER_NAMES and not all(self._stage.has_joined(name) for name in MEMBERS):
+            self._at(time.monotonic() + GLANCE_S, lambda: self._attack(fault))
+            return
+        settings = {
+            "attack": fault.name,
+            "endpoint": self._stage.address,
+            "seed": fault.seed,
+            "initial": str(self._stage.initial),
+            "members": MEMBERS,
+            "run": RUN,
+            "tally": str(self._stage.folder / TALLY),
+        }
+        self._cast.invite("attack", settings, name="attacker")
+        self._struck += 1
 
     def run(self) -> Outcome:
         for name in (COORDINATOR, *MEMBERS):
@@ -175,7 +198,12 @@ class _Play:
             log_bytes=log_bytes(logs),
             line_bytes={name: line.forwarded for name, line in self._lines.items()},
             faults=tuple(faults),
+            notes=self._notes(),
         )
+
+    def _notes(self) -> dict[str, object]:
+        tally = self._stage.folder / TALLY
+        return {"attempts": int(tally.read_text(encoding="utf-8"))} if tally.exists() else {}
 
 
 def digests(path: Path) -> dict[str, str]:

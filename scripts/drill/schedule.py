@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedap_core.randomness import generator
-from scripts.drill.faults import Break, Die, Fault, Freeze, Kill, Slow
+from scripts.drill.faults import Attack, Break, Die, Fault, Freeze, Kill, Slow
 from scripts.drill.spec import COORDINATOR, MEMBERS, PARTIES, Drill
 
 Rng = np.random.Generator
@@ -140,6 +140,10 @@ def _mixed(drill: Drill, rng: Rng) -> list[Fault]:
     return found
 
 
+def _attack(name: str) -> Callable[[Drill, Rng], list[Fault]]:
+    return lambda _drill, rng: [Attack(name=name, seed=int(rng.integers(1 << 31)))]
+
+
 KINDS: dict[str, Kind] = {
     "kill": Kind(about="SIGKILL of any party at any moment, started again", make=_kills),
     "step": Kind(about="SIGKILL beside a chosen step of a party's own record, life after life", make=_deaths),
@@ -152,4 +156,24 @@ KINDS: dict[str, Kind] = {
     "mixed": Kind(about="kills together with two other kinds", make=_mixed, uses_proxy=True),
 }
 
-DEFAULT_KINDS = tuple(KINDS)
+DISTURBANCES = tuple(KINDS)
+"""What networks and operators do."""
+
+_FLOODS = {
+    "fill-and-reset": "a stranger fills the coordinator's queue and resets the connection",
+    "ping-and-reset": "the same with ZMTP's PING commands in between",
+    "endless-multipart": "a stranger sends one message whose frames never end",
+    "tiny-frames": "the same with empty frames",
+    "garbage": "a stranger sends random messages",
+    "reconnecting": "a stranger sends a few faulty messages on ever new connections",
+    "broken-handshake": "a stranger breaks off handshakes in every way",
+    "mutants": "a stranger sends real messages with bits changed",
+    "hellos": "a stranger says hello under every name on ever new connections",
+}
+
+KINDS |= {f"flood-{name}": Kind(about=about, make=_attack(name)) for name, about in _FLOODS.items()}
+
+FLOODS = tuple(f"flood-{name}" for name in _FLOODS)
+"""Hostile traffic, for as long as the run lasts."""
+
+DEFAULT_KINDS = (*DISTURBANCES, *FLOODS)

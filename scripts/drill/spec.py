@@ -7,7 +7,7 @@ go through the kinds one after the other, so that any run of seeds is balanced.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fedap_core.errors import InvalidInput, unknown_name
@@ -17,6 +17,9 @@ MODES: tuple[Mode, ...] = ("barrier", "continuous")
 
 SIZES = {"small": 16_384, "large": 10_700_000}
 """Bytes of the model. The large one travels in slices, the small one in one message."""
+
+PACE_S = 0.5
+"""Pause of a round in runs that are to last."""
 
 MOST_BYTES = 1 << 30
 
@@ -35,6 +38,8 @@ class Drill:
     curve: bool
     mode: Mode = "barrier"
     rounds: int = 4
+    pace_s: float = 0.0
+    """Pause of every participant in every round, for runs that are to last."""
 
     @property
     def setting(self) -> str:
@@ -51,7 +56,8 @@ class Drill:
         """The command that repeats it."""
         size = next((name for name, value in SIZES.items() if value == self.model_bytes), str(self.model_bytes))
         line = "--curve" if self.curve else "--no-curve"
-        return f"fedap-lab drill --replay {self.seed} --kind {self.kind} --model {size} {line} --mode {self.mode}"
+        long = f" --hostile-minutes {self.rounds * self.pace_s / 60.0:g}" if self.pace_s else ""
+        return f"fedap-lab drill --replay {self.seed} --kind {self.kind} --model {size} {line} --mode {self.mode}{long}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +69,31 @@ class Choice:
     curve: bool | None = None
     mode: Mode = "barrier"
     rounds: int = 4
+    pace_s: float = 0.0
+
+    def lasting(self, minutes: float) -> Choice:
+        """The same for runs that last so long: many rounds, each with a pause; small and plain unless asked for."""
+        return replace(
+            self,
+            model_bytes=self.model_bytes or SIZES["small"],
+            curve=bool(self.curve),
+            rounds=max(4, round(60.0 * minutes / PACE_S)),
+            pace_s=PACE_S,
+        )
 
     def drill(self, seed: int) -> Drill:
-        """The drill of a seed: its lowest bit decides the model, the next one the lines, the rest the kind."""
+        """The drill of a seed: its lowest bit decides the model, the next one the lines, the rest the kind. In runs
+        that last, every seed is the next kind's."""
         large, curve = bool(seed & 1), bool(seed & 2)
+        turn = seed if self.pace_s else seed >> 2
         return Drill(
             seed=seed,
-            kind=self.kinds[(seed >> 2) % len(self.kinds)],
+            kind=self.kinds[turn % len(self.kinds)],
             model_bytes=self.model_bytes or SIZES["large" if large else "small"],
             curve=curve if self.curve is None else self.curve,
             mode=self.mode,
             rounds=self.rounds,
+            pace_s=self.pace_s,
         )
 
 

@@ -50,6 +50,10 @@ class Stage:
     def log(self, party: str) -> Path:
         return self.folder / f"{party}.log"
 
+    def has_joined(self, member: str) -> bool:
+        """Whether it was welcomed, and has kept that."""
+        return (self.home(member) / "state" / "current").exists()
+
     @property
     def config(self) -> Path:
         return self.folder / "run.toml"

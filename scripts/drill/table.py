@@ -16,7 +16,7 @@ def show(console: Console, records: Sequence[Record]) -> None:
     """One line for each kind, a sum, and the command for each failure."""
     table = Table(title="fedap-lab drill")
     for name in ("kind", "tried", "survived", "faults struck", "worst memory growth", "most log bytes", "seconds each"):
-        table.add_column(name, justify="left" if name == "kind" else "right")
+        table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=name == "kind")
     kinds = list(dict.fromkeys(record.drill.kind for record in records))
     for kind in kinds:
         table.add_row(kind, *_cells([record for record in records if record.drill.kind == kind]))

@@ -1,0 +1,20 @@
+"""Which attacks exist by name, and how one is made for a federation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.drill.hostile.floods import ATTACKS, Attack, Attackers
+from scripts.drill.hostile.mutants import hellos, mutants
+
+UNDER_NAMES = {"mutants": mutants, "hellos": hellos}
+"""Attacks under members' names. Without keys whoever comes first has a name: these begin when all members are in."""
+
+
+def make_attackers(
+    name: str, endpoint: str, *, seed: int, initial: Path, members: Sequence[str], run: str
+) -> Attackers:
+    """One attack, over and over."""
+    attack: Attack = UNDER_NAMES[name](initial, members, run) if name in UNDER_NAMES else ATTACKS[name]
+    return Attackers(attack, endpoint, seed=seed)
