@@ -62,6 +62,7 @@ def drill(
     if out.exists() and not out.is_dir():
         raise InvalidInput("out", str(out), "a folder")
     kinds = parse_kinds(kind or [], tuple(KINDS), FLOODS if hostile_minutes else DEFAULT_KINDS)
+    kinds = _possible(kinds, asked=bool(kind))
     choice = Choice(kinds=kinds, model_bytes=parse_size(model), curve=curve, mode=parse_mode(mode))
     if hostile_minutes is not None:
         choice = choice.lasting(hostile_minutes)
@@ -80,14 +81,30 @@ def drill(
         raise typer.Exit(1)
 
 
+def _possible(kinds: tuple[str, ...], *, asked: bool) -> tuple[str, ...]:
+    """Without what cannot be played here; what was asked for by name is refused instead of left out."""
+    from scripts.drill.ability import impossible_kinds
+
+    missing = {name: reason for name, reason in impossible_kinds().items() if name in kinds}
+    for name, reason in missing.items():
+        if asked:
+            raise InvalidInput("kind", name, "a kind that can be played here", f"{reason}; see --list for others.")
+    for reason in dict.fromkeys(missing.values()):
+        left_out = ", ".join(name for name, why in missing.items() if why == reason)
+        typer.echo(f"left out: {left_out} ({reason}); the other kinds break lines by a proxy")
+    return tuple(name for name in kinds if name not in missing)
+
+
 def _run(wanted: Iterator[Drill], *, jobs: int, out: Path, again: bool) -> bool:
     """Play what was not played yet, show everything that was asked for; whether all of it was survived."""
     from rich.console import Console
 
     from scripts.drill import record as records
+    from scripts.drill.ability import tidy_up
     from scripts.drill.table import show
 
     out.mkdir(parents=True, exist_ok=True)
+    tidy_up(out)
     path = out / records.FILE
     earlier = {} if again else {one.drill: one for one in records.read_records(path)}
     console, told = Console(width=None if sys.stdout.isatty() else WIDTH), []

@@ -84,7 +84,31 @@ class Attack:
     seed: int
 
 
-Fault = Kill | Die | Freeze | Break | Slow | Fill | Attack
+@dataclass(frozen=True, kw_only=True)
+class Weather:
+    """What a party's packets go through during the whole run, in a network of its own."""
+
+    party: str
+    rate_mbit: float
+    delay_ms: float = 0.0
+    loss_percent: float = 0.0
+    reorder_percent: float = 0.0
+
+    @property
+    def needs_netem(self) -> bool:
+        return bool(self.delay_ms or self.loss_percent or self.reorder_percent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unplug:
+    """A party's cable is out from `at` on for `for_s`: its packets vanish, and no connection is told."""
+
+    party: str
+    at: float
+    for_s: float
+
+
+Fault = Kill | Die | Freeze | Break | Slow | Fill | Weather | Unplug | Attack
 
 
 def to_json(fault: Fault) -> dict[str, object]:

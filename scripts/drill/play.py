@@ -21,17 +21,22 @@ from safetensors.numpy import load_file
 from participant.private_state import PERSONAL
 from scripts.drill import proxy
 from scripts.drill.cast import Cast
-from scripts.drill.faults import Attack, Break, Die, Fault, Freeze, Kill, Slow
+from scripts.drill.disk import SmallDisk
+from scripts.drill.faults import Attack, Break, Die, Fault, Fill, Freeze, Kill, Slow, Unplug, Weather
 from scripts.drill.hostile.attackers import UNDER_NAMES
 from scripts.drill.judge import Outcome
 from scripts.drill.model import model_name
+from scripts.drill.namespaces import Namespaces
 from scripts.drill.nursery import Nursery
 from scripts.drill.schedule import KINDS
-from scripts.drill.spec import COORDINATOR, MEMBERS, Drill
+from scripts.drill.spec import COORDINATOR, MEMBERS, PARTIES, Drill
 from scripts.drill.stage import RUN, Stage, data_options, free_port
 from scripts.drill.watch import Costs, last_line, log_bytes, traces
 
 GLANCE_S = 0.05
+DISK_BYTES = 16 << 20
+DISK_MODELS = 24
+"""A small disk: so many bytes, and room for so many models."""
 TALLY = "attempts"
 """Where an attacker counts."""
 PATIENCE_S = 60.0
@@ -56,26 +61,37 @@ def play(
 ) -> Outcome:
     """quiet: the undisturbed run, whose measures the faults are counted in; None where this is it."""
     folder.mkdir(parents=True)
+    kind = KINDS[drill.kind]
     with ExitStack() as stack:
+        spaces = stack.enter_context(Namespaces(PARTIES)) if kind.uses_namespaces else None
+        disks = _small_disks(drill, folder, stack) if kind.uses_small_disks else {}
+        host = "127.0.0.1" if spaces is None else spaces.address(COORDINATOR)
         port = free_port(np.random.default_rng(os.getpid()))
         stage = Stage(
             drill=drill,
             folder=folder,
             initial=initial,
-            address=f"tcp://127.0.0.1:{port}",
+            address=f"tcp://{host}:{port}",
             secure=drill.curve,
-            homes={},
+            homes={party: disk.folder / party for party, disk in disks.items()},
         )
         stage.write()
         lines: dict[str, proxy.Proxy] = {}
-        if KINDS[drill.kind].uses_proxy:
+        if kind.uses_proxy:
             usual = {} if quiet is None else quiet.line_bytes
             lines = {name: stack.enter_context(_line(stage, name, faults, usual)) for name in MEMBERS}
         endpoints = {name: lines[name].endpoint if name in lines else stage.address for name in MEMBERS}
         pace_s = 0.0 if quiet is None else drill.pace_s
-        cast = Cast(nursery, stage, endpoints, namespaces={}, pace_s=pace_s)
+        cast = Cast(nursery, stage, endpoints, namespaces={} if spaces is None else spaces.names, pace_s=pace_s)
+        played = _Play(drill, faults, cast, stage, lines, quiet, spaces=spaces, disks=disks)
         stack.callback(cast.end)
-        return _Play(drill, faults, cast, stage, lines, quiet).run()
+        return played.run()
+
+
+def _small_disks(drill: Drill, folder: Path, stack: ExitStack) -> dict[str, SmallDisk]:
+    """One for each party: room for all that a run of this size keeps, and little more."""
+    size = DISK_BYTES + DISK_MODELS * drill.model_bytes
+    return {party: stack.enter_context(SmallDisk(folder / f"disk-{party}", size_bytes=size)) for party in PARTIES}
 
 
 def _line(stage: Stage, member: str, faults: Sequence[Fault], usual: Mapping[str, int]) -> proxy.Proxy:
@@ -110,7 +126,12 @@ class _Play:
         stage: Stage,
         lines: Mapping[str, proxy.Proxy],
         quiet: Outcome | None,
+        *,
+        spaces: Namespaces | None,
+        disks: Mapping[str, SmallDisk],
     ) -> None:
+        self._spaces = spaces
+        self._disks = disks
         self._drill = drill
         self._cast = cast
         self._stage = stage
@@ -129,25 +150,35 @@ class _Play:
         heapq.heappush(self._due, (moment, next(self._order), act))
 
     def _plan(self, fault: Fault) -> None:
-        if isinstance(fault, Kill):
-            self._at(self._began + fault.at * self._unit_s, lambda: self._kill(fault))
-        elif isinstance(fault, Freeze):
-            self._at(self._began + fault.at * self._unit_s, lambda: self._freeze(fault))
+        if isinstance(fault, Kill | Freeze | Fill | Unplug):
+            self._at(self._began + fault.at * self._unit_s, lambda: self._strike(fault))
+        elif isinstance(fault, Weather) and self._spaces is not None:
+            self._spaces.change(fault)
+            self._struck += 1
         elif isinstance(fault, Die):
             self._cast.doom(fault)
         elif isinstance(fault, Attack):
             self._at(self._began, lambda: self._attack(fault))
 
-    def _kill(self, fault: Kill) -> None:
-        self._cast.kill(fault.party, pause_s=fault.pause_s)
+    def _strike(self, fault: Kill | Freeze | Fill | Unplug) -> None:
+        """Do it, unless its party has ended already, and undo it later."""
+        if fault.party not in self._cast.pids:
+            return
+        if isinstance(fault, Kill):
+            self._cast.kill(fault.party, pause_s=fault.pause_s)
+            return
+        self._struck += 1
+        self._turn(fault, on=True)
+        self._at(time.monotonic() + fault.for_s, lambda: self._turn(fault, on=False))
 
-    def _freeze(self, fault: Freeze) -> None:
-        if self._cast.send(fault.party, signal.SIGSTOP):
-            self._struck += 1
-            self._at(time.monotonic() + fault.for_s, lambda: self._thaw(fault.party))
-
-    def _thaw(self, party: str) -> None:
-        self._cast.send(party, signal.SIGCONT)
+    def _turn(self, fault: Freeze | Fill | Unplug, *, on: bool) -> None:
+        if isinstance(fault, Freeze):
+            self._cast.send(fault.party, signal.SIGSTOP if on else signal.SIGCONT)
+        elif isinstance(fault, Fill):
+            disk = self._disks[fault.party]
+            disk.fill() if on else disk.free()
+        elif self._spaces is not None:
+            self._spaces.plug(fault.party, connected=not on)
 
     def _attack(self, fault: Attack) -> None:
         """At once; under members' names, when all of them are in."""

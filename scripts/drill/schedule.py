@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedap_core.randomness import generator
-from scripts.drill.faults import Attack, Break, Die, Fault, Freeze, Kill, Slow
+from scripts.drill.faults import Attack, Break, Die, Fault, Fill, Freeze, Kill, Slow, Unplug, Weather
 from scripts.drill.spec import COORDINATOR, MEMBERS, PARTIES, Drill
 
 Rng = np.random.Generator
@@ -30,6 +30,8 @@ class Kind:
     make: Callable[[Drill, Rng], list[Fault]]
     uses_proxy: bool = False
     uses_small_disks: bool = False
+    uses_namespaces: bool = False
+    uses_netem: bool = False
 
 
 def faults_of(drill: Drill) -> tuple[Fault, ...]:
@@ -140,6 +142,44 @@ def _mixed(drill: Drill, rng: Rng) -> list[Fault]:
     return found
 
 
+def _full_disks(_drill: Drill, rng: Rng) -> list[Fault]:
+    return [
+        Fill(party=_party(rng), at=float(rng.uniform(0.05, 0.9)), for_s=float(rng.uniform(0.3, 2.5)))
+        for _ in range(int(rng.integers(1, 3)))
+    ]
+
+
+def _unplugged(_drill: Drill, rng: Rng) -> list[Fault]:
+    return [
+        Unplug(party=_party(rng), at=float(rng.uniform(0.02, 0.95)), for_s=float(rng.uniform(0.2, 4.0)))
+        for _ in range(int(rng.integers(1, 4)))
+    ]
+
+
+def _usual_mbit(drill: Drill) -> float:
+    """A rate at which the undisturbed run's bytes take a few seconds on every line."""
+    return max(4.0, drill.model_bytes * 8.0 / 1e6 * 3.0)
+
+
+def _thin_lines(drill: Drill, rng: Rng) -> list[Fault]:
+    usual = _usual_mbit(drill)
+    return [Weather(party=party, rate_mbit=float(usual * rng.uniform(0.5, 3.0))) for party in PARTIES]
+
+
+def _weather(drill: Drill, rng: Rng) -> list[Fault]:
+    usual = _usual_mbit(drill)
+    return [
+        Weather(
+            party=member,
+            rate_mbit=float(usual * rng.uniform(0.5, 3.0)),
+            delay_ms=float(rng.uniform(1.0, 40.0)),
+            loss_percent=float(rng.uniform(0.0, 2.0)),
+            reorder_percent=float(rng.uniform(0.0, 20.0)),
+        )
+        for member in MEMBERS
+    ]
+
+
 def _attack(name: str) -> Callable[[Drill, Rng], list[Fault]]:
     return lambda _drill, rng: [Attack(name=name, seed=int(rng.integers(1 << 31)))]
 
@@ -154,6 +194,18 @@ KINDS: dict[str, Kind] = {
     "delay": Kind(about="lines that delay every piece by a varying time", make=_slow, uses_proxy=True),
     "twin": Kind(about="lines whose bytes reach the coordinator twice", make=_twins, uses_proxy=True),
     "mixed": Kind(about="kills together with two other kinds", make=_mixed, uses_proxy=True),
+}
+
+KINDS |= {
+    "disk": Kind(about="full disks, of any party, that have room again later", make=_full_disks, uses_small_disks=True),
+    "cable": Kind(about="cables that are pulled and put back", make=_unplugged, uses_namespaces=True),
+    "rate": Kind(about="thin lines of different rates", make=_thin_lines, uses_namespaces=True),
+    "weather": Kind(
+        about="loss, delay, reordering and rates, packet by packet",
+        make=_weather,
+        uses_namespaces=True,
+        uses_netem=True,
+    ),
 }
 
 DISTURBANCES = tuple(KINDS)

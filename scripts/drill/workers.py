@@ -60,8 +60,9 @@ class Theatre:
 
     def _quiet(self, drill: Drill) -> tuple[Path, Outcome]:
         """The initial model, and how the same federation ends when nobody disturbs it."""
-        proxied = KINDS[drill.kind].uses_proxy
-        name = f"{drill.setting}-{'proxied' if proxied else 'direct'}"
+        kind = KINDS[drill.kind]
+        way = "apart" if kind.uses_namespaces else "proxied" if kind.uses_proxy else "direct"
+        name = f"{drill.setting}-{way}"
         place = self._root / "quiet"
         place.mkdir(parents=True, exist_ok=True)
         kept = place / f"{name}.json"

@@ -1,0 +1,123 @@
+"""A network of its own for every party: namespaces joined by a bridge, with real loss, delay and rates in between.
+
+Linux and root only. The bridge has a namespace, too: no address and no interface ever appears outside of these, and
+deleting them removes everything. What the kernel cannot do (netem is a module that may be missing) is said, not faked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from scripts.drill.commands import ToolFailed, run_tool
+from scripts.drill.faults import Weather
+
+_PREFIX = "fedap-drill"
+_NET = "10.213.7"
+"""Of 10.0.0.0/8, which is nobody's; seen inside the namespaces only."""
+
+
+class Namespaces:
+    """Use as a context manager: nothing is left behind. Parties are reached at `address`."""
+
+    def __init__(self, parties: Sequence[str]) -> None:
+        self._hub = f"{_PREFIX}-{os.getpid()}-hub"
+        self.names = {party: f"{_PREFIX}-{os.getpid()}-{party}" for party in parties}
+        self._numbers = {party: number for number, party in enumerate(parties, start=1)}
+
+    def __enter__(self) -> Namespaces:
+        try:
+            self._build()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._remove()
+
+    def address(self, party: str) -> str:
+        return f"{_NET}.{self._numbers[party]}"
+
+    def _build(self) -> None:
+        for name in (self._hub, *self.names.values()):
+            run_tool("ip", "netns", "add", name)
+        run_tool("ip", "-n", self._hub, "link", "add", "bridge", "type", "bridge")
+        run_tool("ip", "-n", self._hub, "link", "set", "bridge", "up")
+        for party, name in self.names.items():
+            port = f"to-{self._numbers[party]}"
+            pair = ("type", "veth", "peer", "name", "eth0", "netns", name)
+            run_tool("ip", "-n", self._hub, "link", "add", port, *pair)
+            run_tool("ip", "-n", self._hub, "link", "set", port, "master", "bridge", "up")
+            run_tool("ip", "-n", name, "address", "add", f"{self.address(party)}/24", "dev", "eth0")
+            for device in ("lo", "eth0"):
+                run_tool("ip", "-n", name, "link", "set", device, "up")
+
+    def _remove(self) -> None:
+        for name in (self._hub, *self.names.values()):
+            with contextlib.suppress(ToolFailed):  # never made
+                run_tool("ip", "netns", "delete", name)
+
+    def plug(self, party: str, *, connected: bool) -> None:
+        """Pull a party's cable, or put it back: packets vanish, connections hear nothing of it."""
+        state = "up" if connected else "down"
+        run_tool("ip", "-n", self._hub, "link", "set", f"to-{self._numbers[party]}", state)
+
+    def change(self, weather: Weather) -> None:
+        """What happens from now on to everything that a party sends or receives."""
+        for space, device in (
+            (self.names[weather.party], "eth0"),
+            (self._hub, f"to-{self._numbers[weather.party]}"),
+        ):
+            run_tool("tc", "-n", space, "qdisc", "replace", "dev", device, "root", *discipline(weather))
+
+
+def discipline(weather: Weather) -> list[str]:
+    """The queue that makes a kind of weather, as `tc` wants it."""
+    if not weather.needs_netem:
+        return ["tbf", "rate", f"{weather.rate_mbit:g}mbit", "burst", "64kb", "latency", "200ms"]
+    words = ["netem", "rate", f"{weather.rate_mbit:g}mbit"]
+    if weather.delay_ms:
+        words += ["delay", f"{weather.delay_ms:g}ms", f"{weather.delay_ms / 2.0:g}ms"]
+    if weather.loss_percent:
+        words += ["loss", f"{weather.loss_percent:g}%"]
+    if weather.reorder_percent:
+        words += ["reorder", f"{weather.reorder_percent:g}%"]
+    return words
+
+
+def why_impossible() -> str | None:
+    """Why namespaces cannot be made here; None where they can."""
+    if os.geteuid() != 0:
+        return "only root may make network namespaces"
+    try:
+        with Namespaces(("probe",)):
+            return None
+    except ToolFailed as failure:
+        return str(failure)
+
+
+def has_netem() -> bool:
+    """Whether this kernel can lose, delay and reorder packets; ask only where namespaces are possible."""
+    storm = Weather(party="probe", rate_mbit=100.0, delay_ms=1.0)
+    try:
+        with Namespaces(("probe",)) as spaces:
+            spaces.change(storm)
+    except ToolFailed:
+        return False
+    return True
+
+
+def remove_leftovers() -> None:
+    """Delete the namespaces of drills whose process is gone: killed before it could tidy up."""
+    with contextlib.suppress(ToolFailed):
+        for line in run_tool("ip", "netns", "list").splitlines():
+            found = re.match(rf"({_PREFIX}-(\d+)-\w+)\b", line)
+            if found and not Path(f"/proc/{found[2]}").exists():
+                run_tool("ip", "netns", "delete", found[1])
