@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.drill.ability import impossible_kinds
+from scripts.drill.schedule import DEFAULT_KINDS
+
 ROOT = Path(__file__).resolve().parents[2]
 
 FORGETFUL = """
@@ -60,7 +63,17 @@ def test_participants_that_forget_are_found_and_the_seed_is_told(tmp_path: Path)
     assert (kept / "coordinator.log").exists()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all kinds, so that undisturbed runs are made once."""
+    return tmp_path_factory.mktemp("drills")
+
+
 @pytest.mark.slow
-def test_two_drills_of_every_kind_and_line_are_survived(tmp_path: Path) -> None:
-    code, said = drill(tmp_path, "--jobs", "2", "--count", "72", "--seed", "1000")
+@pytest.mark.parametrize("kind", DEFAULT_KINDS)
+def test_every_kind_is_survived(shared: Path, kind: str) -> None:
+    """The seed's two lowest bits choose model and line: they alternate from kind to kind."""
+    if reason := impossible_kinds().get(kind):
+        pytest.skip(reason)
+    code, said = drill(shared, "--kind", kind, "--replay", str(1000 + DEFAULT_KINDS.index(kind)))
     assert code == 0, said
