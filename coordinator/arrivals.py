@@ -1,17 +1,18 @@
 """Reports on their way in: a message that offers payloads waits here until they have come, then all of it is staged.
 
 Keeps slices through `Store`, credit through the protocol's `Intake`. A report is arrived when every set of it is here
-and verified. Whether it is wanted is the machine's to decide; whether its tensors could be wanted at all (names and
-sizes) is checked before a byte of them is asked for.
+and verified. Whether it is wanted is the machine's to decide, which is asked before a byte is fetched and again before
+what has come is staged: nothing is set aside for a report that the machine would not look at. Whether its tensors could
+be wanted at all (names and sizes) is checked here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from coordinator.actions import BlobRef, step_at
-from coordinator.events import Event, GoodbyeArrived, StatsArrived, UpdateArrived
+from coordinator.events import Event, GoodbyeArrived, ReportDeclined, StatsArrived, UpdateArrived
 from coordinator.jobs import STATS, UPDATE, UPDATE_STATS
 from coordinator.peers import Peer
 from coordinator.store import Store
@@ -40,6 +41,18 @@ class Limits:
     statistics_bytes: int
 
 
+class Judge(Protocol):
+    """Whoever decides about reports: the machine."""
+
+    def expects(self, connection: str, step: Step) -> bool:
+        """Whether a report over this connection would be looked at."""
+        ...
+
+    def is_inspecting(self, member: str, step: Step) -> bool:
+        """Whether the member's report is here and not judged yet: a repeat must not write over it."""
+        ...
+
+
 @dataclass(kw_only=True)
 class _Waiting:
     message: Report
@@ -49,23 +62,21 @@ class _Waiting:
 class Arrivals:
     """Reports by connection; one at a time from each, because a newer one makes the older useless."""
 
-    def __init__(self, *, store: Store, limits: Limits, intake: Intake, wants: Callable[[str, Step], bool]) -> None:
-        self._wants = wants
+    def __init__(self, *, store: Store, limits: Limits, intake: Intake, judge: Judge) -> None:
+        self._judge = judge
         self._store = store
         self._limits = limits
         self._intake = intake
         self._waiting: dict[str, _Waiting] = {}
-        self._busy: set[tuple[str, str, int]] = set()
-        """Reports staged and not judged yet: a repeat must not write over them."""
 
     def report(self, peer: Peer, message: Report) -> tuple[tuple[To[Grant], ...], Event | None]:
         """A report came: grants for what it offers, or the event that it has arrived. Unwanted if it cannot be one."""
         member, step = str(peer.member), step_of(message)
-        if (member, step.kind, step.round_no) in self._busy:
+        if self._judge.is_inspecting(member, step):
             return (), None
         self._require_fitting(message)
-        if not self._wants(member, step):  # the machine is told all the same: its sender is free again
-            return (), _event(peer.connection, message)
+        if not self._judge.expects(peer.connection, step):
+            return (), ReportDeclined(connection=peer.connection, step=step)
         offered = {str(one.transfer): one for one in offers(message)}
         if not offered:
             return (), self._arrived(peer, message)
@@ -97,10 +108,6 @@ class Arrivals:
         del self._waiting[peer.connection]
         return arrival.grants, self._arrived(peer, waiting.message)
 
-    def judged(self, member: str, kind: str, round_no: int) -> None:
-        """The report was judged or discarded: what comes under its name now is new."""
-        self._busy.discard((member, kind, round_no))
-
     def drop(self, connection: str, transfer: str | None = None) -> tuple[To[Grant], ...]:
         """The peer has gone, or withdraws. Slices stay on disk: it may come back and go on."""
         waiting = self._waiting.get(connection)
@@ -116,7 +123,11 @@ class Arrivals:
         return self._store.incoming.drop(str(peer.member))
 
     def _arrived(self, peer: Peer, message: Report) -> Event:
-        member, round_no = str(peer.member), message.round_no
+        """All of it is here. Its slices stay where they are if it is of no use any more, or comes over a connection
+        that was replaced meanwhile: its sender may offer them over the new one."""
+        member, round_no, step = str(peer.member), message.round_no, step_of(message)
+        if not self._judge.expects(peer.connection, step) or self._judge.is_inspecting(member, step):
+            return ReportDeclined(connection=peer.connection, step=step)
         if not isinstance(message, Stats) and message.tables is not None:
             self._store.keep_tables(member, round_no, message.tables)
         if isinstance(message, Goodbye):
@@ -128,7 +139,6 @@ class Arrivals:
         for kind, tensors in sets.items():
             if tensors is not None:
                 self._store.stage(BlobRef(member=member, kind=kind, round_no=round_no), tensors)
-        self._busy.add((member, message.KIND, round_no))
         return _event(peer.connection, message)
 
     def _require_fitting(self, message: Report) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator.actions import BlobRef
-from protocol.messages import Heartbeat, Hello, Score
+from protocol.messages import Heartbeat, Hello, Score, Step
 
 
 class Event:
@@ -125,6 +125,15 @@ class GoodbyeArrived(Event):
     connection: str
     round_no: int
     scores: tuple[Score, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReportDeclined(Event):
+    """A report came that is of no use, or over a connection that is nobody's: nothing of it was fetched or kept. Its
+    sender has done what it was told, and is free."""
+
+    connection: str
+    step: Step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -100,8 +100,9 @@ class Exchange:
             if peer.conversation.hello_required and peer.answers.take(now):
                 self.say(peer.connection, HelloRequired())
             return []
-        if isinstance(message, Hello):
+        if isinstance(message, Hello):  # starts afresh, in both directions, and may be another member's from now on
             self._deliveries.drop(peer.connection)
+            self._grant(self._arrivals.drop(peer.connection))
             peer.identity = identity or message.name
             return [Greeted(connection=peer.connection, identity=peer.identity, hello=message)]
         if isinstance(message, Stats | Update | Goodbye):

@@ -19,7 +19,7 @@ from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State, Status
 from protocol.messages import REPORTS
 
-_QUIET = (events.Heard, events.Beat, events.StatsArrived, events.UpdateArrived)
+_QUIET = (events.Heard, events.Beat, events.StatsArrived, events.UpdateArrived, events.ReportDeclined)
 """Events after which nothing has changed, unless a fact says so: a report counts when it was judged."""
 
 _REPORTS = (facts.StatsAccepted, facts.UpdateAccepted, facts.GoodbyeAccepted)

@@ -64,6 +64,7 @@ class RoundMachine:
             events.StatsArrived: self._arrived,
             events.UpdateArrived: self._arrived,
             events.GoodbyeArrived: self._arrived,
+            events.ReportDeclined: self._declined,
             events.LeaveArrived: self._leave_arrived,
             events.PeerFaulted: self._peer_faulted,
             events.PeerLost: self._peer_lost,
@@ -122,6 +123,15 @@ class RoundMachine:
         """Whether a report would be looked at: asked before its payload is fetched."""
         known = self.state.members.get(member)
         return known is not None and self.reports.wants(self.state, known, step)
+
+    def expects(self, connection: str, step: Step) -> bool:
+        """The same of a report that comes over a connection: one that is nobody's any more is not listened to."""
+        member = self.roster.member_of(connection)
+        return member is not None and self.wants(member, step)
+
+    def is_inspecting(self, member: str, step: Step) -> bool:
+        """Whether a report is here and has no judgement yet."""
+        return self.reports.is_inspecting(member, step)
 
     def awaited(self, now: float) -> int:
         """How many reports, at least, must come before anything can follow from them and those under inspection, whose
@@ -302,11 +312,22 @@ class RoundMachine:
         fact, answers = self.reports.arrived(self.state, member, event)
         if fact is not None:
             actions += self._let(fact, now)
+        self._let_go(member, reports.step_of(event))
+        return [*actions, *answers]
+
+    def _declined(self, event: events.ReportDeclined, now: float) -> list[Action]:
+        member, actions = self._alive(event.connection, now)
+        if member is None:
+            return actions
+        self._let_go(member, event.step)
+        return [*actions, Note(event="report.repeated", member=member.name, round_no=event.step.round_no)]
+
+    def _let_go(self, member: Member, step: Step) -> None:
+        """Somebody who has done what it was told in vain may be told its next order."""
         link = self.roster.link(member.name)
-        if link is not None and self.reports.leaves_free(member, event, link.said):
+        if link is not None and self.reports.leaves_free(member, step, link.said):
             link.said = None
             self._lull.freed = True
-        return [*actions, *answers]
 
     def _leave_arrived(self, event: events.LeaveArrived, now: float) -> list[Action]:
         member, actions = self._alive(event.connection, now)

@@ -142,9 +142,8 @@ class Desk:
         error = Error(code="no-space", reason="the coordinator's disk failed; it will ask again", about=step)
         return [discard, Send(connection=connection, member=event.member, message=error)]
 
-    def leaves_free(self, member: Member, event: Report, said: Order | None) -> bool:
+    def leaves_free(self, member: Member, step: Step, said: Order | None) -> bool:
         """Whether the member has done what it was told and only then is nothing of it used: the next order may go."""
-        step = step_of(event)
         replaced = said is not None and member.order is not None and member.order.step != said.step
         return (
             replaced

@@ -114,7 +114,7 @@ def _assemble(
     machine = RoundMachine(rules)
     capacity = config.network.in_flight_bytes
     intake = Intake(capacity_bytes=capacity, digest=store.incoming.digest)
-    arrivals = Arrivals(store=store, limits=_limits(forms, spec, rules), intake=intake, wants=machine.wants)
+    arrivals = Arrivals(store=store, limits=_limits(forms, spec, rules), intake=intake, judge=machine)
     deliveries = Deliveries(Dispatch(capacity_bytes=capacity))
     exchange = Exchange(
         router=router,

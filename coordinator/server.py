@@ -35,7 +35,7 @@ from coordinator.store import Store
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import Phase
 from protocol.limits import SLICE_BYTES
-from protocol.messages import Heartbeat, Step
+from protocol.messages import Heartbeat
 
 log = structlog.get_logger()
 
@@ -227,9 +227,14 @@ class Coordinator:
                 self._parts.ledger.add(action.fact, now)
             else:
                 self._due.append(action)
-        if isinstance(event, events.GoodbyeArrived):  # the last thing a participant waits to see received: no order
-            have = Step(kind="goodbye", round_no=event.round_no)  # will ever tell it
-            beat = Heartbeat(run=self._machine.rules.run, round_no=event.round_no, have=have, want=None)
+        if isinstance(event, events.GoodbyeArrived | events.ReportDeclined):
+            self._confirm_goodbye(event)
+
+    def _confirm_goodbye(self, event: events.GoodbyeArrived | events.ReportDeclined) -> None:
+        """The last thing a participant waits to see received, once or repeated: no order will ever tell it."""
+        step = event.step if isinstance(event, events.ReportDeclined) else actions.step_at("goodbye", event.round_no)
+        if step.kind == "goodbye" and self._machine.roster.member_of(event.connection) is not None:
+            beat = Heartbeat(run=self._machine.rules.run, round_no=step.round_no, have=step, want=None)
             self._due.append(actions.Send(connection=event.connection, member=None, message=beat))
 
     def _act(self) -> None:
@@ -250,7 +255,6 @@ class Coordinator:
         self._inspect_more()
 
     def _discard(self, action: actions.Discard) -> None:
-        self._parts.arrivals.judged(action.member, action.kind, action.round_no)
         kinds = (UPDATE, UPDATE_STATS) if action.kind == UPDATE else (action.kind,)
         for kind in kinds:
             ref = actions.BlobRef(member=action.member, kind=kind, round_no=action.round_no)
@@ -289,8 +293,6 @@ class Coordinator:
         work = done.key
         if isinstance(work, tuple):
             self._is_inspecting = False
-            for action in work:
-                self._parts.arrivals.judged(action.member, action.kind, action.round_no)
         if done.error is not None:
             return self._failed(work, done.error)
         if isinstance(work, actions.Aggregate) and isinstance(done.answer, list):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cohorts import small_run, wait_until
+from tests.support.cohorts import MODELS, small_run, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
 from tests.support.processes import Process
 from tests.support.proxy import Cut, Fault, Hold, Proxy, Swallow
@@ -20,9 +20,9 @@ from tests.support.run_files import coordinator_file, participant_file
 DEADLINE_S = 300.0
 
 
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
-    return run_reference(tmp_path_factory.mktemp("inline"), small_run("fedap"))
+@pytest.fixture(scope="module", params=MODELS)
+def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    return run_reference(tmp_path_factory.mktemp("inline"), small_run("fedap", model=MODELS[request.param]))
 
 
 def model_bytes(reference: Reference) -> int:

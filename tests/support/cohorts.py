@@ -17,6 +17,8 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from participant.model_file import read_model
 from scripts.engines.inline import InlineOptions, run_inline
 from scripts.experiments.cohort import Cohort, make_cohort
@@ -39,6 +41,13 @@ inline.SAVE_EVERY_S = 0.0
 main()
 """
 """`fedap-lab` that saves the models of every round, so that a killed run has something to go on from."""
+
+
+MODELS = {"whole": "lenet5", "in slices": "tests.support.models:make_wide"}
+"""How a model travels -> one that does so: 0.2 MB fit into a message, 10.7 MB do not."""
+
+BOTH_SIZES = ("whole", pytest.param("in slices", marks=pytest.mark.slow))
+"""Parameters of a test that runs with either kind of model, the large one only among the slow tests."""
 
 
 def small_run(
