@@ -102,7 +102,8 @@ def _no_room(known: Member | None, state: State, rules: Rules) -> Reject | None:
         return None
     if state.stage.is_over:
         return Reject(code="run-over", reason=f"run {rules.run} is over: {state.sentence}"[:500])
-    if len(state.active()) >= rules.members.at_most:
+    most = rules.members.at_most
+    if len(state.members) >= most and len(state.active()) >= most:  # the second looks at all of them
         return Reject(code="full", reason=f"the run has its {rules.members.at_most} members")
     if state.enrolled and not rules.members.late_join and known is None:
         return Reject(code="full", reason="enrolment is over and this run takes no late members")

@@ -28,13 +28,15 @@ _REPORTS = (facts.StatsAccepted, facts.UpdateAccepted, facts.GoodbyeAccepted)
 @dataclass(kw_only=True)
 class Lull:
     """What is waited for. place: of the awaited reports; awaited: whose; until: the deadline, after which any report
-    may complete a quorum; entering: further members without whom the first round cannot begin. freed: somebody who was
+    may complete a quorum; entering: further members without whom the first round cannot begin; closed_until:
+    when it can begin at the earliest, whoever enters. freed: somebody who was
     at work is not any more, and may be told its next order."""
 
     place: tuple[int, int] = (0, 0)
     awaited: set[str] = field(default_factory=set)
     until: float = -math.inf
     entering: int = 0
+    closed_until: float = -math.inf
     freed: bool = False
 
     @staticmethod
@@ -43,7 +45,11 @@ class Lull:
         if state.began_at is None or state.ended or state.paused_at is not None or state.stops_asked:
             return Lull()
         if state.stage is Stage.ENROLLING:
-            return Lull(entering=0 if state.enrolled else rules.members.at_least - len(state.present()))
+            if state.enrolled:
+                return Lull()
+            listed = state.allowed is not None  # then the first round begins with the last of them
+            closed_until = -math.inf if listed else state.opened_at + rules.members.enrolment_s
+            return Lull(entering=rules.members.at_least - len(state.present()), closed_until=closed_until)
         if state.stage.is_over:
             awaited = {one.name for one in state.present() if not one.said_goodbye}
             return Lull(place=(-1, REPORTS.index("goodbye")), awaited=awaited, until=math.inf)
@@ -65,10 +71,10 @@ class Lull:
         if not told:
             return isinstance(event, _QUIET) and not self.freed
         if len(told) > 1 or now >= self.until:
-            return self._enters(told)
+            return self._enters(told, now)
         fact = told[0]
         if not isinstance(fact, _REPORTS) or fact.member not in self.awaited or not self._is_awaited(fact):
-            return self._enters(told)
+            return self._enters(told, now)
         self.awaited.discard(fact.member)
         return bool(self.awaited)
 
@@ -76,11 +82,11 @@ class Lull:
         round_no, kind = self.place
         return isinstance(fact, _REPORTS[kind]) and round_no in (fact.round_no, -1)
 
-    def _enters(self, told: Sequence[facts.Fact]) -> bool:
+    def _enters(self, told: Sequence[facts.Fact], now: float) -> bool:
         if len(told) != 1 or not isinstance(told[0], facts.Joined):
             return False
         self.entering -= 1
-        return self.entering > 0
+        return self.entering > 0 or now < self.closed_until
 
 
 def _silent(members: Sequence[Member], place: tuple[int, int]) -> set[str]:

@@ -57,6 +57,26 @@ def test_a_round_of_ten_times_the_members_costs_ten_times_the_calls() -> None:
     assert round_calls(200) < 10 * round_calls(20)
 
 
+def test_strangers_who_enter_an_open_run_cost_no_look_at_all_members_each() -> None:
+    """Ten times the newcomers during the enrolment window: ten times the calls, and the run begins when it is over."""
+
+    def calls_of(members: int) -> int:
+        bench = Bench(rules_for("fedavg", members=open_members(2, enrolment_s=60.0)))
+        bench.machine.check_invariants = lambda: None  # type: ignore[method-assign]
+        bench.join("a", "b")
+        with Calls() as calls:
+            bench.join(*(f"m{number:04d}" for number in range(members)))
+        assert bench.stage == "enrolling"
+        names = tuple(bench.machine.state.members)
+        for at in range(0, 60, 4):
+            bench.keep_alive(*names, at=float(at))
+        bench.run_until(60.0)
+        assert bench.machine.state.round_members == names
+        return calls.counted
+
+    assert calls_of(200) < 12 * calls_of(20)
+
+
 def test_heartbeats_of_ten_times_the_members_cost_ten_times_the_calls() -> None:
     def calls_of(members: int) -> int:
         bench, names = started(members)
