@@ -30,6 +30,10 @@ MOST_POSITIONS = 2**24
 """Values per sample and channel that a layer can have: images of 4096 x 4096 at full resolution."""
 
 
+NAMES_BEYOND = 1_000
+"""Names that an open run remembers beyond the members it can have: of those who left and come no more."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
     """code None: admitted. distance: length of (update - sent), where something was sent to compare with."""
@@ -60,6 +64,8 @@ def refuse_hello(hello: Hello, identity: str, state: State, rules: Rules) -> Rej
         return Reject(code="quarantined", reason=f"{name} was excluded after {known.strikes} refused messages")
     if known is not None and known.identity != identity:
         return Reject(code="name-taken", reason=f"another participant has the name {name}")
+    if known is None and name.lower() in map(str.lower, state.members):
+        return Reject(code="name-taken", reason=f"another participant has the name {name} but for upper and lower case")
     return _differing_model(hello, rules) or _grown(hello, known, rules) or _no_room(known, state, rules)
 
 
@@ -105,6 +111,8 @@ def _no_room(known: Member | None, state: State, rules: Rules) -> Reject | None:
     most = rules.members.at_most
     if len(state.members) >= most and len(state.active()) >= most:  # the second looks at all of them
         return Reject(code="full", reason=f"the run has its {rules.members.at_most} members")
+    if known is None and len(state.members) >= most + NAMES_BEYOND:
+        return Reject(code="full", reason=f"{len(state.members)} names have come and gone, more than the run keeps")
     if state.enrolled and not rules.members.late_join and known is None:
         return Reject(code="full", reason="enrolment is over and this run takes no late members")
     return None

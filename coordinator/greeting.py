@@ -12,7 +12,7 @@ from coordinator.actions import SendWelcome
 from coordinator.events import Greeted
 from coordinator.facts import Fact, Joined, Quarantined, Returned
 from coordinator.mixing_plan import next_round
-from coordinator.roster import Roster
+from coordinator.roster import CHANGES, CHANGES_S, Roster
 from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State, Status
 from protocol.messages import Hello, Reject
@@ -34,6 +34,12 @@ def answer(
         if refusal is not None:
             return refusal, None, None
     fact = _change(name, event.identity, hello, known, instance)
+    if known is not None and fact is not None and not roster.may_change(name, now):
+        if not known.is_active:
+            reason = f"{name} left and came back {CHANGES} times within {CHANGES_S:.0f} s"
+            return Reject(code="name-in-use", reason=reason, wait_s=CHANGES_S), None, None
+        if known.status is Status.PRESENT and known.instance == instance:
+            fact = None  # its samples are counted as before
     comes_back = known is not None and hello.run == rules.run
     return None, fact, SendWelcome(connection=event.connection, member=name, round_no=0, initial=not comes_back)
 

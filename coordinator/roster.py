@@ -14,6 +14,10 @@ from coordinator.state import Member
 from protocol.delivery import Outbox
 from protocol.messages import Heartbeat, Step
 
+CHANGES, CHANGES_S = 20, 100.0
+"""Changes of one member that are journalled at most within so many seconds of the run: a process that starts again and
+again makes few, and whoever leaves and comes, or counts its samples anew, without end must not fill the disk."""
+
 _REPLACED = 8
 """Earlier connections remembered of each member."""
 
@@ -56,6 +60,7 @@ class Roster:
     def __init__(self) -> None:
         self._links: dict[str, Link] = {}
         self._members: dict[str, str] = {}
+        self._changed: dict[str, tuple[float, ...]] = {}
 
     def restart(self, members: Iterable[str], now: float) -> None:
         """A new life of the process: nobody is connected, and everybody gets time to come back."""
@@ -75,6 +80,14 @@ class Roster:
         self._links[member] = Link(heard_at=now, connection=connection, spoke_at=now, replaced=replaced)
         self._members[connection] = member
         return earlier
+
+    def may_change(self, member: str, now: float) -> bool:
+        """Whether another change of its membership may be journalled now; counts it if so."""
+        recent = tuple(at for at in self._changed.get(member, ()) if now < at + CHANGES_S)
+        if len(recent) >= CHANGES:
+            return False
+        self._changed[member] = (*recent, now)
+        return True
 
     def release(self, connection: str) -> str | None:
         """This connection is gone; returns whose it was. The member is not dead by that."""

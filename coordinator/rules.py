@@ -85,8 +85,9 @@ class AdmissionRules:
 
 
 def check_allow_list(allowed: tuple[tuple[str, str], ...]) -> None:
-    """Refuse a list that names somebody twice. A short one is no fault: it may have been shortened during the run."""
-    identities, names = {identity for identity, _ in allowed}, {name for _, name in allowed}
+    """Refuse a list that names somebody twice, whatever the case of letters: names are names of files. A short one is
+    no fault: it may have been shortened during the run."""
+    identities, names = {identity for identity, _ in allowed}, {name.lower() for _, name in allowed}
     if len(identities) != len(allowed) or len(names) != len(allowed):
         raise InvalidInput("list of members", "a key or a name twice", "every key and every name once")
 

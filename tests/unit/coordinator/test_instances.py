@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator import events, facts, instances
+from coordinator import admission, events, facts, instances
 from coordinator.actions import Forget
 from coordinator.retelling import _member_lines
+from coordinator.roster import CHANGES, CHANGES_S
 from coordinator.state import Status
+from fedap_core.errors import InvalidInput
 from protocol.messages import Error, Leave, Reject
 from tests.support.machines import (
     RUN,
@@ -192,3 +194,45 @@ def test_no_token_is_kept_or_told() -> None:
     secrets = [instance_of("a"), instance_of("a", "other")]
     shown = repr(bench.journal) + repr(bench.machine.state) + repr([messages(actions, k) for k in ("reject", "error")])  # type: ignore[arg-type]
     assert not any(secret in shown for secret in secrets)
+
+
+def test_counting_samples_anew_without_end_does_not_fill_the_journal() -> None:
+    bench = bench_of_two()
+    for number in range(500):
+        assert welcomes(bench.join("a", run=RUN, train_samples=100 + number % 2))
+    assert len(bench.facts(facts.Returned)) <= CHANGES
+    bench.now += CHANGES_S + 1.0
+    bench.join("a", run=RUN, train_samples=77)
+    assert bench.machine.state.members["a"].train_samples == 77
+
+
+def test_leaving_and_coming_without_end_does_not_fill_the_journal() -> None:
+    bench = bench_of_two()
+    refusals = 0
+    for _ in range(100):
+        bench.do(events.LeaveArrived(connection=bench.peers["a"].connection, reason="bye"))
+        refusals += len(messages(bench.join("a"), "reject"))
+    assert len(bench.facts(facts.Joined)) <= 2 + CHANGES
+    assert refusals == 100 - CHANGES
+    bench.now += CHANGES_S + 1.0
+    assert welcomes(bench.join("a"))
+
+
+def test_names_that_come_and_go_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "NAMES_BEYOND", 10)
+    bench = Bench(rules_for(members=open_members(2, at_most=3, enrolment_s=1000.0)))
+    for number in range(50):
+        name = f"n{number}"
+        if welcomes(bench.join(name)):
+            bench.do(events.LeaveArrived(connection=bench.peers[name].connection, reason="bye"))
+    assert len(bench.machine.state.members) == 13
+
+
+def test_names_that_differ_in_case_alone_are_one_name() -> None:
+    bench = Bench(rules_for(members=open_members(2)))
+    bench.join("north")
+    (refused,) = messages(bench.join("North"), "reject")
+    assert isinstance(refused.message, Reject)
+    assert refused.message.code == "name-taken"
+    with pytest.raises(InvalidInput, match="every name once"):
+        open_members(2, allowed=(("key-1", "north"), ("key-2", "North")))
