@@ -20,8 +20,6 @@ log = structlog.get_logger()
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 ZAP_DOMAIN = b"fedap"
 _STOP_ENDPOINT = "inproc://fedap.zap.stop"
-_LOGGED_REFUSALS = 100
-"""A stranger that knocks for ever must not fill the disk: after this many, refusals are only counted."""
 
 
 def generate_keys() -> KeyPair:
@@ -82,7 +80,6 @@ class Authenticator:
         if key and self._admits(key):
             return [b"1.0", request_id, b"200", b"OK", key.encode(), b""]
         self.refused += 1
-        if self.refused <= _LOGGED_REFUSALS:
-            shown = address.decode(errors="replace")
-            log.warning("key.refused", key=key or mechanism.decode(errors="replace"), address=shown)
+        shown = address.decode(errors="replace")
+        log.warning("key.refused", key=key or mechanism.decode(errors="replace"), address=shown)
         return [b"1.0", request_id, b"400", b"unknown key", b"", b""]

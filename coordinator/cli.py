@@ -40,6 +40,9 @@ Endpoint = Annotated[str | None, typer.Option(help="Where to listen, such as tcp
 Secret = Annotated[Path | None, typer.Option("--secret-key", help="Key file of `keygen`; turns encryption on.")]
 Keys = Annotated[Path | None, typer.Option("--members", help="File with a line «name public-key» per member.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Listen without keys where others can reach it.")]
+LogFile = Annotated[
+    Path | None, typer.Option("--log-file", help="Write the log there instead of to stderr; put aside at 10 MB.")
+]
 Folder = Annotated[Path, typer.Argument(help="Folder of the run.")]
 
 Given = Mapping[str, object]
@@ -51,8 +54,8 @@ def coordinator() -> None:
     """Leads a federation: who takes part, when a round closes, what is durable. Never sees data."""
 
 
-Work = Callable[[RunConfig, Path | None], None]
-"""What a command does with a checked configuration and the file it came from, if it did."""
+Work = Callable[[RunConfig, Path | None, Path | None], None]
+"""What a command does with a checked configuration, the file it came from, if it did, and the file for its log."""
 
 
 def with_run_options(work: Work) -> Callable[..., None]:
@@ -74,6 +77,7 @@ def with_run_options(work: Work) -> Callable[..., None]:
         secret_key: Secret = None,
         members: Keys = None,
         insecure: Insecure = False,
+        log_file: LogFile = None,
     ) -> None:
         top = {"run": run, "folder": folder, "initial": initial, "rounds": rounds, "seed": seed, "mode": mode}
         sections: dict[str, dict[str, object]] = {
@@ -81,7 +85,7 @@ def with_run_options(work: Work) -> Callable[..., None]:
             "members": {"names": member or None, "keys": members, "at_least": len(member) if member else None},
             "network": {"endpoint": endpoint, "secret_key": secret_key, "insecure": insecure or None},
         }
-        work(_overlaid(config, top, sections), config)
+        work(_overlaid(config, top, sections), config, log_file)
 
     command.__name__, command.__doc__ = work.__name__, work.__doc__
     return command
@@ -100,9 +104,9 @@ def _overlaid(config: Path | None, top: Given, sections: Mapping[str, Given]) ->
 
 @app.command()
 @with_run_options
-def serve(settings: RunConfig, config: Path | None) -> None:
+def serve(settings: RunConfig, config: Path | None, log_file: Path | None) -> None:
     """Lead a run to its end, or go on with one. SIGTERM ends it after the round; a second one at once."""
-    configure_logs(settings.run)
+    configure_logs(settings.run, log_file)
     require_usable_models(settings)
     _allow_many_files()
     federation = open_run(settings, config_file=config)
@@ -111,7 +115,7 @@ def serve(settings: RunConfig, config: Path | None) -> None:
     typer.echo(f"ready: run {settings.run} at {federation.endpoint}")
     sys.stdout.flush()
     stopped = federation.coordinator.run()
-    counts = dict(federation.exchange.counts)
+    counts = {**federation.exchange.counts, "cut": federation.exchange.cut_connections}
     structlog.get_logger().info("coordinator.ended", sentence=stopped.sentence, aborted=stopped.aborted, **counts)
     if stopped.halted:
         fix = f"The run is as it was; `fedap-coordinator recover {settings.folder}` says how to go on."
@@ -130,7 +134,7 @@ def _allow_many_files() -> None:
 
 @app.command()
 @with_run_options
-def check(settings: RunConfig, _config: Path | None) -> None:
+def check(settings: RunConfig, _config: Path | None, _log_file: Path | None) -> None:
     """Check a configuration and say in words who must come, what stays home, and when rounds close. Starts nothing."""
     require_safe(settings.network)
     if settings.network.secret_key is not None:

@@ -72,6 +72,11 @@ class Exchange:
         return taken
 
     @property
+    def cut_connections(self) -> int:
+        """Connections that were ended because more waited from them than any honest peer sends."""
+        return self._router.cut_connections
+
+    @property
     def is_waiting(self) -> bool:
         """Whether slices wait for room in the socket, which does not say when there is some, or somebody is gone."""
         return self._deliveries.is_waiting or bool(self._gone)
@@ -83,7 +88,7 @@ class Exchange:
         if received.identity and not self._admits(received.identity):  # taken off the list since the handshake
             self.counts["unknown-key"] += 1
             return []
-        peer = self._peers.meet(received.connection, now)
+        peer = self._peers.meet(received.connection, received.address, now)
         if peer.member is not None:
             self._traffic[peer.member, peer.round_no, "in"] += sum(frame_sizes(received.frames))
         if not peer.messages.take(now):
@@ -97,7 +102,7 @@ class Exchange:
     def _judge(self, peer: Peer, message: Message, identity: str, now: float) -> list[Event]:
         if peer.conversation.receive(message) is conversation.Heard.STALE:
             self.counts["stale"] += 1
-            if peer.conversation.hello_required and peer.answers.take(now):
+            if peer.conversation.hello_required and self._peers.may_answer(peer, now):
                 self.say(peer.connection, HelloRequired())
             return []
         if isinstance(message, Hello):  # starts afresh, in both directions, and may be another member's from now on
@@ -171,7 +176,7 @@ class Exchange:
         """Count it; answer, log and tell the machine, but not more often than somebody could read."""
         self.counts[code] += 1
         peer.faults += 1
-        if not peer.answers.take(now):
+        if not self._peers.may_answer(peer, now):
             return []
         log.warning("message.refused", participant=peer.member, connection=peer.connection, code=code, reason=reason)
         self.say(peer.connection, Error(code=code, reason=printable(reason), about=about))
@@ -208,6 +213,7 @@ class Exchange:
             self._gone.setdefault(connection, False)
             return
         self._peers.welcome(peer, member)
+        self._router.trust(connection)
         self.say(connection, message)
 
     def say_order(self, connection: str, message: Message, step: Step) -> None:

@@ -1,21 +1,29 @@
 """How the shells log: readable on a terminal, one JSON object per line otherwise. Every line carries the run.
 
 Lines are `noun.verb` in the past with facts as keys; `round` and `participant` stand under these names everywhere.
+Warnings that come again and again are counted, and their number is told once a minute (`protocol.repeats`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import logging
+import logging.handlers
 import re
 import sys
-from collections.abc import MutableMapping
+import threading
+import time
+from collections.abc import Callable, MutableMapping
 from functools import cache
+from pathlib import Path
 
 import structlog
 
 from coordinator.actions import Note
 from coordinator.facts import FACTS, Fact
+from fedap_core.errors import InvalidInput
+from protocol.repeats import Repeats
 
 _NAMED = {
     "Began": "run.began",
@@ -58,19 +66,77 @@ _encoded = json.JSONEncoder(default=repr, check_circular=False).encode
 """Made once: structlog would have one made for every line."""
 
 
-def configure_logs(run: str) -> None:
-    """Send all lines of this process to stderr, in the form that suits who reads it."""
+FILE_BYTES = 10 << 20
+FILES_KEPT = 5
+"""A log file is put aside when it has become so large, and so many older ones are kept: 60 MB in all. The journal is
+the record; the log is for whoever looks for the cause of something."""
+
+_COUNTED = frozenset({"transfer.cancelled", "connection.lost", "member.returned"})
+"""Lines that are no warnings and that a peer can cause as often as it likes."""
+
+Line = MutableMapping[str, object]
+
+
+class _File:
+    """What structlog prints to, where a file was asked for."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._handler = logging.handlers.RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=FILES_KEPT)
+        except OSError as error:
+            raise InvalidInput("log-file", str(path), "a file that can be written", str(error)) from error
+
+    def write(self, text: str) -> None:
+        if text != "\n":  # the handler ends every line itself
+            self._handler.handle(logging.makeLogRecord({"msg": text}))
+
+    def flush(self) -> None:
+        self._handler.flush()
+
+
+class _Counted:
+    """Renders a line, with what is due to be told of earlier ones before it; drops what came too often."""
+
+    def __init__(self, render: Callable[[Line], str], place: _Place) -> None:
+        self._render, self._place = render, place
+        self._repeats = Repeats()
+        self._lock = threading.Lock()
+
+    def __call__(self, _logger: object, method: str, line: Line) -> str:
+        now, event = time.monotonic(), str(line["event"])
+        who = line.get("participant") or line.get("address") or ""
+        with self._lock:
+            counts = method not in ("debug", "info") or event in _COUNTED
+            told = not counts or self._repeats.admit(f"{event} {who}".strip(), now)
+            due = self._repeats.untold(now, at_once=event == "coordinator.ended")
+        if not told and not due:
+            raise structlog.DropEvent
+        stamp = {"timestamp": line.get("timestamp"), "level": "warning"}
+        lines: list[Line] = [
+            {"event": "lines.counted", "of": one.subject or "others", "more": one.times, "seconds": round(one.seconds)}
+            for one in due
+        ]
+        rendered = [self._render(self._place(None, method, {**one, **stamp})) for one in lines]
+        return "\n".join([*rendered, *([self._render(line)] if told else [])])
+
+
+def configure_logs(run: str, file: Path | None = None) -> None:
+    """Send all lines of this process to stderr, in the form that suits who reads it, or to a file, as JSON."""
+    place = _Place(run)
     processors: list[structlog.typing.Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _Place(run),
+        place,
     ]
-    terminal = sys.stderr.isatty()
-    as_json = structlog.processors.JSONRenderer(serializer=lambda line, **_keywords: _encoded(line))
-    last = structlog.dev.ConsoleRenderer() if terminal else as_json
+    console = structlog.dev.ConsoleRenderer() if file is None and sys.stderr.isatty() else None
+
+    def render(line: Line) -> str:
+        return _encoded(line) if console is None else console(None, "", line)
+
     structlog.configure(
-        processors=[*processors, structlog.processors.format_exc_info, last],
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        processors=[*processors, structlog.processors.format_exc_info, _Counted(render, place)],
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr if file is None else _File(file)),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
     _logger.cache_clear()

@@ -1,5 +1,8 @@
 """Who is at the other end of each connection, as far as the wire knows: conversation, rate, bytes. Bounded memory.
 
+What somebody may say or be answered is a member's by its name, over all of its connections; a stranger's by its
+connection, its address and all strangers together: who connects anew has nothing new to spend.
+
 Strangers (connections that were never welcomed) are remembered too, because they must not flood us either, but only so
 many of them. Whether somebody is a member is the machine's to decide.
 """
@@ -14,6 +17,21 @@ from protocol.messages import Speaker
 
 STRANGERS = 1_000
 """Connections remembered without being welcomed; the one that has been silent longest is forgotten first."""
+
+ADDRESSES = 1_000
+"""Addresses of strangers that are remembered; the one that was answered least lately is forgotten first."""
+
+ANSWERS_PER_S = 1.0
+ANSWERS_AT_ONCE_S = 5.0
+"""Errors said to one peer: garbage is answered, but not at any rate."""
+
+ADDRESS_ANSWERS_PER_S = 2.0
+ADDRESS_ANSWERS_AT_ONCE_S = 50.0
+"""The same for all strangers of an address: there may be a whole hospital behind it."""
+
+ALL_ANSWERS_PER_S = 10.0
+ALL_ANSWERS_AT_ONCE_S = 20.0
+"""The same for all strangers together."""
 
 BURST_S = 2.0
 """A peer may say at once what it may say in so many seconds."""
@@ -48,9 +66,9 @@ class Peer:
     """One connection. identity: its key, or the name its hello gave; member: whom the machine has welcomed there."""
 
     connection: str
+    address: str
     messages: Allowance
     answers: Allowance
-    """Errors we say to it: garbage is answered, but not at any rate."""
     identity: str = ""
     member: str | None = None
     round_no: int = 0
@@ -67,31 +85,39 @@ class Peers:
         self._per_s = messages_per_s
         self._members: dict[str, Peer] = {}
         self._strangers: OrderedDict[str, Peer] = OrderedDict()
+        self._allowances: dict[str, tuple[Allowance, Allowance]] = {}
+        """Of every member that was ever welcomed: messages and answers."""
+        self._addresses: OrderedDict[str, Allowance] = OrderedDict()
+        self._all_strangers = Allowance.full(ALL_ANSWERS_PER_S, ALL_ANSWERS_AT_ONCE_S, 0.0)
 
     def get(self, connection: str) -> Peer | None:
         return self._members.get(connection) or self._strangers.get(connection)
 
-    def meet(self, connection: str, now: float) -> Peer:
+    def meet(self, connection: str, address: str, now: float) -> Peer:
         """The peer at this connection, made if it is new."""
         known = self._members.get(connection)
         if known is not None:
             return known
         peer = self._strangers.get(connection)
         if peer is None:
-            peer = Peer(
-                connection=connection,
-                messages=Allowance.full(self._per_s, BURST_S, now),
-                answers=Allowance.full(1.0, 5.0, now),
-            )
+            messages, answers = self._fresh(now)
+            peer = Peer(connection=connection, address=address, messages=messages, answers=answers)
             self._strangers[connection] = peer
             if len(self._strangers) > STRANGERS:
                 self._strangers.popitem(last=False)
         self._strangers.move_to_end(connection)
         return peer
 
+    def may_answer(self, peer: Peer, now: float) -> bool:
+        """Whether one more fault of this peer may be answered, logged and held against it; uses that up."""
+        if not peer.answers.take(now):
+            return False
+        return peer.member is not None or (self._address(peer.address, now).take(now) and self._all_strangers.take(now))
+
     def welcome(self, peer: Peer, member: str) -> None:
-        """This connection is a member's now."""
+        """This connection is a member's now. What the member has used up elsewhere stays used up."""
         peer.member = member
+        peer.messages, peer.answers = self._allowances.setdefault(member, (peer.messages, peer.answers))
         self._strangers.pop(peer.connection, None)
         self._members[peer.connection] = peer
 
@@ -99,6 +125,19 @@ class Peers:
         """It is nobody's; should it speak again, it is a stranger."""
         self._members.pop(connection, None)
         self._strangers.pop(connection, None)
+
+    def _fresh(self, now: float) -> tuple[Allowance, Allowance]:
+        return Allowance.full(self._per_s, BURST_S, now), Allowance.full(ANSWERS_PER_S, ANSWERS_AT_ONCE_S, now)
+
+    def _address(self, address: str, now: float) -> Allowance:
+        found = self._addresses.get(address)
+        if found is None:
+            found = Allowance.full(ADDRESS_ANSWERS_PER_S, ADDRESS_ANSWERS_AT_ONCE_S, now)
+            self._addresses[address] = found
+            if len(self._addresses) > ADDRESSES:
+                self._addresses.popitem(last=False)
+        self._addresses.move_to_end(address)
+        return found
 
     def __len__(self) -> int:
         return len(self._members) + len(self._strangers)

@@ -12,13 +12,21 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import structlog
 import zmq
 
 from coordinator.auth import Authenticator, secure
+from coordinator.guard import Guard, can_guard
 from fedap_core.errors import InvalidInput
+from protocol.backlog import Bounds
 from protocol.contracts import Buffer
 from protocol.keys import KeyPair
 from protocol.limits import FRAME_BYTES, IN_FLIGHT_BYTES, SETS_PER_MESSAGE, SLICE_BYTES, WINDOW_SLICES
+
+log = structlog.get_logger()
+
+STRANGERS = 256
+"""Connections that may be open without having been welcomed, where nobody says how many members are expected."""
 
 QUEUED_MESSAGES = 16
 """Messages that ZeroMQ keeps per peer and direction: four slices and the small ones between them, four times over."""
@@ -29,8 +37,10 @@ WAITING_MESSAGES = 64
 RETRY_MS = 5
 """Pause between attempts for a peer whose queue is full: a ROUTER socket cannot say which peer has room again."""
 
-PROBE_MS = 15_000
-"""ZeroMQ's own heartbeat: it finds connections that are half open and frees what is queued for them."""
+KEEPALIVE_S = 15
+KEEPALIVE_PROBES = 4
+"""TCP's own probes find connections that are half open and free what is queued for them. Not ZeroMQ's heartbeats: its
+release 4.3.5 aborts the process when one is due on a connection that was reset with its queue full."""
 
 _MOST_FRAMES = 1 + 1 + SETS_PER_MESSAGE + 1
 """Frames kept of a message: who sent it, the header, one for each set, and one more."""
@@ -38,10 +48,12 @@ _MOST_FRAMES = 1 + 1 + SETS_PER_MESSAGE + 1
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
-    """A message as it came. identity: the public key in Z85, empty on a socket without keys."""
+    """A message as it came. identity: the public key in Z85, empty on a socket without keys; address: where it came
+    from, empty where there is none."""
 
     connection: str
     identity: str
+    address: str
     frames: tuple[Buffer, ...]
 
 
@@ -55,12 +67,14 @@ class Router:
         keys: KeyPair | None = None,
         admits: Callable[[str], bool],
         in_flight_bytes: int = IN_FLIGHT_BYTES,
+        bounds: Bounds | None = None,
     ) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._authenticator = Authenticator(self._context, admits) if keys is not None else None
         self._socket = self._context.socket(zmq.ROUTER)
         self._has_keys = keys is not None
-        self._set_options()
+        guarded = can_guard(endpoint)
+        self._set_options(guarded=guarded)
         if keys is not None:
             secure(self._socket, keys)
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -74,6 +88,10 @@ class Router:
         self._most_held = max(in_flight_bytes // SLICE_BYTES, 1)
         self.lost_messages = 0
         """Messages given up because their receiver took nothing for too long."""
+        bounds = bounds or Bounds(strangers=STRANGERS)
+        self._guard = Guard(self._socket, bounds=bounds, encrypted=self._has_keys, wake=self.wake) if guarded else None
+        if self._guard is None and endpoint.startswith("tcp://"):
+            log.warning("guard.off", so="messages that never end are not noticed on this system")
         try:
             self._socket.bind(endpoint)
         except zmq.ZMQError as error:
@@ -81,14 +99,18 @@ class Router:
             raise InvalidInput("network.endpoint", endpoint, "an address that can be bound", str(error)) from error
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
-    def _set_options(self) -> None:
+    def _set_options(self, *, guarded: bool) -> None:
+        """A guarded socket has no limit of messages inwards: one that is reset while its queue is full, with a PING
+        among what waits, would abort the process (ZeroMQ 4.3.5); the guard counts bytes instead."""
         self._socket.router_mandatory = True
         self._socket.router_handover = False
         self._socket.maxmsgsize = FRAME_BYTES
-        self._socket.sndhwm = self._socket.rcvhwm = QUEUED_MESSAGES
+        self._socket.sndhwm = QUEUED_MESSAGES
+        self._socket.rcvhwm = 0 if guarded else QUEUED_MESSAGES
         self._socket.linger = 0
-        self._socket.heartbeat_ivl = PROBE_MS
-        self._socket.heartbeat_timeout = 2 * PROBE_MS
+        self._socket.tcp_keepalive = 1
+        self._socket.tcp_keepalive_idle = self._socket.tcp_keepalive_intvl = KEEPALIVE_S
+        self._socket.tcp_keepalive_cnt = KEEPALIVE_PROBES
 
     @property
     def refused_keys(self) -> int:
@@ -122,21 +144,39 @@ class Router:
             try:
                 frames = self._frames()
             except zmq.Again:
+                if self._guard is not None:
+                    self._guard.drained()
                 return
-            identity = _user_id(frames[-1]) if self._has_keys else ""
-            connection = frames[0].bytes.hex()
-            yield Received(connection=connection, identity=identity, frames=tuple(frame.buffer for frame in frames[1:]))
+            yield Received(
+                connection=frames[0].bytes.hex(),
+                identity=_property(frames[-1], "User-Id") if self._has_keys else "",
+                address=_property(frames[-1], "Peer-Address"),
+                frames=tuple(frame.buffer for frame in frames[1:]),
+            )
 
     def _frames(self) -> list[zmq.Frame]:
         """The frames of the next message. Of one with more than any message has, the rest is let go as it is read; one
         too many is kept, by which the codec will know it."""
         frame = self._socket.recv(zmq.NOBLOCK, copy=False)
-        frames = [frame]
+        frames, sizes = [frame], []
         while frame.more:
             frame = self._socket.recv(copy=False)
+            sizes.append(len(frame))
             if len(frames) < _MOST_FRAMES:
                 frames.append(frame)
+        if self._guard is not None:
+            self._guard.heard(frames[0].bytes.hex(), frames[-1], sizes)
         return frames
+
+    def trust(self, connection: str) -> None:
+        """It is a member's: it may have slices on the way."""
+        if self._guard is not None:
+            self._guard.trust(connection)
+
+    @property
+    def cut_connections(self) -> int:
+        """Connections that were ended because more waited from them than any honest peer sends."""
+        return self._guard.cut if self._guard is not None else 0
 
     def send(self, connection: str, frames: Sequence[Buffer]) -> bool:
         """Say a message; False when the connection is gone. Frames are not copied: never write to them afterwards."""
@@ -202,6 +242,8 @@ class Router:
 
     def close(self, *, linger_s: float) -> None:
         """Give what is queued so long to leave, then close."""
+        if self._guard is not None:
+            self._guard.close()
         self._socket.close(linger=int(linger_s * 1000))
         if self._authenticator is not None:
             self._authenticator.close()
@@ -229,10 +271,10 @@ class Router:
             self.lost_messages += 1
 
 
-def _user_id(frame: zmq.Frame) -> str:
-    """The key that ZAP has vouched for."""
+def _property(frame: zmq.Frame, name: str) -> str:
+    """What the library knows about a frame: the key that ZAP has vouched for, or where it came from."""
     try:
-        found = frame.get("User-Id")
+        found = frame.get(name)
     except zmq.ZMQError:
         return ""
     return found if isinstance(found, str) else ""

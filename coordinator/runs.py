@@ -32,7 +32,7 @@ from coordinator.orders import Orders
 from coordinator.peers import Peers
 from coordinator.recovering import Recovery, recovery_of
 from coordinator.replaying import replay
-from coordinator.router import Router
+from coordinator.router import STRANGERS, Router
 from coordinator.rules import Rules
 from coordinator.run_plan import (
     allowed_members,
@@ -48,6 +48,8 @@ from coordinator.store import Store
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import METADATA_KEY, ModelSpec
 from fedap_core.strategies import Measure, Phase
+from protocol.backlog import MESSAGE_BYTES, Bounds
+from protocol.limits import FRAME_BYTES, HEADER_BYTES, KIB, SLICE_BYTES
 from protocol.messages import Plan
 from protocol.traffic import Dispatch, Intake
 
@@ -93,7 +95,13 @@ def open_run(
     forms = ModelForms(initial=initial, anchor=anchor, home=rules.strategy.home, encoding=config.encoding, store=store)
     admits: Callable[[str], bool] = (lambda key: listed.name_of(key) is not None) if listed else (lambda _key: True)
     capacity = config.network.in_flight_bytes
-    router = Router(endpoint=config.network.endpoint, keys=keys, admits=admits, in_flight_bytes=capacity)
+    router = Router(
+        endpoint=config.network.endpoint,
+        keys=keys,
+        admits=admits,
+        in_flight_bytes=capacity,
+        bounds=_bounds(config, listed, _limits(forms, initial.spec, rules), initial.spec),
+    )
     return _assemble(config, plan, rules, initial.spec, journal, store, forms, router, admits, listed, release, missing)
 
 
@@ -178,6 +186,17 @@ def _limits(forms: ModelForms, spec: ModelSpec, rules: Rules) -> Limits:
         for measure in (Measure.BN_INPUTS, Measure.HEAD_INPUTS)
     ]
     return Limits(updates=tuple(layouts), statistics_bytes=max(sizes))
+
+
+def _bounds(config: RunConfig, listed: MemberList | None, limits: Limits, spec: ModelSpec) -> Bounds:
+    """How many may be at the door at once (all members twice, and others), and the largest message of this run: a
+    slice, or a report with everything that is small enough to come whole."""
+    expected = max(config.members.at_least, len(config.members.names or ()), len(listed.names()) if listed else 0)
+    tables = 16 * len(spec.classes) * (len(spec.classes) + 1)
+    sizes = [*(layout.size_bytes(config.encoding) for layout in limits.updates), limits.statistics_bytes, tables]
+    whole = sum(size for size in sizes if size <= SLICE_BYTES) + HEADER_BYTES
+    largest = max(whole, FRAME_BYTES) if max(sizes) > SLICE_BYTES else whole
+    return Bounds(strangers=STRANGERS + 2 * expected, message_bytes=min(largest + 64 * KIB, MESSAGE_BYTES))
 
 
 def _take_folder(folder: Path) -> Callable[[], None]:

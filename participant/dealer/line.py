@@ -14,6 +14,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from fedap_core.errors import InvalidInput
+from participant.dealer.guard import Sentry, Watched, can_guard
 from participant.dealer.keys import Keys
 from protocol.contracts import Buffer
 from protocol.endpoints import is_local
@@ -22,10 +23,15 @@ from protocol.limits import FRAME_BYTES
 QUEUED_MESSAGES = 16
 """Per direction: with slices of 4 MiB, more would be memory nobody asked for."""
 
+KEEPALIVE_S = 15
+KEEPALIVE_PROBES = 4
+"""TCP's own probes find a line that is half open while nobody waits for anything."""
+
 LAST_WORDS_MS = 2000
 """How long a closing line may take to hand over what was said last."""
 
 _UP = zmq.EVENT_HANDSHAKE_SUCCEEDED
+_MADE = zmq.EVENT_CONNECTED
 _DOWN = {
     zmq.EVENT_DISCONNECTED: "the connection broke",
     zmq.EVENT_CLOSED: "nobody answers at this address",
@@ -34,6 +40,9 @@ _DOWN = {
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "the handshake failed: is the coordinator's key right?",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the handshake failed: does one side use keys and the other none?",
 }
+
+_SENTRY = Sentry()
+"""One thread for all lines of this process."""
 
 Context = zmq.Context[zmq.Socket[bytes]]
 Socket = zmq.Socket[bytes]
@@ -66,16 +75,24 @@ class Line:
         self.socket: Socket = context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.SNDHWM, QUEUED_MESSAGES)
-        self.socket.setsockopt(zmq.RCVHWM, QUEUED_MESSAGES)
+        is_guarded = can_guard(address.endpoint)
+        # ZeroMQ 4.3.5 aborts the process where a connection is reset with its queue full and a PING among what waits
+        self.socket.setsockopt(zmq.RCVHWM, 0 if is_guarded else QUEUED_MESSAGES)
         self.socket.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES)
         self.socket.setsockopt(zmq.RECONNECT_IVL, -1)
         self.socket.setsockopt(zmq.IPV6, 1)
+        self.socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        self.socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_S)
+        self.socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_S)
+        self.socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, KEEPALIVE_PROBES)
         if address.keys is not None:
             self.socket.curve_publickey = address.keys.public.encode()
             self.socket.curve_secretkey = address.keys.secret.encode()
             self.socket.curve_serverkey = address.keys.coordinator.encode()
-        self.monitor: Socket = self.socket.get_monitor_socket(_UP | _any(_DOWN))
+        self.monitor: Socket = self.socket.get_monitor_socket(_UP | _any(_DOWN) | (_MADE if is_guarded else 0))
         self.is_up = False
+        self._watched: Watched | None = None
+        self._is_encrypted = address.keys is not None
         try:
             self.socket.connect(address.endpoint)
         except zmq.ZMQError as error:
@@ -83,19 +100,30 @@ class Line:
             raise InvalidInput("coordinator", address.endpoint, "an address to connect to", str(error)) from error
 
     def read_monitor(self) -> str | None:
-        """Take one event: None if the line stands (or stood already), otherwise why it is gone."""
-        event = int(recv_monitor_message(self.monitor)["event"])
+        """Take one event: None if the line stands (`is_up`) or may stand soon, otherwise why it is gone."""
+        told = recv_monitor_message(self.monitor)
+        event = int(told["event"])
         if event == _UP:
             self.is_up = True
             return None
+        if event == _MADE:
+            self._let_go()
+            self._watched = _SENTRY.watch(int(told["value"]), encrypted=self._is_encrypted)
+            return None
+        self._let_go()
         return _DOWN.get(zmq.Event(event), "the connection is gone")
 
     def receive(self) -> list[Buffer] | None:
         """The frames of one message, or None when there is none."""
         try:
-            return [frame.buffer for frame in self.socket.recv_multipart(zmq.NOBLOCK, copy=False)]
+            frames = [frame.buffer for frame in self.socket.recv_multipart(zmq.NOBLOCK, copy=False)]
         except zmq.Again:
+            if self._watched is not None:
+                self._watched.drained()
             return None
+        if self._watched is not None:
+            self._watched.heard(frame.nbytes for frame in frames)
+        return list(frames)
 
     def can_send(self) -> bool:
         """Whether the socket takes another message."""
@@ -112,9 +140,15 @@ class Line:
 
     def close(self, *, linger_ms: int = 0) -> None:
         """Both ends of the monitor, too: one that stays open would keep its context from ending."""
+        self._let_go()
         self.socket.disable_monitor()
         self.monitor.close()
         self.socket.close(linger=linger_ms)
+
+    def _let_go(self) -> None:
+        if self._watched is not None:
+            _SENTRY.let_go(self._watched)
+            self._watched = None
 
 
 def shared_context(lines: int) -> Context:

@@ -120,8 +120,11 @@ class Shell:
         if line.is_up:
             self._hear_messages(line, worker)
         while self._line is line and line.monitor.poll(0):
-            reason = line.read_monitor()
-            self._handle(LineOpened() if reason is None else LineLost(reason=reason), worker)
+            was_up, reason = line.is_up, line.read_monitor()
+            if reason is not None:
+                self._handle(LineLost(reason=reason), worker)
+            elif line.is_up and not was_up:
+                self._handle(LineOpened(), worker)
 
     def _hear_messages(self, line: Line, worker: Worker) -> None:
         for _ in range(_MESSAGES_AT_ONCE):

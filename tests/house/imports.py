@@ -27,7 +27,7 @@ TORCH_HALF = ("torch", "fedap_core.nn", "fedap_core.models")
 TORCH_ROOMS = ("fedap_core.nn", "fedap_core.models", "participant", "scripts")
 """Where torch, and the half of the mathematics that needs it, may be imported."""
 
-ZMQ_SHELLS = ("coordinator.router", "coordinator.auth", "participant.dealer")
+ZMQ_SHELLS = ("coordinator.router", "coordinator.auth", "coordinator.guard", "participant.dealer")
 """The modules that own a socket; all others decide without one."""
 
 _CLOCKS = frozenset({"datetime", "time"})

@@ -1,0 +1,270 @@
+"""Watches every connection of the socket from outside and cuts those that keep more waiting than any honest peer does.
+
+A thread of its own: the socket's monitor says which descriptors were accepted, TCP says how many bytes came in on
+each, the socket's thread says what it has taken (`heard`) and who is welcome (`trust`). `protocol.backlog` decides. A
+cut ends the TCP connection and nothing else: the library frees what it held, and an honest peer would simply connect
+again. A member of whom much waits is held instead: its packets are dropped until it has been heard, and TCP repeats
+them. While too much lies unheard of those who came and went, the door is shut: attempts to connect are dropped, and
+the kernel of whoever means it repeats them. Linux and tcp alone; elsewhere there is no guard, and the socket's own
+queue limits take its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import structlog
+import zmq
+
+from protocol.backlog import Account, Bounds, Excess, Unheard, excesses, must_hold, wire_bytes
+from protocol.limits import KIB
+
+log = structlog.get_logger()
+
+LOOK_MS = 20
+"""Between two looks at what has come in: what a peer can send meanwhile comes on top of every bound."""
+
+MEMBERS_AT_ONCE = 100
+"""Members looked at each time, in turn: strangers are looked at every time."""
+
+_MONITOR = "inproc://fedap.guard"
+_ACCEPTED, _ENDED, _LISTENING = int(zmq.EVENT_ACCEPTED), int(zmq.EVENT_DISCONNECTED), int(zmq.EVENT_LISTENING)
+_EVENT = struct.Struct("=Hi")
+_ATTACH_FILTER, _DETACH_FILTER = 26, 27
+_DROP_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0)
+"""Linux's SO_ATTACH_FILTER, SO_DETACH_FILTER, and the shortest filter: return 0, which is to drop the packet."""
+_TCP_INFO_BYTES = 136
+_RECEIVED_AT = 128
+"""Where `tcpi_bytes_received` stands in Linux's `struct tcp_info`, since 4.1."""
+
+
+def can_guard(endpoint: str) -> bool:
+    """Whether connections at this address can be watched."""
+    return sys.platform == "linux" and endpoint.startswith("tcp://")
+
+
+@dataclass(kw_only=True, eq=False)
+class _Watched:
+    """A connection and our own descriptor of it: the library's may be closed and given to somebody else any time. It is
+    made at the first look: who comes and goes between two looks costs nothing."""
+
+    account: Account
+    socket: socket.socket | None = None
+    connections: list[str] = field(default_factory=list)
+
+
+class Guard:
+    """`heard`, `trust`, `drained` and `close` belong to the socket's thread. Close before the socket is closed."""
+
+    def __init__(self, router: zmq.Socket[bytes], *, bounds: Bounds, encrypted: bool, wake: Callable[[], None]) -> None:
+        """wake: has the socket's thread look into the socket, where nobody else may."""
+        self._router, self._bounds, self._encrypted, self._wake = router, bounds, encrypted, wake
+        router.monitor(_MONITOR, _ACCEPTED | _ENDED | _LISTENING)
+        self._monitor = router.context.socket(zmq.PAIR)
+        self._monitor.rcvhwm = 0  # the library waits for room in this queue with all of its connections
+        self._monitor.linger = 0
+        self._monitor.connect(_MONITOR)
+        self._lock = threading.Lock()
+        self._watched: dict[int, _Watched] = {}
+        """By the library's descriptor: the latest connection that had it."""
+        self._by_connection: dict[str, _Watched] = {}
+        self._unheard = Unheard()
+        self._listener: socket.socket | None = None
+        self._is_shut = False
+        self._serial = 0
+        self._drains = 0
+        self._turn = 0
+        self.cut = 0
+        """Connections ended so far."""
+        self._stop_read, self._stop_write = os.pipe2(os.O_CLOEXEC)
+        self._thread = threading.Thread(target=self._run, name="guard", daemon=True)
+        self._thread.start()
+
+    # ---- the socket's thread
+
+    def heard(self, connection: str, last: zmq.Frame, sizes: Iterable[int]) -> None:
+        """A message was taken. last: its last frame, which knows its descriptor."""
+        watched = self._by_connection.get(connection) or self._link(connection, last)
+        if watched is not None:
+            watched.account.heard += wire_bytes(sizes, encrypted=self._encrypted)
+
+    def drained(self) -> None:
+        """The socket was seen empty: every message that is whole has been taken."""
+        self._drains += 1
+
+    def trust(self, connection: str) -> None:
+        """A member's, and as long as it lasts: it may be at work when its member says hello elsewhere."""
+        watched = self._by_connection.get(connection)
+        if watched is not None:
+            watched.account.is_member = True
+
+    def close(self) -> None:
+        """Let go of every connection. The monitor goes first: a queue that nobody empties would hold up the library."""
+        self._router.disable_monitor()
+        os.write(self._stop_write, b"\0")
+        self._thread.join()
+        self._monitor.close(linger=0)
+        owned = [self._listener, *(watched.socket for watched in self._watched.values())]
+        for one in owned:
+            if one is not None:
+                one.close()
+        os.close(self._stop_read)
+        os.close(self._stop_write)
+
+    def _link(self, connection: str, last: zmq.Frame) -> _Watched | None:
+        """Whose message this is. A connection is accepted before it is heard, so its descriptor's latest is its own; if
+        that has ended and another has the descriptor by now, the other is credited with a little too much."""
+        try:
+            descriptor = int(last.get(zmq.SRCFD))
+        except (zmq.ZMQError, ValueError):
+            return None
+        with self._lock:
+            self._take_events()
+            watched = self._watched.get(descriptor)
+            if watched is not None:
+                watched.connections.append(connection)
+                self._by_connection[connection] = watched
+        return watched
+
+    # ---- the guard's thread
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._monitor, zmq.POLLIN)
+        poller.register(self._stop_read, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll(LOOK_MS if self._watched else None))
+            if self._stop_read in ready:
+                return
+            with self._lock:
+                self._take_events()
+                looked_at = self._next_to_look_at()
+                for descriptor, watched in looked_at:
+                    self._look(descriptor, watched)
+            accounts = [watched.account for _, watched in looked_at]
+            now, drains = time.monotonic(), self._drains
+            for excess in excesses(accounts, self._bounds, self._unheard, now=now, drains=drains):
+                self._cut(excess)
+            for _, watched in looked_at:
+                self._hold(watched)
+            self._mind_the_door()
+            if self._unheard or any(account.mark is not None for account in accounts):
+                self._wake()
+
+    def _next_to_look_at(self) -> list[tuple[int, _Watched]]:
+        strangers = [one for one in self._watched.items() if not one[1].account.is_member]
+        members = [one for one in self._watched.items() if one[1].account.is_member]
+        start = self._turn = (self._turn + MEMBERS_AT_ONCE) % len(members) if len(members) > MEMBERS_AT_ONCE else 0
+        return strangers + (members[start:] + members[:start])[:MEMBERS_AT_ONCE]
+
+    def _take_events(self) -> None:
+        """Under the lock: by that, both threads may read the monitor."""
+        while True:
+            try:
+                first, _ = self._monitor.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            event, descriptor = _EVENT.unpack(first)
+            if event == _LISTENING:
+                self._listener = _own(descriptor)
+                continue
+            self._end(descriptor)
+            if event == _ACCEPTED:
+                self._serial += 1
+                self._watched[descriptor] = _Watched(account=Account(address="", serial=self._serial))
+
+    def _look(self, descriptor: int, watched: _Watched) -> None:
+        if watched.socket is None:
+            try:
+                watched.socket = _own(descriptor)
+                watched.account.address = str(watched.socket.getpeername()[0])
+            except OSError:  # it has ended, and its end will be told; its descriptor may be something else by now
+                return
+        _count(watched.account, watched.socket)
+
+    def _end(self, descriptor: int) -> None:
+        watched = self._watched.pop(descriptor, None)
+        if watched is None:
+            return
+        if watched.socket is not None:
+            _count(watched.account, watched.socket)
+            watched.socket.close()
+        self._unheard.gone(watched.account, self._drains)
+        for connection in watched.connections:
+            self._by_connection.pop(connection, None)
+
+    def _mind_the_door(self) -> None:
+        """Shut it when those who have gone left too much, open it when that has been heard."""
+        shut = self._unheard.is_far_too_much
+        if shut == self._is_shut or self._listener is None:
+            return
+        self._is_shut = shut
+        _drop_packets(self._listener, drop=shut)
+        if shut:
+            log.warning("door.shut", reason="more than can be heard came from connections that were not welcomed")
+
+    def _hold(self, watched: _Watched) -> None:
+        """Let nothing more come from a member for a while, or let it come again: TCP repeats what was dropped."""
+        account = watched.account
+        with self._lock:
+            hold = must_hold(account)
+            if hold != account.is_held and watched.socket is not None:
+                account.is_held = hold
+                with contextlib.suppress(OSError):  # it has ended by itself
+                    _drop_packets(watched.socket, drop=hold)
+
+    def _cut(self, excess: Excess) -> None:
+        account = excess.account
+        with self._lock:  # nobody else closes its descriptor meanwhile
+            watched = next((one for one in self._watched.values() if one.account is account), None)
+            if watched is None or account.is_cut:
+                return
+            account.is_cut = True
+            self.cut += 1
+            if watched.socket is not None:
+                with contextlib.suppress(OSError):  # it has ended by itself
+                    watched.socket.shutdown(socket.SHUT_RDWR)
+        log.warning("connection.cut", address=account.address, member=account.is_member, reason=excess.reason)
+
+
+def _drop_packets(connection: socket.socket, *, drop: bool) -> None:
+    """Let a socket be as good as unplugged, or not. For one that listens, this keeps newcomers waiting."""
+    if not drop:
+        connection.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)
+        return
+    program = ctypes.create_string_buffer(_DROP_ALL)
+    connection.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("@HP", 1, ctypes.addressof(program)))
+
+
+def _own(descriptor: int) -> socket.socket:
+    """A descriptor of ours for the same connection; OSError where it is none."""
+    copy = os.dup(descriptor)
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        raise
+
+
+def _count(account: Account, connection: socket.socket) -> None:
+    """Bring the count up to date. What still lies in the kernel has cost the library nothing; it is asked for only
+    where it matters, and after the total, so that the difference is never too large."""
+    try:
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        taken = struct.unpack_from("=Q", info, _RECEIVED_AT)[0]
+        if taken - account.heard > KIB:
+            taken -= struct.unpack("=i", fcntl.ioctl(connection, termios.FIONREAD, bytes(4)))[0]
+    except (OSError, struct.error):  # closed meanwhile, or a kernel without this count
+        return
+    account.taken = taken

@@ -1,0 +1,113 @@
+"""Claims about what may wait unheard: honest peers stay below every bound at any pace; what has no end is seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.backlog import (
+    MEMBER_BYTES,
+    STRANGER_BYTES,
+    STRANGERS_BYTES,
+    UNHEARD_BYTES,
+    Account,
+    Bounds,
+    Unheard,
+    excesses,
+    must_hold,
+    wire_bytes,
+)
+from protocol.limits import FRAME_BYTES, SLICE_BYTES, WINDOW_SLICES
+
+BOUNDS = Bounds(strangers=3, message_bytes=FRAME_BYTES)
+
+
+def stranger(serial: int = 0, *, waiting: int = 0, address: str = "a") -> Account:
+    return Account(address=address, serial=serial, taken=waiting)
+
+
+def member(waiting: int) -> Account:
+    return Account(address="m", serial=0, is_member=True, taken=waiting)
+
+
+def cut(accounts: list[Account], *, now: float = 0.0, drains: int = 0, unheard: Unheard | None = None) -> list[Account]:
+    found = excesses(accounts, BOUNDS, unheard or Unheard(), now=now, drains=drains)
+    return [one.account for one in found]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "encrypted", "expected"), [([10], False, 12), ([255, 256], False, 257 + 265), ([10, 223], True, 45 + 265)]
+)
+def test_wire_bytes_are_those_of_zmtp(sizes: list[int], encrypted: bool, expected: int) -> None:
+    """A body below 256 bytes has a head of 2, else of 9; CURVE puts 33 bytes around each body before that counts."""
+    assert wire_bytes(sizes, encrypted=encrypted) == expected
+
+
+def test_a_stranger_may_have_a_header_waiting_and_no_more() -> None:
+    small, large = stranger(0, waiting=STRANGER_BYTES), stranger(1, waiting=STRANGER_BYTES + 1)
+    assert cut([small, large]) == [large]
+
+
+def test_of_strangers_that_have_too_much_together_the_largest_go() -> None:
+    share = STRANGERS_BYTES // 5 - 100
+    crowd = [stranger(number, waiting=share + number) for number in range(3)]
+    many = Bounds(strangers=10)
+    assert excesses(crowd, many, Unheard(), now=0.0, drains=0) == []
+    crowd += [stranger(number, waiting=share + number) for number in range(3, 6)]
+    found = [one.account.serial for one in excesses(crowd, many, Unheard(), now=0.0, drains=0)]
+    assert found == [5]
+
+
+def test_of_too_many_strangers_the_oldest_of_the_fullest_address_goes() -> None:
+    accounts = [stranger(0, address="b"), stranger(1), stranger(2), stranger(3)]
+    assert [account.serial for account in cut(accounts)] == [1]
+
+
+def test_a_window_of_slices_waits_as_long_as_nobody_looks_into_the_socket() -> None:
+    account = member(WINDOW_SLICES * SLICE_BYTES)
+    for second in range(3600):
+        assert cut([account], now=float(second), drains=0) == []
+    assert not must_hold(account)
+
+
+def test_a_message_larger_than_any_is_cut_once_the_socket_was_empty_and_it_is_still_there() -> None:
+    account = member(FRAME_BYTES + 1)
+    assert cut([account], now=0.0, drains=0) == []
+    assert cut([account], now=1.0, drains=1) == []
+    assert cut([account], now=1.1, drains=2) == [account]
+
+
+def test_slices_that_keep_coming_and_are_heard_are_not_taken_for_one_message() -> None:
+    account = member(2 * FRAME_BYTES)
+    for turn in range(100):
+        account.taken += FRAME_BYTES
+        account.heard += FRAME_BYTES
+        assert cut([account], now=float(turn), drains=10 * turn) == []
+
+
+def test_a_member_of_whom_much_waits_is_held_until_half_of_it_is_heard() -> None:
+    account = member(MEMBER_BYTES + 1)
+    assert must_hold(account)
+    account.is_held = True
+    account.heard = MEMBER_BYTES // 4
+    assert must_hold(account)
+    account.heard = MEMBER_BYTES // 2 + 1
+    assert not must_hold(account)
+
+
+def test_what_strangers_leave_behind_counts_until_the_socket_was_empty() -> None:
+    unheard = Unheard()
+    for _ in range(9):
+        unheard.gone(stranger(waiting=UNHEARD_BYTES // 8), drains=5)
+    assert unheard.is_too_much("a")
+    assert not unheard.is_too_much("b")
+    assert not unheard.is_far_too_much
+    newcomer, other = stranger(0), stranger(1, address="b")
+    assert cut([newcomer, other], drains=6, unheard=unheard) == [newcomer]
+    assert cut([newcomer, other], drains=7, unheard=unheard) == []
+    assert not unheard
+
+
+def test_what_a_member_leaves_behind_is_held_against_nobody() -> None:
+    unheard = Unheard()
+    unheard.gone(member(MEMBER_BYTES), drains=0)
+    assert not unheard
