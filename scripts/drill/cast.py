@@ -28,6 +28,8 @@ class Party:
     is_doomed: bool = False
     """The drill has killed this life, or told it to kill itself."""
     deaths: deque[Die] = field(default_factory=deque)
+    may_refuse: bool = False
+    """It may end with code 2: what it needs was damaged."""
     pause_s: float = 0.0
     """Between the present life's violent end and the next."""
 
@@ -50,6 +52,8 @@ class Cast:
         self._namespaces = namespaces
         self._pace_s = pace_s
         self._others: list[int] = []
+        self.codes_of_others: dict[int, int] = {}
+        """How those ended that are no parties, by number."""
         self.parties = {name: Party(name) for name in PARTIES}
         self.struck = 0
 
@@ -96,6 +100,7 @@ class Cast:
         for ended in self._nursery.ended(timeout_s):
             party = next((one for one in self.parties.values() if one.child == ended.child), None)
             if party is None:
+                self.codes_of_others[ended.child] = ended.code
                 continue
             party.child, party.code = None, ended.code
             if ended.code == -signal.SIGKILL and party.is_doomed:
@@ -103,9 +108,10 @@ class Cast:
                 dead.append(party)
         return dead
 
-    def invite(self, work: str, settings: Mapping[str, object], *, name: str) -> None:
-        """Somebody who is no party: lives until everybody ends, and how it ends matters to nobody."""
+    def invite(self, work: str, settings: Mapping[str, object], *, name: str) -> int:
+        """Somebody who is no party: lives until everybody ends at the latest. Returns its number."""
         self._others.append(self._nursery.start(work, settings, log=self._stage.log(name)))
+        return self._others[-1]
 
     def end(self) -> None:
         """Kill whoever still lives, and see them gone."""
@@ -129,9 +135,14 @@ class Cast:
         return [
             one.name
             for one in self.parties.values()
-            if one.child is None and one.code not in (None, 0) and not (one.code == -signal.SIGKILL and one.is_doomed)
+            if one.child is None and one.code not in (None, 0) and not _is_expected(one)
         ]
 
     @property
     def is_over(self) -> bool:
         return all(one.child is None and one.code == 0 for one in self.parties.values())
+
+
+def _is_expected(party: Party) -> bool:
+    """Killed by the drill, or refusing what the drill has damaged."""
+    return (party.code == -signal.SIGKILL and party.is_doomed) or (party.code == 2 and party.may_refuse)

@@ -85,6 +85,21 @@ class Attack:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Damage:
+    """The coordinator is killed at `at`, a file of its folder damaged, and the coordinator started again.
+
+    If it then refuses to start, as it should where the file is needed, `recover` is called, and it is started again.
+    place: the journal, or a tensor beside it. how: one bit changed, the end cut off, gone. Which file: `seed`.
+    """
+
+    at: float
+    pause_s: float
+    place: Literal["journal", "blob"]
+    how: Literal["flip", "cut", "delete"]
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Weather:
     """What a party's packets go through during the whole run, in a network of its own."""
 
@@ -108,7 +123,7 @@ class Unplug:
     for_s: float
 
 
-Fault = Kill | Die | Freeze | Break | Slow | Fill | Weather | Unplug | Attack
+Fault = Kill | Die | Freeze | Break | Slow | Fill | Damage | Weather | Unplug | Attack
 
 
 def to_json(fault: Fault) -> dict[str, object]:

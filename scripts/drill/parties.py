@@ -105,6 +105,21 @@ def lead(settings: Mapping[str, object]) -> int:
     return 0
 
 
+def recover(settings: Mapping[str, object]) -> int:
+    """`fedap-coordinator recover`, agreed to."""
+    try:
+        cli.recover(
+            folder=Path(str(settings["folder"])),
+            yes=True,
+            dry_run=False,
+            accept_older=bool(settings["accept_older"]),
+            backup=None,
+        )
+    except typer.Exit as end:
+        return end.exit_code
+    return 0
+
+
 def take_part(settings: Mapping[str, object]) -> int:
     """Be a participant, told as its configuration file would tell it."""
     wanted = JoinSettings.model_validate(settings["join"])
@@ -167,4 +182,5 @@ WORK: dict[str, Callable[[Mapping[str, object]], int]] = {
     "take part": take_part,
     "make model": make_model,
     "attack": attack,
+    "recover": recover,
 }

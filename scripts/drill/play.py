@@ -22,12 +22,13 @@ from participant.private_state import PERSONAL
 from scripts.drill import proxy
 from scripts.drill.cast import Cast
 from scripts.drill.disk import SmallDisk
-from scripts.drill.faults import Attack, Break, Die, Fault, Fill, Freeze, Kill, Slow, Unplug, Weather
+from scripts.drill.faults import Attack, Break, Damage, Die, Fault, Fill, Freeze, Kill, Slow, Unplug, Weather
 from scripts.drill.hostile.attackers import UNDER_NAMES
 from scripts.drill.judge import Outcome
 from scripts.drill.model import model_name
 from scripts.drill.namespaces import Namespaces
 from scripts.drill.nursery import Nursery
+from scripts.drill.repair import Repair
 from scripts.drill.schedule import KINDS
 from scripts.drill.spec import COORDINATOR, MEMBERS, PARTIES, Drill
 from scripts.drill.stage import RUN, Stage, data_options, free_port
@@ -137,6 +138,7 @@ class _Play:
         self._stage = stage
         self._lines = lines
         self._costs = Costs()
+        self._repair = Repair(cast, stage)
         self._struck = 0
         self._began = time.monotonic()
         self._order = itertools.count()
@@ -150,7 +152,9 @@ class _Play:
         heapq.heappush(self._due, (moment, next(self._order), act))
 
     def _plan(self, fault: Fault) -> None:
-        if isinstance(fault, Kill | Freeze | Fill | Unplug):
+        if isinstance(fault, Damage):
+            self._at(self._began + fault.at * self._unit_s, lambda: self._damage(fault))
+        elif isinstance(fault, Kill | Freeze | Fill | Unplug):
             self._at(self._began + fault.at * self._unit_s, lambda: self._strike(fault))
         elif isinstance(fault, Weather) and self._spaces is not None:
             self._spaces.change(fault)
@@ -179,6 +183,10 @@ class _Play:
             disk.fill() if on else disk.free()
         elif self._spaces is not None:
             self._spaces.plug(fault.party, connected=not on)
+
+    def _damage(self, fault: Damage) -> None:
+        if not self._repair.strike(fault):
+            self._at(time.monotonic() + GLANCE_S, lambda: self._damage(fault))
 
     def _attack(self, fault: Attack) -> None:
         """At once; under members' names, when all of them are in."""
@@ -209,7 +217,9 @@ class _Play:
                 self._costs.look(self._cast.pids)
                 look_at = now + GLANCE_S
             wait_s = min([look_at, *(moment for moment, _, _ in self._due[:1])]) - now
-            for party in self._cast.bury(max(wait_s, 0.0)):
+            dead = self._cast.bury(max(wait_s, 0.0))
+            self._repair.look()
+            for party in dead:
                 name = party.name
                 self._at(time.monotonic() + party.pause_s, lambda name=name: self._cast.start(name))  # type: ignore[misc]
         return self._outcome()
@@ -234,7 +244,8 @@ class _Play:
 
     def _notes(self) -> dict[str, object]:
         tally = self._stage.folder / TALLY
-        return {"attempts": int(tally.read_text(encoding="utf-8"))} if tally.exists() else {}
+        attempts = {"attempts": int(tally.read_text(encoding="utf-8"))} if tally.exists() else {}
+        return {**attempts, **({"damage": self._repair.done} if self._repair.done else {})}
 
 
 def digests(path: Path) -> dict[str, str]:

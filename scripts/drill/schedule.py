@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from fedap_core.randomness import generator
-from scripts.drill.faults import Attack, Break, Die, Fault, Fill, Freeze, Kill, Slow, Unplug, Weather
+from scripts.drill.faults import Attack, Break, Damage, Die, Fault, Fill, Freeze, Kill, Slow, Unplug, Weather
 from scripts.drill.spec import COORDINATOR, MEMBERS, PARTIES, Drill
 
 Rng = np.random.Generator
@@ -149,6 +150,18 @@ def _full_disks(_drill: Drill, rng: Rng) -> list[Fault]:
     ]
 
 
+def _damaged(place: Literal["blob", "journal"], rng: Rng) -> list[Fault]:
+    return [
+        Damage(
+            at=float(rng.uniform(0.2, 0.95)),
+            pause_s=float(rng.uniform(0.0, LONGEST_PAUSE_S)),
+            place=place,
+            how=("flip", "cut", "delete")[int(rng.integers(3))],
+            seed=int(rng.integers(1 << 31)),
+        )
+    ]
+
+
 def _unplugged(_drill: Drill, rng: Rng) -> list[Fault]:
     return [
         Unplug(party=_party(rng), at=float(rng.uniform(0.02, 0.95)), for_s=float(rng.uniform(0.2, 4.0)))
@@ -198,6 +211,10 @@ KINDS: dict[str, Kind] = {
 
 KINDS |= {
     "disk": Kind(about="full disks, of any party, that have room again later", make=_full_disks, uses_small_disks=True),
+    "damage": Kind(
+        about="damaged files of the run: the coordinator must stop, and go on after `recover`",
+        make=lambda _drill, rng: _damaged("blob", rng),
+    ),
     "cable": Kind(about="cables that are pulled and put back", make=_unplugged, uses_namespaces=True),
     "rate": Kind(about="thin lines of different rates", make=_thin_lines, uses_namespaces=True),
     "weather": Kind(
@@ -210,6 +227,11 @@ KINDS |= {
 
 DISTURBANCES = tuple(KINDS)
 """What networks and operators do."""
+
+KINDS["journal"] = Kind(
+    about="a damaged journal: stop, `recover --accept-older`, and go on from what members hold",
+    make=lambda _drill, rng: _damaged("journal", rng),
+)
 
 _FLOODS = {
     "fill-and-reset": "a stranger fills the coordinator's queue and resets the connection",

@@ -1,0 +1,53 @@
+"""Damages a file of a run's folder, as disks and people do: a bit changed, the end cut off, the file gone.
+
+Which file and which byte follow from the fault's seed and from what is there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coordinator.journal import JOURNAL
+from fedap_core.randomness import generator
+from scripts.drill.faults import Damage
+
+
+def damage(folder: Path, fault: Damage) -> str | None:
+    """Do it; returns what was done, None where there is nothing to damage yet."""
+    rng = generator(fault.seed, purpose="damage")
+    files = _journal(folder) if fault.place == "journal" else _blobs(folder)
+    if not files:
+        return None
+    path = files[int(rng.integers(len(files)))]
+    size = path.stat().st_size
+    if fault.how == "delete":
+        for one in files if fault.place == "journal" else [path]:
+            one.unlink()
+        return f"deleted {path.name}"
+    at = int(rng.integers(size))
+    if fault.how == "cut":
+        with path.open("r+b") as file:
+            file.truncate(at)
+        return f"cut {path.name} at byte {at} of {size}"
+    with path.open("r+b") as file:
+        file.seek(at)
+        (value,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([value ^ (1 << int(rng.integers(8)))]))
+    return f"changed a bit of {path.name} in byte {at} of {size}"
+
+
+def is_damageable(folder: Path, fault: Damage) -> bool:
+    """Whether there is such a file yet."""
+    return bool(_journal(folder) if fault.place == "journal" else _blobs(folder))
+
+
+def _journal(folder: Path) -> list[Path]:
+    """The journal and what SQLite keeps beside it."""
+    return [
+        path for path in sorted(folder.glob(f"{JOURNAL}*")) if not path.name.endswith("-shm") and path.stat().st_size
+    ]
+
+
+def _blobs(folder: Path) -> list[Path]:
+    return [path for path in sorted((folder / "blobs").rglob("*")) if path.is_file() and path.stat().st_size]
