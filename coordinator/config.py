@@ -11,13 +11,14 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 
 from coordinator.sections import Admission, Algorithm, Anchor, Members, Network, Pace, Storage, Training
 from fedap_core.errors import InvalidInput, in_words, unknown_name
 from protocol.encodings import Encoding
 from protocol.endpoints import is_local
+from protocol.plan import RESERVED_RUNS
 
 
 class RunConfig(BaseModel):
@@ -47,6 +48,13 @@ class RunConfig(BaseModel):
     pace: Pace = Field(default_factory=Pace, description="When something is late.")
     network: Network = Field(default_factory=Network, description="The socket.")
     storage: Storage = Field(default_factory=Storage, description="The disk.")
+
+    @field_validator("run")
+    @classmethod
+    def _not_reserved(cls, run: str) -> str:
+        if run in RESERVED_RUNS:
+            raise InvalidInput("run", run, "another name", "Participants keep a file of this name beside their runs.")
+        return run
 
     def inside(self, base: Path) -> RunConfig:
         """The same with every relative path below `base`."""

@@ -53,9 +53,11 @@ class Anchor(Section):
 class Training(Section):
     """Local training: stochastic gradient descent, the same for everybody."""
 
-    learning_rate: float = Field(default=0.01, gt=0.0, description="Step size.")
+    learning_rate: float = Field(
+        default=0.01, gt=0.0, le=1000.0, description="Step size; participants refuse more than 10 unless they allow it."
+    )
     momentum: float = Field(default=0.0, ge=0.0, lt=1.0, description="Heavy-ball momentum.")
-    weight_decay: float = Field(default=0.0, ge=0.0, description="Factor of the squared norm in the loss.")
+    weight_decay: float = Field(default=0.0, ge=0.0, le=1000.0, description="Factor of the squared norm in the loss.")
     keep_momentum: bool = Field(default=False, description="Carry the optimiser's state from round to round.")
     batch_size: int = Field(default=32, ge=2, le=2**20, description="Samples per step; batch norm needs two.")
     batches: Literal["even", "reference"] = Field(

@@ -26,6 +26,8 @@ Model = Annotated[str | None, typer.Option(help="Or the model's name; its values
 Name = Annotated[str | None, typer.Option(help="What the participant calls itself.")]
 Split = Annotated[str | None, typer.Option(help="paper or reference: the split that the first hello counts.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of the split that the first hello counts.")]
+Allow = Annotated[list[str] | None, typer.Option(help="What a plan may ask for, such as 'rounds<=200'; repeatable.")]
+TrustCode = Annotated[list[str] | None, typer.Option(help="package.module:name of your own that a plan may use.")]
 Share = Annotated[list[str] | None, typer.Option(help="class_counts: let class counts and confusion matrices leave.")]
 
 
@@ -48,6 +50,10 @@ def join(
     also_local: Annotated[bool | None, typer.Option(help="Also train alone at home, for comparison.")] = None,
     insecure: Annotated[bool | None, typer.Option(help="Allow a line without keys to another machine.")] = None,
     give_up_s: Annotated[float | None, typer.Option(help="End after this long without a coordinator.")] = None,
+    algorithm: Annotated[str | None, typer.Option(help="The only algorithm to take part in.")] = None,
+    allow: Allow = None,
+    trust_code: TrustCode = None,
+    accept_plan: Annotated[str | None, typer.Option(help="Digest of a changed plan that you agree to.")] = None,
 ) -> None:
     """Take part in a federation until it ends. May be killed and started again at any moment."""
     given: dict[str, object] = {
@@ -68,6 +74,10 @@ def join(
         "also_local": also_local,
         "insecure": insecure,
         "give_up_s": give_up_s,
+        "algorithm": algorithm,
+        "allow": allow,
+        "trust_code": trust_code,
+        "accept_plan": accept_plan,
     }
     settings = read_settings(config, given)
     terminal = is_terminal()
@@ -82,7 +92,9 @@ def join(
 
 
 def check(
-    algorithm: Annotated[str, typer.Option(help="The algorithm that the federation will run.")] = "fedap",
+    algorithm: Annotated[
+        str | None, typer.Option(help="The algorithm that the federation will run; fedap unless the config says.")
+    ] = None,
     option: Annotated[list[str] | None, typer.Option(help="key=value of the algorithm; repeatable.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of the federation.")] = 100,
     warmup_rounds: Annotated[int, typer.Option(min=0, help="Rounds that make the anchor.")] = 0,
@@ -97,8 +109,10 @@ def check(
     split: Split = None,
     seed: Seed = None,
     share: Share = None,
+    allow: Allow = None,
+    trust_code: TrustCode = None,
 ) -> None:
-    """Load the data, build the model, print what stays home and what leaves; refuse what cannot work."""
+    """Load the data, build the model, print what stays home, what leaves, what is allowed; refuse what cannot work."""
     given: dict[str, object] = {
         "coordinator": "tcp://127.0.0.1:1" if config is None else None,
         "data": data,
@@ -110,19 +124,26 @@ def check(
         "split": split,
         "seed": seed,
         "share": share,
+        "algorithm": algorithm,
+        "allow": allow,
+        "trust_code": trust_code,
     }
     settings = read_settings(config, given)
+    allowance = settings.allowance()  # a wrong expression is said before any data is read
     home = open_home(settings)
     text = describe(
         home,
         settings,
-        algorithm=algorithm,
+        algorithm=settings.algorithm or "fedap",
         options=parse_pairs("option", option or []),
         rounds=rounds,
         warmup_rounds=warmup_rounds,
         encoding=encoding,
     )
     typer.echo(text)
+    typer.echo("\na plan may ask for; anything else is refused, and ends the participant before it trains:")
+    for line in allowance.lines():
+        typer.echo(f"  {line}")
 
 
 def keygen(
@@ -151,6 +172,7 @@ def export(
     state: Annotated[Path, typer.Option(help="The folder that join used.")],
     out: Annotated[Path, typer.Option(help="The bundle to write (.safetensors).")],
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
+    own: Annotated[bool, typer.Option(help="The model that your own training made last, before the last mix.")] = False,
 ) -> None:
     """Write the personalised model as one self-describing file: all weights, classes, provenance, metrics."""
-    typer.echo(export_bundle(state, out, force=force))
+    typer.echo(export_bundle(state, out, force=force, own=own))

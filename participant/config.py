@@ -5,6 +5,8 @@ Everything about the machine and its patience stands here; what shapes the numbe
 
 from __future__ import annotations
 
+import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedap_core.errors import InvalidInput, in_words, unknown_name
+from participant.allowance import SHARED_TABLES, Allowance, parse_allowance
 from participant.dealer.keys import read_keys
 from participant.dealer.line import Address
 from participant.reconnection import Patience
@@ -40,6 +43,11 @@ class DataSettings(BaseModel):
         default=(), description="class_counts: class counts and confusion matrices may leave home."
     )
 
+    @property
+    def shares_class_counts(self) -> bool:
+        """Whether class counts and confusion matrices may leave home."""
+        return SHARED_TABLES in self.share
+
 
 class JoinSettings(DataSettings):
     """Everything of `fedap-participant join`."""
@@ -62,6 +70,20 @@ class JoinSettings(DataSettings):
     silence_beats: Seconds = Field(default=4.0, description="Missed heartbeats after which the line counts as dead.")
     farewell_s: Seconds = Field(default=10.0, description="How long the last message is repeated at the end.")
     give_up_s: Seconds | None = Field(default=None, description="End after this long without a coordinator.")
+    algorithm: str | None = Field(
+        default=None, description="The only algorithm to take part in; else any built-in one."
+    )
+    allow: tuple[str, ...] = Field(
+        default=(), description="Bounds of what a plan may ask for, such as rounds<=200; in place of the built-in ones."
+    )
+    trust_code: tuple[str, ...] = Field(
+        default=(), description="package.module:name of your own code that a plan may name; nothing else is imported."
+    )
+    accept_plan: str | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{16}$",
+        description="Digest of a changed plan that you agree to: 16 hex digits.",
+    )
 
     def patience(self) -> Patience:
         return Patience(
@@ -72,6 +94,24 @@ class JoinSettings(DataSettings):
             farewell_s=self.farewell_s,
             give_up_s=self.give_up_s,
         )
+
+    @property
+    def trusted(self) -> frozenset[str]:
+        """Names of one's own code that a plan may use: an algorithm that is asked for by name is one of them."""
+        own = {self.algorithm} if self.algorithm is not None and ":" in self.algorithm else set()
+        return frozenset(own.union(self.trust_code))
+
+    def allowance(self) -> Allowance:
+        """What a plan may ask for here."""
+        for name in self.trusted:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*", name):
+                raise InvalidInput("trust_code", name, "package.module:name")
+        cores = len(os.sched_getaffinity(0))
+        return parse_allowance(self.allow, cores=cores, algorithm=self.algorithm, trusted=sorted(self.trusted))
+
+    @property
+    def shares_class_counts(self) -> bool:
+        return super().shares_class_counts or self.allowance().shares_class_counts
 
     def address(self) -> Address:
         """Where to connect, with keys read and checked."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from participant.consent import Refusal
 from protocol.codec import require_complete
 from protocol.messages import Goodbye, Message, Stats, Update
 
@@ -67,14 +68,25 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """An order has been carried out, and everything that must survive a crash is on disk."""
+    """An order has been carried out, and everything that must survive a crash is on disk.
+
+    refused: why the weights that it delivered were not taken; one's own model was used in their place.
+    """
 
     report: Report
+    refused: Refusal | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stopped:
     """Work ended unfinished because it was asked to; nothing of it remains."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declined:
+    """An order was not carried out because of what it delivered; nothing has changed."""
+
+    refused: Refusal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,17 +109,6 @@ class Ticked:
     """Time has passed; the machine's deadline may be over."""
 
 
-Event = (
-    LineOpened
-    | LineLost
-    | Heard
-    | Announced
-    | NotUnderstood
-    | PayloadMoved
-    | Prepared
-    | Reported
-    | Stopped
-    | Failed
-    | StopRequested
-    | Ticked
-)
+Work = Prepared | Reported | Stopped | Declined | Failed
+FromLine = LineOpened | LineLost | Heard | Announced | NotUnderstood | PayloadMoved
+Event = FromLine | Work | StopRequested | Ticked

@@ -9,16 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 
-from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from fedap_core.nn.training import SgdSettings
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure, Strategy, make_strategy
+from participant.agreement import keep_agreement
+from participant.consent import Refusal, require_layouts, strategy_of
+from participant.delivered import anchor_model, delivered_values, initial_model, require_finite
 from participant.events import Report
 from participant.examining import Evaluations, Examiner
 from participant.home_data import HomeData
@@ -29,16 +32,13 @@ from participant.private_state import PrivateState, SavedRound
 from participant.reports import goodbye_of, saved_scores, update_of
 from participant.wire import (
     encoding_of,
-    model_layout,
-    model_of,
     moments_of,
     score_of,
     shared_layout,
     tables_of,
-    weights_of,
 )
-from protocol.messages import Anchor, Finish, Goodbye, Plan, Score, Stats, Train, Update, Welcome
-from protocol.tensors import TensorSet
+from protocol.messages import Anchor, Finish, Goodbye, Score, Stats, Train, Update, Welcome
+from protocol.tensors import Layout, TensorSet
 
 TAIL_ROUNDS = 10
 """Beside the last round stands the mean of this many, so each of them is evaluated."""
@@ -51,13 +51,17 @@ class HomeSettings:
     """What the participant itself decides: whether class tables may leave, and whether it also trains alone.
 
     threads: training threads instead of the plan's; another number than the plan's gives other last bits. beside:
-    whether a core that training leaves free may judge delivered models meanwhile.
+    whether a core that training leaves free may judge delivered models meanwhile. trusted: its own code that a plan may
+    name. accept_plan: digest of a changed plan that the operator agrees to. model_file: its own initial model.
     """
 
     share_class_counts: bool = False
     also_local: bool = False
     threads: int | None = None
     beside: bool = False
+    trusted: frozenset[str] = frozenset()
+    accept_plan: str | None = None
+    model_file: Path | None = None
 
 
 class HomeRun:
@@ -80,20 +84,23 @@ class HomeRun:
         self._state = state
         self._settings = settings
         self._watch = watch
-        self._strategy = make_strategy(self._plan.strategy, dict(self._plan.options))
-        self._check_plan(self._plan, spec, self._strategy)
+        self._strategy = strategy_of(self._plan, settings.trusted)
+        require_layouts(self._plan, spec, self._strategy)
         threads = settings.threads or self._plan.compute.threads
         use_threads(threads)
         name = welcome.participant
         self._positions = data.split(protocol=self._plan.split, seed=self._plan.seed, name=name)
         self._splits = {part: data.samples(positions) for part, positions in self._positions.items()}
         self._files = state.run(welcome.run, spec)
+        keep_agreement(self._files, welcome, accepted=settings.accept_plan)
         self._start = self._read_start()
         self._latest = self._files.latest()
         self._client, self._client_phase = self._open_client(WARMUP if self._is_warming() else "mixed")
         judged = [part for part in self._splits if part != "train"]
         self._examiner = Examiner(judged, threads=threads, beside=settings.beside)
         self._twins: dict[bool, LocalClient] = {}
+        self.refused: Refusal | None = None
+        """Why the weights of the latest order were not taken; None where they were."""
 
     def close(self) -> None:
         """Nothing is ordered any more."""
@@ -120,9 +127,8 @@ class HomeRun:
     def measure(self, order: Anchor) -> Stats:
         """Statistics of the training samples under the anchor, where they are asked for. None are kept: measuring again
         gives the same."""
-        anchor = self._start
-        if order.weights is not None:
-            anchor = model_of(order.weights, self._spec, "anchor", fill=self._start)
+        self.refused = None
+        anchor = anchor_model(order, self._spec, self._files, self._start)
         if self._plan.start_from == "anchor" and self._has_not_begun():
             self._files.write_start(anchor)
             self._start = anchor
@@ -135,7 +141,10 @@ class HomeRun:
         return Stats(run=order.run, round_no=order.round_no, samples=stats.samples, moments=moments)
 
     def train(self, order: Train, should_stop: Callable[[], bool]) -> Update | None:
-        """Judge what was delivered, train on from it, make it durable. None when asked to stop: nothing remains."""
+        """Judge what was delivered, train on from it, make it durable. None when asked to stop: nothing remains.
+
+        Weights that are not sound are not taken: training goes on from one's own latest model, and nothing is judged.
+        """
         self._enter(order.phase)
         newcomer = self._deliver(order)
         if newcomer:
@@ -146,6 +155,8 @@ class HomeRun:
         if pace.was_stopped:
             self._client, self._client_phase = self._open_client(order.phase)
             return None
+        trained = self._client.state()
+        require_finite(trained, order.round_no)
         evaluations = judged()
         extras: State = {}
         if report.stats is not None:
@@ -160,7 +171,7 @@ class HomeRun:
             kind=Update.KIND,
             round_no=order.round_no,
             phase=order.phase,
-            model=self._client.state(),
+            model=trained,
             extras=extras,
             facts={
                 "steps": report.metrics.steps,
@@ -176,12 +187,11 @@ class HomeRun:
         return update_of(self._welcome.run, saved, layout, encoding_of(self._plan.encoding))
 
     def finish(self, order: Finish) -> Goodbye:
-        """Take the last weights, evaluate, keep the personal model."""
+        """Take the last weights, evaluate, keep the personal model. Weights that are not sound are not taken: the
+        personal model is then what one's own training made last."""
         if not self._has_not_begun() or order.weights is not None:
             self._enter("mixed")
-        if order.weights is not None:
-            layout = shared_layout(self._spec, self._strategy.home)
-            self._client.shared[...] = weights_of(order.weights, layout, "finish")
+        self._take(order, order.weights, shared_layout(self._spec, self._strategy.home))
         evaluations = self._examiner.examine(self._client)
         scores = self._scores(evaluations)
         extras: State = {}
@@ -226,9 +236,8 @@ class HomeRun:
     def _read_start(self) -> State:
         """The model of round 0, made durable before anything builds on it."""
         if not self._files.has_start:
-            if self._welcome.initial is None:
-                raise InvalidInput("state", str(self._files.path), "the initial model of this run", "Join it anew.")
-            self._files.write_start(model_of(self._welcome.initial, self._spec, "initial model"))
+            own_file = self._settings.model_file
+            self._files.write_start(initial_model(self._welcome, self._spec, self._files, own_file))
         self._state.set_current(self._welcome.run)
         return self._files.read_start()
 
@@ -289,13 +298,21 @@ class HomeRun:
         """Load the weights of an order. True when they are not those of the start in one's first round proper: others
         have trained them, and BN layers that stayed home do not fit them yet."""
         layout = shared_layout(self._spec, self._home_of(order.phase))
-        delivered = weights_of(order.weights, layout, f"train {order.round_no}")
-        moved = False
+        own = None
         if order.phase != WARMUP and self._has_not_begun():  # only then: a copy of a large model is not for nothing
             own = TensorSet.of_flat(layout, self._client.shared.copy(), encoding_of(self._plan.encoding)).flat()
-            moved = not np.array_equal(own, delivered)
-        self._client.shared[...] = delivered
+        self._take(order, order.weights, layout)
+        moved = own is not None and self.refused is None and not np.array_equal(own, self._client.shared)
         return moved and Part.BATCH_NORM in self._strategy.home
+
+    def _take(self, order: Train | Finish, weights: TensorSet | None, layout: Layout) -> None:
+        """Write delivered weights over one's own, unless they are unsound: `refused` then says why."""
+        self.refused = None
+        if weights is None:
+            return
+        values, self.refused = delivered_values(order, weights, layout, own=self._client.shared)
+        if values is not None:
+            self._client.shared[...] = values
 
     def _evaluates_delivery(self, order: Train) -> bool:
         """Whether the plan wants to know how good the result of the round before is."""
@@ -307,7 +324,7 @@ class HomeRun:
 
     def _begin_judging(self, order: Train) -> Callable[[], Evaluations]:
         """How good the delivered model is, where the plan wants to know it: asked for after training."""
-        if not self._evaluates_delivery(order):
+        if self.refused is not None or not self._evaluates_delivery(order):
             return dict
         return self._examiner.begin(self._client, self._twin)
 
@@ -332,18 +349,20 @@ class HomeRun:
             "ended": order.reason,
             "seed": str(self._plan.seed),
             "train_samples": str(self.counts[0]),
+            "model": self._which_model(order),
             **described,
         }
 
-    @staticmethod
-    def _check_plan(plan: Plan, spec: ModelSpec, strategy: Strategy) -> None:
-        """Refuse a plan that this program would carry out otherwise than it says."""
-        for field, got, expected in (
-            ("plan.model_layout", plan.model_layout, model_layout(spec).digest),
-            ("plan.shared_layout", plan.shared_layout, shared_layout(spec, strategy.home).digest),
-        ):
-            if got != expected:
-                raise InvalidInput(field, got, f"{expected}, the tensors of {spec.model} under {plan.strategy}")
+    def _which_model(self, order: Finish) -> str:
+        """Which model is kept, and why."""
+        if order.weights is not None and self.refused is None:
+            return f"mixed after round {order.round_no}"
+        why = "finish brought no weights" if self.refused is None else f"refused: {self.refused.reason}"
+        own = "the initial model" if self._has_not_begun() else f"own training of round {self._trained_round()}"
+        return f"{own} ({why})"
+
+    def _trained_round(self) -> int:
+        return 0 if self._latest is None else self._latest.round_no + 1
 
 
 def _tensors(prefix: str, arrays: Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]]) -> State:

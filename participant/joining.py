@@ -23,6 +23,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.randomness import generator
 from participant.actions import End
 from participant.config import DataSettings, JoinSettings
+from participant.consent import Consent
 from participant.data.base import DataOptions
 from participant.dealer.line import Context, shared_context
 from participant.dealer.shell import Shell, run_in_thread
@@ -114,13 +115,21 @@ def join(
     host: Host | None = None,
 ) -> End:
     """Take part until the run is over, the participant is asked to stop, or it cannot go on."""
+    allowance, address, patience = settings.allowance(), settings.address(), settings.patience()
     home = home or open_home(settings)
-    address, patience = settings.address(), settings.patience()
+    consent = Consent(
+        spec=home.spec,
+        allowance=allowance,
+        name=settings.name,
+        keyed=address.keys is not None,
+        trusted=settings.trusted,
+    )
     with PrivateState(settings.state) as state:
         machine = AgentMachine(
             greeting=greeting_of(home, settings, state.current_run(), state.instance()),
             lifeline=Lifeline(patience, generator(settings.seed, purpose="reconnect", participant=settings.name)),
             model_bytes=model_layout(home.spec).size_bytes("f32"),
+            consent=consent,
         )
         context = None if host is None else host.context
         sent = state.disk.patiently(state.sent_path.name, lambda: SentLog(state.sent_path))
@@ -154,10 +163,13 @@ def _home_settings(settings: JoinSettings, *, hosted: bool) -> HomeSettings:
     if threads is not None:
         log.warning("threads.chosen", threads=threads, note="results are not reproducible to the bit")
     return HomeSettings(
-        share_class_counts="class_counts" in settings.share,
+        share_class_counts=settings.shares_class_counts,
         also_local=settings.also_local,
         threads=threads,
         beside=settings.evaluate_beside and not hosted,
+        trusted=settings.trusted,
+        accept_plan=settings.accept_plan,
+        model_file=settings.model_file,
     )
 
 

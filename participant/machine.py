@@ -8,12 +8,13 @@ until the coordinator is known to hold it; orders already carried out are never 
 
 from __future__ import annotations
 
-import enum
 from dataclasses import replace
 
 from participant.actions import Action, CloseLine, End, LetGo, Note, Order, Prepare, Say, StopWork, Work
+from participant.consent import Consent, Refusal
 from participant.events import (
     Announced,
+    Declined,
     Event,
     Failed,
     Heard,
@@ -28,9 +29,12 @@ from participant.events import (
     StopRequested,
     Ticked,
 )
+from participant.guard import Guard
 from participant.reconnection import Lifeline
-from participant.steps import offered_bytes, order_after, order_step_of, step_of
+from participant.rejection import Rejections
+from participant.steps import Phase, offered_bytes, order_after, order_step_of, step_of
 from protocol.delivery import Outbox
+from protocol.limits import TEXT_CHARS
 from protocol.messages import (
     Anchor,
     Error,
@@ -48,32 +52,20 @@ from protocol.messages import (
     Welcome,
 )
 
-RETRIED_REFUSALS = frozenset({"name-taken"})
-"""Refusals that may end by themselves for one who comes back: its old connection may not be known to be dead yet."""
-
-HEARD_AGAIN_S = 1.0
-"""By how much the end of waiting for a name in use must move on before its holder counts as alive: far beyond what a
-network's delays can pretend."""
-
-
-class Phase(enum.StrEnum):
-    """Where a participant stands, for people; derived from the facts, never set."""
-
-    OFFLINE = "offline"
-    GREETING = "greeting"
-    MEASURING = "measuring"
-    IDLE = "idle"
-    TRAINING = "training"
-    DONE = "done"
-
 
 class AgentMachine:
-    """One participant of one coordinator: `start` once, then `handle` every event; tick at `next_deadline`."""
+    """One participant of one coordinator: `start` once, then `handle` every event; tick at `next_deadline`.
 
-    def __init__(self, *, greeting: Hello, lifeline: Lifeline, model_bytes: int) -> None:
+    consent: what the coordinator may ask for; None, for simulations of the protocol alone, is anything.
+    """
+
+    def __init__(
+        self, *, greeting: Hello, lifeline: Lifeline, model_bytes: int, consent: Consent | None = None
+    ) -> None:
         self._greeting = greeting
         self._line = lifeline
         self._model_bytes = model_bytes
+        self._guard = Guard(consent)
         self._stored_run = greeting.run
         self._welcome: Welcome | None = None
         self._prepared = False
@@ -86,7 +78,7 @@ class AgentMachine:
         self._report: Report | None = None
         self._outbox = Outbox()
         self._ended: End | None = None
-        self._free_at: float | None = None
+        self._rejections = Rejections()
 
     @property
     def phase(self) -> Phase:
@@ -140,7 +132,7 @@ class AgentMachine:
         if isinstance(message, Welcome):
             return not (self._is_in(message.run) or self._holds(message.run))
         if isinstance(message, Anchor | Train | Finish):  # of a run that is not known yet: its welcome is on its way
-            return not self._is_in(message.run) or self._is_new(message)
+            return not self._is_in(message.run) or (self._is_new(message) and self._guard.refusal(message) is None)
         return True
 
     def check_invariants(self) -> None:
@@ -239,17 +231,23 @@ class AgentMachine:
             return [StopWork(), *self._leave("an impossible offer"), *self._end(2, reason)]
         if isinstance(message, Welcome):
             return self._on_welcome(replace(message, initial=None), now)
-        if isinstance(message, Anchor | Train | Finish) and not self._is_new(message):
-            return self._on_order(message)
-        return []
+        if not isinstance(message, Anchor | Train | Finish):
+            return []
+        if self._guard.refusal(message) is not None:  # a run may be ended all the same
+            return self._on_order(replace(message, weights=None) if isinstance(message, Finish) else message)
+        return [] if self._is_new(message) else self._on_order(message)
 
     def _on_welcome(self, welcome: Welcome, now: float) -> list[Action]:
         known = self._is_in(welcome.run)
         if welcome.initial is None and not (known or self._holds(welcome.run)):
             self._stored_run = None  # it takes us for somebody who comes back, but nothing of that run is here
             return self._greet(now)
+        objection = self._guard.objection(welcome)
+        if objection:
+            told = Leave(run=welcome.run, reason=objection[:TEXT_CHARS])
+            return [StopWork(), Say(message=told), *self._end(2, objection)]
         self._line.welcomed(welcome.heartbeat_s, now)
-        self._free_at = None
+        self._rejections.welcomed()
         if not known:
             self._welcome, self._prepared, self._preparing = welcome, False, True
             self._working = self._waiting = self._have = self._kept = self._report = None
@@ -260,26 +258,18 @@ class AgentMachine:
         return self._say_owed()
 
     def _on_reject(self, reject: Reject, now: float) -> list[Action]:
-        if reject.code == "run-over" and isinstance(self._report, Goodbye):
-            return self._end(0, "the run is over")
-        if reject.code == "name-in-use" and reject.wait_s is not None:
-            return self._on_name_in_use(reject, reject.wait_s, now)
-        if reject.code in RETRIED_REFUSALS and self._stored_run is not None:
-            return self._line.lost(f"refused: {reject.reason}", now)
-        both = f" (the coordinator has {reject.ours}, here is {reject.yours})" if reject.ours or reject.yours else ""
-        return [StopWork(), *self._end(2, f"refused, {reject.code}: {reject.reason}{both}")]
-
-    def _on_name_in_use(self, reject: Reject, wait_s: float, now: float) -> list[Action]:
-        """Wait for as long as the other process may be dead, which is what this one finds after losing its state; a
-        sign of life from the other ends it."""
-        first, self._free_at = self._free_at, self._free_at if self._free_at is not None else now + wait_s
-        if first is not None and now + wait_s > first + HEARD_AGAIN_S:
-            return [StopWork(), *self._end(2, f"refused, {reject.code}: {reject.reason}")]
-        return self._line.lost(f"refused, {reject.code}: {reject.reason}", now, at_most_s=wait_s + 0.1)
+        done, comes_back = isinstance(self._report, Goodbye), self._stored_run is not None
+        verdict = self._rejections.judge(reject, now, said_goodbye=done, comes_back=comes_back)
+        if verdict.code is None:
+            return self._line.lost(verdict.reason, now, at_most_s=verdict.at_most_s)
+        return [*([StopWork()] if verdict.code else []), *self._end(verdict.code, verdict.reason)]
 
     def _on_order(self, order: Order) -> list[Action]:
         if not self._line.is_member:
             return []
+        refusal = self._guard.refusal(order)
+        if refusal is not None and not isinstance(order, Finish):  # a run may be ended at any time
+            return self._refuse(refusal, step_of(order))
         self._ordered = max(self._ordered, order.round_no)
         if not self._is_new(order):
             return self._repeat_report_for(order)
@@ -289,6 +279,13 @@ class AgentMachine:
         if self._working is None:
             return self._begin_waiting()
         return [StopWork()] if isinstance(order, Finish) else []
+
+    def _refuse(self, refusal: Refusal, about: Step) -> list[Action]:
+        actions = self._guard.complain(refusal, about)
+        if self._guard.has_had_enough:
+            why = f"the coordinator keeps asking for what was not agreed to; the latest: {refusal.reason}"
+            actions += [StopWork(), *self._leave(why[:TEXT_CHARS]), *self._end(2, why)]
+        return actions
 
     def _is_new(self, order: Order) -> bool:
         place = step_of(order).place
@@ -327,8 +324,13 @@ class AgentMachine:
         match event:
             case Prepared():
                 return self._on_prepared(event, now)
-            case Reported(report=report):
-                return self._on_reported(report, now)
+            case Reported(report=report, refused=refused):
+                odd = [] if refused is None else self._refuse(refused, order_step_of(report))
+                return odd if self._ended is not None else [*odd, *self._on_reported(report, now)]
+            case Declined(refused=refused):
+                about, self._working = self._working, None
+                odd = [] if about is None else self._refuse(refused, step_of(about))
+                return odd if self._ended is not None else [*odd, *self._begin_waiting()]
             case Stopped():
                 self._working = None
                 return self._begin_waiting()

@@ -31,10 +31,10 @@ WHEN = {
     "hello": "on every connection: who, a random number kept in the state folder, digests of model, classes and "
     "preprocessing, sample counts",
     "heartbeat": "every few seconds: which round, what is waited for",
-    "error": "when a message was faulty",
+    "error": "when a message was faulty, or an order was not agreed to",
     "grant": "receipts for weights that arrive in pieces",
     "cancel": "when such weights are not needed any more",
-    "leave": "when asked to stop",
+    "leave": "when asked to stop, or when the coordinator asks for what was not agreed to",
 }
 
 
@@ -94,7 +94,8 @@ def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
         messages.append(_update(subject, f"each of {rounds - len(measured)} rounds", weights))
     if measured:
         with_statistics = {**weights, "statistics": _moments(subject, Measure.RUNNING)}
-        messages.append(_update(subject, f"once, in round {measured[0] + 1}", with_statistics))
+        when = f"in round {measured[0] + 1}, or a later one where the coordinator lacks them"
+        messages.append(_update(subject, when, with_statistics))
     messages.append(_with(Goodbye, "once, at the end", _tables(subject), "f32"))
     if any(one.tensor_bytes > SLICE_BYTES for one in messages):
         messages.append(_plain(Slice, "the bytes of tensors above, in pieces of at most 4 MiB"))
@@ -175,7 +176,7 @@ def subject_of(
         splits=tuple(part for part in parts if part != "train"),
         warmup_rounds=warmup_rounds,
         encoding=encoding_of(encoding),
-        share_class_counts="class_counts" in settings.share,
+        share_class_counts=settings.shares_class_counts,
     )
 
 

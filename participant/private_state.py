@@ -27,6 +27,7 @@ from participant.model_file import read_model, write_model
 
 PERSONAL = "personal.safetensors"
 INSTANCE = "instance"
+UPDATE = "update"
 _REPORT = "report"
 _EXTRA = "extra/"
 
@@ -64,14 +65,25 @@ class RunState:
         path = self.path / "start.safetensors"
         self._disk.patiently(path.name, lambda: write_model(path, self._spec, state, private=True))
 
+    def write_note(self, name: str, text: str) -> None:
+        """A small file of the run."""
+        self._disk.patiently(name, lambda: replace_text(self.path / name, text))
+
     def read_start(self) -> State:
         return read_model(self.path / "start.safetensors")[1]
 
     def write_latest(self, saved: SavedRound) -> None:
-        """Make a finished step durable, then forget the one before."""
+        """Make a finished step durable, then forget the one before. At the end of a run the model that was trained last
+        stays beside the final one, in case that turns out to be worse."""
         self._write(f"round-{saved.round_no:07d}-{saved.kind}.safetensors", saved)
-        for path in self._rounds()[:-1]:
+        earlier = self._rounds()[:-1]
+        for path in earlier if saved.kind == UPDATE else earlier[:-1]:
             path.unlink()
+
+    def last_trained(self) -> SavedRound | None:
+        """The latest round of one's own training; None before the first."""
+        rounds = [path for path in self._rounds() if path.stem.endswith(f"-{UPDATE}")]
+        return self._read(rounds[-1]) if rounds else None
 
     def latest(self) -> SavedRound | None:
         """The latest finished step; None before the first."""

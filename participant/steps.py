@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import enum
+
 from participant.actions import Order
 from participant.events import Report
 from protocol.codec import offers
 from protocol.messages import ORDERS, REPORTS, Message, Step
+
+
+class Phase(enum.StrEnum):
+    """Where a participant stands, for people; derived from the facts, never set."""
+
+    OFFLINE = "offline"
+    GREETING = "greeting"
+    MEASURING = "measuring"
+    IDLE = "idle"
+    TRAINING = "training"
+    DONE = "done"
 
 
 def step_of(message: Order | Report) -> Step:

@@ -16,7 +16,8 @@ import structlog
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from participant.actions import Order
-from participant.events import Event, Failed, Prepared, Reported, Stopped
+from participant.delivered import OrderRefused
+from participant.events import Declined, Event, Failed, Prepared, Report, Reported, Stopped
 from participant.home_data import HomeData
 from participant.home_run import HomeRun, HomeSettings
 from participant.pace import Progress
@@ -153,12 +154,16 @@ class Worker:
         if self._run is None:
             raise InvalidInput("order", order.KIND, "a run that has been prepared")
         self._begin()
+        try:
+            report = self._report_on(self._run, order)
+        except OrderRefused as error:
+            return Declined(refused=error.refusal)
+        return Stopped() if report is None else Reported(report=report, refused=self._run.refused)
+
+    def _report_on(self, run: HomeRun, order: Order) -> Report | None:
         if isinstance(order, Anchor):
-            return Reported(report=self._run.measure(order))
-        if isinstance(order, Finish):
-            return Reported(report=self._run.finish(order))
-        update = self._run.train(order, self._is_stopped)
-        return Stopped() if update is None else Reported(report=update)
+            return run.measure(order)
+        return run.finish(order) if isinstance(order, Finish) else run.train(order, self._is_stopped)
 
     def _train_alone(self) -> Event | None:
         if self._run is not None:

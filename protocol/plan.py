@@ -16,6 +16,9 @@ from protocol.errors import InvalidField
 from protocol.limits import ITEMS, ROUNDS, TEXT_CHARS
 
 RunId = Annotated[str, matching(r"[a-z0-9][a-z0-9-]{0,63}", "1 to 64 of a-z, 0-9 and -, not beginning with -")]
+RESERVED_RUNS = frozenset({"current"})
+"""Names that no run may have: a participant keeps a file of this name among the folders of its runs."""
+
 PeerName = Annotated[
     str,
     matching(

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fedap_core.errors import InvalidInput, unknown_name
-from fedap_core.factories import find_factory
+from fedap_core.factories import find_factory, users_code
 from fedap_core.models.alexnet import AlexNet
 from fedap_core.models.har_cnn import HarCnn
 from fedap_core.models.lenet import LeNet5
@@ -36,14 +36,11 @@ def build_model(name: str, request: ModelRequest, seed: int) -> nn.Module:
 
 
 def _made_by(factory: ModelFactory, name: str, request: ModelRequest) -> nn.Module:
-    """What a factory makes; one of the user's own that cannot be called as it should is wrong input, not a fault."""
-    try:
+    """What a factory makes; what one of the user's own raises is wrong input, not a fault."""
+    if name in MODELS:
         return factory(request)
-    except TypeError as error:
-        if name in MODELS:
-            raise
-        fix = f"It raised TypeError: {error}"
-        raise InvalidInput("model", name, "a function that takes a ModelRequest and returns a module", fix) from error
+    with users_code("model", name, "a function that takes a ModelRequest and returns a module"):
+        return factory(request)
 
 
 def _find_factory(name: str) -> ModelFactory:

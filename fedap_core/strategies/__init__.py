@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from fedap_core.errors import InvalidInput, unknown_name
-from fedap_core.factories import find_factory
+from fedap_core.factories import find_factory, users_code
 from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPlan, Strategy
 from fedap_core.strategies.fedap import DFedAp, FedAp, FFedAp, SharedBnFedAp
 from fedap_core.strategies.fedavg import FedAvg
@@ -57,7 +57,10 @@ def make_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
         if key not in fields:
             raise unknown_name(f"option of {name}", key, fields)
         values[key] = _convert(f"{name}.{key}", value, type(fields[key].default))
-    return kind(**values)  # type: ignore[arg-type]
+    if ":" not in name:
+        return kind(**values)  # type: ignore[arg-type]
+    with users_code("algorithm", name, "a Strategy that can be made from its options"):
+        return kind(**values)  # type: ignore[arg-type]
 
 
 def fedbn_weights(evidence: Evidence, *, equal: bool = False) -> Mixing:

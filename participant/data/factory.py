@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from fedap_core.errors import InvalidInput
-from fedap_core.factories import find_factory
+from fedap_core.factories import find_factory, users_code
 from participant.data.base import DataOptions, Dataset
 
 
 def load(name: str, options: DataOptions) -> Dataset:
     """Import the module, call the factory and check what comes back."""
-    dataset = find_factory("data", name)(options)
+    factory = find_factory("data", name)
+    with users_code("data", name, "a function that takes DataOptions and returns a Dataset"):
+        dataset = factory(options)
     if not isinstance(dataset, Dataset):
         raise InvalidInput("data", name, f"a factory that returns a Dataset, not {type(dataset).__name__}")
     return dataset

@@ -84,9 +84,9 @@ class RunSettings(BaseModel):
     options: dict[str, str | float | bool] = {}
     rounds: int = Field(default=100, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
-    learning_rate: float = Field(default=0.01, gt=0.0)
+    learning_rate: float = Field(default=0.01, gt=0.0, le=1000.0)
     momentum: float = Field(default=0.0, ge=0.0, lt=1.0)
-    weight_decay: float = Field(default=0.0, ge=0.0)
+    weight_decay: float = Field(default=0.0, ge=0.0, le=1000.0)
     batch_size: int = Field(default=32, ge=2)
     batches: Literal["even", "reference"] = "even"
     epochs: int = Field(default=1, ge=1)

@@ -27,7 +27,13 @@ TORCH_HALF = ("torch", "fedap_core.nn", "fedap_core.models")
 TORCH_ROOMS = ("fedap_core.nn", "fedap_core.models", "participant", "scripts")
 """Where torch, and the half of the mathematics that needs it, may be imported."""
 
-ZMQ_SHELLS = ("coordinator.router", "coordinator.auth", "coordinator.guard", "participant.dealer")
+ZMQ_SHELLS = (
+    "coordinator.router",
+    "coordinator.auth",
+    "coordinator.guard",
+    "participant.dealer",
+    "scripts.drill.hostile.false_stage",
+)
 """The modules that own a socket; all others decide without one."""
 
 _CLOCKS = frozenset({"datetime", "time"})

@@ -20,6 +20,14 @@ from tests.support.tiny_models import tiny_model
 MEMBERS = '[members]\nnames = ["a", "b"]\n'
 
 
+FACTORIES = """
+import sys
+def model(request): raise RuntimeError("no weights today")
+def leaving(request): sys.exit(3)
+def data(options): raise KeyError("patient")
+"""
+
+
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model of the coordinator's kind, one of a participant's, and things that are neither."""
@@ -28,6 +36,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_model(body=7).write(folder / "other.st")
     save_file({"a": np.zeros(3, dtype=np.float32)}, folder / "alien.st")
     (folder / "garbage.st").write_bytes(b"garbage")
+    (folder / "raising.py").write_text("1 / 0\n")
+    (folder / "factories.py").write_text(FACTORIES)
     (folder / "empty").mkdir()
     (folder / "empty-journal").mkdir()
     (folder / "empty-journal" / "journal.sqlite").write_bytes(b"")
@@ -71,9 +81,14 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("", MEMBERS + '[anchor]\nfile = "nowhere.st"', ["nowhere.st", "an existing file"]),
         ("", MEMBERS + "[anchor]\nwarmup_rounds = 100", ["warmup_rounds: got 100"]),
         ("", "[training]\nlearning_rate = inf", ["learning_rate", "finite"]),
+        ("", "[training]\nlearning_rate = 1e300", ["training.learning_rate: got 1e+300", "1000"]),
+        ("", '[algorithm]\nname = "raising:Strategy"', ["raising:Strategy", "ZeroDivisionError"]),
     ],
 )
-def test_a_wrong_configuration_is_refused_in_one_clear_line(desk: Path, text: str, more: str, words: list[str]) -> None:
+def test_a_wrong_configuration_is_refused_in_one_clear_line(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, text: str, more: str, words: list[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(desk))
     config = desk / "wrong.toml"
     config.write_text(f'run = "r"\nfolder = "run"\ninitial = "tiny.st"\n{text}\n{more}\n')
     found = run_command(coordinator, "check", "--config", str(config))
@@ -101,6 +116,7 @@ BEGIN = ["check", "--run", "r", "--folder", "run"]
             [*BEGIN, "--run", "R r", "--initial", "tiny.st"],
             "run: got R r, expected name of the run",
         ),
+        ([*BEGIN, "--run", "current", "--initial", "tiny.st", "--member", "a"], "run: got current"),
         (
             ["serve", "--run", "r", "--folder", "tiny.st", "--initial", "tiny.st", "--member", "a", "--member", "b"],
             "path",
@@ -140,6 +156,14 @@ JOIN = ["join", *DATA, "--model-file", "lenet.st", "--name", "a"]
         (["check", *DATA, "--model-file", "tiny.st"], "of the data"),
         (["check", *DATA, "--model", "lenet6"], "Did you mean 'lenet5'"),
         (["check", *DATA, "--model", "os:getcwd"], "a function that takes a ModelRequest"),
+        (["check", *DATA, "--model", "factories:model"], "It raised RuntimeError: no weights today"),
+        (["check", *DATA, "--model", "factories:leaving"], "It raised SystemExit: 3"),
+        (["check", *DATA, "--model", "raising:model"], "It raised ZeroDivisionError"),
+        (["check", "--data", "factories:data", "--model", "lenet5"], "It raised KeyError: 'patient'"),
+        (["check", *DATA, "--model-file", "lenet.st", "--algorithm", "raising:Way"], "It raised ZeroDivisionError"),
+        (["check", *DATA, "--model-file", "lenet.st", "--allow", "ronds<=3"], "Did you mean 'rounds'"),
+        (["check", *DATA, "--model-file", "lenet.st", "--allow", "rounds<3"], "FIELD<=NUMBER"),
+        (["check", *DATA, "--model-file", "lenet.st", "--trust-code", "os"], "package.module:name"),
         (["check", *DATA], "one of --model-file and --model"),
         (["check", *DATA, "--model-file", "lenet.st", "--algorithm", "fedpa"], "Did you mean 'fedap'"),
         (["check", *DATA, "--model-file", "lenet.st", "--encoding", "f8"], "encoding: got f8"),
@@ -152,6 +176,8 @@ JOIN = ["join", *DATA, "--model-file", "lenet.st", "--name", "a"]
         ([*JOIN, "--coordinator", "tcp://hospital.example:5555"], "--coordinator-key"),
         ([*JOIN, "--coordinator", "tcp://127.0.0.1:5", "--keys", "nowhere"], "both --keys and --coordinator-key"),
         ([*JOIN, "--coordinator", "tcp://127.0.0.1:5", "--give-up-s", "-3"], "give_up_s: got -3.0"),
+        ([*JOIN, "--coordinator", "tcp://127.0.0.1:5", "--accept-plan", "yes"], "16 hex digits"),
+        ([*JOIN, "--coordinator", "tcp://127.0.0.1:5", "--algorithm", "fedpa"], "Did you mean 'fedap'"),
         ([*JOIN, "--coordinator", "tcp://127.0.0.1:5", "--state", "tiny.st"], "tiny.st"),
         (["keygen", "--name", "a b"], "name: got a b"),
         (["keygen", "--name", "a", "--folder", "tiny.st"], "tiny.st"),
@@ -167,6 +193,7 @@ def test_wrong_words_to_a_participant_end_in_one_clear_line(
     desk: Path, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str], word: str
 ) -> None:
     monkeypatch.chdir(desk)
+    monkeypatch.syspath_prepend(str(desk))
     found = run_command(participant, *arguments)
     assert found.is_one_clear_line, found
     assert word in found.complaint, found.complaint

@@ -9,11 +9,13 @@ from tests.support.players import Player, Reference, players
 from tests.support.processes import Process
 
 
-def run_to_its_end(folder: Path, reference: Reference, config: Path, *, deadline_s: float = 180.0) -> dict[str, Player]:
-    """Everybody, the coordinator too, exits with 0; its log lies in `folder`."""
+def run_to_its_end(
+    folder: Path, reference: Reference, config: Path, *more: str, deadline_s: float = 180.0
+) -> dict[str, Player]:
+    """Everybody, the coordinator too, exits with 0; its log lies in `folder`. more: options of the participants."""
     coordinator = Process("serve", "--config", str(config), log=folder / "coordinator.log")
     try:
-        with players(folder, reference, coordinator.ready()) as made:
+        with players(folder, reference, coordinator.ready(), *more) as made:
             wait_until(
                 lambda: all(one.ended() is not None for one in made.values()), "the run to end", deadline_s=deadline_s
             )

@@ -95,7 +95,10 @@ def toml_lines(fields: Mapping[str, object]) -> Iterator[str]:
 def join_settings(
     settings: RunSettings, name: str, *, endpoint: str, shard: Path, initial: Path, state: Path
 ) -> JoinSettings:
-    """What one participant is told; class tables may leave, because the lab is their owner."""
+    """What one participant is told; class tables may leave and plans may ask for anything, as the lab owns them all."""
+    wide = {"rounds": settings.rounds, "evaluate_every": settings.evaluate_every, "threads": settings.threads}
+    wide |= {"epochs": settings.epochs, "batch_size": settings.batch_size, "warmup_rounds": settings.rounds}
+    steep = {"learning_rate": settings.learning_rate, "weight_decay": settings.weight_decay}
     return JoinSettings(
         coordinator=endpoint,
         data=str(shard),
@@ -105,6 +108,11 @@ def join_settings(
         split=settings.cohort.protocol,
         seed=settings.seed,
         share=("class_counts",),
+        algorithm=settings.algorithm,
+        allow=(
+            *(f"{field}<={bound}" for field, bound in {**wide, **steep}.items()),
+            "option.full_covariance=true,false",
+        ),
         evaluate_beside=False,  # participants on one machine leave no core free
         reconnect_s=0.1,
         reconnect_cap_s=1.0,

@@ -59,12 +59,15 @@ def shared(state: State, strategy: str = "fedap", *, spec: ModelSpec = SPEC) -> 
     return TensorSet.of({one.name: state[one.name].numpy() for one in layout.specs})
 
 
-def opened(folder: Path, what: Plan | None = None, **settings: bool) -> HomeRun:
+def opened(
+    folder: Path, what: Plan | None = None, *, share_class_counts: bool = False, beside: bool = False
+) -> HomeRun:
     """A life of the participant; the folder is its disk."""
     welcome = Welcome(
         run=RUN, participant="c1", round_no=0, heartbeat_s=1.0, plan=what or plan(), initial=whole(INITIAL)
     )
-    return HomeRun(welcome=welcome, spec=SPEC, data=DATA, state=PrivateState(folder), settings=HomeSettings(**settings))
+    settings = HomeSettings(share_class_counts=share_class_counts, beside=beside)
+    return HomeRun(welcome=welcome, spec=SPEC, data=DATA, state=PrivateState(folder), settings=settings)
 
 
 def order(round_no: int, weights: TensorSet, **others: str) -> Train:

@@ -19,7 +19,7 @@ from participant.events import (
     Reported,
     Stopped,
 )
-from participant.machine import Phase
+from participant.steps import Phase
 from protocol.messages import (
     Anchor,
     Error,

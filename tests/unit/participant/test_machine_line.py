@@ -20,7 +20,7 @@ from participant.events import (
     Reported,
     StopRequested,
 )
-from participant.machine import Phase
+from participant.steps import Phase
 from protocol.messages import (
     Error,
     Hello,

@@ -1,0 +1,55 @@
+"""What a `reject` means for one who is refused: an end, or another attempt. Pure, for `machine` alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from protocol.messages import Reject
+
+RETRIED_REFUSALS = frozenset({"name-taken"})
+"""Refusals that may end by themselves for one who comes back: its old connection may not be known to be dead yet."""
+
+HEARD_AGAIN_S = 1.0
+"""By how much the end of waiting for a name in use must move on before its holder counts as alive: far beyond what a
+network's delays can pretend."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """code: with which the participant ends; None: it comes back, after a pause of at most `at_most_s`."""
+
+    reason: str
+    code: int | None = None
+    at_most_s: float = math.inf
+
+
+class Rejections:
+    """Remembers since when a name is waited for."""
+
+    def __init__(self) -> None:
+        self._free_at: float | None = None
+
+    def welcomed(self) -> None:
+        """Nothing is waited for any more."""
+        self._free_at = None
+
+    def judge(self, reject: Reject, now: float, *, said_goodbye: bool, comes_back: bool) -> Verdict:
+        """comes_back: a run of an earlier connection is held."""
+        if reject.code == "run-over" and said_goodbye:
+            return Verdict(reason="the run is over", code=0)
+        if reject.code == "name-in-use" and reject.wait_s is not None:
+            return self._judge_name_in_use(reject, reject.wait_s, now)
+        if reject.code in RETRIED_REFUSALS and comes_back:
+            return Verdict(reason=f"refused: {reject.reason}")
+        both = f" (the coordinator has {reject.ours}, here is {reject.yours})" if reject.ours or reject.yours else ""
+        return Verdict(reason=f"refused, {reject.code}: {reject.reason}{both}", code=2)
+
+    def _judge_name_in_use(self, reject: Reject, wait_s: float, now: float) -> Verdict:
+        """Wait for as long as the other process may be dead, which is what this one finds after losing its state; a
+        sign of life from the other ends it."""
+        reason = f"refused, {reject.code}: {reject.reason}"
+        first, self._free_at = self._free_at, self._free_at if self._free_at is not None else now + wait_s
+        if first is not None and now + wait_s > first + HEARD_AGAIN_S:
+            return Verdict(reason=reason, code=2)
+        return Verdict(reason=reason, at_most_s=wait_s + 0.1)

@@ -1,0 +1,167 @@
+"""What a hostile scenario is, and how it is judged once it has been played on its stage (`false_stage`).
+
+The scenarios themselves stand in `coordinator` and the files it names. The judgement: all that left the participant
+must be in the list that `check` prints, nothing may have been imported, and its folder may hold a sound model or none.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fedap_core.errors import InvalidInput
+from participant.actions import End
+from participant.config import DataSettings
+from participant.model_file import read_model
+from participant.privacy import Leaving, subject_of, what_leaves
+from participant.sent_log import tensor_names
+from protocol.codec import encode
+from protocol.errors import ProtocolError
+from protocol.messages import Message
+from protocol.tensors import TensorSet
+from scripts.drill.hostile.false_stage import FORBIDDEN_MODULE, NAME, ROUNDS, Cast, Stage
+
+LARGEST_SOUND = 1e3
+"""Values of a small model that was trained for a round or two are far below."""
+
+Play = Callable[[Stage], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One thing that a coordinator may try.
+
+    does, outcome: sentences for the published list. code: with which the participant ends. told: the code of the
+    `error` that it answers with, where it answers. words: part of the reason with which it ends. updates: how many may
+    leave at most; measures: how many statistics. algorithm: what its operator has agreed to; settings: what else was
+    typed.
+    """
+
+    name: str
+    does: str
+    outcome: str
+    play: Play
+    code: int = 0
+    told: str = ""
+    words: str = ""
+    updates: int = 1
+    measures: int = 0
+    algorithm: str = "fedap"
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a scenario left behind."""
+
+    scenario: Scenario
+    ends: tuple[End | BaseException, ...]
+    heard: tuple[Message, ...]
+    sent: tuple[Mapping[str, object], ...]
+    files: tuple[str, ...]
+    faults: tuple[str, ...]
+    """Why the scenario was not survived; empty where it was."""
+
+
+def perform(scenario: Scenario, cast: Cast, folder: Path) -> Outcome:
+    """Play one scenario against a fresh participant and judge what came of it."""
+    payload = folder / "importable"
+    payload.mkdir(parents=True)
+    (payload / f"{FORBIDDEN_MODULE}.py").write_text("from fedap_core.strategies.fedap import FedAp\n")
+    sys.path.insert(0, str(payload))
+    try:
+        with Stage(cast, folder) as stage:
+            stage.start(**{"algorithm": scenario.algorithm, **scenario.settings})
+            scenario.play(stage)
+            stage.hear_the_end()
+            imported = FORBIDDEN_MODULE in sys.modules
+    finally:
+        sys.path.remove(str(payload))
+        sys.modules.pop(FORBIDDEN_MODULE, None)
+    record = stage.state / "sent.jsonl"
+    sent = tuple(json.loads(line) for line in record.read_text(encoding="utf-8").splitlines())
+    files = tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
+    outcome = Outcome(
+        scenario=scenario, ends=tuple(stage.ends), heard=tuple(stage.heard), sent=sent, files=files, faults=()
+    )
+    faults = [*_end_faults(outcome), *_leak_faults(outcome, cast), *_change_faults(outcome, stage.state, payload)]
+    if imported:
+        faults.append("a module that the plan named was imported")
+    return replace(outcome, faults=tuple(faults))
+
+
+def _end_faults(outcome: Outcome) -> list[str]:
+    scenario, last = outcome.scenario, outcome.ends[-1] if outcome.ends else None
+    if isinstance(last, InvalidInput | ProtocolError):
+        return [f"it ended with an exception: {last}"]
+    if not isinstance(last, End):
+        return [f"it did not end: {last!r}"]
+    faults = []
+    if last.code != scenario.code:
+        faults.append(f"it ended with {last.code}, {last.reason}; expected {scenario.code}")
+    if scenario.words not in last.reason:
+        faults.append(f"it ended because of «{last.reason}»; expected words: {scenario.words}")
+    codes = {getattr(message, "code", "") for message in outcome.heard if message.KIND == "error"}
+    if scenario.told and scenario.told not in codes:
+        faults.append(f"it answered with errors {sorted(codes)}; expected {scenario.told}")
+    return faults
+
+
+def _leak_faults(outcome: Outcome, cast: Cast) -> list[str]:
+    """What left, by the wire and by the participant's own record, beside the list that `check` prints."""
+    described = {"data": "synthetic", "data_options": dict(cast.data_options), "model_file": cast.initial, "name": NAME}
+    settings = DataSettings.model_validate(described)
+    subject = subject_of(
+        cast.home, settings, algorithm=outcome.scenario.algorithm, options={}, rounds=ROUNDS, warmup_rounds=0,
+        encoding="f32",
+    )  # fmt: skip
+    listed = what_leaves(subject)
+    faults = [
+        f"{message.KIND} with {sorted(tensor_names(message))} left; `check` does not list it"
+        for message in outcome.heard
+        if not any(is_listed(message, entry) for entry in listed)
+    ]
+    allowed = {(entry.kind, entry.tensor_names) for entry in listed}
+    recorded = [(str(line["kind"]), tuple(_names(line["names"]))) for line in outcome.sent]
+    faults += [f"recorded as sent: {kind} with {names}" for kind, names in recorded if (kind, names) not in allowed]
+    for kind, most in (("update", outcome.scenario.updates), ("stats", outcome.scenario.measures)):
+        distinct = {bytes(b"".join(bytes(f) for f in encode(one))) for one in outcome.heard if kind == one.KIND}
+        if len(distinct) > most:
+            faults.append(f"{len(distinct)} different {kind} left, expected at most {most}")
+    return faults
+
+
+def _change_faults(outcome: Outcome, state: Path, payload: Path) -> list[str]:
+    """Files outside the state folder, and models in it that are not sound."""
+    inside = (state.name, payload.name)
+    faults = [f"wrote {name}" for name in outcome.files if Path(name).parts[0] not in inside]
+    for path in state.rglob("*.safetensors"):
+        try:
+            _, tensors, _ = read_model(path)
+        except InvalidInput as error:
+            faults.append(f"kept a model that is not sound: {error}")
+            continue
+        largest = max(float(tensor.abs().max()) for name, tensor in tensors.items() if "/" not in name)
+        if not math.isfinite(largest) or largest > LARGEST_SOUND:
+            faults.append(f"{path.name} holds a value of size {largest:g}")
+    return faults
+
+
+def is_listed(message: Message, entry: Leaving) -> bool:
+    """The same kind, no field more, and the same tensors to the byte; class tables need an evaluation to report."""
+    values = {name: getattr(message, name) for name, _ in message.CONTRACTS}
+    tensors = {name: value for name, value in values.items() if isinstance(value, TensorSet)}
+    expected = dict(entry.tensors)
+    if "tables" not in tensors:
+        expected.pop("tables", None)
+    same = {name: value.layout for name, value in tensors.items()} == expected
+    present = {name for name, value in values.items() if value is not None}
+    return entry.kind == message.KIND and present <= set(entry.fields) and same
+
+
+def _names(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []

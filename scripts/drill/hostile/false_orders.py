@@ -1,0 +1,215 @@
+"""Scenarios about orders: phases, measures, tensors and rounds that no plan has, and models that would do harm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from protocol.messages import Plan
+from protocol.tensors import TensorSet
+from scripts.drill.hostile.false_coordinator import Play, Scenario
+from scripts.drill.hostile.false_stage import Cast, Stage
+
+REFUSED = "The order is refused with an `error`, nothing is done for it, and the run goes on as planned."
+KEPT = "The weights are refused; it goes on from its own model, which stays on disk."
+LAST_KEPT = "The weights are refused; its own last model is kept as the personal one, and `export` says so."
+IGNORED = "The message belongs to nothing that is agreed; it is dropped."
+
+
+def _file_plan(cast: Cast) -> Plan:
+    """FedAP that measures under a model which the coordinator brings."""
+    return cast.plan(anchor="file")
+
+
+def ordering(**order: Any) -> Play:  # noqa: ANN401
+    """A train order for round 0 that differs from the plan's; then the run as planned."""
+
+    def play(stage: Stage) -> None:
+        stage.welcome()
+        stage.attempt(stage.train(**{"round_no": 0, **order}))
+        stage.go_on_honestly()
+
+    return play
+
+
+def anchoring(**order: Any) -> Play:  # noqa: ANN401
+    def play(stage: Stage) -> None:
+        stage.welcome()
+        stage.attempt(stage.anchor(**order))
+        stage.go_on_honestly()
+
+    return play
+
+
+def _all_tensors(stage: Stage) -> None:
+    stage.welcome()
+    stage.attempt(stage.train(0, weights=stage.cast.weights(everything=True)))
+    stage.go_on_honestly()
+
+
+def _warmup(stage: Stage) -> None:
+    stage.welcome()
+    stage.attempt(stage.train(0, phase="warmup", weights=stage.cast.weights(everything=True)))
+    stage.go_on_honestly()
+
+
+def _warmup_again_and_again(stage: Stage) -> None:
+    stage.welcome()
+    everything = stage.cast.weights(everything=True)
+    for _ in range(8):
+        stage.say(stage.train(0, phase="warmup", weights=everything))
+
+
+def _foreign_tensors(stage: Stage) -> None:
+    stage.welcome()
+    stage.attempt(stage.train(0, weights=TensorSet.of({"probe": np.zeros(7, dtype=np.float32)})))
+    stage.go_on_honestly()
+
+
+def _anchor_with_model(stage: Stage) -> None:
+    stage.welcome()
+    stage.attempt(stage.anchor(weights=stage.cast.whole(lambda values: values + 1)))
+    stage.go_on_honestly()
+
+
+def _anchor_again(stage: Stage) -> None:
+    stage.welcome()
+    stage.measure()
+    stage.say(stage.anchor(1))
+    stage.hear("stats")
+    stage.go_on_honestly(1)
+
+
+def _another_anchor(stage: Stage) -> None:
+    stage.welcome(_file_plan(stage.cast))
+    stage.say(stage.anchor(weights=stage.cast.whole()))
+    stage.hear("stats")
+    stage.attempt(stage.anchor(1, weights=stage.cast.whole(lambda values: values + 0.5)))
+    stage.go_on_honestly(1)
+
+
+def _nan_anchor(stage: Stage) -> None:
+    stage.welcome(_file_plan(stage.cast))
+    stage.attempt(stage.anchor(weights=stage.cast.whole(lambda values: values * np.nan)))
+    stage.go_on_honestly()
+
+
+def _early_running(stage: Stage) -> None:
+    """Three rounds of f-FedAP measure in round 0 already; the plan has six here, so that round 2 is the one."""
+    stage.welcome(stage.cast.plan(strategy="f-fedap", rounds=6))
+    stage.attempt(stage.train(0, phase="fedbn", measure="running"))
+    stage.say(stage.train(0, phase="fedbn"))
+    stage.hear("update")
+    stage.end_honestly(1)
+
+
+def delivering(value: float) -> Play:
+    """A round as planned, then one whose weights are all one value."""
+
+    def play(stage: Stage) -> None:
+        stage.welcome()
+        stage.round(0)
+        stage.round(1, weights=stage.cast.weights(value))
+        stage.end_honestly(2)
+
+    return play
+
+
+def _first_delivery(stage: Stage) -> None:
+    stage.welcome()
+    stage.round(0, weights=stage.cast.weights(9e5))
+    stage.end_honestly(1)
+
+
+def finishing(value: float | None, *, everything: bool = False) -> Play:
+    def play(stage: Stage) -> None:
+        stage.welcome()
+        stage.round(0)
+        stage.end_honestly(1, weights=stage.cast.weights(value, everything=everything))
+
+    return play
+
+
+def _poison_again_and_again(stage: Stage) -> None:
+    stage.welcome(stage.cast.plan(rounds=20))
+    for round_no in range(8):
+        stage.round(round_no, weights=stage.cast.weights(float("nan")))
+
+
+def _finish_in_the_middle(stage: Stage) -> None:
+    stage.welcome()
+    stage.round(0)
+    stage.say(stage.finish(1, None, reason="aborted"))
+    stage.part(1)
+
+
+def _finish_then_train(stage: Stage) -> None:
+    stage.welcome()
+    stage.round(0)
+    stage.say(stage.finish(1, stage.cast.weights()), stage.train(1), stage.anchor(2))
+    stage.part(1)
+
+
+def _replayed(stage: Stage) -> None:
+    stage.welcome()
+    stage.round(0)
+    stage.round(1)
+    stage.say(stage.train(0, weights=stage.cast.weights(0.5)), stage.anchor(0), stage.train(1))
+    stage.end_honestly(2)
+
+
+def _refused(name: str, does: str, play: Play, told: str, **others: Any) -> Scenario:  # noqa: ANN401
+    return Scenario(name=name, does=does, outcome=REFUSED, play=play, told=told, **others)
+
+
+def _kept(name: str, does: str, play: Play, told: str, **others: Any) -> Scenario:  # noqa: ANN401
+    return Scenario(**{"name": name, "does": does, "outcome": KEPT, "play": play, "told": told, **others})
+
+
+ORDERS: tuple[Scenario, ...] = (
+    _refused("warmup", "It orders a warm-up round, with batch norm, that no plan has.", _warmup, "bad-field"),
+    _refused("phase", "It orders a round of another phase.", ordering(phase="fedbn"), "bad-field"),
+    _refused("running", "It asks for running statistics that FedAP does not need.",
+             ordering(measure="running"), "bad-field"),
+    _refused("early-running", "It asks for f-FedAP's running statistics before their round.",
+             _early_running, "bad-field", algorithm="f-fedap"),
+    _refused("all-tensors", "Its weights have batch norm, too.", _all_tensors, "wrong-tensors"),
+    _refused("foreign-tensors", "Its weights are a tensor of its own.", _foreign_tensors, "wrong-tensors"),
+    _refused("round-beyond", "It orders a round after the last.", ordering(round_no=3), "bad-round"),
+    _refused("round-far", "It orders round 999,999.", ordering(round_no=999_999), "bad-round"),
+    _refused("head-inputs", "It asks for the inputs of the classification layer.",
+             anchoring(measure="head-inputs"), "bad-field"),
+    _refused("anchor-none", "It gives an anchor only to be taken over.", anchoring(measure="none"), "bad-field"),
+    _refused("anchor-late", "It asks to measure after the last round.", anchoring(round_no=9), "bad-round"),
+    _refused("anchor-model", "It brings a model to measure under; the plan says the initial one.",
+             _anchor_with_model, "bad-field"),
+    _refused("anchor-moved", "It asks to measure a second time, under another model.",
+             _another_anchor, "bad-field", measures=1),
+    _refused("anchor-nan", "It asks to measure under NaN.", _nan_anchor, "not-finite"),
+    Scenario(name="anchor-again", does="It asks to measure a second time, under the same model.",
+             outcome="It measures again: the same numbers, so nothing new leaves.", play=_anchor_again, measures=2),
+    Scenario(name="habit", does="It orders warm-up rounds again and again.",
+             outcome="After eight refusals it leaves and ends with code 2.", play=_warmup_again_and_again,
+             code=2, told="bad-field", words="keeps asking", updates=0),
+    _kept("train-nan", "It delivers NaN in the middle of a run.", delivering(float("nan")), "not-finite", updates=2),
+    _kept("train-infinite", "It delivers infinities.", delivering(float("inf")), "not-finite", updates=2),
+    _kept("train-huge", "It delivers values of 1e30.", delivering(1e30), "out-of-range", updates=2),
+    _kept("train-absurd", "It delivers values of 9e5.", delivering(9e5), "too-far", updates=2),
+    _kept("train-first", "It delivers values of 9e5 in the first round.", _first_delivery, "too-far"),
+    _kept("poison-habit", "It delivers NaN again and again.", _poison_again_and_again, "not-finite",
+          outcome="Each is refused; after the eighth it leaves with its own model.", code=2, words="keeps asking",
+          updates=8),
+    _kept("finish-nan", "It ends the run with NaN.", finishing(float("nan")), "not-finite", outcome=LAST_KEPT),
+    _kept("finish-huge", "It ends the run with values of 1e30.", finishing(1e30), "out-of-range", outcome=LAST_KEPT),
+    _kept("finish-absurd", "It ends the run with values of 9e5.", finishing(9e5), "too-far", outcome=LAST_KEPT),
+    _kept("finish-tensors", "It ends the run with batch norm among the weights.",
+          finishing(None, everything=True), "wrong-tensors", outcome=LAST_KEPT),
+    Scenario(name="finish-early", does="It ends the run in the middle and gives nothing.",
+             outcome="A coordinator may end a run; its own last model is kept as the personal one.",
+             play=_finish_in_the_middle),
+    Scenario(name="finish-then-train", does="It orders rounds after the end.", outcome=IGNORED,
+             play=_finish_then_train),
+    Scenario(name="replay", does="It repeats old orders with other weights.",
+             outcome="Orders that were carried out are never carried out again.", play=_replayed, updates=2),
+)  # fmt: skip

@@ -1,0 +1,278 @@
+"""The stage of hostile scenarios: a ROUTER socket that says whatever it is told to, and one real participant on it.
+
+No conversation is kept on this side, so that nothing stops it from saying what is illegal. What scenarios there are and
+how they are judged is not known here.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import zmq
+
+from fedap_core.strategies import make_strategy
+from participant.actions import End
+from participant.config import DataSettings, JoinSettings
+from participant.joining import Home, join, open_home
+from participant.model_file import make_initial, read_model, write_model
+from participant.wire import model_layout, shared_layout
+from protocol.codec import decode, encode
+from protocol.messages import (
+    Anchor,
+    Compute,
+    Finish,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Message,
+    Plan,
+    Sgd,
+    Step,
+    Train,
+    Update,
+    Welcome,
+)
+from protocol.tensors import TensorSet
+
+RUN = "agreed"
+NAME = "hospital"
+BEAT_S = 30.0
+"""This side never beats; four of them missed would be silence."""
+
+ROUNDS = 3
+PATIENCE_S = 60.0
+"""How long a scenario waits for what must come; a machine under load may take seconds."""
+
+FORBIDDEN_MODULE = "hostile_payload"
+"""A module that can be imported where scenarios are played, and that nobody may import."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cast:
+    """What every scenario starts from: a participant's data and model, made once."""
+
+    home: Home
+    initial: Path
+    data_options: Mapping[str, str]
+
+    @classmethod
+    def made(cls, folder: Path) -> Cast:
+        """Synthetic images of three classes and LeNet-5: a round takes hundredths of a second."""
+        options = {"samples": "96", "classes": "3", "shape": "1x16x16"}
+        described = {"data": "synthetic", "data_options": options, "model": "lenet5", "name": NAME}
+        home = open_home(DataSettings.model_validate(described))
+        initial = folder / "initial.safetensors"
+        dataset = home.data.dataset
+        spec, state = make_initial(
+            "lenet5", input_shape=dataset.input_shape, classes=dataset.classes,
+            preprocessing=dataset.preprocessing, seed=0,
+        )  # fmt: skip
+        write_model(initial, spec, state)
+        return cls(home=home, initial=initial, data_options=options)
+
+    def settings(self, endpoint: str, state: Path, **others: object) -> JoinSettings:
+        """What the hospital's operator has typed: FedAP and nothing else."""
+        described: dict[str, object] = {
+            "coordinator": endpoint,
+            "data": "synthetic",
+            "data_options": dict(self.data_options),
+            "model_file": self.initial,
+            "name": NAME,
+            "state": state,
+            "algorithm": "fedap",
+            "reconnect_s": 0.1,
+            "reconnect_cap_s": 0.2,
+            "answer_s": 2.0,
+            "farewell_s": 5.0,
+            "give_up_s": PATIENCE_S,
+        }
+        return JoinSettings.model_validate({**described, **others})
+
+    def plan(self, **others: object) -> Plan:
+        """The honest plan: three rounds of FedAP, measured under the initial model."""
+        spec, strategy = self.home.spec, make_strategy("fedap")
+        fields: dict[str, object] = {
+            "strategy": "fedap",
+            "options": {},
+            "mode": "barrier",
+            "rounds": ROUNDS,
+            "seed": 0,
+            "split": "paper",
+            "encoding": "f32",
+            "model_layout": model_layout(spec).digest,
+            "shared_layout": shared_layout(spec, strategy.home).digest,
+            "sgd": Sgd(learning_rate=0.05, batch_size=16),
+            "compute": Compute(),
+        }
+        return Plan(**{**fields, **others})  # type: ignore[arg-type]
+
+    def whole(self, change: Callable[[Any], Any] = lambda values: values) -> TensorSet:
+        """The initial model with all tensors, its floating values changed."""
+        _, state, _ = read_model(self.initial)
+        arrays = {spec.name: state[spec.name].numpy() for spec in model_layout(self.home.spec).specs}
+        changed = {name: change(a).astype(a.dtype) if a.dtype == np.float32 else a for name, a in arrays.items()}
+        return TensorSet.of(changed)
+
+    def weights(self, fill: float | None = None, *, everything: bool = False) -> TensorSet:
+        """What FedAP shares (or all that floats), as in the initial model or full of one value."""
+        home = () if everything else make_strategy("fedap").home
+        arrays = self.whole().arrays()
+        chosen = {spec.name: np.array(arrays[spec.name]) for spec in shared_layout(self.home.spec, home).specs}
+        return TensorSet.of({n: a if fill is None else np.full_like(a, fill) for n, a in chosen.items()})
+
+
+class Stage:
+    """One scenario's socket, and the lives of the participant on it. Use as a context manager."""
+
+    def __init__(self, cast: Cast, folder: Path) -> None:
+        self.cast = cast
+        self.folder = folder
+        self.heard: list[Message] = []
+        self.ends: list[End | BaseException] = []
+        self._frames: queue.SimpleQueue[End | BaseException] = queue.SimpleQueue()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.linger = 500
+        self._socket.sndhwm = 0
+        self._connection = b""
+        self._thread: threading.Thread | None = None
+        self._run = RUN
+
+    def __enter__(self) -> Stage:
+        self._socket.bind("tcp://127.0.0.1:*")
+        self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._socket.close()
+        self._context.term()
+        if self._thread is not None:
+            self._thread.join(PATIENCE_S)
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state-of-hospital"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the participant's present life has ended."""
+        while not self._frames.empty():
+            self.ends.append(self._frames.get())
+        return self._thread is not None and not self._thread.is_alive() and self._frames.empty()
+
+    def start(self, **others: object) -> None:
+        """A life of the participant, in a thread of this process."""
+        settings = self.cast.settings(self.endpoint, self.state, **others)
+
+        def live() -> None:
+            try:
+                self._frames.put(join(settings, home=self.cast.home))
+            except BaseException as error:  # noqa: BLE001 - whatever ends it is judged
+                self._frames.put(error)
+
+        self._thread = threading.Thread(target=live, name="hospital", daemon=True)
+        self._thread.start()
+
+    # --- speaking and hearing -----------------------------------------------------------------------------------
+
+    def say(self, *messages: Message) -> None:
+        for message in messages:
+            self.say_frames([bytes(frame) for frame in encode(message)])
+
+    def say_frames(self, frames: Sequence[bytes]) -> None:
+        self._socket.send_multipart([self._connection, *frames])
+
+    def hear(self, *kinds: str, until: Callable[[Message], bool] = lambda _message: True) -> Message | None:
+        """The next message of one of these kinds; None when the participant ends first."""
+        ends = time.monotonic() + PATIENCE_S
+        while time.monotonic() < ends:
+            message = self._next()
+            if message is not None and message.KIND in kinds and until(message):
+                return message
+            if message is None and self.is_over and not self._socket.poll(100):
+                return None
+        raise TimeoutError(f"waited {PATIENCE_S:g} s in vain for {' or '.join(kinds)}")
+
+    def attempt(self, order: Message) -> None:
+        """Give an order that no plan has, and wait until the participant refuses it, or carries it out."""
+        self.say(order)
+        self.hear("error", "stats", "update")
+
+    def hear_the_end(self) -> None:
+        """Everything until the participant's present life has ended."""
+        self.hear("nothing")
+
+    def _next(self) -> Message | None:
+        if not self._socket.poll(20):
+            return None
+        connection, *frames = self._socket.recv_multipart()
+        self._connection = connection
+        message = decode(frames)
+        self.heard.append(message)
+        return message
+
+    # --- what an honest coordinator would do --------------------------------------------------------------------
+
+    def welcome(self, plan: Plan | None = None, **others: object) -> Welcome:
+        """Wait for a hello and answer it."""
+        hello = self.hear("hello")
+        known = isinstance(hello, Hello) and hello.run == RUN
+        fields: dict[str, object] = {
+            "run": RUN,
+            "participant": NAME,
+            "round_no": 0,
+            "heartbeat_s": BEAT_S,
+            "initial": None if known else self.cast.whole(),
+        }
+        made = Welcome(plan=plan or self.cast.plan(), **{**fields, **others})  # type: ignore[arg-type]
+        self.say(made)
+        return made
+
+    def anchor(self, round_no: int = 0, *, measure: str = "bn-inputs", weights: TensorSet | None = None) -> Anchor:
+        return Anchor(run=RUN, round_no=round_no, measure=measure, weights=weights)
+
+    def train(
+        self, round_no: int, *, phase: str = "mixed", measure: str = "none", weights: TensorSet | None = None
+    ) -> Train:
+        chosen = self.cast.weights() if weights is None else weights
+        return Train(run=RUN, round_no=round_no, phase=phase, measure=measure, weights=chosen)
+
+    def finish(self, round_no: int, weights: TensorSet | None, reason: str = "requested") -> Finish:
+        return Finish(run=RUN, round_no=round_no, reason=reason, weights=weights)
+
+    def measure(self) -> None:
+        """The one measurement that the plan knows."""
+        self.say(self.anchor())
+        self.hear("stats")
+
+    def round(self, round_no: int, weights: TensorSet | None = None) -> Update | None:
+        """A round as the plan has it; its update."""
+        self.say(self.train(round_no, weights=weights))
+        heard = self.hear("update", until=lambda message: getattr(message, "round_no", -1) == round_no)
+        return heard if isinstance(heard, Update) else None
+
+    def end_honestly(self, round_no: int, weights: TensorSet | None = None) -> None:
+        """End the run after so many rounds, with the initial model's weights unless others are given."""
+        self.say(self.finish(round_no, self.cast.weights() if weights is None else weights))
+        self.part(round_no)
+
+    def part(self, round_no: int) -> None:
+        """Confirm the participant's last word."""
+        if isinstance(self.hear("goodbye"), Goodbye):
+            self.say(Heartbeat(run=RUN, round_no=round_no, have=Step(kind="goodbye", round_no=round_no), want=None))
+        self.hear_the_end()
+
+    def go_on_honestly(self, first: int = 0) -> None:
+        """A round as the plan has it and the end: whoever does this has not been led astray by what was said before."""
+        self.round(first)
+        self.end_honestly(first + 1)

@@ -1,0 +1,26 @@
+"""Every scenario of docs/hostile-coordinator.md, over a real socket: nothing leaves, runs or changes unagreed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.drill.hostile.coordinator import SCENARIOS, Cast, page, perform
+
+
+@pytest.fixture(scope="module")
+def cast(tmp_path_factory: pytest.TempPathFactory) -> Cast:
+    return Cast.made(tmp_path_factory.mktemp("cast"))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_hostile_coordinator_gets_nothing_that_was_not_agreed_to(name: str, cast: Cast, tmp_path: Path) -> None:
+    outcome = perform(SCENARIOS[name], cast, tmp_path)
+    assert outcome.faults == ()
+
+
+def test_the_published_list_is_what_is_played() -> None:
+    published = Path(__file__).resolve().parents[2] / "docs" / "hostile-coordinator.md"
+    assert published.read_text(encoding="utf-8") == page(), "run python -m scripts.drill.hostile.coordinator"
+    assert len(SCENARIOS) >= 25
