@@ -16,6 +16,10 @@ from protocol.messages import Reject
 REMEMBERED = 8
 """Processes whose strikes are kept for a name without a key: the first that had it, and the latest ones."""
 
+TRADES = 5
+"""How often a connection may take a name back from another of the same token. A hello that was under way when its line
+was given up does that once, and is repeated a few times at most; two processes with one state folder never end."""
+
 TOLD_EVERY_S = 600.0
 """A contested name is journalled and told to its holder at most this often: whoever contests it may go on for ever."""
 
@@ -32,7 +36,7 @@ def refuse_rival(
     if link is None or not member.is_active or now >= link.heard_at + dead_after_s:
         return None
     if instance == member.instance or not member.instance:
-        return _copied(member, link) if connection in link.replaced else None
+        return _copied(member, link) if link.replaced.count(connection) >= TRADES else None
     silent_s = now - link.heard_at
     wait_s = max(dead_after_s - silent_s, 0.01)
     reason = (
@@ -45,7 +49,8 @@ def refuse_rival(
 
 
 def _copied(member: Member, link: Link) -> Reject | None:
-    """Over a connection that the same token has replaced since: no process says anything over a line it has left."""
+    """Over a connection that the same token has replaced again and again: no process goes on talking over a line it has
+    left, and what a network delays or repeats of it comes to an end."""
     if link.connection is None:
         return None
     reason = (

@@ -18,8 +18,8 @@ CHANGES, CHANGES_S = 20, 100.0
 """Changes of one member that are journalled at most within so many seconds of the run: a process that starts again and
 again makes few, and whoever leaves and comes, or counts its samples anew, without end must not fill the disk."""
 
-_REPLACED = 8
-"""Earlier connections remembered of each member."""
+_REPLACED = 64
+"""Replacements of a member's connection that are remembered."""
 
 
 @dataclass(kw_only=True)
@@ -35,7 +35,7 @@ class Link:
     """Place of the order that the outbox was given last."""
     outbox: Outbox = field(default_factory=Outbox)
     replaced: tuple[str, ...] = ()
-    """Earlier connections of the member, as far as remembered: who speaks there is not the one who has it now."""
+    """Which connection of the member gave way to another, each time, the latest last."""
     rivals: int = 0
     """Hellos of other processes that were refused since it was told."""
 
@@ -76,7 +76,6 @@ class Roster:
         if earlier is not None:
             self._members.pop(earlier)
             replaced = (*replaced, earlier)[-_REPLACED:]
-        replaced = tuple(one for one in replaced if one != connection)
         self._links[member] = Link(heard_at=now, connection=connection, spoke_at=now, replaced=replaced)
         self._members[connection] = member
         return earlier

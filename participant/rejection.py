@@ -10,6 +10,10 @@ from protocol.messages import Reject
 RETRIED_REFUSALS = frozenset({"name-taken"})
 """Refusals that may end by themselves for one who comes back: its old connection may not be known to be dead yet."""
 
+COPIES = 3
+"""Refusals because of a copied state folder, after each of which a fresh line is tried, that are believed: a network
+may have repeated what an earlier line said."""
+
 HEARD_AGAIN_S = 1.0
 """By how much the end of waiting for a name in use must move on before its holder counts as alive: far beyond what a
 network's delays can pretend."""
@@ -25,10 +29,11 @@ class Verdict:
 
 
 class Rejections:
-    """Remembers since when a name is waited for."""
+    """Remembers since when a name is waited for, and how often a copy of our state was in the way."""
 
     def __init__(self) -> None:
         self._free_at: float | None = None
+        self._copies = 0
 
     def welcomed(self) -> None:
         """Nothing is waited for any more."""
@@ -40,6 +45,10 @@ class Rejections:
             return Verdict(reason="the run is over", code=0)
         if reject.code == "name-in-use" and reject.wait_s is not None:
             return self._judge_name_in_use(reject, reject.wait_s, now)
+        if reject.code == "name-in-use":
+            self._copies += 1
+            if self._copies < COPIES:
+                return Verdict(reason=f"refused, {reject.code}: {reject.reason}")
         if reject.code in RETRIED_REFUSALS and comes_back:
             return Verdict(reason=f"refused: {reject.reason}")
         both = f" (the coordinator has {reject.ours}, here is {reject.yours})" if reject.ours or reject.yours else ""

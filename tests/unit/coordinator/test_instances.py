@@ -108,13 +108,27 @@ def test_a_crash_and_a_silent_owner_do_not_keep_a_replacement_out_for_ever() -> 
     assert welcomes(rival(bench))  # type: ignore[arg-type]
 
 
-def test_a_copy_of_the_state_folder_takes_over_once_and_does_not_trade_back() -> None:
+def test_a_copy_of_the_state_folder_does_not_trade_the_name_for_ever() -> None:
     bench = bench_of_two()
-    old = bench.peers["a"].connection
-    bench.join("a", run=RUN)
-    refused = refusal(rival(bench, life="", connection=old))
+    lines = (bench.peers["a"].connection, "copy#1")
+    answers = [rival(bench, life="", connection=lines[number % 2]) for number in range(1, 20)]
+    first = next(number for number, actions in enumerate(answers) if messages(actions, "reject"))  # type: ignore[arg-type]
+    assert first == 2 * instances.TRADES - 1
+    refused = refusal(answers[first])
     assert (refused.code, refused.wait_s) == ("name-in-use", None)
     assert "copy" in refused.reason
+
+
+def test_a_hello_that_was_under_way_when_its_line_was_given_up_costs_its_sender_nothing() -> None:
+    """The line that is in use takes the name back from the one that is not, as often as a hello was said there."""
+    bench = bench_of_two()
+    bench.join("a", run=RUN)
+    used = bench.peers["a"].connection
+    for _ in range(3):
+        assert welcomes(rival(bench, life="", connection="stale#1"))  # type: ignore[arg-type]
+        assert welcomes(rival(bench, life="", connection=used))  # type: ignore[arg-type]
+    assert find(bench.update("a", 0), Forget) == []
+    assert bench.machine.state.members["a"].update_round == 0
 
 
 def test_attempts_are_journalled_and_told_rarely_however_often_they_come() -> None:

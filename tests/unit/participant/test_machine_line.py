@@ -233,10 +233,13 @@ def test_name_in_use_by_one_who_speaks_ends_with_its_sentence() -> None:
     assert agent.hear(in_use(4.5))[-1] == End(code=2, reason="refused, name-in-use: another process has it")
 
 
-def test_a_copied_state_ends_at_once_and_a_contested_name_goes_on() -> None:
+def test_a_copied_state_ends_after_a_few_lines_and_a_contested_name_goes_on() -> None:
     agent = member()
     (note,) = agent.hear(Error(code="name-in-use", reason="somebody else said hello", about=None))
     assert isinstance(note, Note)
     assert (note.name, note.warn) == ("name.contested", True)
-    agent.hear(HelloRequired())
+    for _ in range(2):
+        agent.hear(HelloRequired())
+        assert not any(isinstance(action, End) for action in agent.hear(in_use(None)))
+        agent.on(LineOpened())
     assert agent.hear(in_use(None))[-1] == End(code=2, reason="refused, name-in-use: another process has it")
