@@ -56,6 +56,24 @@ def keep_agreement(files: RunState, welcome: Welcome, *, accepted: str | None = 
     return True
 
 
+def refuse_another_algorithm(earlier: Path, welcome: Welcome) -> None:
+    """For an operator who has named no algorithm: a new run in the same state folder has that of the run before, so
+    that a coordinator cannot change what leaves by beginning another run. earlier: the folder of the run before."""
+    kept = read_terms(earlier)
+    plan = {} if kept is None else kept["plan"]
+    before = plan.get("strategy") if isinstance(plan, Mapping) else None
+    if before is not None and before != welcome.plan.strategy:
+        fix = f"If you agree, join again with --algorithm {welcome.plan.strategy}."
+        raise InvalidInput("plan.strategy", welcome.plan.strategy, f"{before}, as in the run before", fix)
+
+
+def agreed_facts(welcome: Welcome) -> Mapping[str, object]:
+    """What an operator is told of a plan that is agreed to; `plan` is its digest."""
+    plan = welcome.plan
+    told = {"run": welcome.run, "participant": welcome.participant, "algorithm": plan.strategy, "rounds": plan.rounds}
+    return {**told, "plan": digest_of(terms_text(welcome))}
+
+
 def read_terms(folder: Path) -> Mapping[str, object] | None:
     """What was agreed to in a run's folder; None before the first contact."""
     path = folder / FILE

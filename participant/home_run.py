@@ -19,7 +19,7 @@ from fedap_core.nn.state import State
 from fedap_core.nn.training import SgdSettings
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure, Strategy, make_strategy
-from participant.agreement import keep_agreement
+from participant.agreement import keep_agreement, refuse_another_algorithm
 from participant.consent import Refusal, require_layouts, strategy_of
 from participant.delivered import anchor_model, delivered_values, initial_model, require_finite
 from participant.events import Report
@@ -52,7 +52,8 @@ class HomeSettings:
 
     threads: training threads instead of the plan's; another number than the plan's gives other last bits. beside:
     whether a core that training leaves free may judge delivered models meanwhile. trusted: its own code that a plan may
-    name. accept_plan: digest of a changed plan that the operator agrees to. model_file: its own initial model.
+    name. accept_plan: digest of a changed plan that the operator agrees to. algorithm_is_named: the operator has said
+    which one to take part in. model_file: its own initial model.
     """
 
     share_class_counts: bool = False
@@ -61,6 +62,7 @@ class HomeSettings:
     beside: bool = False
     trusted: frozenset[str] = frozenset()
     accept_plan: str | None = None
+    algorithm_is_named: bool = False
     model_file: Path | None = None
 
 
@@ -91,6 +93,9 @@ class HomeRun:
         name = welcome.participant
         self._positions = data.split(protocol=self._plan.split, seed=self._plan.seed, name=name)
         self._splits = {part: data.samples(positions) for part, positions in self._positions.items()}
+        earlier = state.current_run()
+        if not settings.algorithm_is_named and earlier not in (None, welcome.run):
+            refuse_another_algorithm(state.folder / "state" / str(earlier), welcome)
         self._files = state.run(welcome.run, spec)
         keep_agreement(self._files, welcome, accepted=settings.accept_plan)
         self._start = self._read_start()

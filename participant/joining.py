@@ -169,6 +169,7 @@ def _home_settings(settings: JoinSettings, *, hosted: bool) -> HomeSettings:
         beside=settings.evaluate_beside and not hosted,
         trusted=settings.trusted,
         accept_plan=settings.accept_plan,
+        algorithm_is_named=settings.algorithm is not None,
         model_file=settings.model_file,
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from participant.actions import Action, CloseLine, End, LetGo, Note, Order, Prepare, Say, StopWork, Work
+from participant.agreement import agreed_facts
 from participant.consent import Consent, Refusal
 from participant.events import (
     Announced,
@@ -252,8 +253,7 @@ class AgentMachine:
             self._welcome, self._prepared, self._preparing = welcome, False, True
             self._working = self._waiting = self._have = self._kept = self._report = None
             self._ordered, self._outbox = welcome.round_no, Outbox()
-            note = Note(name="run.joined", facts={"run": welcome.run, "participant": welcome.participant})
-            return [note, StopWork(), Prepare(welcome=welcome)]
+            return [Note(name="run.joined", facts=agreed_facts(welcome)), StopWork(), Prepare(welcome=welcome)]
         self._welcome, self._ordered = welcome, max(self._ordered, welcome.round_no)
         return self._say_owed()
 
