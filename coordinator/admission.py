@@ -62,11 +62,16 @@ def refuse_hello(hello: Hello, identity: str, state: State, rules: Rules) -> Rej
     instance, strikes = instances.digest_of(hello.instance), rules.members.strikes
     if known is not None and excluded and not instances.may_reclaim(known, instance, strikes):
         return Reject(code="quarantined", reason=f"{name} was excluded after {known.strikes} refused messages")
-    if known is not None and known.identity != identity:
+    if known is not None and known.identity != identity and _is_listed(known, state):
         return Reject(code="name-taken", reason=f"another participant has the name {name}")
     if known is None and name.lower() in map(str.lower, state.members):
         return Reject(code="name-taken", reason=f"another participant has the name {name} but for upper and lower case")
     return _differing_model(hello, rules) or _grown(hello, known, rules) or _no_room(known, state, rules)
+
+
+def _is_listed(member: Member, state: State) -> bool:
+    """Whether a member's own key still stands for its name; else the operator has given the name another key."""
+    return state.allowed is None or (member.identity, member.name) in state.allowed
 
 
 def _differing_model(hello: Hello, rules: Rules) -> Reject | None:

@@ -34,6 +34,8 @@ class Started(Event):
     """
 
     missing: tuple[BlobRef, ...] = ()
+    accepts_older: bool = False
+    """The operator has agreed to go on from what the members hold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,7 +18,7 @@ from coordinator.peers import Peer, Peers
 from coordinator.router import Received, Router
 from protocol import conversation
 from protocol.codec import decode, encode, frame_sizes, offers
-from protocol.errors import BadChecksum, LocalProtocolError, RemoteProtocolError
+from protocol.errors import BadChecksum, BadRound, LocalProtocolError, RemoteProtocolError
 from protocol.limits import TEXT_CHARS
 from protocol.messages import (
     Cancel,
@@ -96,8 +96,19 @@ class Exchange:
         try:
             message = decode(received.frames)
             return self._judge(peer, message, received.identity, now)
+        except BadRound as fault:
+            return self._ahead(peer, fault, now)
         except RemoteProtocolError as fault:
             return self._fault(peer, fault.code, str(fault), None, now)
+
+    def _ahead(self, peer: Peer, fault: BadRound, now: float) -> list[Event]:
+        """A report of a round that was never ordered, as far as we know: no strike, for it may be our folder that is
+        old. What the member holds its heartbeats tell."""
+        self.counts[fault.code] += 1
+        if peer.answers.take(now):
+            log.warning("report.ahead", participant=peer.member, reason=str(fault))
+            self.say(peer.connection, Error(code=fault.code, reason=printable(str(fault)), about=None))
+        return self._sign_of_life(peer, now)
 
     def _judge(self, peer: Peer, message: Message, identity: str, now: float) -> list[Event]:
         if peer.conversation.receive(message) is conversation.Heard.STALE:

@@ -137,6 +137,15 @@ class StatisticsLost(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CaughtUp(Fact):
+    """The folder was older than the federation, and the operator agreed to go on from what the members hold: the round
+    is open again. held: (member, round of the update that it reports again)."""
+
+    round_no: int
+    held: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Weighed(Fact):
     """W over `members`, each of whom gave statistics. weights: one row per member, rows sum to 1."""
 
@@ -237,7 +246,7 @@ FACTS: dict[str, type[Fact]] = {
     for kind in (
         *(Began, Joined, Returned, Contested, Lost, Left, Refused, Quarantined, AllowListSet, EnrolmentClosed),
         *(MeasuringOpened, StatsAccepted, Weighed, RoundOpened, UpdateAccepted, RowPlanned, RoundClosed, StopAsked),
-        *(Paused, Resumed, Finished, GoodbyeAccepted, Ended, StatisticsLost),
+        *(Paused, Resumed, Finished, GoodbyeAccepted, Ended, StatisticsLost, CaughtUp),
     )
 }
 """Every kind of fact by the name the journal knows it under."""

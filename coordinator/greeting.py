@@ -40,7 +40,7 @@ def answer(
             return Reject(code="name-in-use", reason=reason, wait_s=CHANGES_S), None, None
         if known.status is Status.PRESENT and known.instance == instance:
             fact = None  # its samples are counted as before
-    comes_back = known is not None and hello.run == rules.run
+    comes_back = hello.run == rules.run  # known or not: it holds the initial model, or says hello again without it
     return None, fact, SendWelcome(connection=event.connection, member=name, round_no=0, initial=not comes_back)
 
 

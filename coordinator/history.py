@@ -87,7 +87,8 @@ def _left(state: State, rules: Rules, fact: facts.Left, now: float) -> None:
 
 def _quarantined(state: State, rules: Rules, fact: facts.Quarantined, now: float) -> None:
     del rules, now
-    _exclude(state, state.members[fact.member], Status.QUARANTINED)
+    status = Status.REMOVED if fact.code == "unknown-key" else Status.QUARANTINED
+    _exclude(state, state.members[fact.member], status)
 
 
 def _exclude(state: State, member: Member, status: Status) -> None:
@@ -162,6 +163,25 @@ def _statistics_lost(state: State, rules: Rules, fact: facts.StatisticsLost, now
         member.answered = step_at("update", fact.round_no - 1) if fact.round_no else None
     elif member.is_active and member.has_answered(member.order):
         ordering.replace_order(member, ordering.anchor_order(state, rules, member))
+
+
+def _caught_up(state: State, rules: Rules, fact: facts.CaughtUp, now: float) -> None:
+    """Open the latest round that members hold; whatever was to be mixed before it is past."""
+    held = dict(fact.held)
+    without_barrier = rules.continuous and fact.round_no >= rules.warmup_rounds
+    state.stage, state.opened_at, state.enrolled = Stage.TRAINING, now, True
+    state.round_no = rules.warmup_rounds if without_barrier else fact.round_no
+    state.round_members, state.recipe = tuple(sorted(held)), None
+    asked = (rules.round_plan(round_no).measure is Measure.RUNNING for round_no in range(fact.round_no + 1))
+    state.running_asked = state.running_asked or any(asked)
+    if without_barrier:
+        state.accepted = max(state.accepted, sum(held.values()))
+    for member in state.active():
+        member.order = member.earlier = member.update_round = None
+        member.answer_due = False
+        if (round_no := held.get(member.name)) is not None:
+            member.answered = step_at("stats", round_no)  # the place before the report that is to come again
+            member.order = ordering.train_order(state, rules, member, round_no)
 
 
 def _weighed(state: State, rules: Rules, fact: facts.Weighed, now: float) -> None:
@@ -268,15 +288,16 @@ def _stop_asked(state: State, rules: Rules, fact: facts.StopAsked, now: float) -
 
 
 def _paused(state: State, rules: Rules, fact: facts.Paused, now: float) -> None:
-    del rules, fact
-    state.paused_at = now
+    del rules
+    lacking = f"{fact.free_bytes:,} bytes of disk are free, {fact.needed_bytes:,} are needed"
+    state.paused_at, state.paused_reason = now, fact.reason or lacking
 
 
 def _resumed(state: State, rules: Rules, fact: facts.Resumed, now: float) -> None:
     del rules, fact
     if state.paused_at is not None:
         state.opened_at += now - max(state.paused_at, state.opened_at)
-    state.paused_at = None
+    state.paused_at, state.paused_reason = None, ""
 
 
 def _finished(state: State, rules: Rules, fact: facts.Finished, now: float) -> None:
@@ -313,6 +334,7 @@ _CHANGES: dict[type[facts.Fact], Callable[[State, Rules, Any, float], None]] = {
     facts.MeasuringOpened: _measuring_opened,
     facts.StatsAccepted: _stats_accepted,
     facts.StatisticsLost: _statistics_lost,
+    facts.CaughtUp: _caught_up,
     facts.Weighed: _weighed,
     facts.RoundOpened: _round_opened,
     facts.UpdateAccepted: _update_accepted,

@@ -14,6 +14,9 @@ from pathlib import Path
 
 from coordinator.journal import FORMAT, HEAD, JOURNAL, Entry, chained, sealed
 
+ACCEPTS_OLDER = "accepts older"
+"""Name of the fact by which the operator agrees to go on from what the members hold; empty when that is done."""
+
 FactRow = tuple[str, str]
 
 
@@ -57,7 +60,7 @@ def _judged(folder: Path, path: Path, wrong: str, sound: list[Entry], facts: lis
         wrong, older = f"ends with entry {len(sound)}, although entry {serial} was written", True
     elif not wrong and serial > 0 and _chain_at(sound, serial) != chain:
         wrong = f"is not the one that {HEAD} belongs to: entry {serial} differs"
-    elif not wrong and not sound and (trace := trace_of_run(folder)):
+    elif not wrong and not sound and not dict(facts).get(ACCEPTS_OLDER) and (trace := trace_of_run(folder)):
         wrong = f"is empty, although {trace} is there"
     last = max(serial, len(sound))
     return JournalState(path=path, wrong=wrong, sound=tuple(sound), last=last, facts=tuple(facts), is_older=older)

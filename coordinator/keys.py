@@ -94,7 +94,10 @@ class MemberList:
             found = self._path.stat()
             mark = (found.st_mtime_ns, found.st_size, found.st_ino)
             if mark != self._mark:
-                self._names = parse_members(self._path.read_text(), source=self._path.name)
-                self._mark, self.fault = mark, ""
+                names = parse_members(self._path.read_text(), source=self._path.name)
+                if not names and self._names:
+                    raise InvalidInput(str(self._path), "no line «name key»", "a list; to end a run, stop it")
+                self._names, self._mark = names, mark
+            self.fault = ""
         except (OSError, UnicodeDecodeError, InvalidInput) as error:
             self.fault = str(error)

@@ -65,13 +65,13 @@ class Ledger:
         self._facts.append(fact)
         self._drafts.append(Draft(time_s=now, kind=kind, body=_encoded(fields).encode()))
 
-    def commit(self, state: State) -> None:
-        """Make everything added durable. NotWritten: nothing is, and all of it waits for the next time.
+    def commit(self, state: State) -> list[facts.Fact]:
+        """Make everything added durable; returns it. NotWritten: nothing is, and all of it waits for the next time.
 
         state: exactly what the journal will tell then; kept as a snapshot now and again.
         """
         if not self._drafts:
-            return
+            return []
         serial = self._journal.append(self._drafts)
         told, self._facts, self._drafts = self._facts, [], []
         for fact in told:
@@ -81,6 +81,7 @@ class Ledger:
             self._note_round(closed[-1], state, serial)
         elif any(isinstance(fact, facts.Ended) for fact in told):  # the last models have been delivered since
             self._note_traffic(state.round_no)
+        return told
 
     def _note_traffic(self, round_no: int) -> None:
         try:

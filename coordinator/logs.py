@@ -34,6 +34,7 @@ _NAMED = {
     "Left": "member.left",
     "Refused": "report.refused",
     "Quarantined": "member.quarantined",
+    "CaughtUp": "run.caught_up",
     "Weighed": "members.weighed",
     "Paused": "run.paused",
     "Resumed": "run.resumed",

@@ -29,12 +29,13 @@ from coordinator import (
 from coordinator.actions import Action, BlobRef, Forget, Note, Persist, Send, Stop
 from coordinator.invariants import broken_laws
 from coordinator.lull import Lull
+from coordinator.older_folder import OlderFolder
 from coordinator.quorum import Verdict
 from coordinator.roster import Roster
 from coordinator.rules import Rules
 from coordinator.state import Member, Stage, State, Status
 from coordinator.work import Work
-from protocol.messages import Error, Heartbeat, HelloRequired, Reject, Step
+from protocol.messages import Error, HelloRequired, Reject, Step
 
 _COLLECTS = (facts.RoundOpened, facts.RowPlanned, facts.Finished)
 """Facts after which something that was kept may have become useless."""
@@ -49,12 +50,13 @@ class RoundMachine:
         self.roster = Roster()
         self.reports = reports.Desk(rules)
         self.work = Work(rules, self.reports.missing)
+        self.older = OlderFolder(rules)
         self._lull = Lull()
         self._deadline: float | None = None
         self._handlers: dict[type[events.Event], Callable[[Any, float], list[Action]]] = {
             events.Started: self._started,
             events.Tick: lambda _event, _now: [],
-            events.StopRequested: lambda _event, now: self._let(facts.StopAsked(), now),
+            events.StopRequested: self._stop_requested,
             events.StorageLow: self._storage_low,
             events.StorageFree: self._storage_free,
             events.AllowListChanged: self._allow_list_changed,
@@ -93,8 +95,9 @@ class RoundMachine:
         """Everything that follows from the state by now; costs time in proportion to the members."""
         before = self.state.ended
         actions = self._let_happen(now)
-        actions += self.work.due(self.state, now)
-        actions += speaking.due(self.state, self.rules, self.roster, self.work, self.reports, now)
+        free = not self.older.holds(self.state)
+        actions += self.work.due(self.state, now) if free else []
+        actions += speaking.due(self.state, self.rules, self.roster, self.work, self.reports, now, orders=free)
         if self.state.ended and not before:
             aborted = self.state.stage is Stage.ABORTED
             actions.append(Stop(aborted=aborted, sentence=self.state.sentence))
@@ -168,10 +171,18 @@ class RoundMachine:
             actions += self._let(fact, now)
             if isinstance(fact, facts.Quarantined):
                 actions += self._show_out(fact)
+            if isinstance(fact, facts.CaughtUp):
+                actions += self._greet_anew()
         return actions
 
     def _next_fact(self, now: float) -> facts.Fact | None:
         state, rules = self.state, self.rules
+        if self.older.accepted:
+            due = self.older.next_fact(state, self.roster, now, missing=bool(self.reports.missing))
+            if due is not None:
+                return due
+        if self.older.holds(state):
+            return None
         due = self._death(now) or greeting.offender(state, rules) or ending.next_fact(state, rules, now)
         if due is not None or state.paused_at is not None:
             return due
@@ -200,6 +211,7 @@ class RoundMachine:
         self.roster.restart((member.name for member in self.state.active()), now)
         self.reports = reports.Desk(self.rules)
         self.work = Work(self.rules, self.reports.missing)
+        self.older = OlderFolder(self.rules, accepted=event.accepts_older)
         if self.state.began_at is None:
             return self._let(facts.Began(run=self.rules.run), now)
         note = Note(event="run.resumed", round_no=self.state.round_no, details=(("stage", str(self.state.stage)),))
@@ -213,6 +225,27 @@ class RoundMachine:
                 self.reports.missing.add(ref)
             elif ref.member in self.state.members and self.state.members[ref.member].statistics == ref:
                 actions += self._let(facts.StatisticsLost(member=ref.member, round_no=ref.round_no), now)
+        return actions
+
+    def _stop_requested(self, event: events.StopRequested, now: float) -> list[Action]:
+        """Where the run waits for its operator, there is nothing to end: nobody is told, nothing is journalled."""
+        del event
+        if self.older.holds(self.state):
+            sentence = self.older.sentence(self.state) or "members were being asked what they hold"
+            return [Stop(aborted=True, sentence=sentence, halted=True)]
+        return self._let(facts.StopAsked(), now)
+
+    def _greet_anew(self) -> list[Action]:
+        """Have everybody say hello: the welcome tells what is open now."""
+        self.reports = reports.Desk(self.rules)
+        self.work = Work(self.rules, self.reports.missing)
+        actions: list[Action] = []
+        for name, connection in self.roster.connections().items():
+            self.roster.release(connection)
+            actions += [
+                Send(connection=connection, member=name, message=HelloRequired()),
+                Forget(connection=connection),
+            ]
         return actions
 
     def _storage_low(self, event: events.StorageLow, now: float) -> list[Action]:
@@ -282,26 +315,15 @@ class RoundMachine:
         link = self.roster.link(member.name) if member is not None else None
         if member is None or link is None:
             return actions
-        actions += self._look_for_lost(member, event.beat)
+        self.older.heard(self.state, member, event.beat)
+        if self.older.holds(self.state):
+            self._lull.freed = True
+            return actions
+        if sentence := self.work.hopeless(self.state, member, event.beat):
+            actions.append(Stop(aborted=True, sentence=sentence, halted=True))
         if self.roster.beat(member.name, event.beat) is None:
             return actions
         return [*actions, *speaking.order(self.work, member, link, now, asked=True)]
-
-    def _look_for_lost(self, member: Member, beat: Heartbeat) -> list[Action]:
-        """Whether a report that our disk lost can no longer be had from its member, and somebody waits for its mix."""
-        if not self.reports.missing:
-            return []
-        self.reports.missing.heard(member.name, beat)
-        weights = member.order.weights if member.order is not None and not member.has_answered(member.order) else None
-        asks = beat.want is not None and weights is not None and weights.row is not None
-        lost = self.work.lost_report(self.state, weights.row if weights is not None else None) if asks else None
-        if lost is None and self.state.stage is Stage.AGGREGATING:
-            lost = self.work.lost_report(self.state, None)
-        if lost is None:
-            return []
-        what = f"blobs/{lost.kind}/{lost.round_no:07d}/{lost.member} is damaged or missing"
-        sentence = f"{what}, {lost.member} no longer holds it, and {member.name} waits for what is mixed from it"
-        return [Stop(aborted=True, sentence=sentence, halted=True)]
 
     def _arrived(
         self, event: events.StatsArrived | events.UpdateArrived | events.GoodbyeArrived, now: float

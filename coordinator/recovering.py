@@ -18,15 +18,12 @@ from coordinator.config import RunConfig, make_config
 from coordinator.folder_check import BlobFault, blob_faults, mark_refetch
 from coordinator.holdings import needed_blobs
 from coordinator.journal import HEAD, JOURNAL, Draft, Entry, SqliteJournal
-from coordinator.journal_check import JournalState, read_journal
+from coordinator.journal_check import ACCEPTS_OLDER, JournalState, read_journal
 from coordinator.ledger import fact_of
 from coordinator.machine import RoundMachine
 from coordinator.rules import Rules
 from coordinator.store import set_aside
 from fedap_core.errors import InvalidInput
-
-ACCEPTS_OLDER = "accepts older"
-"""Name of the fact by which the operator agrees to go on from what the members hold."""
 
 MakeRules = Callable[[RunConfig], Rules]
 

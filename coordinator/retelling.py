@@ -124,7 +124,8 @@ def status_lines(past: Past) -> Iterator[str]:
         yield f"Run {config.run}: {state.stage} in {where}; led for {past.ran_s:.0f} s."
         yield f"It waits: {past.machine.waiting_for(past.ran_s).reason}."
     if state.paused_at is not None:
-        yield "Paused: too little disk is free, or it failed; the log says which."
+        yield f"Paused: {state.paused_reason}."
+    yield from (f"ATTENTION: {sentence}." for sentence in past.notices())
     yield from _member_lines(state)
     evaluated = _last_evaluation(past)
     if evaluated is not None:

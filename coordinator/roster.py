@@ -107,6 +107,10 @@ class Roster:
     def member_of(self, connection: str) -> str | None:
         return self._members.get(connection)
 
+    def connections(self) -> dict[str, str]:
+        """The connection of each member that has one."""
+        return {member: connection for connection, member in self._members.items()}
+
     def link(self, member: str) -> Link | None:
         return self._links.get(member)
 

@@ -28,6 +28,7 @@ from coordinator.keys import MemberList, read_key_file
 from coordinator.ledger import Ledger
 from coordinator.machine import RoundMachine
 from coordinator.model_forms import ModelFile, ModelForms
+from coordinator.notices import Notices, read_notices
 from coordinator.orders import Orders
 from coordinator.peers import Peers
 from coordinator.recovering import Recovery, recovery_of
@@ -156,6 +157,10 @@ def _assemble(
         space=_space_guard(config, machine, store, _row_bytes(forms, rules)),
         allowed=lambda: allowed_members(config, listed),
         release=release,
+        notices=Notices(config.folder),
+        list_fault=lambda: listed.fault if listed is not None else "",
+        older_advice=f"Stop it and put back the newer folder, or agree to go on from what the members hold: "
+        f"`fedap-coordinator recover {config.folder} --accept-older --yes`",
         missing=missing,
     )
     return Federation(coordinator=Coordinator(parts), endpoint=router.endpoint, exchange=exchange, machine=machine)
@@ -277,6 +282,10 @@ class Past:
     machine: RoundMachine
     journal: Journal
     ran_s: float
+
+    def notices(self) -> tuple[str, ...]:
+        """What whoever leads the run wants its operator to know."""
+        return () if self.machine.state.ended else read_notices(self.folder)
 
 
 def look_at(folder: Path) -> Past:

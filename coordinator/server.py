@@ -15,17 +15,19 @@ from typing import Any
 
 import structlog
 
-from coordinator import actions, events
+from coordinator import actions, events, facts
 from coordinator.arrivals import Arrivals
 from coordinator.compute import Compute, Done
 from coordinator.exchange import Exchange
 from coordinator.folder_check import mark_refetch
 from coordinator.jobs import UPDATE, UPDATE_STATS, DamagedReports, Jobs
 from coordinator.journal import Journal, NotWritten
+from coordinator.journal_check import ACCEPTS_OLDER
 from coordinator.ledger import Ledger
 from coordinator.logs import log_note
 from coordinator.machine import RoundMachine
 from coordinator.model_forms import ModelForms
+from coordinator.notices import Notices
 from coordinator.orders import Orders
 from coordinator.replaying import replay
 from coordinator.router import Router
@@ -74,6 +76,11 @@ class Parts:
     allowed: Callable[[], tuple[tuple[str, str], ...] | None]
     release: Callable[[], None]
     """Lets go of the run's folder."""
+    notices: Notices
+    list_fault: Callable[[], str]
+    """What is wrong with the list of members, empty when nothing is."""
+    older_advice: str
+    """What an operator whose folder is older than the federation can do."""
     missing: tuple[actions.BlobRef, ...] = ()
     """Admitted reports whose files are to be fetched again."""
 
@@ -133,7 +140,8 @@ class Coordinator:
             if self._machine.state.ended:
                 state = self._machine.state
                 return actions.Stop(aborted=state.finish_reason == "aborted", sentence=state.sentence)
-            self._decide(events.Started(missing=self._parts.missing))
+            accepts = bool(self._parts.journal.fact(ACCEPTS_OLDER))
+            self._decide(events.Started(missing=self._parts.missing, accepts_older=accepts))
             if self._listed is not None:  # edited while nobody was here to notice
                 self._decide(events.AllowListChanged(allowed=self._listed))
             self._act()
@@ -178,6 +186,15 @@ class Coordinator:
         for event in self._parts.exchange.flush():
             self._decide(event)
         self._act()
+        self._tell_operator()
+
+    def _tell_operator(self) -> None:
+        """Keep what `status` and the log say of the folder and the list of members up to date."""
+        older = self._machine.older.sentence(self._machine.state)
+        self._parts.notices.tell("folder", f"{older}. {self._parts.older_advice}" if older else "")
+        if self._listed is not None:
+            fault = self._parts.list_fault()
+            self._parts.notices.tell("members_file", f"{fault}; the list before still counts" if fault else "")
 
     def _forgive(self, meant_s: float | None) -> None:
         """Members are not to pay for it when this process was stopped, or its disk or machine stood still."""
@@ -240,12 +257,14 @@ class Coordinator:
     def _act(self) -> None:
         """Make what was decided durable, then do it. A journal that cannot be written leaves all of it undone."""
         try:
-            self._parts.ledger.commit(self._machine.state)
+            told = self._parts.ledger.commit(self._machine.state)
         except NotWritten as error:
             if not self._not_written:
                 log.error("journal.not_written", reason=str(error), so="the run stands still until there is room")
             self._not_written = str(error)
             return
+        if any(isinstance(fact, facts.CaughtUp) for fact in told):
+            self._parts.journal.set_fact(ACCEPTS_OLDER, "")
         if self._not_written:
             log.info("journal.written", so="the run goes on")
         self._not_written = ""

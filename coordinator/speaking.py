@@ -22,14 +22,16 @@ _BEAT_SHARE = 0.9
 different times, and a look at all of them for each one's heartbeat would be a look too many."""
 
 
-def due(state: State, rules: Rules, roster: Roster, work: Work, desk: Desk, now: float) -> list[Action]:
-    """Everything to say now, in the order of names."""
+def due(
+    state: State, rules: Rules, roster: Roster, work: Work, desk: Desk, now: float, *, orders: bool = True
+) -> list[Action]:
+    """Everything to say now, in the order of names. orders: whether any may be given."""
     actions: list[Action] = []
     for member in state.active() if not state.ended else ():
         link = roster.link(member.name)
         if link is None or link.connection is None:
             continue
-        actions += order(work, member, link, now)
+        actions += order(work, member, link, now) if orders else []
         if now >= link.spoke_at + _BEAT_SHARE * rules.pace.heartbeat_s:
             link.spoke_at = now
             beat = heartbeat(state, rules, desk, member, link)

@@ -44,6 +44,8 @@ class Status(enum.StrEnum):
     LOST = "lost"
     LEFT = "left"
     QUARANTINED = "quarantined"
+    REMOVED = "removed"
+    """Its key was taken off the list; listed again, it may come back."""
 
 
 @dataclass(kw_only=True)
@@ -134,6 +136,7 @@ class State:
     opened_at: float = 0.0
     """When waiting began: for members to enrol, to measure, to report; in continuous mode the latest update."""
     paused_at: float | None = None
+    paused_reason: str = ""
     recipe: Recipe | None = None
     """How the rows of the current orders (or of the final one) were mixed, all members together."""
     anchor: WeightsRef | None = None

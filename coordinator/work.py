@@ -11,8 +11,9 @@ from coordinator.actions import Action, Aggregate, BlobRef, Collect, RowRef, Wei
 from coordinator.facts import RowPlanned, Weighed
 from coordinator.refetching import Missing
 from coordinator.rules import Rules
-from coordinator.state import Recipe, Stage, State
+from coordinator.state import Member, Recipe, Stage, State
 from fedap_core.strategies import Phase
+from protocol.messages import Heartbeat
 
 
 class Work:
@@ -39,7 +40,23 @@ class Work:
         self._held_up = {row for recipe in missing if recipe not in whole for row in recipe.receivers}
         return [*actions, *map(self._start, whole)]
 
-    def lost_report(self, state: State, row: RowRef | None) -> BlobRef | None:
+    def hopeless(self, state: State, member: Member, beat: Heartbeat) -> str:
+        """Told by a heartbeat: that a report which our disk lost can no longer be had from its member, either, and
+        somebody waits for its mix. Empty otherwise."""
+        if not self._gone:
+            return ""
+        self._gone.heard(member.name, beat)
+        weights = member.order.weights if member.order is not None and not member.has_answered(member.order) else None
+        asks = beat.want is not None and weights is not None and weights.row is not None
+        lost = self._lost_report(state, weights.row if weights is not None else None) if asks else None
+        if lost is None and state.stage is Stage.AGGREGATING:
+            lost = self._lost_report(state, None)
+        if lost is None:
+            return ""
+        what = f"blobs/{lost.kind}/{lost.round_no:07d}/{lost.member} is damaged or missing"
+        return f"{what}, {lost.member} no longer holds it, and {member.name} waits for what is mixed from it"
+
+    def _lost_report(self, state: State, row: RowRef | None) -> BlobRef | None:
         """A report without which this row (None: any that is needed) can never be made again."""
         for recipe in self._missing(state):
             if row is None or row in recipe.receivers:

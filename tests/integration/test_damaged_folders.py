@@ -6,6 +6,7 @@ Real processes and real files; the members know the protocol and nothing else.
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -16,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.facts import Finished, StatisticsLost
-from coordinator.journal import JOURNAL
+from coordinator.facts import CaughtUp, Finished, StatisticsLost
+from coordinator.journal import HEAD, JOURNAL, head_text
 from fedap_core.arrays import Float32Array
 from tests.support.cohorts import wait_until
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running
@@ -225,3 +226,58 @@ def test_a_journal_that_is_damaged_or_gone_is_not_begun_anew(tmp_path: Path, har
         assert str(run.folder / JOURNAL) in sentence
         code, _, complaint = run.command("recover", str(run.folder), "--yes")
         assert (code, "--accept-older" in complaint) == (2, True)
+        run.recover("--accept-older")
+        run.ends_alike()
+        assert len([fact for fact in told_facts(run.folder) if isinstance(fact, CaughtUp)]) == 1
+
+
+@pytest.mark.slow
+def test_a_folder_older_than_the_federation_waits_for_its_operator_and_strikes_nobody(tmp_path: Path) -> None:
+    """The folder of the end of round 0 is put back when members have finished round 1."""
+    with halted(tmp_path) as run:
+        newer = run.folder.rename(tmp_path / "newer")
+        old = tmp_path / "old"
+        shutil.copytree(newer, run.folder)
+        _cut_journal(run.folder, "RoundOpened", 0)
+        shutil.rmtree(run.folder / "blobs" / "update")
+        shutil.copytree(run.folder, old)
+        run.go_on.set()
+        process = run.serve()
+        try:
+            process.ready()
+            told = partial(run.command, "status", str(run.folder))
+            wait_until(lambda: "older than the federation by 1 round" in told()[1], "the statement", deadline_s=WAIT_S)
+            assert "--accept-older" in told()[1]
+            process.terminate()
+            assert process.wait() == 2
+        finally:
+            process.close()
+        told_kinds = {type(fact).__name__ for fact in told_facts(run.folder)}
+        assert not told_kinds & {"Refused", "Quarantined", "StopAsked", "Finished"}
+        run.recover("--accept-older")
+        run.ends_alike()
+
+
+def _cut_journal(folder: Path, kind: str, which: int) -> None:
+    """Let the journal end with that entry: what a copy made at that moment holds."""
+    with sqlite3.connect(folder / JOURNAL) as db:
+        serials = [serial for (serial,) in db.execute("select serial from entries where kind = ? order by 1", (kind,))]
+        db.execute("delete from entries where serial > ?", (serials[which],))
+        (chain,) = db.execute("select chain from entries order by serial desc limit 1").fetchone()
+    db.close()
+    (folder / HEAD).write_text(head_text(serials[which], chain))
+
+
+@pytest.mark.slow
+def test_a_copy_of_a_run_under_way_can_be_put_back_when_the_run_is_lost(tmp_path: Path) -> None:
+    with halted(tmp_path) as run:
+        process = run.serve()
+        try:
+            process.ready()
+            code, said, complaint = run.command("backup", str(run.folder), "--out", str(tmp_path / "copy"))
+            assert (code, "checked" in said) == (0, True), complaint
+        finally:
+            process.kill()
+        shutil.rmtree(run.folder)
+        shutil.copytree(tmp_path / "copy", run.folder)
+        run.ends_alike()
