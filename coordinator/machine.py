@@ -172,7 +172,9 @@ class RoundMachine:
             if isinstance(fact, facts.Quarantined):
                 actions += self._show_out(fact)
             if isinstance(fact, facts.CaughtUp):
-                actions += self._greet_anew()
+                self.reports = reports.Desk(self.rules)
+                self.work = Work(self.rules, self.reports.missing)
+                actions += speaking.greet_anew(self.roster)
         return actions
 
     def _next_fact(self, now: float) -> facts.Fact | None:
@@ -219,13 +221,8 @@ class RoundMachine:
 
     def _ask_again(self, refs: tuple[BlobRef, ...], now: float) -> list[Action]:
         """Have what our disk lost come again: an update as it was reported, statistics by measuring."""
-        actions: list[Action] = []
-        for ref in refs:
-            if ref.kind != "stats":
-                self.reports.missing.add(ref)
-            elif ref.member in self.state.members and self.state.members[ref.member].statistics == ref:
-                actions += self._let(facts.StatisticsLost(member=ref.member, round_no=ref.round_no), now)
-        return actions
+        lost = self.reports.missing.take(self.state, refs)
+        return [action for fact in lost for action in self._let(fact, now)]
 
     def _stop_requested(self, event: events.StopRequested, now: float) -> list[Action]:
         """Where the run waits for its operator, there is nothing to end: nobody is told, nothing is journalled."""
@@ -234,19 +231,6 @@ class RoundMachine:
             sentence = self.older.sentence(self.state) or "members were being asked what they hold"
             return [Stop(aborted=True, sentence=sentence, halted=True)]
         return self._let(facts.StopAsked(), now)
-
-    def _greet_anew(self) -> list[Action]:
-        """Have everybody say hello: the welcome tells what is open now."""
-        self.reports = reports.Desk(self.rules)
-        self.work = Work(self.rules, self.reports.missing)
-        actions: list[Action] = []
-        for name, connection in self.roster.connections().items():
-            self.roster.release(connection)
-            actions += [
-                Send(connection=connection, member=name, message=HelloRequired()),
-                Forget(connection=connection),
-            ]
-        return actions
 
     def _storage_low(self, event: events.StorageLow, now: float) -> list[Action]:
         if self.state.paused_at is not None or (self.state.stage.is_over and not event.reason):

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.actions import BlobRef, step_at
+from coordinator.facts import StatisticsLost
+from coordinator.state import State
 from protocol.messages import ORDERS, Heartbeat, Step
 
 _TRAIN = ORDERS.index("train")
@@ -23,6 +25,16 @@ class Missing:
 
     def __bool__(self) -> bool:
         return bool(self._gone)
+
+    def take(self, state: State, refs: Iterable[BlobRef]) -> list[StatisticsLost]:
+        """Ask for these; statistics are not kept by members, and the facts that call for measuring again come back."""
+        lost = []
+        for ref in refs:
+            if ref.kind != "stats":
+                self.add(ref)
+            elif ref.member in state.members and state.members[ref.member].statistics == ref:
+                lost.append(StatisticsLost(member=ref.member, round_no=ref.round_no))
+        return lost
 
     def add(self, ref: BlobRef) -> None:
         self._gone.setdefault(ref, False)

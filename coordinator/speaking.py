@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.actions import Action, Send, SendOrder, step_at
+from coordinator.actions import Action, Forget, Send, SendOrder, step_at
 from coordinator.reports import Desk
 from coordinator.roster import Link, Roster
 from coordinator.rules import Rules
 from coordinator.state import Member, State
 from coordinator.work import Work
-from protocol.messages import ORDERS, REPORTS, Heartbeat
+from protocol.messages import ORDERS, REPORTS, Heartbeat, HelloRequired
 
 _BEAT_SHARE = 0.9
 """Share of a heartbeat's period after which it may go out with others that are due: members were last spoken to at
@@ -36,6 +36,16 @@ def due(
             link.spoke_at = now
             beat = heartbeat(state, rules, desk, member, link)
             actions.append(Send(connection=link.connection, member=member.name, message=beat))
+    return actions
+
+
+def greet_anew(roster: Roster) -> list[Action]:
+    """Have everybody say hello: the welcome tells what is open now."""
+    actions: list[Action] = []
+    for name, connection in roster.connections().items():
+        roster.release(connection)
+        actions.append(Send(connection=connection, member=name, message=HelloRequired()))
+        actions.append(Forget(connection=connection))
     return actions
 
 
