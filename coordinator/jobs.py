@@ -29,8 +29,9 @@ from coordinator.admission import (
 )
 from coordinator.blobs import FloatReader, Held, StoredSet, checksum_of, read_bytes, reading
 from coordinator.events import Inspected, InspectionFailed, WeighingDone
+from coordinator.mixing_plan import mixture_of
 from coordinator.model_forms import ModelForms, Payload
-from coordinator.rows import changed, mix_files, mix_in_memory
+from coordinator.rows import Product, changed, mix_files, mix_in_memory, sizes_of
 from coordinator.rules import Rules
 from coordinator.store import Staged, Store
 from fedap_core.aggregation import TILE_COLUMNS
@@ -85,6 +86,7 @@ class Jobs:
         self._forms = forms
         self._spec = spec
         self._rules = rules
+        self._limited: set[str] = set()
         self._lengths: dict[bool, float] = {}
         """Length of the initial model's trained values, with batch norm (warm-up) and without what stays home."""
 
@@ -247,19 +249,30 @@ class Jobs:
         for ref, blob in zip(action.givers, blobs, strict=True):
             if blob.layout != layout:
                 raise InvalidInput(f"update of {ref.member}", _difference(blob.layout, layout), "the plan's tensors")
+        mixture = mixture_of(action, self._rules.strategy, sizes_of(layout))
+        product = Product(mixture=mixture, rule=self._rules.strategy.robustness)
         size = layout.size_bytes(self._forms.encoding)
         small = size <= SLICE_BYTES and self._forms.held_bytes + len(action.receivers) * size <= ROWS_HELD_BYTES
         paths = self._store.expect_rows(() if small else action.receivers)
         try:
             if small:
-                rows = mix_in_memory(action.weights, blobs, layout, self._forms.encoding)
+                rows = mix_in_memory(product, blobs, layout, self._forms.encoding)
             else:
-                rows = mix_files(action.weights, blobs, paths, layout, self._forms.encoding)
+                rows = mix_files(product, blobs, paths, layout, self._forms.encoding)
         except OSError:
             for path in paths:
                 path.unlink(missing_ok=True)
             raise
+        self._tell_limited(action, product)
         return list(zip(action.receivers, rows, strict=True))
+
+    def _tell_limited(self, action: Aggregate, product: Product) -> None:
+        """Once, when it changes who: somebody whose updates lie far from the others may do so in every round."""
+        kept = () if product.kept is None else product.kept
+        found = {giver.member: float(one) for giver, one in zip(action.givers, kept, strict=False) if one < 1.0}
+        if set(found) != self._limited:
+            self._limited = set(found)
+            log.warning("updates.limited", round=action.receivers[0].round_no - 1, kept=found)
 
 
 def refs_of(action: Inspect) -> tuple[BlobRef, ...]:

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from coordinator.actions import BlobRef, RowRef
+from coordinator.actions import Aggregate, BlobRef, RowRef
 from coordinator.rules import Rules
 from coordinator.state import Member, Recipe, State
 from fedap_core import mixing
 from fedap_core.arrays import BoolArray, FloatArray
-from fedap_core.strategies import Evidence, Measure, Phase, fedbn_weights
+from fedap_core.robust import Mixture
+from fedap_core.strategies import Evidence, Measure, Phase, Strategy, fedbn_weights
 from fedap_core.strategies.fedavg import FedAvg
 
 
@@ -112,6 +113,17 @@ def next_round(member: Member) -> int:
     steps = (member.answered, member.order.step if member.order is not None else None)
     rounds = [one.round_no + (0 if one.kind in ("stats", "anchor") else 1) for one in steps if one is not None]
     return max(rounds, default=0)
+
+
+def mixture_of(action: Aggregate, strategy: Strategy, sizes: tuple[int, ...]) -> Mixture:
+    """One product as `fedap_core` takes it. sizes: values of every tensor of the phase, in order."""
+    places = {giver.member: place for place, giver in enumerate(action.givers)}
+    return Mixture(
+        weights=action.weights,
+        own=tuple(places.get(row.member) for row in action.receivers),
+        personal=strategy.is_personal(action.phase),
+        sizes=sizes,
+    )
 
 
 def _row_phase(rules: Rules, state: State, member: Member) -> Phase:

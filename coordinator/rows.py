@@ -7,22 +7,45 @@ small and few, they stay in memory. Which weights these are, and where rows go, 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from coordinator.blobs import StoredSet, opened, reading, wire_values, write_exactly
 from coordinator.model_forms import Payload
-from fedap_core.aggregation import TileAccess, mix_tiles
+from fedap_core.aggregation import TileAccess
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.errors import InvalidInput
+from fedap_core.robust import Mixture, Robustness, robust_mix
 from protocol.encodings import Encoding
 from protocol.limits import SLICE_BYTES
 from protocol.naming import Naming
 from protocol.tensors import Layout
+
+
+@dataclass(kw_only=True)
+class Product:
+    """What is to be mixed and under which rule; afterwards `kept` says how much of each giver counted."""
+
+    mixture: Mixture
+    rule: Robustness
+    kept: FloatArray | None = None
+
+    @staticmethod
+    def plain(weights: FloatArray, layout: Layout) -> Product:
+        """Without any rule."""
+        mixture = Mixture(weights=weights, own=(None,) * len(weights), personal=False, sizes=sizes_of(layout))
+        return Product(mixture=mixture, rule=Robustness())
+
+
+def sizes_of(layout: Layout) -> tuple[int, ...]:
+    """How many values each tensor has, in order."""
+    return tuple(math.prod(spec.shape) for spec in layout.specs)
 
 
 class _RowWriter:
@@ -45,9 +68,12 @@ class _RowWriter:
 
 
 def mix_files(
-    weights: FloatArray, givers: Sequence[StoredSet], paths: Sequence[Path], layout: Layout, encoding: Encoding
+    product: Product, givers: Sequence[StoredSet], paths: Sequence[Path], layout: Layout, encoding: Encoding
 ) -> list[Payload]:
-    """Write paths[i] = sum_j weights[i, j] * givers[j]; the rows as payloads. givers have this all-float32 layout."""
+    """Write paths[i] = sum_j weights[i, j] * givers[j], as far as the rule lets them; the rows as payloads.
+
+    givers have this all-float32 layout.
+    """
     for folder in {path.parent for path in paths}:
         folder.mkdir(parents=True, exist_ok=True)
     named = layout.size_bytes(encoding) > SLICE_BYTES
@@ -59,19 +85,17 @@ def mix_files(
             for row, writer in zip(mixed, writers, strict=True):
                 writer.write(start, row)
 
-        _mix(weights, givers, layout, write)
+        _mix(product, givers, write)
     return [
         Payload(path=path, layout=layout, encoding=encoding, transfer=writer.name)
         for path, writer in zip(paths, writers, strict=True)
     ]
 
 
-def mix_in_memory(
-    weights: FloatArray, givers: Sequence[StoredSet], layout: Layout, encoding: Encoding
-) -> list[Payload]:
+def mix_in_memory(product: Product, givers: Sequence[StoredSet], layout: Layout, encoding: Encoding) -> list[Payload]:
     """The same rows, each small enough for one message, without writing them anywhere."""
     size = layout.size_bytes(encoding)
-    rows = [np.empty(size, dtype=np.uint8) for _ in range(len(weights))]
+    rows = [np.empty(size, dtype=np.uint8) for _ in range(len(product.mixture.weights))]
 
     def write(start: int, mixed: Float32Array) -> None:
         for row, values in zip(rows, mixed, strict=True):
@@ -79,7 +103,7 @@ def mix_in_memory(
             first = start * (wire.nbytes // values.size)
             row.data[first : first + wire.nbytes] = wire
 
-    _mix(weights, givers, layout, write)
+    _mix(product, givers, write)
     nowhere = Path()
     return [
         Payload(path=nowhere, layout=layout, encoding=encoding, transfer=None, data=row.data.toreadonly())
@@ -87,15 +111,17 @@ def mix_in_memory(
     ]
 
 
-def _mix(weights: FloatArray, givers: Sequence[StoredSet], layout: Layout, write: TileAccess) -> None:
+def _mix(product: Product, givers: Sequence[StoredSet], write: TileAccess) -> None:
     with ExitStack() as files:
         readers = [files.enter_context(reading(blob)) for blob in givers]
 
         def read(start: int, tile: Float32Array) -> None:
+            if start == 0:  # from the beginning, perhaps again: what was compared must be intact, what is mixed as well
+                readers[:] = [files.enter_context(reading(blob)) for blob in givers]
             for row, reader in zip(tile, readers, strict=True):
                 reader.read(start, row)
 
-        mix_tiles(weights, layout.elements, read=read, write=write)
+        product.kept = robust_mix(product.mixture, product.rule, read=read, write=write)
     for blob, reader in zip(givers, readers, strict=True):
         if not reader.is_intact(blob.checksum):
             raise changed(blob)

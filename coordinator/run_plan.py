@@ -23,7 +23,12 @@ from protocol.tensors import names_digest
 
 def strategy_of(config: RunConfig) -> Strategy:
     """The algorithm with its options."""
-    return make_strategy(config.algorithm.name, config.algorithm.options)
+    return make_strategy(config.algorithm.name, _options(config))
+
+
+def _options(config: RunConfig) -> dict[str, str | int | float | bool]:
+    """With the rule of mixing, which is a field of its own because every algorithm has it."""
+    return {"robust": config.algorithm.robust, **config.algorithm.options}
 
 
 def make_plan(config: RunConfig, spec: ModelSpec) -> Plan:
@@ -40,7 +45,7 @@ def _plan(config: RunConfig, spec: ModelSpec, strategy: Strategy) -> Plan:
     training = config.training
     return Plan(
         strategy=config.algorithm.name,
-        options=dict(config.algorithm.options),
+        options=_options(config),
         mode=config.mode,
         rounds=config.rounds,
         seed=config.seed,

@@ -32,6 +32,12 @@ class Algorithm(Section):
         default_factory=dict, description="Settings of the algorithm, such as self_weight."
     )
 
+    robust: Literal["none", "limit", "median", "trimmed-mean"] = Field(
+        default="limit",
+        description="What one member may do to the others' models: limit scales outliers back and changes nothing else;"
+        " median and trimmed-mean replace the average, value by value; none trusts everybody.",
+    )
+
     @field_validator("options")
     @classmethod
     def _known(cls, options: dict[str, str | int | float | bool], info: object) -> dict[str, str | int | float | bool]:

@@ -124,13 +124,13 @@ def _share(work: Callable[[], None], threads: int) -> None:
     """Have it done by so many threads, none of which lets BLAS cut a product: that would show in the last bits."""
 
     def alone() -> None:
-        with _one_blas_thread():  # some libraries keep the setting per thread
+        with one_blas_thread():  # some libraries keep the setting per thread
             work()
 
     if threads < 2:
         alone()
         return
-    with _one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(alone) for _ in range(threads)]:
             done.result()
 
@@ -227,7 +227,7 @@ def _threads(asked: int | None) -> int:
     return asked
 
 
-def _one_blas_thread() -> AbstractContextManager[object]:
+def one_blas_thread() -> AbstractContextManager[object]:
     """How a product is cut among threads shows in its last bits."""
     limit: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
     return limit

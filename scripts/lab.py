@@ -8,6 +8,7 @@ from fedap_core.errors import exit_on_invalid_input
 from scripts.bench.command import bench
 from scripts.drill.command import drill
 from scripts.experiments.asynchronous.command import asynchronous
+from scripts.experiments.attacks.command import attacks
 from scripts.experiments.commands import compare, demo
 from scripts.experiments.reproduce.command import reproduce
 from scripts.report.page.command import report
@@ -23,6 +24,7 @@ def lab() -> None:
 app.command("demo")(demo)
 app.command("compare")(compare)
 app.command("asynchronous")(asynchronous)
+app.command("attacks")(attacks)
 app.command("bench")(bench)
 app.command("drill")(drill)
 app.command("report")(report)

@@ -18,6 +18,7 @@ from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.objectives import ObjectiveSpec
 from fedap_core.parts import Part
+from fedap_core.robust import Robustness
 
 
 class Measure(enum.StrEnum):
@@ -73,7 +74,10 @@ class Mixing:
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """FedAvg's answers. equal: weigh every member alike instead of by its number of training samples."""
+    """FedAvg's answers. equal: weigh every member alike instead of by its number of training samples.
+
+    robust, robust_factor, max_share: what limits a single member's influence; see `robust.Robustness`.
+    """
 
     name: ClassVar[str] = ""
     needs_batch_norm: ClassVar[bool] = False
@@ -81,6 +85,21 @@ class Strategy:
     """Whether the schedule looks at the total number of rounds: if not, a longer run begins with the shorter one."""
 
     equal: bool = False
+    robust: str = "none"
+    robust_factor: float = 2.0
+    max_share: float = 0.25
+
+    def __post_init__(self) -> None:
+        self.robustness  # noqa: B018 - refuses what it cannot be
+
+    @property
+    def robustness(self) -> Robustness:
+        """How updates are mixed where one of them may be hostile."""
+        return Robustness(rule=self.robust, factor=self.robust_factor, max_share=self.max_share)
+
+    def is_personal(self, phase: Phase) -> bool:
+        """Whether rows of this phase keep a part of the member's own update, whatever the others give."""
+        return phase is Phase.MIXED and self.kept_self_weight is not None
 
     @property
     def home(self) -> frozenset[Part]:

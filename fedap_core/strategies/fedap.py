@@ -33,6 +33,7 @@ class FedAp(FedBn):
     full_covariance: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for field, value in (("self_weight", self.self_weight), ("max_peer_weight", self.max_peer_weight)):
             if not 0.0 <= value <= 1.0:
                 raise InvalidInput(f"{self.name}.{field}", value, "a number in [0, 1]")

@@ -23,6 +23,7 @@ class FedProx(Strategy):
     mu: float = 0.01
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0.0 <= self.mu < math.inf:
             raise InvalidInput("fedprox.mu", self.mu, "a finite number >= 0")
 

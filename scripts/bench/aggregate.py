@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.blobs import checksum_of, finish
-from coordinator.rows import mix_files
+from coordinator.rows import Product, mix_files
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
 from fedap_core.mixing import mixing_from_counts
@@ -92,7 +92,7 @@ def _mixing_files(parameters: int, folder: Path) -> Callable[[], float]:
         givers.append(finish(path, layout, "f32", checksum_of(data)))
 
     def mix_once() -> None:
-        mix_files(weights, givers, rows, layout, "f32")
+        mix_files(Product.plain(weights, layout), givers, rows, layout, "f32")
 
     return lambda: _rate(mix_once, 2 * MEMBERS * parameters * 4)
 

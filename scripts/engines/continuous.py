@@ -129,7 +129,7 @@ class VirtualRun:
             classes=model.classes,
             input_shape=model.input_shape,
             preprocessing=model.preprocessing,
-            train_samples=home.client.train_samples,
+            train_samples=home.train_samples,
             test_samples=0,
         )
 
@@ -204,8 +204,8 @@ class VirtualRun:
 
     def _measure(self, home: Home, member: str, order: Order) -> None:
         if order.measure is not Measure.NONE:  # else it only takes the anchor to start from, which it has
-            self._bench.put_statistics(member, order.round_no, home.client.measure(self._bench.anchor, order.measure))
-        samples = home.client.train_samples
+            self._bench.put_statistics(member, order.round_no, home.measure(self._bench.anchor, order.measure))
+        samples = home.train_samples
         self._handle(events.StatsArrived(connection=member, round_no=order.round_no, samples=samples))
 
     def _is_lost(self, member: str, round_no: int) -> bool:
@@ -219,7 +219,7 @@ class VirtualRun:
         report = home.report
         if report is None:
             raise RuntimeError(f"{member} has nothing to report in round {order.round_no}")
-        self._bench.put_update(member, order.round_no, home.client.shared, report.stats)
+        self._bench.put_update(member, order.round_no, home.update, report.stats)
         self._handle(
             events.UpdateArrived(
                 connection=member,

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from fedap_core.aggregation import mix
 from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
+from fedap_core.robust import Mixture, robust_mix_rows
 from fedap_core.strategies import Evidence, Measure, Mixing, Phase, fedbn_weights
 from participant.local import LocalReport
 from participant.model_file import make_initial, read_spec, write_model
@@ -67,7 +67,8 @@ def _run_missing(folder: RunFolder, settings: RunSettings, cohort: Cohort, optio
     start = anchor if settings.start_from == "anchor" and anchor is not None else initial
     pool = _open_pool(settings, cohort, start, options)
     try:
-        Federation(settings, cohort, folder, pool, options).run(first, anchor)
+        sizes = tuple(tensor.size for tensor in read_spec(initial).shared(settings.strategy().home))
+        Federation(settings, cohort, folder, pool, options, sizes).run(first, anchor)
     finally:
         pool.close()
 
@@ -146,8 +147,15 @@ class Federation:
     """The rounds of one run."""
 
     def __init__(
-        self, settings: RunSettings, cohort: Cohort, folder: RunFolder, pool: ClientPool, options: InlineOptions
+        self,
+        settings: RunSettings,
+        cohort: Cohort,
+        folder: RunFolder,
+        pool: ClientPool,
+        options: InlineOptions,
+        sizes: tuple[int, ...] = (),
     ) -> None:
+        """sizes: values of every shared tensor, in order; robust mixing looks at each."""
         self._settings = settings
         self._strategy = settings.strategy()
         self._cohort = cohort
@@ -157,6 +165,7 @@ class Federation:
         self._counts = tuple(len(client.splits["train"]) for client in cohort.clients)
         self._splits = [name for name in cohort.clients[0].splits if name != "train"]
         self._mixing: Mixing | None = None
+        self._sizes = sizes
 
     def run(self, first: int, anchor: Path | None) -> None:
         """Rounds first .. rounds - 1; round `first` continues from the saved models of the one before."""
@@ -188,7 +197,7 @@ class Federation:
         trained = time.monotonic()
         self._require_finite(round_no, reports)
         weights = self._weights(round_no, plan.phase, reports)
-        mix(weights, self._pool.rows, self._pool.rows)
+        self._mix(weights, plan.phase)
         mixed = time.monotonic()
         record: dict[str, Any] = {
             "round": round_no,
@@ -209,6 +218,16 @@ class Federation:
         }
         self._folder.append(record)
         self._options.on_round(round_no, accuracy)
+
+    def _mix(self, weights: FloatArray, phase: Phase) -> None:
+        rows = self._pool.rows
+        mixture = Mixture(
+            weights=weights,
+            own=tuple(range(len(rows))),
+            personal=self._strategy.is_personal(phase),
+            sizes=self._sizes or tuple(row.size for row in rows[:1]),
+        )
+        robust_mix_rows(mixture, self._strategy.robustness, rows, rows)
 
     def _weights(self, round_no: int, phase: Phase, reports: list[LocalReport]) -> FloatArray:
         stats = tuple(report.stats for report in reports if report.stats is not None)

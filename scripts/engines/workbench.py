@@ -13,8 +13,8 @@ import numpy as np
 from coordinator.actions import Aggregate, BlobRef, Collect, Inspect, Order, RowRef, Source, Weigh, WeightsRef
 from coordinator.admission import bounds_of, inspect_update, shape_of
 from coordinator.events import Inspected, MixingDone, WeighingDone
+from coordinator.mixing_plan import mixture_of
 from coordinator.rules import Rules
-from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
@@ -22,7 +22,8 @@ from fedap_core.metrics import Evaluation
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from fedap_core.parts import Part
-from fedap_core.strategies import Evidence, Mixing, Strategy
+from fedap_core.robust import robust_mix_rows
+from fedap_core.strategies import Evidence, Measure, Mixing, Strategy
 from participant.local import LocalClient, LocalReport
 from protocol.delivery import Outbox
 
@@ -33,6 +34,9 @@ class Home:
     def __init__(self, client: LocalClient, splits: Sequence[str], strategy: Strategy) -> None:
         self.client = client
         self.splits = tuple(splits)
+        self.strategy = strategy
+        self.given: Float32Array | None = None
+        """The weights of the latest order."""
         self.outbox = Outbox()
         self.order: Order | None = None
         self.report: LocalReport | None = None
@@ -45,10 +49,25 @@ class Home:
         self._evaluations = None
         if weights is None:
             return
+        self.given = weights.copy()
         moved = self.order is None and not np.array_equal(self.client.shared, weights)
         self.client.shared[...] = weights
         if moved and self._keeps_batch_norm:
             self.client.reestimate()
+
+    @property
+    def train_samples(self) -> int:
+        """What its hello says."""
+        return self.client.train_samples
+
+    @property
+    def update(self) -> Float32Array:
+        """What it reports after training."""
+        return self.client.shared
+
+    def measure(self, anchor: State, what: Measure) -> BnStats:
+        """Its statistics under the anchor."""
+        return self.client.measure(anchor, what)
 
     def evaluations(self) -> Mapping[str, Evaluation]:
         """How good the model was as delivered, by split."""
@@ -70,7 +89,9 @@ class Workbench:
     def __init__(self, rules: Rules, spec: ModelSpec, *, start: Float32Array, anchor: State) -> None:
         self._strategy = rules.strategy
         self._admission = rules.admission
-        self._shape = shape_of(spec.shared(rules.strategy.home))
+        tensors = spec.shared(rules.strategy.home)
+        self._shape = shape_of(tensors)
+        self._sizes = tuple(tensor.size for tensor in tensors)
         self._start = start
         self._length = float(np.sqrt(np.square(start[: self._shape.trained], dtype=np.float64).sum()))
         self._updates: dict[BlobRef, Float32Array] = {}
@@ -80,6 +101,8 @@ class Workbench:
         """The model to measure under; the initial one where there is no other."""
         self.mixing: tuple[tuple[str, ...], Mixing] | None = None
         """The latest W, and whom it is over."""
+        self.hostile: frozenset[str] = frozenset()
+        """Members whose broken updates are refused like any other fault; of others they mean that training fails."""
 
     def put_update(self, member: str, round_no: int, weights: Float32Array, stats: BnStats | None) -> None:
         """An update came."""
@@ -107,7 +130,7 @@ class Workbench:
             bounds = bounds_of(self._admission, length=self._length, typical=action.limit)
             judgement = inspect_update([block], shape=self._shape, bounds=bounds)
             code, reason, distance = judgement.code, judgement.reason, judgement.distance
-            if code == "not-finite":
+            if code == "not-finite" and action.member not in self.hostile:
                 raise InvalidInput(
                     f"update of {action.member} in round {action.round_no}", "values that are not finite",
                     "finite weights", "Training diverged: lower the learning rate.",
@@ -132,7 +155,8 @@ class Workbench:
         """Rows from updates."""
         givers = [self._updates[ref] for ref in action.givers]
         rows = [np.empty_like(self._start) for _ in action.receivers]
-        mix(action.weights, givers, rows)
+        mixture = mixture_of(action, self._strategy, self._sizes)
+        robust_mix_rows(mixture, self._strategy.robustness, givers, rows)
         self._rows.update(zip(action.receivers, rows, strict=True))
         return MixingDone(ticket=action.ticket)
 

@@ -11,7 +11,7 @@ import pytest
 from coordinator.blobs import StoredSet, checksum_of, finish
 from coordinator.compute import Compute
 from coordinator.jobs import measured_channels
-from coordinator.rows import mix_files, mix_in_memory
+from coordinator.rows import Product, mix_files, mix_in_memory
 from fedap_core.aggregation import TILE_COLUMNS, mix
 from fedap_core.arrays import Float32Array
 from fedap_core.errors import InvalidInput
@@ -64,8 +64,8 @@ def test_files_are_mixed_to_the_same_bits_as_arrays_in_files_and_in_memory(tmp_p
     blobs, values = case(tmp_path, parameters)
     weights = np.random.default_rng(0).dirichlet(np.ones(4), size=4)
     paths = [tmp_path / "rows" / str(n) for n in range(4)]
-    rows = mix_files(weights, blobs, paths, blobs[0].layout, "f32")
-    held = mix_in_memory(weights, blobs, blobs[0].layout, "f32")
+    rows = mix_files(Product.plain(weights, blobs[0].layout), blobs, paths, blobs[0].layout, "f32")
+    held = mix_in_memory(Product.plain(weights, blobs[0].layout), blobs, blobs[0].layout, "f32")
     mix(weights, values, values)
     assert [bytes(row.read(0, row.size_bytes)) for row in held] == [one.tobytes() for one in values]
     assert [path.read_bytes() for path in paths] == [one.tobytes() for one in values]
@@ -74,7 +74,9 @@ def test_files_are_mixed_to_the_same_bits_as_arrays_in_files_and_in_memory(tmp_p
 
 def test_a_row_too_large_for_a_message_is_named_by_its_content(tmp_path: Path) -> None:
     blobs, _ = case(tmp_path, SLICE_BYTES // 4 + 1, members=2)
-    (row,) = mix_files(np.array([[0.25, 0.75]]), blobs, [tmp_path / "row"], blobs[0].layout, "f32")
+    (row,) = mix_files(
+        Product.plain(np.array([[0.25, 0.75]]), blobs[0].layout), blobs, [tmp_path / "row"], blobs[0].layout, "f32"
+    )
     assert row.transfer == content_name((tmp_path / "row").read_bytes())
 
 
@@ -82,7 +84,7 @@ def test_half_precision_is_read_and_written_as_such(tmp_path: Path) -> None:
     """(1/2) * 1 + (1/2) * 0.5 = 0.75 in every value: exact in f16, two bytes each."""
     ones, halves = np.full(10, 1.0, dtype=np.float32), np.full(10, 0.5, dtype=np.float32)
     blobs = [stored(tmp_path, "one", ones, "f16"), stored(tmp_path, "half", halves, "f16")]
-    mix_files(np.array([[0.5, 0.5]]), blobs, [tmp_path / "row"], blobs[0].layout, "f16")
+    mix_files(Product.plain(np.array([[0.5, 0.5]]), blobs[0].layout), blobs, [tmp_path / "row"], blobs[0].layout, "f16")
     assert np.frombuffer((tmp_path / "row").read_bytes(), dtype=np.float16).tolist() == [0.75] * 10
 
 
@@ -92,7 +94,9 @@ def test_a_byte_that_the_disk_changed_spoils_the_mix_not_the_model(tmp_path: Pat
     data[1234] ^= 1
     blobs[2].path.write_bytes(data)
     with pytest.raises(InvalidInput, match=r"blob-2.*The disk has changed them"):
-        mix_files(np.full((1, 4), 0.25), blobs, [tmp_path / "row"], blobs[0].layout, "f32")
+        mix_files(
+            Product.plain(np.full((1, 4), 0.25), blobs[0].layout), blobs, [tmp_path / "row"], blobs[0].layout, "f32"
+        )
 
 
 def test_statistics_are_expected_of_the_layers_in_the_model_file() -> None:

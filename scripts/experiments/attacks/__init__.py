@@ -1,0 +1,1 @@
+"""Attacks by one member on the others, and what defences leave of them."""

@@ -1,0 +1,155 @@
+"""One attack against one algorithm under one defence: a whole run in which the last of five members is hostile.
+
+Decisions are the coordinator's own: its machine, its admission, its mixing, under the virtual clock, where everybody
+takes equally long and the hostile member reports last. What is measured is how good the honest members' models are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from coordinator import facts
+from coordinator.actions import Order
+from coordinator.rules import AdmissionRules, Rules
+from fedap_core.arrays import Float32Array
+from fedap_core.bn_stats import BnStats, LayerMoments
+from fedap_core.nn.state import State
+from fedap_core.randomness import generator
+from fedap_core.strategies import Measure
+from participant.local import LocalReport
+from scripts.engines.continuous import VirtualOptions, VirtualRun
+from scripts.engines.inline import InlineOptions
+from scripts.engines.virtual_members import VirtualFederation, open_federation
+from scripts.engines.workbench import Home
+from scripts.experiments.asynchronous.settings import AsyncFolder, AsyncSettings, ClockSettings
+from scripts.experiments.attacks.kinds import Attack, Situation
+from scripts.experiments.cohort import Cohort
+from scripts.experiments.settings import RunSettings
+
+TAIL_LOOKS = 5
+"""Accuracy is the mean over so many of the last rounds: delivered models swing."""
+
+EPOCH_S = 10.0
+
+_NOTHING = AdmissionRules(max_value=1e38, max_statistic=1e18, max_step=1e30, max_outlier=1e30)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """accuracy: mean over the honest members, in percent. worst: the lowest of them. refused: how often, by code."""
+
+    accuracy: float
+    worst: float
+    refused: dict[str, int]
+    excluded: bool
+
+
+class HostileHome(Home):
+    """Trains as everybody does, then reports something else."""
+
+    def __init__(self, home: Home, others: Sequence[Home], attack: Attack, seed: int) -> None:
+        super().__init__(home.client, home.splits, home.strategy)
+        self._others = others
+        self._attack = attack
+        self._seed = seed
+        self._forged: Float32Array | None = None
+
+    @property
+    def train_samples(self) -> int:
+        return int(self.client.train_samples * self._attack.samples)
+
+    @property
+    def update(self) -> Float32Array:
+        return self.client.shared if self._forged is None else self._forged
+
+    def measure(self, anchor: State, what: Measure) -> BnStats:
+        """Of the victim, counted as its own: as plausible as a lie can be."""
+        source = self._others[0].client if self._attack.twin else self.client
+        found = source.measure(anchor, what)
+        factor = self.train_samples / found.samples
+        layers = tuple(
+            LayerMoments(
+                name=one.name, count=one.count // found.samples * self.train_samples, mean=one.mean,
+                variance=one.variance, covariance=one.covariance,
+            )
+            for one in found.layers
+        )  # fmt: skip
+        return found if factor == 1.0 else BnStats(samples=self.train_samples, layers=layers)
+
+    def train(self, order: Order) -> LocalReport:
+        sent = self.client.shared.copy()
+        report = super().train(order)
+        given = [home.given for home in self._others]
+        now = Situation(
+            round_no=order.round_no,
+            sent=sent,
+            trained=self.client.shared.copy(),
+            honest=np.stack([home.client.shared for home in self._others]),
+            given=np.stack([sent if one is None else one for one in given]),
+            rng=generator(self._seed, purpose="attack", round_no=order.round_no),
+        )
+        self._forged = np.asarray(self._attack.update(now), dtype=np.float32)
+        return report
+
+
+def settings_of(run: RunSettings) -> AsyncSettings:
+    """Rounds as a coordinator leads them, everybody equally fast, looked at once a round."""
+    clock = ClockSettings(epoch_s=EPOCH_S, by_samples=False, look_s=EPOCH_S * run.epochs)
+    return AsyncSettings(run=run, clock=clock)
+
+
+def without_admission(rules: Rules) -> Rules:
+    """Only what is not finite is refused, and nobody is excluded."""
+    members = dataclasses.replace(rules.members, strikes=10**9, max_samples=2**62)
+    return dataclasses.replace(rules, admission=_NOTHING, members=members)
+
+
+def attacked_cohort(cohort: Cohort, attack: Attack | None, *, honest: int) -> Cohort:
+    """The first `honest` clients and, where there is an attack, one more, whose labels may be reversed."""
+    clients = cohort.clients[: honest + (attack is not None)]
+    data = cohort.data
+    if attack is not None and attack.labels:
+        labels = data.y.copy()
+        mine = clients[-1].splits["train"]
+        labels[mine] = len(data.classes) - 1 - labels[mine]
+        data = dataclasses.replace(data, y=labels)
+    return Cohort(data=data, clients=clients)
+
+
+def run_attack(
+    run: RunSettings, cohort: Cohort, attack: Attack | None, *, honest: int, admission: bool, folder: Path
+) -> Outcome:
+    """A whole run; attack None: the honest members by themselves."""
+    settings = settings_of(run)
+    there = attacked_cohort(cohort, attack, honest=honest)
+    federation = open_federation(settings, there, InlineOptions(root=folder))
+    if not admission:
+        federation = dataclasses.replace(federation, rules=without_admission(federation.rules))
+    if attack is not None:
+        _turn_hostile(federation, attack, run.seed)
+    kept = AsyncFolder(folder, settings)
+    kept.begin_anew({}, {"clients": list(federation.homes)}, keep_models=False)
+    led = VirtualRun(settings, federation, kept, VirtualOptions(root=folder, keep_models=False))
+    led.run()
+    looks = np.asarray([one["test"]["accuracy"] for one in kept.rounds()][-TAIL_LOOKS:])[:, :honest]
+    told = [fact for fact, _ in led.facts]
+    codes = [fact.code for fact in told if isinstance(fact, facts.Refused)]
+    return Outcome(
+        accuracy=float(100 * looks.mean()),
+        worst=float(100 * looks.mean(axis=0).min()),
+        refused={code: codes.count(code) for code in sorted(set(codes))},
+        excluded=any(isinstance(fact, facts.Quarantined) for fact in told),
+    )
+
+
+def _turn_hostile(federation: VirtualFederation, attack: Attack, seed: int) -> None:
+    """The last member by name."""
+    *others, name = federation.homes
+    homes = [federation.homes[one] for one in others]
+    federation.homes[name] = HostileHome(federation.homes[name], homes, attack, seed)
+    federation.bench.hostile = frozenset({name})

@@ -1,0 +1,129 @@
+"""`fedap-lab attacks`: attack x algorithm x defence, one hostile member beside honest ones, as a table.
+
+Reads options, runs what is missing, prints and writes; decides nothing. A killed command goes on where it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.robust import RULES
+from scripts.experiments.attacks.kinds import ATTACKS
+from scripts.experiments.cohort import Cohort, make_cohort
+from scripts.experiments.settings import AnchorSettings, CohortSettings, RunSettings
+
+MODELS = {"watch": "har-cnn", "har": "har-cnn"}
+DEFENCES = ("nothing", *RULES)
+"""nothing: no admission but for what is not finite; none: admission alone; the others: a rule of mixing besides."""
+
+ALONE = "alone"
+"""The honest members by themselves: what all others are compared with."""
+
+
+def attacks(
+    out: Annotated[Path, typer.Option(help="Where table.md and outcomes.json go.")] = Path("attacks"),
+    data: Annotated[str, typer.Option(help="Data set: watch, har, organamnist.")] = "watch",
+    partition: Annotated[str, typer.Option(help="site, dirichlet-pairs, dirichlet or iid.")] = "site",
+    algorithms: Annotated[str, typer.Option(help="Which, by commas.")] = "fedap,fedavg,fedbn,fedper",
+    attacks: Annotated[str, typer.Option(help="Which, by commas; all of them by default.")] = ",".join(ATTACKS),
+    defences: Annotated[str, typer.Option(help=f"Of {', '.join(DEFENCES)}.")] = "nothing,limit",
+    honest: Annotated[int, typer.Option(help="Honest members; one more is hostile.")] = 4,
+    rounds: Annotated[int, typer.Option(help="Rounds of each run.")] = 30,
+    momentum: Annotated[float, typer.Option(help="Of local training.")] = 0.9,
+    seed: Annotated[int, typer.Option(help="Of data, models and attacks.")] = 0,
+) -> None:
+    """How much one hostile member costs the honest ones, attack by attack, under each defence."""
+    wanted = {name: _known("attack", name, ATTACKS) for name in attacks.split(",")}
+    rules = [_known("defence", name, DEFENCES) for name in defences.split(",")]
+    described = CohortSettings.model_validate({"data": data, "partition": partition, "clients": honest + 1})
+    cohort = make_cohort(described, seed)
+    if len(cohort.clients) <= honest:
+        raise InvalidInput("honest", honest, f"fewer than the {len(cohort.clients)} clients of {data}")
+    out.mkdir(parents=True, exist_ok=True)
+    found = _read(out / "outcomes.json")
+    for algorithm in algorithms.split(","):
+        run = _settings(described, algorithm, rounds=rounds, momentum=momentum, seed=seed)
+        for attack, defence in _runs(list(wanted), rules):
+            key = f"{algorithm}/{attack}/{defence}"
+            if key not in found:
+                found[key] = _one(run, cohort, attack, defence, honest)
+                (out / "outcomes.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+                typer.echo(f"{key}: {found[key]['accuracy']:.1f} %")
+        (out / "table.md").write_text("\n".join(table(found)) + "\n", encoding="utf-8")
+    typer.echo("\n".join(table(found)))
+
+
+def _known(field: str, name: str, known: Any) -> str:  # noqa: ANN401 - a mapping or a tuple of names
+    if name not in known:
+        raise unknown_name(field, name, known)
+    return name
+
+
+def _runs(wanted: list[str], rules: list[str]) -> Iterator[tuple[str, str]]:
+    yield ALONE, "none"
+    for attack in wanted:
+        for rule in rules:
+            yield attack, rule
+
+
+def _settings(cohort: CohortSettings, algorithm: str, *, rounds: int, momentum: float, seed: int) -> RunSettings:
+    return RunSettings(
+        cohort=cohort,
+        model=MODELS.get(cohort.data, "lenet5"),
+        algorithm=algorithm,
+        rounds=rounds,
+        momentum=momentum,
+        seed=seed,
+        anchor=AnchorSettings(epochs=5),
+    )
+
+
+def _one(run: RunSettings, cohort: Cohort, attack: str, defence: str, honest: int) -> dict[str, Any]:
+    from scripts.experiments.attacks.arena import run_attack  # torch comes with it
+
+    rule = "none" if defence == "nothing" else defence
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = run_attack(
+            run.model_copy(update={"options": {"robust": rule}}),
+            cohort,
+            None if attack == ALONE else ATTACKS[attack],
+            honest=honest,
+            admission=defence != "nothing",
+            folder=Path(folder),
+        )
+    return dataclasses.asdict(outcome)
+
+
+def table(found: dict[str, Any]) -> Iterator[str]:
+    """Rows are attacks, columns algorithm and defence: the honest members' mean accuracy, and what was refused."""
+    columns = list(dict.fromkeys((key.split("/")[0], key.split("/")[2]) for key in found if f"/{ALONE}/" not in key))
+    yield "| attack | " + " | ".join(f"{algorithm}, {defence}" for algorithm, defence in columns) + " |"
+    yield "|---" * (len(columns) + 1) + "|"
+    alone = [found.get(f"{algorithm}/{ALONE}/none") for algorithm, _ in columns]
+    yield f"| {ALONE} | " + " | ".join("" if one is None else f"{one['accuracy']:.1f}" for one in alone) + " |"
+    for attack in dict.fromkeys(key.split("/")[1] for key in found if f"/{ALONE}/" not in key):
+        cells = (_cell(found.get(f"{algorithm}/{attack}/{defence}")) for algorithm, defence in columns)
+        yield f"| {attack} | " + " | ".join(cells) + " |"
+
+
+def _cell(outcome: dict[str, Any] | None) -> str:
+    if outcome is None:
+        return ""
+    refused = sum(outcome["refused"].values())
+    what = f" ({refused} refused{', excluded' if outcome['excluded'] else ''})" if refused else ""
+    return f"{outcome['accuracy']:.1f}{what}"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found

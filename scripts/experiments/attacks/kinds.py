@@ -1,0 +1,116 @@
+"""What one hostile member can send: each attack by name, as a function of all that it can know at best.
+
+Attackers here know more than they would: what honest members trained in this very round. Pure arrays; who is hostile,
+and what is done about it, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedap_core.arrays import Float32Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """One round of the hostile member.
+
+    sent, trained: what it was given, and what honest training made of it. honest, given: (m, P), the honest members'
+    updates of this round and what they were given. variances: which values cannot be negative.
+    """
+
+    round_no: int
+    sent: Float32Array
+    trained: Float32Array
+    honest: Float32Array
+    given: Float32Array
+    rng: np.random.Generator
+
+    @property
+    def step(self) -> float:
+        """The median length of an honest step."""
+        return float(np.median(np.linalg.norm((self.honest - self.given).astype(np.float64), axis=1)))
+
+    @property
+    def mean_step(self) -> Float32Array:
+        return np.asarray((self.honest - self.given).mean(axis=0), dtype=np.float32)
+
+    def noise(self, length: float) -> Float32Array:
+        """A random direction of that length."""
+        drawn = self.rng.standard_normal(self.sent.size)
+        return np.asarray(length * drawn / np.linalg.norm(drawn), dtype=np.float32)
+
+
+Forge = Callable[[Situation], Float32Array]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """update: what is sent instead of the trained weights. samples: by which factor the count in hello is a lie.
+
+    twin: it sends the statistics of the first honest member as its own. labels: it trains on reversed labels.
+    """
+
+    says: str
+    update: Forge = lambda now: now.trained
+    samples: float = 1.0
+    twin: bool = False
+    labels: bool = False
+
+
+def _flip(times: float) -> Forge:
+    return lambda now: now.sent - np.float32(times) * (now.trained - now.sent)
+
+
+def _drift(now: Situation) -> Float32Array:
+    fixed = np.random.default_rng(0).standard_normal(now.sent.size)
+    return now.trained + np.asarray(now.step * fixed / np.linalg.norm(fixed), dtype=np.float32)
+
+
+def _a_little(now: Situation) -> Float32Array:
+    return np.asarray(now.honest.mean(axis=0) - 1.5 * now.honest.std(axis=0), dtype=np.float32)
+
+
+def _one_tensor(now: Situation) -> Float32Array:
+    """The last trained values of the wire's order are the head's or a bias: all of one step's length into ten."""
+    update = now.trained.copy()
+    update[-10:] += np.float32(now.step)
+    return update
+
+
+ATTACKS: dict[str, Attack] = {
+    "none": Attack(says="a fifth honest member"),
+    "huge": Attack(says="900,000 everywhere, from the first round", update=lambda now: np.full_like(now.sent, 9e5)),
+    "nan": Attack(says="NaN everywhere", update=lambda now: np.full_like(now.sent, np.nan)),
+    "zeros": Attack(says="zeros", update=lambda now: np.zeros_like(now.sent)),
+    "random": Attack(
+        says="random weights", update=lambda now: now.rng.normal(0, 0.1, now.sent.size).astype(np.float32)
+    ),
+    "flip": Attack(says="its step reversed", update=_flip(1.0)),
+    "flip-2": Attack(says="its step reversed, twice as long", update=_flip(2.0)),
+    "flip-10": Attack(says="its step reversed, ten times as long", update=_flip(10.0)),
+    "noise": Attack(says="noise of ten honest steps", update=lambda now: now.sent + now.noise(10 * now.step)),
+    "quiet-noise": Attack(says="noise of one honest step", update=lambda now: now.trained + now.noise(now.step)),
+    "drift": Attack(says="the same direction in every round, one honest step long", update=_drift),
+    "product": Attack(
+        says="half the honest mean step, reversed (inner-product manipulation)",
+        update=lambda now: now.sent - np.float32(0.5) * now.mean_step,
+    ),
+    "a-little": Attack(
+        says="1.5 deviations below the honest mean, in every value (a little is enough)", update=_a_little
+    ),
+    "few-values": Attack(says="one honest step, all of it in ten values", update=_one_tensor),
+    "alternating": Attack(
+        says="ten times reversed in every second round",
+        update=lambda now: now.trained if now.round_no % 2 else _flip(10.0)(now),
+    ),
+    "labels": Attack(says="trains on reversed labels", labels=True),
+    "samples": Attack(
+        says="says it has 1000 times its samples, and reverses its step", update=_flip(1.0), samples=1000.0
+    ),
+    "twin": Attack(says="sends a victim's statistics as its own, and reverses its step", update=_flip(1.0), twin=True),
+    "twin-labels": Attack(says="sends a victim's statistics, and trains on reversed labels", twin=True, labels=True),
+}
