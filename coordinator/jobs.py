@@ -31,7 +31,7 @@ from coordinator.blobs import FloatReader, Held, StoredSet, checksum_of, read_by
 from coordinator.events import Inspected, InspectionFailed, WeighingDone
 from coordinator.mixing_plan import mixture_of
 from coordinator.model_forms import ModelForms, Payload
-from coordinator.rows import Product, changed, mix_files, mix_in_memory, sizes_of
+from coordinator.rows import Product, changed, mix_files, mix_in_memory
 from coordinator.rules import Rules
 from coordinator.store import Staged, Store
 from fedap_core.aggregation import TILE_COLUMNS
@@ -39,7 +39,7 @@ from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
-from fedap_core.parts import Part
+from fedap_core.parts import Part, TensorSpec
 from fedap_core.strategies import Evidence, Measure, Phase
 from protocol.errors import RemoteProtocolError
 from protocol.limits import MIB, SLICE_BYTES
@@ -162,8 +162,10 @@ class Jobs:
             return judged, values.checksum if staged.data is None else None
 
     def _shape(self, phase: Phase) -> UpdateShape:
-        home = () if phase is Phase.WARMUP else self._rules.strategy.home
-        return shape_of(self._spec.shared(home))
+        return shape_of(self._tensors(phase))
+
+    def _tensors(self, phase: Phase) -> tuple[TensorSpec, ...]:
+        return self._spec.shared(() if phase is Phase.WARMUP else self._rules.strategy.home)
 
     def _bounds(self, start: Payload, action: Inspect, typical: float | None) -> Bounds:
         warm = action.phase is Phase.WARMUP
@@ -249,7 +251,7 @@ class Jobs:
         for ref, blob in zip(action.givers, blobs, strict=True):
             if blob.layout != layout:
                 raise InvalidInput(f"update of {ref.member}", _difference(blob.layout, layout), "the plan's tensors")
-        mixture = mixture_of(action, self._rules.strategy, sizes_of(layout))
+        mixture = mixture_of(action, self._rules.strategy, self._tensors(action.phase))
         product = Product(mixture=mixture, rule=self._rules.strategy.robustness)
         size = layout.size_bytes(self._forms.encoding)
         small = size <= SLICE_BYTES and self._forms.held_bytes + len(action.receivers) * size <= ROWS_HELD_BYTES

@@ -15,6 +15,7 @@ from coordinator.rules import Rules
 from coordinator.state import Member, Recipe, State
 from fedap_core import mixing
 from fedap_core.arrays import BoolArray, FloatArray
+from fedap_core.parts import TensorSpec
 from fedap_core.robust import Mixture
 from fedap_core.strategies import Evidence, Measure, Phase, Strategy, fedbn_weights
 from fedap_core.strategies.fedavg import FedAvg
@@ -115,14 +116,15 @@ def next_round(member: Member) -> int:
     return max(rounds, default=0)
 
 
-def mixture_of(action: Aggregate, strategy: Strategy, sizes: tuple[int, ...]) -> Mixture:
-    """One product as `fedap_core` takes it. sizes: values of every tensor of the phase, in order."""
+def mixture_of(action: Aggregate, strategy: Strategy, tensors: Sequence[TensorSpec]) -> Mixture:
+    """One product as `fedap_core` takes it. tensors: those of the phase, in wire order."""
     places = {giver.member: place for place, giver in enumerate(action.givers)}
     return Mixture(
         weights=action.weights,
         own=tuple(places.get(row.member) for row in action.receivers),
         personal=strategy.is_personal(action.phase),
-        sizes=sizes,
+        sizes=tuple(tensor.size for tensor in tensors),
+        trained=sum(tensor.trainable for tensor in tensors),
     )
 
 

@@ -39,13 +39,10 @@ class Product:
     @staticmethod
     def plain(weights: FloatArray, layout: Layout) -> Product:
         """Without any rule."""
-        mixture = Mixture(weights=weights, own=(None,) * len(weights), personal=False, sizes=sizes_of(layout))
+        sizes = tuple(math.prod(spec.shape) for spec in layout.specs)
+        own = (None,) * len(weights)
+        mixture = Mixture(weights=weights, own=own, personal=False, sizes=sizes, trained=len(sizes))
         return Product(mixture=mixture, rule=Robustness())
-
-
-def sizes_of(layout: Layout) -> tuple[int, ...]:
-    """How many values each tensor has, in order."""
-    return tuple(math.prod(spec.shape) for spec in layout.specs)
 
 
 class _RowWriter:

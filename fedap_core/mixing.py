@@ -36,6 +36,22 @@ def mixing_from_distances(distances: FloatArray, *, self_weight: float) -> Float
     return np.asarray(mixing, dtype=np.float64)
 
 
+def floored_distances(distances: FloatArray, *, floor: float) -> FloatArray:
+    """No two members closer than `floor` times the median of a member's distances to the others (the larger of both).
+
+    distances: (n, n), symmetric, zero diagonal. Returns (n, n) of the same kind. A member that copies another's
+    statistics would else be its only peer: beside a distance of 0, nobody else has any weight.
+    """
+    _check_distances(distances)
+    members = len(distances)
+    if members < 3:
+        return distances
+    medians = np.sort(distances, axis=1)[:, 1 + (members - 1) // 2]  # behind one's own, which is 0
+    least = floor * np.maximum(medians[:, None], medians[None, :])
+    np.fill_diagonal(least, 0.0)
+    return np.asarray(np.maximum(distances, least), dtype=np.float64)
+
+
 def mixing_from_counts(counts: FloatArray | IndexArray) -> FloatArray:
     """FedAvg's W: every row is counts / sum(counts). counts: (n,), >= 0, not all 0; ones give the plain mean."""
     weights = np.asarray(counts, dtype=np.float64)

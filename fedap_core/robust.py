@@ -27,6 +27,9 @@ FEWEST_TO_COMPARE = 3
 TENSOR_SLACK = 3.0
 """A single tensor may differ by so many times more than the whole: small ones vary more from member to member."""
 
+STATISTIC_SLACK = 8.0
+"""The same for a tensor of running statistics: they follow the data, which may be scaled differently everywhere."""
+
 TENSOR_FLOOR = 0.3
 """Least scale of a tensor, as a share of what it would be if differences were spread evenly: some never move."""
 
@@ -66,13 +69,15 @@ class Mixture:
     """One product. weights: (r, m). own: for each of r receivers the place of its own update among the m, or None.
 
     personal: a receiver's own update is its own business; what is taken from others goes to it. Otherwise there is one
-    model for all. sizes: values of each tensor, in order.
+    model for all. sizes: values of each tensor, in order; the first `trained` of these tensors are moved by training,
+    those after them are running statistics.
     """
 
     weights: FloatArray
     own: tuple[int | None, ...]
     personal: bool
     sizes: tuple[int, ...]
+    trained: int
 
 
 def robust_mix(mixture: Mixture, rule: Robustness, *, read: TileAccess, write: TileAccess) -> FloatArray:
@@ -87,7 +92,8 @@ def robust_mix(mixture: Mixture, rule: Robustness, *, read: TileAccess, write: T
         mix_tiles(mixture.weights, parameters, read=read, write=write)
         return whole
     if rule.rule == "limit":
-        kept = kept_shares(squared_distances(mixture.sizes, givers, read), mixture.sizes, factor=rule.factor)
+        squared = squared_distances(mixture.sizes, givers, read)
+        kept = kept_shares(squared, mixture.sizes, trained=mixture.trained, factor=rule.factor)
         weights = limited(mixture, kept, max_share=rule.max_share)
         mix_tiles(weights, parameters, read=read, write=write)
         return kept
@@ -154,20 +160,22 @@ def squared_distances(sizes: Sequence[int], givers: int, read: TileAccess) -> Fl
     return np.maximum(found, 0.0)
 
 
-def kept_shares(squared: FloatArray, sizes: Sequence[int], *, factor: float) -> FloatArray:
+def kept_shares(squared: FloatArray, sizes: Sequence[int], *, trained: int, factor: float) -> FloatArray:
     """(m,): how much of each update counts: 1 where it lies among the others, less where it does not, 0 far away.
 
     An update's place is the median of its distances to the others; typical is the median of these (lower ones: of three
-    updates, one may lie). The whole and each tensor are looked at, so that nobody hides a large step in a small tensor.
+    updates, one may lie). All that is trained and each tensor are looked at, so that nobody hides a large step in a
+    small one.
     """
-    everything = _places(np.sqrt(squared.sum(axis=0)))
+    everything = _places(np.sqrt(squared[:trained].sum(axis=0)))
     typical = _lower_median(everything)
     excess = _ratio(everything, typical) / factor
-    parameters = max(sum(sizes), 1)
-    for distances, size in zip(squared, sizes, strict=True):
+    parameters = max(sum(sizes[:trained]), 1)
+    for tensor, (distances, size) in enumerate(zip(squared, sizes, strict=True)):
         places = _places(np.sqrt(distances))
         floor = TENSOR_FLOOR * typical * math.sqrt(size / parameters)
-        excess = np.maximum(excess, _ratio(places, max(_lower_median(places), floor)) / (factor * TENSOR_SLACK))
+        slack = factor * (TENSOR_SLACK if tensor < trained else STATISTIC_SLACK)
+        excess = np.maximum(excess, _ratio(places, max(_lower_median(places), floor)) / slack)
     kept = np.where(excess <= 1.0, 1.0, 1.0 / np.maximum(excess, 1.0))
     return np.asarray(np.where(excess > DROPPED_BEYOND, 0.0, kept), dtype=np.float64)
 

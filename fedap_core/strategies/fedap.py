@@ -17,6 +17,9 @@ from fedap_core.parts import Part
 from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPlan
 from fedap_core.strategies.fedbn import FedBn
 
+CLOSEST = 0.25
+"""Under a robust rule nobody is closer than this share of the typical distance: statistics can be copied."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FedAp(FedBn):
@@ -57,7 +60,10 @@ class FedAp(FedBn):
             raise InvalidInput("statistics", "none", f"one set per member ({self.name} mixes by their distances)")
         measured = distances.full_distances if self.full_covariance else distances.diagonal_distances
         per_layer = measured(evidence.stats)
-        weights = mixing.mixing_from_distances(distances.total_distance(per_layer), self_weight=self.self_weight)
+        total = distances.total_distance(per_layer)
+        if self.robust != "none":
+            total = mixing.floored_distances(total, floor=CLOSEST)
+        weights = mixing.mixing_from_distances(total, self_weight=self.self_weight)
         weights = mixing.cap_peer_weight(weights, max_peer_weight=self.max_peer_weight)
         return Mixing(weights=weights, layers=evidence.stats[0].layer_names, distances=per_layer)
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
+from fedap_core.parts import TensorSpec
 from fedap_core.robust import Mixture, robust_mix_rows
 from fedap_core.strategies import Evidence, Measure, Mixing, Phase, fedbn_weights
 from participant.local import LocalReport
@@ -67,8 +68,8 @@ def _run_missing(folder: RunFolder, settings: RunSettings, cohort: Cohort, optio
     start = anchor if settings.start_from == "anchor" and anchor is not None else initial
     pool = _open_pool(settings, cohort, start, options)
     try:
-        sizes = tuple(tensor.size for tensor in read_spec(initial).shared(settings.strategy().home))
-        Federation(settings, cohort, folder, pool, options, sizes).run(first, anchor)
+        tensors = read_spec(initial).shared(settings.strategy().home)
+        Federation(settings, cohort, folder, pool, options, tensors).run(first, anchor)
     finally:
         pool.close()
 
@@ -153,9 +154,9 @@ class Federation:
         folder: RunFolder,
         pool: ClientPool,
         options: InlineOptions,
-        sizes: tuple[int, ...] = (),
+        tensors: tuple[TensorSpec, ...] = (),
     ) -> None:
-        """sizes: values of every shared tensor, in order; robust mixing looks at each."""
+        """tensors: what is shared, in wire order; robust mixing looks at each."""
         self._settings = settings
         self._strategy = settings.strategy()
         self._cohort = cohort
@@ -165,7 +166,7 @@ class Federation:
         self._counts = tuple(len(client.splits["train"]) for client in cohort.clients)
         self._splits = [name for name in cohort.clients[0].splits if name != "train"]
         self._mixing: Mixing | None = None
-        self._sizes = sizes
+        self._tensors = tensors
 
     def run(self, first: int, anchor: Path | None) -> None:
         """Rounds first .. rounds - 1; round `first` continues from the saved models of the one before."""
@@ -225,7 +226,8 @@ class Federation:
             weights=weights,
             own=tuple(range(len(rows))),
             personal=self._strategy.is_personal(phase),
-            sizes=self._sizes or tuple(row.size for row in rows[:1]),
+            sizes=tuple(tensor.size for tensor in self._tensors) or (rows[0].size,),
+            trained=sum(tensor.trainable for tensor in self._tensors) or 1,
         )
         robust_mix_rows(mixture, self._strategy.robustness, rows, rows)
 

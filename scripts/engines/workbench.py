@@ -91,7 +91,7 @@ class Workbench:
         self._admission = rules.admission
         tensors = spec.shared(rules.strategy.home)
         self._shape = shape_of(tensors)
-        self._sizes = tuple(tensor.size for tensor in tensors)
+        self._tensors = tensors
         self._start = start
         self._length = float(np.sqrt(np.square(start[: self._shape.trained], dtype=np.float64).sum()))
         self._updates: dict[BlobRef, Float32Array] = {}
@@ -155,7 +155,7 @@ class Workbench:
         """Rows from updates."""
         givers = [self._updates[ref] for ref in action.givers]
         rows = [np.empty_like(self._start) for _ in action.receivers]
-        mixture = mixture_of(action, self._strategy, self._sizes)
+        mixture = mixture_of(action, self._strategy, self._tensors)
         robust_mix_rows(mixture, self._strategy.robustness, givers, rows)
         self._rows.update(zip(action.receivers, rows, strict=True))
         return MixingDone(ticket=action.ticket)

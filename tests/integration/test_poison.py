@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ import pytest
 
 from coordinator import facts
 from fedap_core.arrays import Float32Array
+from fedap_core.robust import Mixture, robust_mix_rows
+from fedap_core.strategies import Evidence, Phase, make_strategy
 from protocol.tensors import Array
-from tests.support.federation import WAIT_S, Led, expected_rows, fields, member, running
+from tests.support.federation import WAIT_S, Led, expected_rows, fields, member, require_rows, running
 from tests.support.peer import Peer
 from tests.support.run_files import told_facts
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
@@ -111,3 +114,39 @@ def test_statistics_that_are_finite_and_absurd_are_refused(tmp_path: Path, name:
     )
     run_beside(led, model, "fedap", "ab", hostile)
     assert {error.code for error in hostile.log.errors} == {"bad-statistics"}
+
+
+@pytest.mark.parametrize("rule", ["limit", "median", "trimmed-mean"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedap"])
+def test_a_limited_mix_over_the_network_has_the_bits_of_the_one_in_memory(
+    tmp_path: Path, algorithm: str, rule: str
+) -> None:
+    """z steps eight times as far as the others: admitted, and too far to count. Files or memory, the bits are equal."""
+    model, names = tiny_model(), "abcz"
+    settings = fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm=algorithm, rounds=ROUNDS)
+    settings["algorithm"] = {"name": algorithm, "robust": rule}
+    settings["members"] = {"names": list(names), "at_least": len(names)}
+    led = Led(settings)
+    peers = [member(led, model, name) for name in names]
+    peers[-1].work = far
+    with running(peers):
+        assert all(peer.ended.wait(WAIT_S) for peer in peers)
+        assert not led.join().aborted
+    strategy = make_strategy(algorithm, {"robust": rule})
+    rows = [model.shared(strategy.home).copy() for _ in names]
+    weights = strategy.mixing(Evidence(counts=(100,) * 4, stats=tuple(map(moments, names)))).weights
+    tensors = model.spec.shared(strategy.home)
+    sizes, trained = tuple(tensor.size for tensor in tensors), sum(tensor.trainable for tensor in tensors)
+    mixture = Mixture(
+        weights=weights, own=(0, 1, 2, 3), personal=strategy.is_personal(Phase.MIXED), sizes=sizes, trained=trained
+    )  # fmt: skip
+    for round_no in range(ROUNDS):
+        works = [far if name == "z" else partial(drift, name) for name in names]
+        rows = [work(round_no, row) for work, row in zip(works, rows, strict=True)]
+        kept = robust_mix_rows(mixture, strategy.robustness, rows, rows)
+        assert kept.tolist() == ([1.0, 1.0, 1.0, 0.0] if rule == "limit" else [1.0] * 4)
+    require_rows(peers, dict(zip(names, rows, strict=True)))
+
+
+def far(round_no: int, weights: Float32Array) -> Float32Array:
+    return np.asarray(weights + np.float32(8) * (drift("z", round_no, weights) - weights), dtype=np.float32)

@@ -10,7 +10,7 @@ import pytest
 from fedap_core.aggregation import TILE_COLUMNS, mix
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.errors import InvalidInput
-from fedap_core.mixing import mixing_from_counts
+from fedap_core.mixing import floored_distances, mixing_from_counts
 from fedap_core.robust import Mixture, Robustness, centre, kept_shares, limited, robust_mix_rows, squared_distances
 from fedap_core.strategies import STRATEGIES, make_strategy
 
@@ -25,7 +25,7 @@ def honest(members: int, size: int = 3000, *, seed: int = 0) -> list[Float32Arra
 
 
 def common(weights: FloatArray, sizes: tuple[int, ...] = (3000,)) -> Mixture:
-    return Mixture(weights=weights, own=tuple(range(len(weights))), personal=False, sizes=sizes)
+    return Mixture(weights=weights, own=tuple(range(len(weights))), personal=False, sizes=sizes, trained=len(sizes))
 
 
 def mixed(mixture: Mixture, rule: Robustness, updates: list[Float32Array]) -> list[Float32Array]:
@@ -59,9 +59,9 @@ def test_an_outlier_between_one_and_two_limits_is_scaled_back() -> None:
     squared = np.full((1, 5, 5), 1.0)
     squared[0, 4, :] = squared[0, :, 4] = 9.0
     np.fill_diagonal(squared[0], 0.0)
-    np.testing.assert_allclose(kept_shares(squared, (100,), factor=2.0), [1, 1, 1, 1, 2 / 3])
-    assert kept_shares(squared, (100,), factor=3.0).tolist() == [1.0] * 5
-    assert kept_shares(squared, (100,), factor=1.0).tolist() == [1.0] * 4 + [0.0]
+    np.testing.assert_allclose(kept_shares(squared, (100,), trained=1, factor=2.0), [1, 1, 1, 1, 2 / 3])
+    assert kept_shares(squared, (100,), trained=1, factor=3.0).tolist() == [1.0] * 5
+    assert kept_shares(squared, (100,), trained=1, factor=1.0).tolist() == [1.0] * 4 + [0.0]
 
 
 def test_a_large_step_hidden_in_a_small_tensor_is_found() -> None:
@@ -80,7 +80,7 @@ def test_a_tensor_that_hardly_moves_makes_nobody_an_outlier() -> None:
     for place, update in enumerate(updates):
         update[-100:] = 1.0 + 1e-7 * place**3 * rng.standard_normal(100)
     distances = squared_distances((2900, 100), 5, _reader(updates))
-    assert kept_shares(distances, (2900, 100), factor=2.0).tolist() == [1.0] * 5
+    assert kept_shares(distances, (2900, 100), trained=2, factor=2.0).tolist() == [1.0] * 5
 
 
 def _reader(updates: list[Float32Array]):  # type: ignore[no-untyped-def]  # noqa: ANN202
@@ -112,14 +112,33 @@ def test_no_member_gives_more_than_its_share_of_a_common_model() -> None:
 def test_a_twin_gives_no_more_than_its_share_of_what_a_personal_model_takes() -> None:
     """Half is one's own; of the other half a twin has all, and may have 1.25 / 4 of it. The rest stays one's own."""
     weights = np.asarray([[0.5, 0.0, 0.0, 0.0, 0.5]])
-    mixture = Mixture(weights=weights, own=(0,), personal=True, sizes=(3000,))
+    mixture = Mixture(weights=weights, own=(0,), personal=True, sizes=(3000,), trained=1)
     found = limited(mixture, np.ones(5), max_share=0.25)
     np.testing.assert_allclose(found, [[0.84375, 0.0, 0.0, 0.0, 0.15625]])
 
 
 def test_what_an_outlier_loses_is_ones_own_where_the_model_is_personal() -> None:
-    mixture = Mixture(weights=np.asarray([[0.6, 0.2, 0.2]]), own=(0,), personal=True, sizes=(3000,))
+    mixture = Mixture(weights=np.asarray([[0.6, 0.2, 0.2]]), own=(0,), personal=True, sizes=(3000,), trained=1)
     np.testing.assert_allclose(limited(mixture, np.asarray([0.0, 1.0, 0.0]), max_share=1.0), [[0.8, 0.2, 0.0]])
+
+
+def test_running_statistics_may_differ_more_and_have_no_part_in_the_whole() -> None:
+    """Distances of 1 among the trained; the last member's running statistics lie 10 away, then 40: 16 are admitted."""
+    squared = np.ones((2, 5, 5)) - np.eye(5)
+    squared[1, 4, :4] = squared[1, :4, 4] = 100.0
+    assert kept_shares(squared, (10, 10), trained=1, factor=2.0).tolist() == [1.0] * 5
+    squared[1, 4, :4] = squared[1, :4, 4] = 1600.0
+    assert kept_shares(squared, (10, 10), trained=1, factor=2.0).tolist() == [1.0] * 4 + [0.0]
+
+
+def test_a_copy_of_statistics_is_no_closer_than_a_share_of_the_typical_distance() -> None:
+    """Everybody 4 apart, the last at the first one's place: 1 instead of 0, all else as it was."""
+    distances = 4.0 * (np.ones((5, 5)) - np.eye(5))
+    distances[0, 4] = distances[4, 0] = 0.0
+    expected = distances.copy()
+    expected[0, 4] = expected[4, 0] = 1.0
+    np.testing.assert_array_equal(floored_distances(distances, floor=0.25), expected)
+    np.testing.assert_array_equal(floored_distances(distances[:2, :2], floor=0.25), distances[:2, :2])
 
 
 def test_median_and_trimmed_mean_are_the_textbooks() -> None:
@@ -137,7 +156,7 @@ def test_a_centre_is_common_or_joined_by_ones_own(rule: str) -> None:
     middle = centre(np.stack(updates), rule)
     found = mixed(common(weights), Robustness(rule=rule), updates)
     np.testing.assert_allclose(found[3], middle, atol=1e-6)
-    personal = Mixture(weights=weights, own=tuple(range(5)), personal=True, sizes=(3000,))
+    personal = Mixture(weights=weights, own=tuple(range(5)), personal=True, sizes=(3000,), trained=1)
     found = mixed(personal, Robustness(rule=rule), updates)
     np.testing.assert_allclose(found[3], 0.5 * updates[3] + 0.5 * middle, atol=1e-6)
 
