@@ -125,9 +125,11 @@ def join(
         trusted=settings.trusted,
     )
     with PrivateState(settings.state) as state:
+        run = state.current_run()
+        chance = generator(settings.seed, purpose="reconnect", participant=settings.name)
         machine = AgentMachine(
-            greeting=greeting_of(home, settings, state.current_run(), state.instance()),
-            lifeline=Lifeline(patience, generator(settings.seed, purpose="reconnect", participant=settings.name)),
+            greeting=greeting_of(home, settings, run, state.instance()),
+            lifeline=Lifeline(patience, chance, has_finished=state.has_finished(run)),
             model_bytes=model_layout(home.spec).size_bytes("f32"),
             consent=consent,
         )

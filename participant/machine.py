@@ -31,9 +31,9 @@ from participant.events import (
     Ticked,
 )
 from participant.guard import Guard
-from participant.reconnection import Lifeline
+from participant.reconnection import UNREADABLE_ANSWERS, Lifeline
 from participant.rejection import Rejections
-from participant.steps import Phase, offered_bytes, order_after, order_step_of, step_of
+from participant.steps import Phase, offered_bytes, order_after, order_step_of, require_had, step_of
 from protocol.delivery import Outbox
 from protocol.limits import TEXT_CHARS
 from protocol.messages import (
@@ -105,7 +105,8 @@ class AgentMachine:
             return []
         match event:
             case LineOpened():
-                return self._greet_over_new_line(now)
+                self._line.opened(now)
+                return self._greet(now)
             case LineLost(reason=reason):
                 return self._line.lost(reason, now)
             case PayloadMoved():
@@ -118,7 +119,7 @@ class AgentMachine:
                 self._line.heard(now)
                 return self._on_announced(message, now)
             case NotUnderstood(reason=reason):
-                return []
+                return self._on_no_answer(reason)
             case Ticked():
                 return self._on_tick(now)
             case StopRequested(reason=reason, code=code):
@@ -144,21 +145,11 @@ class AgentMachine:
             raise AssertionError("at work before the model is ready")
         if self._line.is_member and not self._line.is_open:
             raise AssertionError("a member without a line")
-        if self._kept is not None and (self._have is None or self._kept.place > self._have.place):
-            raise AssertionError("an order is kept that was never had")
-        if self._report is not None and (self._have is None or step_of(self._report).place > self._have.place):
-            raise AssertionError("a report without its order")
-        for order in (self._working, self._waiting):
-            had = self._have.place if self._have is not None else (-1, -1)
-            if order is not None and self._prepared and step_of(order).place > had:
-                raise AssertionError("an order that is not had")
+        orders = [one for one in (self._working, self._waiting) if one is not None and self._prepared]
+        require_had(self._have, kept=self._kept, report=self._report, orders=orders)
         self._line.check_invariants()
 
     # --- the line -----------------------------------------------------------------------------------------------
-
-    def _greet_over_new_line(self, now: float) -> list[Action]:
-        self._line.opened(now)
-        return self._greet(now)
 
     def _greet(self, now: float) -> list[Action]:
         """Say hello; what it names as one's run is the one whose initial model is held."""
@@ -167,6 +158,8 @@ class AgentMachine:
 
     def _on_tick(self, now: float) -> list[Action]:
         due = self._line.tick(now)
+        if (due.gave_up or due.farewell_over) and self._line.has_finished:
+            return self._end(0, f"run {self._stored_run} is over; its final model is here, and nobody asks for more")
         if due.gave_up:
             return self._end(1, f"no coordinator for {self._line.patience.give_up_s:g} s")
         if due.farewell_over:
@@ -220,9 +213,16 @@ class AgentMachine:
                     return [Note(name="name.contested", facts=facts, warn=True)]
                 if message.code == "version":
                     return self._end(2, f"the coordinator speaks another protocol: {message.reason}")
-                return [Note(name="message.refused", facts=facts, warn=True)]
+                unheard = [] if message.code == "rate" else self._on_no_answer(f"{message.code}: {message.reason}")
+                return [Note(name="message.refused", facts=facts, warn=True), *unheard]
             case _:
                 return []
+
+    def _on_no_answer(self, reason: str) -> list[Action]:
+        """What came instead of an answer to hello cannot be acted on: hello is not repeated for ever."""
+        if not self._line.misheard():
+            return []
+        return [StopWork(), *self._end(2, f"{UNREADABLE_ANSWERS} hellos in a row had no usable answer: {reason}")]
 
     def _on_announced(self, message: Message, now: float) -> list[Action]:
         """Payloads that will not come: all that counts is what is known without them. A run's initial model, or an
@@ -250,6 +250,7 @@ class AgentMachine:
         self._line.welcomed(welcome.heartbeat_s, now)
         self._rejections.welcomed()
         if not known:
+            self._line.goes_on()  # what is left to do, if anything, is known when it is prepared
             self._welcome, self._prepared, self._preparing = welcome, False, True
             self._working = self._waiting = self._have = self._kept = self._report = None
             self._ordered, self._outbox = welcome.round_no, Outbox()
@@ -258,7 +259,7 @@ class AgentMachine:
         return self._say_owed()
 
     def _on_reject(self, reject: Reject, now: float) -> list[Action]:
-        done, comes_back = isinstance(self._report, Goodbye), self._stored_run is not None
+        done, comes_back = self._line.has_finished or isinstance(self._report, Goodbye), self._stored_run is not None
         verdict = self._rejections.judge(reject, now, said_goodbye=done, comes_back=comes_back)
         if verdict.code is None:
             return self._line.lost(verdict.reason, now, at_most_s=verdict.at_most_s)

@@ -24,6 +24,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from participant.disk import Disk
 from participant.model_file import read_model, write_model
+from protocol.messages import Goodbye
 
 PERSONAL = "personal.safetensors"
 INSTANCE = "instance"
@@ -180,6 +181,11 @@ class PrivateState:
         path = self.folder / "state" / "current"
         run = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
         return run if run and (self.folder / "state" / run / "start.safetensors").is_file() else None
+
+    def has_finished(self, run: str | None) -> bool:
+        """Whether that run's last step is here: its goodbye, with the final model."""
+        saved = [] if run is None else sorted((self.folder / "state" / run).glob("round-*.safetensors"))
+        return bool(saved) and saved[-1].stem.endswith(f"-{Goodbye.KIND}")
 
     def run(self, run: str, spec: ModelSpec) -> RunState:
         """That run's folder, made if it is new."""

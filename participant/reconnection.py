@@ -46,6 +46,10 @@ UNANSWERED_HELLOS = 3
 """Times of `answer_s` on an open line without a word from the other side before a fresh line is tried."""
 
 
+UNREADABLE_ANSWERS = 5
+"""Hellos in a row that were answered by something that cannot be understood, before there is no use in another."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Due:
     """What a tick calls for."""
@@ -58,10 +62,14 @@ class Due:
 
 
 class Lifeline:
-    """The line's state: closed (retry at a time), opening, open, open and member."""
+    """The line's state: closed (retry at a time), opening, open, open and member.
 
-    def __init__(self, patience: Patience, rng: np.random.Generator) -> None:
+    has_finished: nothing is left to do, because the run ended here in an earlier life: its final model is on disk.
+    """
+
+    def __init__(self, patience: Patience, rng: np.random.Generator, *, has_finished: bool = False) -> None:
         self.patience = patience
+        self.has_finished = has_finished
         self._rng = rng
         self._retry_at: float | None = None
         self._opening_until: float | None = None
@@ -72,12 +80,16 @@ class Lifeline:
         self._heard_at = 0.0
         self._contact_at = 0.0
         self._farewell_at: float | None = None
+        self._misheard = 0
+        self._heard_this_hello = True
         self.is_open = False
         self.is_member = False
 
     def connect(self, now: float) -> list[Action]:
         """Begin: the first attempt comes at once."""
         self._contact_at = now
+        if self.has_finished:
+            self.said_goodbye(now)
         return self._open(now)
 
     def opened(self, now: float) -> None:
@@ -88,9 +100,19 @@ class Lifeline:
         """A hello is on its way; say it again if nobody answers."""
         self.is_member, self._beat_at = False, None
         self._hello_at = now + self.patience.answer_s
+        self._heard_this_hello = False
+
+    def misheard(self) -> bool:
+        """Something came that cannot be acted on. True if as many hellos in a row had only such answers."""
+        if self.is_member or self._heard_this_hello:
+            return False
+        self._heard_this_hello = True
+        self._misheard += 1
+        return self._misheard >= UNREADABLE_ANSWERS
 
     def welcomed(self, heartbeat_s: float, now: float) -> None:
         self.is_member, self._hello_at = True, None
+        self._misheard = 0
         self._heartbeat_s, self._pause = heartbeat_s, self.patience.reconnect_s
         self._beat_at = now + heartbeat_s
         self._contact_at = now
@@ -106,6 +128,8 @@ class Lifeline:
         self.heard(now)
         if self._hello_at is not None:
             self._hello_at = now + self.patience.answer_s
+        if self._farewell_at is not None:
+            self._farewell_at = max(self._farewell_at, now + self.patience.farewell_s)
 
     def forgotten(self) -> None:
         """The other side does not know us (any more)."""
@@ -128,6 +152,10 @@ class Lifeline:
         """The work is done: from now on only the confirmation is waited for, and not for ever."""
         if self._farewell_at is None:
             self._farewell_at = now + self.patience.farewell_s
+
+    def goes_on(self) -> None:
+        """There may be work after all."""
+        self.has_finished, self._farewell_at = False, None
 
     def tick(self, now: float) -> Due:
         """What is due; at most one way of opening, closing or greeting at a time."""

@@ -1,8 +1,9 @@
-"""Which step of a run an order or a report is, and which can come next. Pure, for `machine` alone."""
+"""Which step of a run an order or a report is, which can come next, and where a participant stands, for people."""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 from participant.actions import Order
 from participant.events import Report
@@ -45,3 +46,14 @@ def order_after(have: Step | None) -> Step | None:
 def offered_bytes(message: Message) -> int:
     """The size of the largest payload that a message announces; 0 if it announces none."""
     return max((offer.size_bytes for offer in offers(message)), default=0)
+
+
+def require_had(have: Step | None, *, kept: Step | None, report: Report | None, orders: Sequence[Order]) -> None:
+    """AssertionError if something is kept, reported or worked on that lies behind the latest order that was had."""
+    had = (-1, -1) if have is None else have.place
+    if kept is not None and kept.place > had:
+        raise AssertionError("an order is kept that was never had")
+    if report is not None and step_of(report).place > had:
+        raise AssertionError("a report without its order")
+    if any(step_of(order).place > had for order in orders):
+        raise AssertionError("an order that is not had")

@@ -40,9 +40,16 @@ WEIGHTS = TensorSet.of({"w": np.zeros(2, dtype=np.float32)})
 class Agent:
     """A machine whose every step is checked, and what it did."""
 
-    def __init__(self, patience: Patience = PATIENCE, run: str | None = None, *, model_bytes: int = 10**6) -> None:
+    def __init__(
+        self,
+        patience: Patience = PATIENCE,
+        run: str | None = None,
+        *,
+        model_bytes: int = 10**6,
+        has_finished: bool = False,
+    ) -> None:
         self.now = 0.0
-        lifeline = Lifeline(patience, np.random.default_rng(0))
+        lifeline = Lifeline(patience, np.random.default_rng(0), has_finished=has_finished)
         self.machine = AgentMachine(greeting=replace(HELLO, run=run), lifeline=lifeline, model_bytes=model_bytes)
         self.actions = self.machine.start(self.now)
 

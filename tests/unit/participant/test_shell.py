@@ -18,7 +18,7 @@ from participant.dealer.post import Post
 from participant.dealer.shell import Shell, run_in_thread
 from participant.events import Event, Reported, StopRequested
 from participant.machine import AgentMachine
-from participant.reconnection import Lifeline
+from participant.reconnection import UNREADABLE_ANSWERS, Lifeline, Patience
 from participant.sent_log import SentLog
 from participant.worker import Worker
 from protocol.codec import encode
@@ -138,9 +138,9 @@ class Gate(SentLog):
         super().note(message, frames)
 
 
-def shell_at(endpoint: str, record: Path | SentLog, **sizes: int) -> Shell:
+def shell_at(endpoint: str, record: Path | SentLog, patience: Patience = PATIENCE, **sizes: int) -> Shell:
     machine = AgentMachine(
-        greeting=HELLO, lifeline=Lifeline(PATIENCE, np.random.default_rng(0)), model_bytes=LARGE.size_bytes
+        greeting=HELLO, lifeline=Lifeline(patience, np.random.default_rng(0)), model_bytes=LARGE.size_bytes
     )
     sent = record if isinstance(record, SentLog) else SentLog(record, **sizes)
     return Shell(address=Address(endpoint=endpoint), machine=machine, sent=sent)
@@ -240,3 +240,19 @@ def test_what_cannot_be_recorded_does_not_leave(desk: Desk, tmp_path: Path) -> N
     thread.join(PATIENCE_MS / 1000)
     assert not office.socket.poll(200)
     office.close()
+
+
+def test_a_welcome_that_cannot_be_read_ends_the_participant_after_some_hellos(desk: Desk, tmp_path: Path) -> None:
+    """Every hello is answered by a welcome that lacks its last bytes."""
+    office = Office()
+    hasty = replace(PATIENCE, answer_s=0.1)
+    desk.shell = shell_at(office.endpoint, SentLog(tmp_path / "sent.jsonl"), hasty)
+    thread, office.ended = run_in_thread(desk.shell, desk)
+    for _ in range(UNREADABLE_ANSWERS):
+        office.heard.clear()
+        office.hear_until("hello")
+        office.send([bytes(encode(WELCOME)[0])[:-9]])
+    end = office.end()
+    thread.join(PATIENCE_MS / 1000)
+    office.close()
+    assert (end.code, "hellos in a row had no usable answer: " in end.reason) == (2, True)
