@@ -12,11 +12,20 @@ import pytest
 
 from coordinator.facts import Lost
 from fedap_core.arrays import Float32Array
+from protocol.limits import SLICE_BYTES
+from tests.support.cohorts import BOTH_SIZES
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running
 from tests.support.peer import Peer
 from tests.support.processes import Process, config_file
 from tests.support.run_files import told_facts
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
+
+BODIES = {"whole": 1000, "in slices": 5 * SLICE_BYTES // 8}
+"""How a model travels -> the values of its body: in slices, two and a half of them."""
+
+
+def model_of(travels: str) -> TinyModel:
+    return tiny_model(body=BODIES[travels])
 
 
 def peers_of(
@@ -51,9 +60,10 @@ def check_ended_alike(peers: list[Peer], model: TinyModel, algorithm: str) -> No
         assert peer.log.trained == [0, 1, 2]
 
 
-def test_a_coordinator_killed_in_a_round_goes_on_after_a_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("travels", BODIES)
+def test_a_coordinator_killed_in_a_round_goes_on_after_a_restart(tmp_path: Path, travels: str) -> None:
     """Killed while one member still trains round 1 and the others have reported; nobody trains a round twice."""
-    model, config = tiny_model(), settings(tmp_path, tiny_model(), "fedap")
+    model, config = model_of(travels), settings(tmp_path, model_of(travels), "fedap")
     reached, killed = threading.Event(), threading.Event()
 
     def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:
@@ -75,15 +85,16 @@ def test_a_coordinator_killed_in_a_round_goes_on_after_a_restart(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("travels", BODIES)
 @pytest.mark.parametrize("algorithm", ["fedap", "f-fedap"])
 @pytest.mark.parametrize(("when", "number"), [("after", 1), ("before", 2)])
 def test_killed_beside_every_commit_a_run_ends_with_the_same_models(
-    tmp_path: Path, algorithm: str, when: str, number: int
+    tmp_path: Path, algorithm: str, when: str, number: int, travels: str
 ) -> None:
     """Every life makes one commit and dies: right after it, or at the next, when all that follows the first is done.
     So each commit of the run is the last of some life. A life that finds the run over ends by itself; whoever waits
     for the receipt of its goodbye then waits in vain, and has its model all the same."""
-    model, config = tiny_model(), settings(tmp_path, tiny_model(), algorithm)
+    model, config = model_of(travels), settings(tmp_path, model_of(travels), algorithm)
     peers = peers_of(model, f"ipc://{tmp_path}/socket")
     lives = 0
     with running(peers):
@@ -100,9 +111,10 @@ def test_killed_beside_every_commit_a_run_ends_with_the_same_models(
     assert lives > 8
 
 
-def test_sigterm_finishes_the_round_tells_everybody_and_exits_with_0(tmp_path: Path) -> None:
+@pytest.mark.parametrize("travels", BOTH_SIZES)
+def test_sigterm_finishes_the_round_tells_everybody_and_exits_with_0(tmp_path: Path, travels: str) -> None:
     """Asked while round 1 is trained: its mix is delivered, nobody is asked for round 2."""
-    model, config = tiny_model(), settings(tmp_path, tiny_model(), "fedavg")
+    model, config = model_of(travels), settings(tmp_path, model_of(travels), "fedavg")
     reached, asked = threading.Event(), threading.Event()
 
     def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:
@@ -125,9 +137,10 @@ def test_sigterm_finishes_the_round_tells_everybody_and_exits_with_0(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_coordinator_that_was_stopped_for_long_calls_nobody_silent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("travels", BODIES)
+def test_a_coordinator_that_was_stopped_for_long_calls_nobody_silent(tmp_path: Path, travels: str) -> None:
     """SIGSTOP while b and c train, for twice the time after which a member is taken for dead; they report meanwhile."""
-    model, config = tiny_model(), settings(tmp_path, tiny_model(), "fedavg", dead_after_s=2.0)
+    model, config = model_of(travels), settings(tmp_path, model_of(travels), "fedavg", dead_after_s=2.0)
     reached, stopped = threading.Semaphore(0), threading.Event()
 
     def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:

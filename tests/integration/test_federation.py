@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.experiments.settings import RunSettings
-from tests.support.cohorts import small_run
+from tests.support.cohorts import BOTH_SIZES, MODELS, small_run
 from tests.support.players import final_bits, run_reference
 from tests.support.run_files import coordinator_file
 from tests.support.whole_runs import run_to_its_end
@@ -34,9 +34,12 @@ def require_same_models(folder: Path, settings: RunSettings) -> None:
     assert final_bits(made) == reference.bits
 
 
+@pytest.mark.parametrize("travels", BOTH_SIZES)
 @pytest.mark.parametrize("algorithm", ["fedap", "f-fedap"])
-def test_a_federation_of_processes_ends_with_the_inline_engines_models(algorithm: str, tmp_path: Path) -> None:
-    require_same_models(tmp_path, small_run(algorithm))
+def test_a_federation_of_processes_ends_with_the_inline_engines_models(
+    algorithm: str, travels: str, tmp_path: Path
+) -> None:
+    require_same_models(tmp_path, small_run(algorithm, model=MODELS[travels]))
 
 
 @pytest.mark.slow

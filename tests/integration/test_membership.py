@@ -12,7 +12,7 @@ import pytest
 
 from coordinator import facts
 from coordinator.cli import main
-from tests.support.cohorts import run_command, small_run, wait_until
+from tests.support.cohorts import BOTH_SIZES, MODELS, run_command, small_run, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
 from tests.support.processes import Process
 from tests.support.proxy import Proxy, Swallow
@@ -22,9 +22,10 @@ from tests.support.whole_runs import run_to_its_end
 DEADLINE_S = 300.0
 
 
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
-    return run_reference(tmp_path_factory.mktemp("inline"), small_run("fedap"))
+@pytest.fixture(scope="module", params=BOTH_SIZES)
+def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    settings = small_run("fedap", model=MODELS[request.param])
+    return run_reference(tmp_path_factory.mktemp("inline"), settings)
 
 
 def updates_of(told: Sequence[facts.Fact]) -> list[str]:

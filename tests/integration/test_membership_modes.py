@@ -16,7 +16,7 @@ import pytest
 
 from coordinator import facts
 from coordinator.journal import JOURNAL
-from tests.support.cohorts import small_run, wait_until
+from tests.support.cohorts import BOTH_SIZES, MODELS, small_run, wait_until
 from tests.support.players import Player, Reference, players, run_reference
 from tests.support.processes import Process
 from tests.support.proxy import Hold, Proxy
@@ -29,10 +29,11 @@ DEADLINE_S = 300.0
 PATIENT = {"dead_after_s": 120.0, "quorum": 2, "linger_s": 5.0}
 
 
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+@pytest.fixture(scope="module", params=BOTH_SIZES)
+def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reference:
     """Three clients; many short rounds, so that whatever happens in one of the first is well before the end."""
-    return run_reference(tmp_path_factory.mktemp("inline"), small_run("fedap", rounds=ROUNDS))
+    settings = small_run("fedap", rounds=ROUNDS, model=MODELS[request.param])
+    return run_reference(tmp_path_factory.mktemp("inline"), settings)
 
 
 @dataclass

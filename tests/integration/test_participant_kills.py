@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cohorts import small_run, wait_until
+from tests.support.cohorts import BOTH_SIZES, MODELS, small_run, wait_until
 from tests.support.conductor import Conductor
 from tests.support.players import Player, final_bits, plan_of, players, run_reference
 
@@ -55,9 +55,12 @@ class Executioner:
         return not self._left
 
 
+@pytest.mark.parametrize("travels", BOTH_SIZES)
 @pytest.mark.parametrize("algorithm", ["fedap", pytest.param("f-fedap", marks=pytest.mark.slow)])
-def test_participant_killed_in_every_phase_ends_with_the_same_model(tmp_path: Path, algorithm: str) -> None:
-    reference = run_reference(tmp_path / "inline", small_run(algorithm))
+def test_participant_killed_in_every_phase_ends_with_the_same_model(
+    tmp_path: Path, algorithm: str, travels: str
+) -> None:
+    reference = run_reference(tmp_path / "inline", small_run(algorithm, model=MODELS[travels]))
     executioner = Executioner(MOMENTS[algorithm])
     conductor = Conductor(
         plan=plan_of(reference),
