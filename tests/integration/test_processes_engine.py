@@ -98,7 +98,7 @@ def test_what_is_kept_of_the_federation_is_its_record(tmp_path: Path) -> None:
     ("settings", "said"),
     [
         (small_run("fedavg", device="auto"), "device: got auto, expected cpu"),
-        (small_run("fedavg", learning_rate=1000.0), "in round 0: got the update holds a NaN or an infinity"),
+        (small_run("fedavg", learning_rate=1000.0), "Training diverged? Lower the learning rate."),
     ],
     ids=["device", "diverged"],
 )
