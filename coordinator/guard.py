@@ -144,7 +144,8 @@ class Guard:
         poller.register(self._monitor, zmq.POLLIN)
         poller.register(self._stop_read, zmq.POLLIN)
         while True:
-            ready = dict(poller.poll(LOOK_MS if self._watched else None))
+            is_waiting = bool(self._watched or self._unheard or self._is_shut)
+            ready = dict(poller.poll(LOOK_MS if is_waiting else None))
             if self._stop_read in ready:
                 return
             with self._lock:

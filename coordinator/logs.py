@@ -78,13 +78,20 @@ _COUNTED = frozenset({"transfer.cancelled", "connection.lost", "member.returned"
 Line = MutableMapping[str, object]
 
 
+class _Rotating(logging.handlers.RotatingFileHandler):
+    """A full disk loses lines and ends nobody."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        """Nothing can be said about it here."""
+
+
 class _File:
     """What structlog prints to, where a file was asked for."""
 
     def __init__(self, path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._handler = logging.handlers.RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=FILES_KEPT)
+            self._handler = _Rotating(path, maxBytes=FILE_BYTES, backupCount=FILES_KEPT)
         except OSError as error:
             raise InvalidInput("log-file", str(path), "a file that can be written", str(error)) from error
 

@@ -30,6 +30,8 @@ Allow = Annotated[list[str] | None, typer.Option(help="What a plan may ask for, 
 TrustCode = Annotated[list[str] | None, typer.Option(help="package.module:name of your own that a plan may use.")]
 Share = Annotated[list[str] | None, typer.Option(help="class_counts: let class counts and confusion matrices leave.")]
 
+LogFile = Annotated[Path | None, typer.Option(help="Write the log there instead of to stderr; put aside at 10 MB.")]
+
 
 def join(
     coordinator: Annotated[str | None, typer.Option(help="tcp://host:port or ipc://path.")] = None,
@@ -54,6 +56,7 @@ def join(
     allow: Allow = None,
     trust_code: TrustCode = None,
     accept_plan: Annotated[str | None, typer.Option(help="Digest of a changed plan that you agree to.")] = None,
+    log_file: LogFile = None,
 ) -> None:
     """Take part in a federation until it ends. May be killed and started again at any moment."""
     given: dict[str, object] = {
@@ -81,7 +84,7 @@ def join(
     }
     settings = read_settings(config, given)
     terminal = is_terminal()
-    configure_logging(terminal=terminal)
+    configure_logging(terminal=terminal, file=log_file)
     with watching(terminal=terminal) as watch:
         end = join_run(settings, watch=watch)
     if end.code == 2:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TextIO
 
 import structlog
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from participant import pace
+from participant.logs import Counted, LogFile
 
 log = structlog.get_logger()
 
@@ -22,18 +24,22 @@ def is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-def configure_logging(*, terminal: bool) -> None:
-    """Lines for people on a terminal, JSON for machines; both on stderr."""
+def configure_logging(*, terminal: bool, file: Path | None = None) -> None:
+    """Lines for people on a terminal, JSON for machines, both on stderr; or JSON to a file."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         complete,
     ]
-    last: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
+    render: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if terminal and file is None else structlog.processors.JSONRenderer()
     )
-    structlog.configure(processors=[*shared, last], logger_factory=structlog.PrintLoggerFactory(Unfailing(sys.stderr)))  # type: ignore[arg-type]
+    output = Unfailing(sys.stderr) if file is None else LogFile(file)
+    structlog.configure(
+        processors=[*shared, Counted(render, complete)],
+        logger_factory=structlog.PrintLoggerFactory(output),  # type: ignore[arg-type]
+    )
 
 
 class Unfailing:

@@ -47,6 +47,14 @@ def test_a_run_under_attack_by_strangers_ends_as_without_them(tmp_path: Path, at
         assert stage.log.stat().st_size < 100_000
 
 
+def test_the_door_opens_again_when_those_who_flooded_it_have_gone(tmp_path: Path) -> None:
+    with staged(tmp_path, tiny_model()) as stage:
+        with Attackers(ATTACKS["reconnecting"], stage.endpoint, seed=5, threads=4):
+            wait_for(lambda: "door.shut" in stage.log.read_text(), "the door to be shut")
+        stage.finish()
+        assert "all 3 rounds are done" in stage.log.read_text()
+
+
 @pytest.mark.parametrize("curve", [False, True], ids=["without keys", "with keys"])
 def test_a_member_whose_message_is_endless_is_cut_off_and_costs_little(tmp_path: Path, *, curve: bool) -> None:
     with staged(tmp_path, tiny_model(), curve=curve) as stage:
