@@ -34,6 +34,7 @@ from protocol.messages import (
     Stats,
     Step,
     Update,
+    Welcome,
 )
 from protocol.traffic import To
 
@@ -204,8 +205,10 @@ class Exchange:
             peer.conversation.send(message)
             frames = encode(message)
         except LocalProtocolError as error:
-            if peer.conversation.state is conversation.State.GREETED:  # decided before its hello was heard: what still
-                self.counts["outdated"] += 1  # matters is said again after the welcome, which is on its way
+            # decided before its hello was heard: what still matters is said again after the welcome, which is on its
+            # way; or a second welcome, for hellos that were heard together: the first has answered both
+            if peer.conversation.state is conversation.State.GREETED or message.KIND == Welcome.KIND:
+                self.counts["outdated"] += 1
                 return
             # a fault of ours, and no reason to end everybody's run
             log.error("message.withheld", participant=peer.member, kind=message.KIND, reason=str(error))

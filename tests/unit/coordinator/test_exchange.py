@@ -116,3 +116,10 @@ def test_a_welcome_to_nobody_is_a_loss(counter: Counter) -> None:
     """A stranger may have been forgotten for others before it was welcomed."""
     counter.exchange.say_welcome("ff", "b", WELCOME)
     assert [counter.exchange.flush(), counter.exchange.flush()] == [[], [PeerLost(connection="ff")]]
+
+
+def test_hellos_that_are_heard_together_are_answered_once_and_nobody_is_blamed(counter: Counter) -> None:
+    """Both are decided on before anything is said: the second welcome is not ours to regret, and not said."""
+    counter.exchange.say_welcome(counter.connection, "a", WELCOME)
+    assert counter.exchange.counts["outdated"] == 1
+    assert counter.exchange.counts["withheld"] == 0
