@@ -1,0 +1,28 @@
+"""One exploration in a process of its own, because its slices are tiny. Called by `fedap-lab explore`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from fedap_core.errors import exit_on_invalid_input
+from scripts.explore.scope import Scope
+from scripts.inmemory import small_slices
+
+
+def main() -> None:
+    """Explore, print what was seen; 1 where a counterexample was found."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("scope", help="as JSON")
+    scope = Scope.read(parser.parse_args().scope)
+    small_slices.shrink()
+    from scripts.explore.exploring import explored
+    from scripts.explore.telling import told
+
+    result = explored(scope)
+    print(told(scope, result), flush=True)
+    sys.exit(0 if result.counterexample is None else 1)
+
+
+if __name__ == "__main__":
+    exit_on_invalid_input(main)

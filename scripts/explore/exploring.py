@@ -1,0 +1,31 @@
+"""Carries out an exploration in this process, whose slices have been made small before."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import structlog
+
+from scripts.explore.scope import Scope
+from scripts.explore.search import Result, Search
+from scripts.explore.world import World
+from scripts.inmemory.federation import MakeHome
+from scripts.inmemory.home import Home
+from scripts.inmemory.setup import Setup
+
+
+def explored(scope: Scope, make_home: MakeHome = Home) -> Result:
+    """make_home: participants, where they are not those of today."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))  # log lines are not what is looked at
+    gc.set_threshold(50_000, 20, 50)  # worlds are circles of objects, and there are many of them
+    setup = Setup(
+        members=scope.members,
+        rounds=scope.rounds,
+        continuous=scope.mode == "continuous",
+        sliced=scope.sliced,
+        algorithm=scope.algorithm,
+    )
+    until = time.monotonic() + 60.0 * scope.minutes
+    search = Search(make=lambda: World(setup, scope.faults, make_home), until=until)
+    return search.wander(scope.seed) if scope.wander else search.exhaust()

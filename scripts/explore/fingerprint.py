@@ -1,0 +1,250 @@
+"""When two states of a federation are the same: a digest of everything that can make a difference from now on.
+
+Times count as seconds from now. Connections are numbered from the newest, tickets and counters that only label things
+are left out, and so is the journal, whose content the machine's state says. What never changes in a run (rules, plan,
+tables of handlers) is left out for speed. Everything else is walked, so that a field that somebody adds counts without
+being listed here: a difference too many costs time, never a state.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import re
+import types
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from coordinator.work import Work
+from scripts.explore.world import World
+from scripts.inmemory.centre import Centre
+from scripts.inmemory.disk import Forms
+from scripts.inmemory.home import Home
+
+TIMES = frozenset({"until", "_deadline", "_opening_until", "at"})
+"""Fields that hold a time, an absolute one, besides those whose name ends with `_at`."""
+
+IGNORED = frozenset(
+    {
+        "counts", "_traffic", "_looked_at", "_contact_at", "serial", "left", "faults", "lost_messages",
+        "heard_told_at",
+        "setup", "_setup", "rules", "_rules", "clock", "_clock", "journal", "_handlers", "_perform", "_parts",
+        "_wants", "wants", "_compute", "socket", "_greeting", "mark", "marked_for", "sent",
+    }
+)  # fmt: skip
+"""Fields that only count, that end no wait in these runs, that only remember for a law, or that never change."""
+
+_LONG_AGO_S = -70.0
+"""Beyond the longest wait of the model: how much longer ago something was makes no difference."""
+
+_CONNECTION = re.compile(r"\b([a-h])#(\d+)")
+_frozen_texts: dict[int, tuple[object, str]] = {}
+"""Texts of unchangeable things, by identity; the thing is kept, so that its identity stays its own."""
+
+
+def fingerprint(world: World) -> bytes:
+    """Equal for states from which the same can happen. A party's own mark stands until it moves."""
+    parties: list[object] = [_mark_of_centre(world)]
+    parties += [_mark_of(home) for home in world.homes.values()]
+    walk = _Walk(world.now, {name: home.serial for name, home in world.homes.items()})
+    late = [
+        (one.name, one.up, walk.text(one.connection), one.frames, round(one.until - world.now, 6)) for one in world.late
+    ]
+    asleep = [(name, round(time - world.now, 6)) for name, time in sorted(world.asleep.items())]
+    between = walk.of([world.up, world.down, world.broken, world.dark, late, asleep])
+    found = repr((parties, between, world.faults_left, world.was_thought_dead))
+    return hashlib.blake2b(found.encode(), digest_size=12).digest()
+
+
+def _mark_of(home: Home) -> str:
+    if home.mark is None:
+        home.mark = _digest(repr(_Walk(home.clock.now, {home.name: home.serial}).home(home)).encode())
+    return home.mark
+
+
+def _mark_of_centre(world: World) -> str:
+    centre = world.centre
+    serials = {name: home.serial for name, home in world.homes.items()}
+    if centre.mark is None or centre.marked_for != serials:
+        centre.marked_for = serials
+        centre.mark = _digest(repr(_Walk(centre.clock.now, serials).centre(centre)).encode())
+    return centre.mark
+
+
+class _Walk:
+    """One walk over everything reachable; what is met a second time is the same thing. newest: each member's latest
+    connection."""
+
+    def __init__(self, now: float, newest: dict[str, int]) -> None:
+        self._now = now
+        self._newest = newest
+        self._met: set[int] = set()
+
+    def of(self, value: Any) -> object:  # noqa: ANN401 - anything
+        handler = _HANDLERS.get(type(value)) or _learn(type(value))
+        return handler(self, value)
+
+    def same(self, value: object) -> object:
+        return value
+
+    def text(self, value: str) -> str:
+        return self._aged(value) if "#" in value else value
+
+    def number(self, value: float) -> object:
+        return round(value, 6)
+
+    def sequence(self, value: Any) -> object:  # noqa: ANN401
+        return [self.of(one) for one in value]
+
+    def message(self, value: tuple[Any, ...]) -> object:
+        """Tuples: most are frames, which copies of a world share."""
+        if value and type(value[0]) is bytes:
+            return _remembered(value, lambda: _digest(b"".join(value)))
+        return [self.of(one) for one in value]
+
+    def mapping(self, value: dict[Any, Any]) -> object:
+        found = [(repr(self.of(key)), self.of(one)) for key, one in value.items()]
+        found.sort(key=_first)
+        return found
+
+    def group(self, value: set[Any]) -> object:
+        return sorted([repr(self.of(one)) for one in value])
+
+    def name(self, value: object) -> object:
+        return str(value)
+
+    def bulk(self, value: Any) -> object:  # noqa: ANN401
+        return _remembered(value, lambda: _digest(bytes(value)))
+
+    def buffer(self, value: bytearray) -> object:
+        return bytes(value)
+
+    def nothing(self, value: object) -> object:
+        del value
+        return None
+
+    def frozen(self, value: object) -> object:
+        text = _remembered(value, lambda: self._frozen_text(value))
+        return self._aged(text) if "#" in text else text
+
+    def _frozen_text(self, value: object) -> str:
+        names = [one.name for one in dataclasses.fields(value) if one.name != "ticket"]  # type: ignore[arg-type]
+        text = repr((type(value).__name__, [_Plain.of(getattr(value, name)) for name in names]))
+        return text if len(text) < 60 or _CONNECTION.search(text) else _digest(text.encode())
+
+    def thing(self, value: Any) -> object:  # noqa: ANN401
+        if id(value) in self._met:
+            return None
+        self._met.add(id(value))
+        return [type(value).__name__, *self._fields(value)]
+
+    def _fields(self, value: Any) -> list[object]:  # noqa: ANN401
+        found: list[object] = []
+        for name, one in value.__dict__.items():
+            if name in IGNORED:
+                continue
+            if type(one) is float and (name in TIMES or name.endswith("_at")):
+                found.append(round(max(one - self._now, _LONG_AGO_S), 6))
+            else:
+                handler = _HANDLERS.get(type(one)) or _learn(type(one))
+                found.append(handler(self, one))
+        return found
+
+    def centre(self, value: Centre) -> object:
+        """Its times are the run clock's, which stands still between lives: then the last fact's time counts."""
+        if value.is_down:
+            return [str(value.machine.state.stage), self.of(value.machine.state.members)]
+        outside, self._now = self._now, value.life.now()
+        found = self.thing(value)
+        quiet_s = self._now - value.last_fact_s()
+        self._now = outside
+        return [found, round(min(quiet_s, -_LONG_AGO_S), 6)]
+
+    def home(self, value: Home) -> object:
+        if value.end is not None:
+            return [value.name, value.end.code, self.of(value.disk)]
+        return self.thing(value)
+
+    def work(self, value: Work) -> object:
+        """Tickets are labels."""
+        fields = value.__dict__
+        weighing, mixing = fields["_weighing"], fields["_mixing"].values()
+        return [self.of(fields["_rows"]), self.of(fields["_failed"]), self.of(list(mixing)), weighing and weighing[1]]
+
+    def forms(self, value: Forms) -> object:
+        """Rows follow from blobs and state; only which are there counts."""
+        return self.of(set(value.__dict__["_rows"]))
+
+    def _aged(self, text: str) -> str:
+        """Connections by age instead of by number: the newest of each member is 0."""
+        return _CONNECTION.sub(lambda match: f"{match[1]}~{self._newest.get(match[1], 0) - int(match[2])}", text)
+
+
+class _Still(_Walk):
+    """Inside unchangeable things no time passes and no connection ages."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0, {})
+
+    def text(self, value: str) -> str:
+        return value
+
+    def frozen(self, value: object) -> object:
+        return self._frozen_text(value)
+
+
+_Plain = _Still()
+
+
+def _remembered(value: object, make: Callable[[], str]) -> str:
+    found = _frozen_texts.get(id(value))
+    if found is not None and found[0] is value:
+        return found[1]
+    if len(_frozen_texts) > 100_000:
+        _frozen_texts.clear()
+    text = make()
+    _frozen_texts[id(value)] = (value, text)
+    return text
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=12).hexdigest()
+
+
+def _first(pair: tuple[str, object]) -> str:
+    return pair[0]
+
+
+_HANDLERS: dict[type, Callable[[_Walk, Any], object]] = {
+    **dict.fromkeys((int, bool, bytes, type(None)), _Walk.same),
+    str: _Walk.text,
+    float: _Walk.number,
+    list: _Walk.sequence,
+    deque: _Walk.sequence,
+    tuple: _Walk.message,
+    **dict.fromkeys((dict, Counter, OrderedDict), _Walk.mapping),
+    **dict.fromkeys((set, frozenset), _Walk.group),
+    **dict.fromkeys((np.ndarray, memoryview), _Walk.bulk),
+    bytearray: _Walk.buffer,
+    **dict.fromkeys((types.FunctionType, types.MethodType, types.BuiltinFunctionType, type), _Walk.nothing),
+    types.MappingProxyType: _Walk.nothing,
+    Centre: _Walk.centre,
+    Work: _Walk.work,
+    Forms: _Walk.forms,
+}
+
+
+def _learn(kind: type) -> Callable[[_Walk, Any], object]:
+    frozen = dataclasses.is_dataclass(kind) and getattr(kind, "__dataclass_params__").frozen  # noqa: B009
+    handler = _Walk.frozen if frozen else _Walk.thing
+    if issubclass(kind, enum.Enum | PurePath):
+        handler = _Walk.name
+    if issubclass(kind, Home):
+        handler = _Walk.home
+    _HANDLERS[kind] = handler
+    return handler

@@ -1,0 +1,85 @@
+"""What must hold in every state, and at every end. Reads a world; changes only how far its journal was looked at."""
+
+from __future__ import annotations
+
+from coordinator import facts
+from coordinator.ledger import fact_of
+from coordinator.state import Stage
+from scripts.explore.world import World
+
+HARMLESS = frozenset({"stale", "outdated"})
+"""What an exchange may count while everybody is honest: what a network repeats and delays."""
+
+_FORBIDDEN = (facts.Refused, facts.Quarantined, facts.Left, facts.AllowListSet, facts.Paused)
+
+
+class Broken(AssertionError):
+    """A law does not hold."""
+
+
+def check_state(world: World) -> None:
+    """Raise Broken if something holds that never may, after any step."""
+    if world.centre.mark is None:  # it has moved
+        _check_coordinator(world)
+    for name, home in world.homes.items():
+        if home.end is not None and home.end.code != 0:
+            raise Broken(f"{name} ended with code {home.end.code}: {home.end.reason}")
+
+
+def _check_coordinator(world: World) -> None:
+    world.centre.machine.check_invariants()
+    odd = {name: count for name, count in world.centre.exchange.counts.items() if name not in HARMLESS}
+    if odd:
+        raise Broken(f"the coordinator calls honest members faulty, or its own words: {odd}")
+    _check_facts(world)
+
+
+def _check_facts(world: World) -> None:
+    """Facts since the last look: nobody honest is struck, leaves or is excluded, and no report counts twice."""
+    new = list(world.centre.disk.journal.entries(world.checked))
+    if not new:
+        return
+    counted = [(entry.kind, entry.body) for entry in world.centre.disk.journal.entries()]
+    for entry in new:
+        world.checked = entry.serial
+        fact = fact_of(entry)
+        if isinstance(fact, _FORBIDDEN):
+            raise Broken(f"an honest member suffers: {fact}")
+        if isinstance(fact, facts.Lost):
+            world.was_thought_dead = True
+        if isinstance(fact, facts.Finished) and fact.reason != "rounds":
+            raise Broken(f"the run ends because of {fact.reason}: {fact.sentence}")
+        if isinstance(fact, facts.UpdateAccepted | facts.StatsAccepted | facts.GoodbyeAccepted):
+            same = [body for kind, body in counted if kind == entry.kind and _names(body, fact.member, fact.round_no)]
+            if len(same) > 1:
+                raise Broken(f"counted twice: {entry.kind} of {fact.member} for round {fact.round_no}")
+
+
+def _names(body: bytes, member: str, round_no: int) -> bool:
+    return f'"member":"{member}"'.encode() in body and f'"round_no":{round_no},'.encode() in body
+
+
+def check_end(world: World, expected: dict[str, bytes | None]) -> None:
+    """Raise Broken unless everybody has ended well and, in rounds with a barrier, with the undisturbed run's models."""
+    unfinished = [name for name, home in world.homes.items() if home.end is None]
+    if unfinished or not world.centre.is_down:
+        raise Broken(f"nothing can happen any more, and these have not ended: {unfinished or ['C']}")
+    state = world.centre.machine.state
+    if state.stage is not Stage.FINISHED:
+        raise Broken(f"the run ended as {state.stage}")
+    if world.was_thought_dead or world.setup.continuous:
+        return
+    for name, home in world.homes.items():
+        if home.disk.final != expected.get(name):
+            raise Broken(f"{name} ended with another model than in the undisturbed run")
+
+
+def undisturbed(world: World) -> dict[str, bytes | None]:
+    """The final models of a run in which nothing happens; the world is used up. Without any if not even that ends: the
+    exploration will say why."""
+    try:
+        while world.step():
+            pass
+    except Exception:  # noqa: BLE001 - found again, and told with its path
+        return {}
+    return {name: home.disk.final for name, home in world.homes.items()}

@@ -1,0 +1,219 @@
+"""The coordinator between its socket and its disk: the real shell, exchange and machine over stand-ins in memory.
+
+`boot` begins a life; a crash is another `boot` over the same disk. `turn` is one turn of the real shell with the
+messages that are handed to it. Which messages, and when, is decided by whoever plays the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from coordinator import events
+from coordinator.arrivals import Arrivals, Limits
+from coordinator.deliveries import Deliveries
+from coordinator.exchange import Exchange
+from coordinator.facts import Fact
+from coordinator.ledger import Ledger, fact_of
+from coordinator.machine import RoundMachine
+from coordinator.orders import Orders
+from coordinator.peers import Peers
+from coordinator.router import Received, Router
+from coordinator.server import Coordinator, Parts
+from coordinator.space import SpaceGuard
+from protocol.contracts import Buffer
+from protocol.traffic import Dispatch, Intake
+from scripts.inmemory.disk import Compute, Disk, Forms, Jobs, Store
+from scripts.inmemory.setup import HEARTBEAT_S, RUN, Setup
+
+Frames = tuple[bytes, ...]
+Addressed = tuple[str, Frames]
+"""A connection, and a message on it."""
+
+
+class Clock:
+    """Seconds, told by whoever plays the world."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def read(self) -> float:
+        return self.now
+
+
+class Socket:
+    """Stands in for the router: what is in the box is received, what is sent lies in `sent`, and whoever is not
+    among the members can always be reached."""
+
+    def __init__(self, members: Sequence[str]) -> None:
+        self._members = members
+        self.box: list[Received] = []
+        self.sent: list[Addressed] = []
+        self.reachable: frozenset[str] = frozenset()
+        self.lost_messages = 0
+
+    def received(self, most: int) -> list[Received]:
+        taken, self.box = self.box[:most], self.box[most:]
+        return taken
+
+    def send(self, connection: str, frames: Sequence[Buffer]) -> bool:
+        if connection not in self.reachable and connection.partition("#")[0] in self._members:
+            return False
+        self.sent.append((connection, tuple(map(bytes, frames))))
+        return True
+
+    def send_slice(self, connection: str, frames: Sequence[Buffer]) -> bool:
+        return self.send(connection, frames)
+
+    def has_room(self, connection: str) -> bool:
+        del connection
+        return True
+
+    def flush(self) -> list[str]:
+        return []
+
+    def forget(self, connection: str) -> None:
+        """Nothing is kept for anybody."""
+
+    def wake(self) -> None:
+        """Nobody sleeps."""
+
+
+class Life(Coordinator):
+    """One life of the real shell; its computing thread is a list."""
+
+    def __init__(self, parts: Parts, clock: Clock) -> None:
+        super().__init__(parts, clock=clock.read)
+        self._compute.close()
+        self.compute = Compute()
+        self.heard_of = 0
+        self._compute = cast(Any, self.compute)
+
+    def begin(self) -> None:
+        """What `run` does before it waits for the first time."""
+        self._decide(events.Started())
+        self._act()
+
+    def turn(self) -> None:
+        self._turn()
+
+    def waits_s(self) -> float | None:
+        return self._patience()
+
+    @property
+    def is_over(self) -> bool:
+        return self._stopped is not None
+
+
+class Centre:
+    """The coordinator. `is_down`: its run has ended, and so has its process. mark: its fingerprint, while it stands."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self.clock = Clock()
+        self.disk = Disk()
+        self.mark: str | None = None
+        self.marked_for: dict[str, int] = {}
+        self.boot()
+
+    def boot(self) -> None:
+        """A new life over what the disk holds."""
+        setup, store, forms = self._setup, Store(self.disk), Forms(self._setup)
+        self.machine = machine = RoundMachine(setup.rules)
+        self.socket = Socket(setup.names)
+        router, kept, formed = cast(Router, self.socket), cast(Any, store), cast(Any, forms)
+        limits = Limits(updates=(setup.layout,), statistics_bytes=64)
+        arrivals = Arrivals(store=kept, limits=limits, intake=Intake(digest=store.incoming.digest), wants=machine.wants)
+        deliveries = Deliveries(Dispatch())
+        self.exchange = exchange = Exchange(
+            router=router,
+            peers=Peers(messages_per_s=1e9),
+            arrivals=arrivals,
+            deliveries=deliveries,
+            admits=_anybody,
+        )
+        orders = Orders(
+            run=RUN, plan=setup.plan, heartbeat_s=HEARTBEAT_S, forms=formed, deliveries=deliveries, exchange=exchange
+        )
+        parts = Parts(
+            machine=machine,
+            journal=self.disk.journal,
+            ledger=Ledger(self.disk.journal, traffic=exchange.taken_traffic, keep_traffic=_keep_nothing),
+            store=kept,
+            forms=formed,
+            jobs=cast(Any, Jobs(setup, store, forms)),
+            router=router,
+            exchange=exchange,
+            arrivals=arrivals,
+            orders=orders,
+            space=SpaceGuard(
+                free_bytes=_plenty,
+                can_write=bool,
+                members=_one,
+                row_bytes=0,
+                reserve_bytes=0,
+                clock=self.clock.read,
+            ),
+            allowed=_no_list,
+            release=_keep_folder,
+        )
+        self.life = Life(parts, self.clock)
+        self.is_down = machine.state.ended
+        if not self.is_down:
+            self.life.begin()
+
+    def hear(self, messages: Sequence[Addressed]) -> None:
+        """One turn with these messages, in this order."""
+        if not self.is_down:
+            self.socket.box = [Received(connection=one, identity="", frames=frames) for one, frames in messages]
+            self.life.turn()
+            self.is_down = self.life.is_over
+
+    def compute(self) -> None:
+        """The computing thread ends its next job, and the shell hears of it."""
+        self.life.compute.let_through()
+        self.hear(())
+
+    @property
+    def is_computing(self) -> bool:
+        return not self.is_down and bool(self.life.compute.waiting)
+
+    def deadline(self) -> float | None:
+        """When the shell would wake by itself."""
+        waits_s = None if self.is_down else self.life.waits_s()
+        return None if waits_s is None else self.clock.now + waits_s
+
+    def last_fact_s(self) -> float:
+        """When, by the run clock, something was journalled last: where the clock of the next life begins."""
+        latest = list(self.disk.journal.entries(self.life.heard_of))
+        self.life.heard_of += max(len(latest) - 1, 0)
+        return latest[-1].time_s if latest else 0.0
+
+    def facts(self) -> list[Fact]:
+        """Everything that was journalled."""
+        return [fact_of(entry) for entry in self.disk.journal.entries()]
+
+
+def _anybody(key: str) -> bool:
+    del key
+    return True
+
+
+def _no_list() -> None:
+    return None
+
+
+def _keep_nothing(closed: int, counted: object) -> None:
+    del closed, counted
+
+
+def _keep_folder() -> None:
+    return None
+
+
+def _plenty() -> int:
+    return 1 << 40
+
+
+def _one() -> int:
+    return 1

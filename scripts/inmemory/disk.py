@@ -1,0 +1,211 @@
+"""Stand-ins for the coordinator's disk and its computing thread: dictionaries that survive a crash, or do not.
+
+They keep the contracts of `coordinator.store`, `jobs`, `model_forms` and `compute` as far as the shell uses them, and
+judge by size alone: every report of an honest member is admitted. Decisions are the real code's above them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from coordinator import actions, events
+from coordinator.actions import BlobRef, RowRef, WeightsRef
+from coordinator.compute import Done
+from coordinator.jobs import UPDATE, refs_of
+from coordinator.journal import MemoryJournal
+from coordinator.model_forms import Payload
+from fedap_core.arrays import Float32Array
+from fedap_core.strategies import Phase
+from protocol.contracts import Buffer
+from protocol.limits import SLICE_BYTES
+from protocol.naming import Digest, content_name, digest_at_once
+from protocol.tensors import Layout, TensorSet
+from scripts.inmemory.setup import Setup
+
+
+@dataclass
+class Disk:
+    """What a crash of the coordinator leaves: its journal, admitted blobs, slices of payloads under way."""
+
+    journal: MemoryJournal = field(default_factory=MemoryJournal)
+    blobs: dict[BlobRef, bytes] = field(default_factory=dict)
+    slices: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+
+class Incoming:
+    """Slices by member and transfer, without a gap."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def digest(self, data: Buffer) -> Digest:
+        return digest_at_once(data)
+
+    def held(self, member: str, transfer: str, size_bytes: int) -> Iterator[Buffer]:
+        held = self._disk.slices.get((member, transfer), b"")
+        whole = min(len(held), size_bytes - 1) // SLICE_BYTES * SLICE_BYTES
+        self._disk.slices[member, transfer] = held[:whole]
+        yield from (held[start : start + SLICE_BYTES] for start in range(0, whole, SLICE_BYTES))
+
+    def take(self, member: str, transfer: str, offset: int, data: Buffer) -> None:
+        held = self._disk.slices.get((member, transfer), b"")
+        if len(held) != offset:
+            raise AssertionError(f"a slice at {offset} where {len(held)} bytes are held")
+        self._disk.slices[member, transfer] = held + bytes(data)
+
+    def drop(self, member: str, keep: frozenset[str] = frozenset()) -> bool:
+        gone = [key for key in self._disk.slices if key[0] == member and key[1] not in keep]
+        for key in gone:
+            del self._disk.slices[key]
+        return False
+
+
+class Store:
+    """Staged reports, which a crash loses, and blobs, which it does not."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.incoming = Incoming(disk)
+        self._staged: dict[BlobRef, bytes] = {}
+
+    def stage(self, ref: BlobRef, tensors: TensorSet) -> None:
+        if tensors.data is not None:
+            self._staged[ref] = bytes(tensors.data)
+        else:
+            self._staged[ref] = self._disk.slices.pop((ref.member, str(tensors.transfer)))
+
+    def discard(self, ref: BlobRef) -> None:
+        self._staged.pop(ref, None)
+
+    def fits(self, ref: BlobRef, size_bytes: int | None) -> bool:
+        """Whether a report was staged and, where its size is known, has that."""
+        found = self._staged.get(ref)
+        return found is not None and size_bytes in (None, len(found))
+
+    def keep(self, refs: Sequence[BlobRef]) -> None:
+        """Durable when this returns."""
+        for ref in refs:
+            self._disk.blobs[ref] = self._staged.pop(ref)
+
+    def blob(self, ref: BlobRef) -> bytes:
+        return self._disk.blobs[ref]
+
+    def keep_tables(self, member: str, round_no: int, tensors: TensorSet) -> None:
+        """Nothing of the run depends on them."""
+
+    def collect(self, blobs: frozenset[BlobRef], rows: frozenset[RowRef]) -> int:
+        del rows
+        for ref in [ref for ref in self._disk.blobs if ref not in blobs]:
+            del self._disk.blobs[ref]
+        return 0
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class Forms:
+    """The model as it is sent: the initial vector and mixed rows, all in memory."""
+
+    encoding = "f32"
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._initial = self.payload(setup.initial)
+        self._rows: dict[RowRef, Payload] = {}
+
+    def shared(self, phase: Phase | None) -> Layout:
+        del phase
+        return self._setup.layout
+
+    def payload(self, values: Float32Array) -> Payload:
+        data = values.data.cast("B").toreadonly()
+        name = content_name(data) if data.nbytes > SLICE_BYTES else None
+        return Payload(path=Path(), layout=self._setup.layout, encoding="f32", transfer=name, data=data)
+
+    def initial(self) -> Payload:
+        return self._initial
+
+    def whole_anchor(self, ref: WeightsRef) -> Payload:
+        del ref
+        return self._initial
+
+    def weights(self, ref: WeightsRef, phase: Phase | None) -> Payload:
+        del phase
+        return self._initial if ref.row is None else self._rows[ref.row]
+
+    def add_row(self, ref: RowRef, payload: Payload) -> None:
+        self._rows[ref] = payload
+
+    def forget_rows(self, kept: frozenset[RowRef]) -> None:
+        self._rows = {ref: row for ref, row in self._rows.items() if ref in kept}
+
+
+class Jobs:
+    """Every report of the right size is admitted; W is uniform; rows are mixed as W says, or only named where a run is
+    continuous."""
+
+    def __init__(self, setup: Setup, store: Store, forms: Forms) -> None:
+        self._setup, self._store, self._forms = setup, store, forms
+
+    def inspect(self, waiting: Sequence[actions.Inspect]) -> list[events.Inspected]:
+        return [self._judge(one) for one in waiting]
+
+    def _judge(self, one: actions.Inspect) -> events.Inspected:
+        refs, size = refs_of(one), self._setup.layout.size_bytes("f32")
+        fits = all(self._store.fits(ref, size if ref.kind == UPDATE else None) for ref in refs)
+        if fits:
+            self._store.keep(refs)
+        return events.Inspected(
+            member=one.member,
+            kind=one.kind,
+            round_no=one.round_no,
+            code=None if fits else "wrong-tensors",
+            reason="" if fits else "not what was asked for",
+            distance=1.0,
+        )
+
+    def weigh(self, action: actions.Weigh) -> events.WeighingDone:
+        share = 1.0 / len(action.members)
+        row = (share,) * len(action.members)
+        return events.WeighingDone(ticket=action.ticket, weights=(row,) * len(action.members))
+
+    def aggregate(self, action: actions.Aggregate) -> list[tuple[RowRef, Payload]]:
+        given = np.stack([np.frombuffer(self._store.blob(ref), dtype=np.float32) for ref in action.givers])
+        if self._setup.continuous:  # which updates a row is made of depends on the order: numbers would part all ways
+            rows = [self._setup.initial + 1000 * ref.round_no for ref in action.receivers]
+        else:
+            rows = list((action.weights @ given).astype(np.float32))
+        return [(ref, self._forms.payload(row)) for ref, row in zip(action.receivers, rows, strict=True)]
+
+
+Work = actions.Action | tuple[actions.Inspect, ...]
+
+
+class Compute:
+    """Jobs wait in order until one is let through; it is done then, and its answer is heard with the next turn."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Work, Callable[[], object]]] = []
+        self._done: list[Done[Work]] = []
+
+    def submit(self, key: Work, job: Callable[[], object]) -> None:
+        """Collecting answers nobody: it is done at once."""
+        if isinstance(key, actions.Collect) and not self.waiting:
+            job()
+        else:
+            self.waiting.append((key, job))
+
+    def let_through(self) -> None:
+        key, job = self.waiting.pop(0)
+        self._done.append(Done(key=key, answer=job()))
+
+    def finished(self) -> list[Done[Work]]:
+        done, self._done = self._done, []
+        return done
+
+    def close(self) -> None:
+        """No thread to end."""

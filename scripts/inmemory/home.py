@@ -1,0 +1,218 @@
+"""A participant between its socket and its disk: the real machine and post, stepped as its shell steps them.
+
+Work is a number added to the weights, done when the world says so. `disk` is what a real participant has saved: the run
+whose initial model it holds, and its latest report, statistics apart. A crash is another `boot` over the same disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from participant.actions import Action, CloseLine, End, LetGo, OpenLine, Order, Prepare, Say, StopWork, Work
+from participant.dealer.post import Post
+from participant.events import (
+    Announced,
+    Event,
+    Heard,
+    LineLost,
+    LineOpened,
+    PayloadMoved,
+    Prepared,
+    Report,
+    Reported,
+    Stopped,
+    Ticked,
+)
+from participant.machine import AgentMachine
+from participant.reconnection import Lifeline, Patience
+from protocol.codec import offers
+from protocol.errors import LocalProtocolError
+from protocol.messages import Anchor, Finish, Goodbye, Message, Stats, Update, Welcome
+from scripts.inmemory.centre import Addressed, Clock, Frames
+from scripts.inmemory.setup import MOMENTS, RUN, SAMPLES, Setup
+
+PATIENCE = Patience(reconnect_s=0.5, reconnect_cap_s=4.0, answer_s=2.0, silence_beats=4.0, farewell_s=10.0)
+
+
+class Steady:
+    """In place of chance: half of everything."""
+
+    def random(self) -> float:
+        return 0.5
+
+
+class Unfilled(AssertionError):
+    """A message was handed on to work without the bytes that it announced."""
+
+
+class Accused(AssertionError):
+    """A side called an honest peer faulty."""
+
+
+@dataclass
+class Saved:
+    """On disk. final: the weights the participant ended with."""
+
+    run: str | None = None
+    report: Report | None = None
+    final: bytes | None = None
+
+
+class Home:
+    """One participant. `is_opening`: a connection is asked for; `connection`: the one that stands; `sent`: what it has
+    said and nobody has taken yet. mark: its fingerprint, while it stands."""
+
+    def __init__(self, setup: Setup, name: str) -> None:
+        self._setup = setup
+        self.name = name
+        self.clock = Clock()
+        self.sent: list[Addressed] = []
+        self.mark: str | None = None
+        self.disk = Saved()
+        self.serial = 0
+        self.boot()
+
+    def boot(self) -> None:
+        """A new life."""
+        self.machine = AgentMachine(
+            greeting=self._setup.greeting(self.name, self.disk.run),
+            lifeline=Lifeline(PATIENCE, cast(Any, Steady())),
+            model_bytes=self._setup.layout.size_bytes("f32"),
+        )
+        self.post = Post(self.machine.wants)
+        self.connection: str | None = None
+        self.is_opening = False
+        self.job: Event | None = None
+        self.end: End | None = None
+        self._perform(self.machine.start(self.clock.now))
+
+    # ---- what the world does to it
+
+    def connected(self) -> None:
+        """The connection that was asked for stands."""
+        self.is_opening = False
+        self.serial += 1
+        self.connection = f"{self.name}#{self.serial}"
+        self._step([LineOpened()])
+
+    def lost(self, reason: str) -> None:
+        """The connection broke, or nobody answered."""
+        self.is_opening, self.connection = False, None
+        self._step([LineLost(reason=reason)])
+
+    def hear(self, batch: Sequence[Frames]) -> None:
+        """Messages that lay in the socket together; each is handled before the next is judged. When the machine closes
+        the connection over one of them, the rest is gone."""
+        connection = self.connection
+        for frames in batch:
+            for event in self.judge(frames) if self.connection == connection else ():
+                self._tell(event)
+        self._step([])
+
+    def judge(self, frames: Frames) -> list[Event]:
+        """What one message means for the machine."""
+        complete = self.post.hear(frames)
+        if self.post.refused:
+            raise Accused(f"{self.name} calls the coordinator faulty: {self.post.refused}")
+        found: list[Event] = [PayloadMoved()] if self.post.moved else []
+        if self.post.announced is not None:
+            found.append(Announced(message=self.post.announced))
+        self._flush()
+        return [*found, *(Heard(message=message) for message in complete)]
+
+    def save(self) -> None:
+        """Work in progress reaches the disk."""
+        job = self.job
+        if isinstance(job, Reported) and not isinstance(job.report, Stats):
+            self.disk.report = job.report
+
+    def finish_work(self) -> None:
+        """Work in progress ends: saved, then told."""
+        self.save()
+        job, self.job = self.job, None
+        if job is not None:
+            self._step([job])
+
+    def tick(self) -> None:
+        self._step([])
+
+    # ---- acting
+
+    def _step(self, events: Sequence[Event]) -> None:
+        for event in (*events, Ticked()):
+            self._tell(event)
+        self._flush()
+
+    def _tell(self, event: Event) -> None:
+        self._perform(self.machine.handle(event, self.clock.now))
+        self.machine.check_invariants()
+
+    def _perform(self, actions: Sequence[Action]) -> None:  # noqa: C901 - one line per action
+        for action in actions:
+            match action:
+                case Say(message=message):
+                    self._say(message)
+                case OpenLine():
+                    self._close()
+                    self.is_opening = True
+                case CloseLine():
+                    self._flush()
+                    self._close()
+                case LetGo():
+                    self.post.let_go()
+                case End():
+                    self.end = action
+                case Prepare(welcome=welcome):
+                    self._prepare(welcome)
+                case Work(order=order):
+                    self._work(order)
+                case StopWork():
+                    if isinstance(self.job, Reported):
+                        self.job = Stopped()
+
+    def _say(self, message: Message) -> None:
+        try:
+            self.post.say(message)
+        except LocalProtocolError:
+            return  # what the coordinator said meanwhile made it pointless
+        self._flush()
+
+    def _close(self) -> None:
+        self.connection, self.is_opening = None, False
+        self.post.lost()
+
+    def _flush(self) -> None:
+        while self.connection is not None and self.post.outbound:
+            self.sent.append((self.connection, tuple(map(bytes, self.post.outbound.popleft().frames))))
+
+    def _prepare(self, welcome: Welcome) -> None:
+        if welcome.initial is not None and welcome.initial.data is None:
+            raise Unfilled(f"{self.name} prepares for {welcome.run} without the initial model")
+        if welcome.initial is None and self.disk.run != welcome.run:
+            raise Unfilled(f"{self.name} holds no initial model of {welcome.run}")
+        self.disk.run = welcome.run
+        report = self.disk.report
+        self.job = Prepared(run=RUN, report=report, train_samples=SAMPLES, test_samples=SAMPLES)
+
+    def _work(self, order: Order) -> None:
+        if self.job is not None:
+            raise AssertionError(f"{self.name} does two pieces of work at a time")
+        if offers(order):
+            raise Unfilled(f"{self.name} works on {order.KIND} {order.round_no} without its bytes")
+        self.job = Reported(report=self._report(order))
+
+    def _report(self, order: Order) -> Report:
+        if isinstance(order, Anchor):
+            return Stats(run=RUN, round_no=order.round_no, samples=SAMPLES, moments=MOMENTS)
+        if isinstance(order, Finish):
+            if order.weights is not None:
+                self.disk.final = order.weights.flat().tobytes()
+            return Goodbye(run=RUN, round_no=order.round_no, scores=())
+        step = 1.0 + self._setup.names.index(self.name)
+        trained = (order.weights.flat() + step).astype("float32")
+        if self._setup.continuous:
+            trained = (self._setup.initial + 10 * order.round_no + step).astype("float32")
+        weights = self._setup.weights(trained)
+        return Update(run=RUN, round_no=order.round_no, steps=1, train_loss=0.5, scores=(), weights=weights)

@@ -1,0 +1,1 @@
+"""Faults that were once there, put back, for the exploration to find. Each is a process of its own."""

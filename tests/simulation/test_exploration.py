@@ -1,0 +1,78 @@
+"""Every path of a small federation, each exploration in a process of its own: it is complete, every law holds, every
+path ends; and it finds faults that were mended when they are put back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from fedap_core.errors import InvalidInput
+from scripts.explore.scope import Scope
+
+COMPLETE = "complete: every law holds in every state, and every path ends well"
+
+
+def explored(scope: Scope, *, put_back: str | None = None) -> tuple[int, str]:
+    """The exit code and what was printed."""
+    module = ["scripts.explore"] if put_back is None else ["tests.simulation.explored.put_back", put_back]
+    done = subprocess.run(
+        [sys.executable, "-m", *module, scope.write()], capture_output=True, text=True, check=False, timeout=3600
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sliced", [False, True], ids=["small", "sliced"])
+def test_one_member_comes_to_its_end_whatever_happens_at_any_point(sliced: bool) -> None:
+    code, text = explored(Scope(members=1, rounds=1, sliced=sliced))
+    assert COMPLETE in text, text
+    assert code == 0
+
+
+def test_two_members_come_to_their_end_in_every_order() -> None:
+    code, text = explored(Scope(faults=0))
+    assert COMPLETE in text, text
+    assert code == 0
+
+
+def test_order_handed_on_without_its_bytes_is_found_when_batches_are_judged_as_a_whole() -> None:
+    code, text = explored(Scope(members=1, rounds=1, sliced=True), put_back="batch")
+    assert "hears at once welcome, " in text, text
+    assert "Unfilled" in text
+    assert code == 1
+
+
+def test_participant_that_cannot_end_after_its_goodbye_is_found() -> None:
+    code, text = explored(Scope(members=1, rounds=1), put_back="goodbye")
+    assert "FAULT FOUND" in text, text
+    assert "a is killed and started again" in text
+    assert code == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["barrier", "continuous"])
+@pytest.mark.parametrize("sliced", [False, True], ids=["small", "sliced"])
+def test_two_members_and_two_rounds_survive_one_fault_at_every_point(mode: str, sliced: bool) -> None:
+    code, text = explored(Scope(mode=mode, sliced=sliced, minutes=50.0))
+    assert COMPLETE in text, text
+    assert code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["barrier", "continuous"])
+def test_three_members_survive_two_faults_on_every_walk(mode: str) -> None:
+    code, text = explored(
+        Scope(members=3, faults=2, mode=mode, sliced=True, algorithm="fedap", minutes=1.0, wander=True)
+    )
+    assert "every walk ended well" in text, text
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("members", 0), ("rounds", 11), ("faults", -1), ("mode", "both"), ("minutes", 0.0)]
+)
+def test_scope_that_cannot_be_explored_is_refused_by_its_field(field: str, value: object) -> None:
+    with pytest.raises(InvalidInput, match=field):
+        Scope(**{field: value})  # type: ignore[arg-type]
