@@ -11,6 +11,8 @@ from scripts.experiments.asynchronous.command import asynchronous
 from scripts.experiments.attacks.command import attacks
 from scripts.experiments.commands import compare, demo
 from scripts.experiments.reproduce.command import reproduce
+from scripts.explore.command import explore
+from scripts.fuzz.command import fuzz
 from scripts.report.page.command import report
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -27,6 +29,8 @@ app.command("asynchronous")(asynchronous)
 app.command("attacks")(attacks)
 app.command("bench")(bench)
 app.command("drill")(drill)
+app.command("explore")(explore)
+app.command("fuzz")(fuzz)
 app.command("report")(report)
 app.command("reproduce")(reproduce)
 

@@ -32,6 +32,7 @@ TIMES = frozenset({"until", "_deadline", "_opening_until", "at"})
 IGNORED = frozenset(
     {
         "counts", "_traffic", "_looked_at", "_contact_at", "serial", "left", "faults", "lost_messages",
+        "messages", "answers", "_allowances", "_addresses", "_all_strangers",
         "heard_told_at",
         "setup", "_setup", "rules", "_rules", "clock", "_clock", "journal", "_handlers", "_perform", "_parts",
         "_wants", "wants", "_compute", "socket", "_greeting", "mark", "marked_for", "sent",

@@ -2,8 +2,10 @@
 
 A participant's own steps (connect, receive, work) touch nothing of the others, so their order among participants makes
 no difference, and neither does it matter when they happen between the coordinator's: they are taken first, one
-participant after the other. Every order in which the coordinator can hear its members is taken, single messages and
-whole batches. Time passes when nothing else can happen, or as a fault. Faults are possible in every state.
+participant after the other. The same holds for receipts and pieces of a payload that complete nothing: they concern one
+connection, and are heard first unless somebody's hello waits, which may bring that connection an order. Otherwise every
+order in which the coordinator can hear its members is taken, single messages and whole batches. Time passes when
+nothing else can happen, or as a fault. Faults are possible in every state.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from protocol.codec import decode
+from protocol.messages import Grant, Slice
 from scripts.explore.world import World
 
 Act = Callable[[World], None]
@@ -35,7 +38,7 @@ class Move:
 
 def moves(world: World) -> list[Move]:
     """Everything that can happen in this state; empty when all has come to its end."""
-    found = list(_own(world)) or list(_central(world))
+    found = list(_own(world)) or list(_pieces(world)) or list(_central(world))
     if not found:
         due = world.deadline()
         if due is None:
@@ -69,6 +72,24 @@ def _own(world: World) -> Iterator[Move]:
             yield Move(f"{name} notices that its connection is gone", partial(World.hung_up, name=name))
         if home.is_opening or waiting or home.job is not None or name in world.broken:
             return
+
+
+def _pieces(world: World) -> Iterator[Move]:
+    """The coordinator hears the first receipt or piece of a payload that completes nothing."""
+    if world.centre.is_down or any(_kind(one) == "hello" for queue in world.up.values() for _, one in queue):
+        return
+    for name, queue in world.up.items():
+        if queue and _is_piece(queue[0][1], world.setup.layout.size_bytes("f32")):
+            yield Move(f"C hears {_kind(queue[0][1])} of {name}", partial(World.hear, names=(name,)))
+            return
+
+
+@lru_cache(maxsize=50_000)
+def _is_piece(frames: tuple[bytes, ...], size_bytes: int) -> bool:
+    message = decode(frames)
+    if isinstance(message, Slice):
+        return message.offset + message.data.nbytes < size_bytes
+    return isinstance(message, Grant)
 
 
 def _central(world: World) -> Iterator[Move]:

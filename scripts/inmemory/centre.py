@@ -75,8 +75,18 @@ class Socket:
     def forget(self, connection: str) -> None:
         """Nothing is kept for anybody."""
 
+    def trust(self, connection: str) -> None:
+        """Nobody is bounded here."""
+
     def wake(self) -> None:
         """Nobody sleeps."""
+
+
+class Notices:
+    """Nobody reads them here."""
+
+    def tell(self, subject: str, sentence: str) -> None:
+        """Nothing is written."""
 
 
 class Life(Coordinator):
@@ -123,7 +133,7 @@ class Centre:
         self.socket = Socket(setup.names)
         router, kept, formed = cast(Router, self.socket), cast(Any, store), cast(Any, forms)
         limits = Limits(updates=(setup.layout,), statistics_bytes=64)
-        arrivals = Arrivals(store=kept, limits=limits, intake=Intake(digest=store.incoming.digest), wants=machine.wants)
+        arrivals = Arrivals(store=kept, limits=limits, intake=Intake(digest=store.incoming.digest), judge=machine)
         deliveries = Deliveries(Dispatch())
         self.exchange = exchange = Exchange(
             router=router,
@@ -156,6 +166,9 @@ class Centre:
             ),
             allowed=_no_list,
             release=_keep_folder,
+            notices=cast(Any, Notices()),
+            list_fault=str,
+            older_advice="",
         )
         self.life = Life(parts, self.clock)
         self.is_down = machine.state.ended
@@ -165,7 +178,9 @@ class Centre:
     def hear(self, messages: Sequence[Addressed]) -> None:
         """One turn with these messages, in this order."""
         if not self.is_down:
-            self.socket.box = [Received(connection=one, identity="", frames=frames) for one, frames in messages]
+            self.socket.box = [
+                Received(connection=one, identity="", address="", frames=frames) for one, frames in messages
+            ]
             self.life.turn()
             self.is_down = self.life.is_over
 

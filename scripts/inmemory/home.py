@@ -78,7 +78,7 @@ class Home:
         """A new life."""
         self.machine = AgentMachine(
             greeting=self._setup.greeting(self.name, self.disk.run),
-            lifeline=Lifeline(PATIENCE, cast(Any, Steady())),
+            lifeline=Lifeline(PATIENCE, cast(Any, Steady()), has_finished=self.has_finished()),
             model_bytes=self._setup.layout.size_bytes("f32"),
         )
         self.post = Post(self.machine.wants)
@@ -87,6 +87,10 @@ class Home:
         self.job: Event | None = None
         self.end: End | None = None
         self._perform(self.machine.start(self.clock.now))
+
+    def has_finished(self) -> bool:
+        """Whether an earlier life has saved its goodbye."""
+        return isinstance(self.disk.report, Goodbye)
 
     # ---- what the world does to it
 

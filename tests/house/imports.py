@@ -19,7 +19,8 @@ LAW: Mapping[str, frozenset[str]] = {
     "fedap_core": frozenset({"fedap_core", "numpy", "threadpoolctl", "torch"}),
     "coordinator": _WIRE | {"coordinator", "msgpack", "xxhash"},
     "participant": _WIRE | {"participant", "msgpack", "torch", "medmnist", "PIL"},
-    "scripts": _WIRE | {"scripts", "coordinator", "participant", "msgpack", "torch", "matplotlib", "jinja2", "xxhash"},
+    "scripts": _WIRE
+    | {"scripts", "coordinator", "participant", "msgpack", "torch", "matplotlib", "jinja2", "xxhash", "atheris"},
 }
 """Top-level packages that each room may import besides the standard library."""
 

@@ -21,6 +21,7 @@ from tests.house.words import REGISTRY_HOST, SELF_TALK, forbidden_words
 BUILD: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 COMMANDS: dict[str, str] = BUILD["project"]["scripts"]
 REQUIREMENTS = {requirement.name: requirement for requirement in map(Requirement, BUILD["project"]["dependencies"])}
+EXTRAS = {Requirement(one).name for one in BUILD["project"]["optional-dependencies"]["fuzz"]}
 DISTRIBUTIONS = {"PIL": "pillow", "zmq": "pyzmq"}
 """Import names that differ from the name of the distribution."""
 
@@ -101,7 +102,7 @@ def test_every_package_tells_type_checkers_that_it_is_typed() -> None:
 def test_every_imported_library_is_declared() -> None:
     tops = {found.top for source in room_sources() for found in imports_of(source)}
     outside = tops - set(sys.stdlib_module_names) - set(ROOMS)
-    assert {DISTRIBUTIONS.get(name, name) for name in outside} <= set(REQUIREMENTS)
+    assert {DISTRIBUTIONS.get(name, name) for name in outside} <= {*REQUIREMENTS, *EXTRAS}
 
 
 def test_torch_is_held_below_2_14() -> None:

@@ -23,7 +23,6 @@ def explored(scope: Scope, *, put_back: str | None = None) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sliced", [False, True], ids=["small", "sliced"])
 def test_one_member_comes_to_its_end_whatever_happens_at_any_point(sliced: bool) -> None:
     code, text = explored(Scope(members=1, rounds=1, sliced=sliced))

@@ -16,7 +16,7 @@ small_slices.shrink()
 
 from participant.dealer.post import Post  # noqa: E402 - slices are small from here on
 from participant.events import Announced, Heard  # noqa: E402
-from participant.machine import Phase  # noqa: E402
+from participant.steps import Phase  # noqa: E402
 from protocol.codec import offers  # noqa: E402
 from protocol.contracts import Buffer  # noqa: E402
 from protocol.messages import ORDERS, Message  # noqa: E402
@@ -60,6 +60,9 @@ class JudgesBatches(Home):
 
 class Forgetful(Home):
     """Started again, it does not look at what it has said last."""
+
+    def has_finished(self) -> bool:
+        return False
 
 
 FAULTS = {"batch": JudgesBatches, "goodbye": Forgetful}

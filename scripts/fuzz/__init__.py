@@ -1,0 +1,1 @@
+"""Fuzzing in one process: mutated messages against codec, transfers, conversation and both machines; seeded."""

@@ -1,0 +1,64 @@
+"""`fedap-lab fuzz`: shares cases among the targets, runs each in a process of its own, replays what was found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedap_core.errors import InvalidInput
+from scripts.fuzz.shares import REAL_LIMITS, SHARES, shared
+
+_TARGETS = (*SHARES, "all")
+
+
+def fuzz(
+    cases: Annotated[
+        int, typer.Option(help="Cases in all, those of earlier runs of this seed included.", min=1)
+    ] = 100_000,
+    seed: Annotated[int, typer.Option(help="What the cases follow from.", min=0)] = 0,
+    target: Annotated[str, typer.Option(help=f"One of {', '.join(_TARGETS)}.")] = "all",
+    folder: Annotated[Path, typer.Option(help="Progress, findings and corpus; a run goes on where it ended.")] = Path(
+        "fuzz"
+    ),
+    replay: Annotated[Path | None, typer.Option(help="Do again what this finding says.")] = None,
+    coverage: Annotated[
+        bool, typer.Option("--coverage", help="Guided by coverage, with atheris: codec and frames.")
+    ] = False,
+) -> None:
+    """Throw mutated messages at codec, transfers, conversation and both machines: nothing but the protocol's own errors
+    may come out, within bounds of time and memory. The exit code is 1 if something was found; it lies in the folder."""
+    if target not in _TARGETS:
+        raise InvalidInput("target", target, f"one of {', '.join(_TARGETS)}")
+    if coverage:
+        from scripts.fuzz.coverage import require_atheris
+
+        require_atheris()
+        codes = [_run("scripts.fuzz.coverage", "--cases", cases, "--seed", seed, "--folder", folder)]
+    elif replay is not None:
+        codes = [_run("scripts.fuzz", _target_of(replay), "--replay", replay)]
+    else:
+        asked = shared(cases, target)
+        groups = [[name for name in asked if (name in REAL_LIMITS) is real] for real in (True, False)]
+        codes = [
+            _run("scripts.fuzz", *(f"{name}={asked[name]}" for name in names), "--seed", seed, "--folder", folder)
+            for names in groups
+            if names
+        ]
+    if any(codes):
+        raise typer.Exit(max(codes, key=abs))
+
+
+def _target_of(path: Path) -> str:
+    """Findings are named after their target."""
+    name = path.name.partition("-")[0]
+    if name not in SHARES or not path.is_file():
+        raise InvalidInput("replay", str(path), "a finding that an earlier run has written")
+    return name
+
+
+def _run(module: str, *arguments: object) -> int:
+    return subprocess.run([sys.executable, "-m", module, *map(str, arguments)], check=False).returncode  # noqa: S603
