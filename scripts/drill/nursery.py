@@ -82,6 +82,11 @@ class Nursery:
         self._say({"signal": int(which), "child": child})
         return True
 
+    def kill(self, child: int) -> None:
+        """SIGKILL, and wait until it is gone."""
+        while self.signal(child, signal.SIGKILL):
+            self._hear(1.0)
+
     def ended(self, timeout_s: float) -> list[Ended]:
         """Who has ended since the last question; waits so long for the first."""
         if not self._ended:

@@ -6,6 +6,7 @@ own record: that is the only thing here that the product does not do.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -29,6 +30,8 @@ from participant.model_file import make_initial, write_model
 from participant.pace import Progress
 from participant.progress import configure_logging, tell_finished_rounds
 from scripts.drill.hostile.attackers import make_attackers
+from scripts.drill.hostile.coordinator import SCENARIOS, perform
+from scripts.drill.hostile.coordinator import Cast as HostileCast
 
 _TALLY_S = 0.5
 
@@ -120,6 +123,17 @@ def recover(settings: Mapping[str, object]) -> int:
     return 0
 
 
+def betray(settings: Mapping[str, object]) -> int:
+    """Let participants of this process meet a hostile coordinator; what was found wrong stands in `said`."""
+    folder, said = Path(str(settings["folder"])), Path(str(settings["said"]))
+    cast_of_all = HostileCast.made(folder)
+    found: dict[str, list[str]] = {}
+    for name in cast(Sequence[str], settings["names"]):
+        found[name] = list(perform(SCENARIOS[name], cast_of_all, folder / name).faults)
+        said.write_text(json.dumps(found), encoding="utf-8")
+    return 0
+
+
 def take_part(settings: Mapping[str, object]) -> int:
     """Be a participant, told as its configuration file would tell it."""
     wanted = JoinSettings.model_validate(settings["join"])
@@ -183,4 +197,5 @@ WORK: dict[str, Callable[[Mapping[str, object]], int]] = {
     "make model": make_model,
     "attack": attack,
     "recover": recover,
+    "betray": betray,
 }

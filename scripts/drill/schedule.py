@@ -250,4 +250,10 @@ KINDS |= {f"flood-{name}": Kind(about=about, make=_attack(name)) for name, about
 FLOODS = tuple(f"flood-{name}" for name in _FLOODS)
 """Hostile traffic, for as long as the run lasts."""
 
+KINDS["hostile-coordinator"] = Kind(
+    about="participants meet a coordinator that means harm: scenarios of the published list",
+    make=lambda _drill, _rng: [],
+)
+"""Its scenarios are `betrayal`'s to choose. It has no model size and no keys, so it is no part of the default."""
+
 DEFAULT_KINDS = (*DISTURBANCES, *FLOODS)

@@ -53,6 +53,8 @@ def breakdown(records: Sequence[Record]) -> list[str]:
     groups: dict[str, list[Record]] = {}
     for record in records:
         drill = record.drill
+        if drill.kind == "hostile-coordinator":  # one participant, always small and plain
+            continue
         line = "CURVE" if drill.curve else "plain"
         groups.setdefault(f"{drill.model_bytes:,} bytes, {line}, {drill.mode}", []).append(record)
     return [

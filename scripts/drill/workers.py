@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 
+from scripts.drill import betrayal
 from scripts.drill.judge import Outcome, judge
 from scripts.drill.nursery import Nursery
 from scripts.drill.play import play, write_model_file
@@ -48,9 +49,14 @@ class Theatre:
 
     def play(self, drill: Drill) -> Record:
         """One drill, beside its undisturbed run. What was survived leaves nothing behind; the rest stays."""
-        initial, quiet = self._quiet(drill)
         folder = self._root / "drills" / drill.name
         shutil.rmtree(folder, ignore_errors=True)
+        if drill.kind == betrayal.KIND:
+            record = betrayal.play_betrayal(drill, nursery=self._nursery, folder=folder)
+            if record.survived:
+                shutil.rmtree(folder)
+            return record
+        initial, quiet = self._quiet(drill)
         faults = faults_of(drill)
         outcome = play(drill, faults, nursery=self._nursery, folder=folder, initial=initial, quiet=quiet)
         verdict = judge(outcome, quiet, same_bits=drill.mode == "barrier")

@@ -1,0 +1,65 @@
+"""Drills of the kind `hostile-coordinator`: participants who meet a coordinator that means harm.
+
+There is no federation and nothing to compare: scenarios of the published list are played one after the other, and each
+says by itself whether anything left, ran or changed that was not agreed to. Which ones: by the drill's seed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from fedap_core.randomness import generator
+from scripts.drill.hostile.coordinator import SCENARIOS
+from scripts.drill.judge import Verdict
+from scripts.drill.nursery import Nursery
+from scripts.drill.record import Record
+from scripts.drill.spec import Drill
+
+KIND = "hostile-coordinator"
+SCENARIOS_EACH = 6
+PATIENCE_S = 300.0
+
+
+def chosen(drill: Drill) -> list[str]:
+    """The scenarios of a drill, in the order in which they are played."""
+    names = sorted(SCENARIOS)
+    found = generator(drill.seed, purpose=f"drill {KIND}").choice(len(names), SCENARIOS_EACH, replace=False)
+    return [names[int(number)] for number in found]
+
+
+def play_betrayal(drill: Drill, *, nursery: Nursery, folder: Path) -> Record:
+    """Play them in a process of their own."""
+    folder.mkdir(parents=True)
+    names, said = chosen(drill), folder / "said.json"
+    began = time.monotonic()
+    settings = {"names": names, "folder": str(folder), "said": str(said)}
+    child = nursery.start("betray", settings, log=folder / "participant.log")
+    codes: dict[int, int] = {}
+    while child not in codes and time.monotonic() < began + PATIENCE_S:
+        codes |= {ended.child: ended.code for ended in nursery.ended(1.0)}
+    nursery.kill(child)
+    told = json.loads(said.read_text(encoding="utf-8")) if said.exists() else {}
+    verdict = verdict_of(names, told, codes.get(child))
+    return Record(
+        drill=drill,
+        survived=verdict.survived,
+        complaints=verdict.complaints,
+        seconds=round(time.monotonic() - began, 2),
+        struck=len(told),
+        memory_growth_bytes=verdict.memory_growth_bytes,
+        log_bytes=(folder / "participant.log").stat().st_size,
+        files=0,
+        folder=None if verdict.survived else str(folder),
+        faults=tuple({"fault": "scenario", "name": name} for name in names),
+    )
+
+
+def verdict_of(names: list[str], told: dict[str, list[str]], code: int | None) -> Verdict:
+    """told: what was found wrong, by scenario that was played to its end; code: how the players' process ended."""
+    complaints = [f"{name}: {fault}" for name, faults in told.items() for fault in faults]
+    complaints += [f"{name} was not played to its end" for name in names if name not in told]
+    if code != 0:
+        complaints.append("the scenarios did not end" if code is None else f"the scenarios' process ended with {code}")
+    return Verdict(complaints=tuple(complaints), memory_growth_bytes=0, log_bytes=0)
