@@ -31,6 +31,8 @@ class Departure:
 
     def flush(self, line: Line | None, outbound: deque[Outgoing], now: float) -> None:
         """Hand over what may leave now. OSError: the record is broken otherwise than by a full disk."""
+        while self.retry_at is not None and len(outbound) > MOST_WAITING:  # also while the socket takes nothing
+            outbound.popleft()
         while line is not None and line.is_up and outbound and line.can_send():
             if self.retry_at is not None and now < self.retry_at:
                 self._pass(line, outbound)
@@ -58,11 +60,11 @@ class Departure:
         self.retry_at = now + RETRY_S
 
     def _pass(self, line: Line, outbound: deque[Outgoing]) -> None:
-        """Let signs of life leave before what waits, and keep the queue short."""
+        """Let signs of life leave before what waits."""
         waiting = [one for one in outbound if not SentLog.has_room_set_aside(one.message)]
         signs = [one for one in outbound if SentLog.has_room_set_aside(one.message)]
         outbound.clear()
-        outbound.extend(waiting[-MOST_WAITING:])
+        outbound.extend(waiting)
         for outgoing in signs:
             try:
                 self._sent.note(outgoing.message, outgoing.frames)
