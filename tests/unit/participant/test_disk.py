@@ -19,7 +19,6 @@ from participant.private_state import PrivateState, SavedRound
 from participant.sent_log import SentLog
 from protocol.codec import encode
 from protocol.messages import Message
-from tests.support.cohorts import wait_until
 from tests.support.disks import fill, small_disk
 from tests.unit.participant.agents import beat, update
 from tests.unit.participant.test_home_run import INITIAL, SPEC
@@ -142,7 +141,9 @@ def test_what_waits_for_room_is_bounded_and_signs_of_life_pass_it(disk: Path) ->
     router = context.socket(zmq.ROUTER)
     port = router.bind_to_random_port("tcp://127.0.0.1")
     line = Line(context, Address(endpoint=f"tcp://127.0.0.1:{port}"))
-    wait_until(lambda: bool(line.monitor.poll(10)) and line.read_monitor() is None, "the line", deadline_s=LATE_S)
+    while not line.is_up:
+        assert line.monitor.poll(int(1000 * LATE_S)), "no line"
+        assert line.read_monitor() is None
     post, log = Post(lambda _message: True), SentLog(disk / "sent.jsonl")
     departure = Departure(log)
     ballast = fill(disk, leave=0)
