@@ -43,7 +43,7 @@ def coordinator_file(
             "split": settings.cohort.protocol,
             "start_from": settings.start_from,
             **top,
-            "algorithm": {"name": settings.algorithm},
+            "algorithm": {"name": settings.algorithm, "robust": str(settings.options.get("robust", "none"))},
             "anchor": _anchor(reference),
             "training": {"learning_rate": settings.learning_rate, "batch_size": settings.batch_size},
             "members": {"names": reference.names, **(members or {})},
