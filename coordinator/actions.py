@@ -247,8 +247,9 @@ class Stop(Action):
     """The run is over and everybody who is there knows: flush and end, exit code 0 unless aborted.
 
     halted: the run is not over. It cannot be led on until the operator has done something; nobody is told, and nothing
-    is journalled."""
+    is journalled. lost: the report that stands in the way, whose member no longer holds it."""
 
     aborted: bool
     sentence: str
     halted: bool = False
+    lost: BlobRef | None = None

@@ -26,6 +26,9 @@ from fedap_core.errors import InvalidInput
 REFETCH = "refetch"
 """Name of the fact that lists reports which are to be fetched from their members again."""
 
+NOT_HELD = "not held"
+"""Name of the fact that lists reports which their members were asked for and no longer hold."""
+
 _ADVICE = "Nothing was changed. `fedap-coordinator recover {}` says how to go on"
 
 
@@ -89,14 +92,28 @@ def blob_faults(folder: Path, refs: Collection[BlobRef]) -> list[BlobFault]:
 
 def to_refetch(journal: Journal) -> frozenset[BlobRef]:
     """The reports that the operator, or an earlier life, has given up as files."""
-    listed = json.loads(journal.fact(REFETCH) or "[]")
-    return frozenset(BlobRef(member=member, kind=kind, round_no=round_no) for member, kind, round_no in listed)
+    return listed_reports(journal.fact(REFETCH))
 
 
 def mark_refetch(journal: Journal, refs: Collection[BlobRef]) -> None:
     """Let these reports be missing: their members are asked for them. Adds to what is marked."""
-    marked = to_refetch(journal) | frozenset(refs)
-    journal.set_fact(REFETCH, json.dumps(sorted([one.member, one.kind, one.round_no] for one in marked)))
+    _mark(journal, REFETCH, refs)
+
+
+def mark_not_held(journal: Journal, refs: Collection[BlobRef]) -> None:
+    """Have it known that it is of no use to ask for these reports again. Adds to what is marked."""
+    _mark(journal, NOT_HELD, refs)
+
+
+def listed_reports(text: str | None) -> frozenset[BlobRef]:
+    """The reports that a fact lists."""
+    listed = json.loads(text or "[]")
+    return frozenset(BlobRef(member=member, kind=kind, round_no=round_no) for member, kind, round_no in listed)
+
+
+def _mark(journal: Journal, name: str, refs: Collection[BlobRef]) -> None:
+    marked = listed_reports(journal.fact(name)) | frozenset(refs)
+    journal.set_fact(name, json.dumps(sorted([one.member, one.kind, one.round_no] for one in marked)))
 
 
 def digest_of(path: Path | None) -> str:

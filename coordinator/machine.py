@@ -303,8 +303,7 @@ class RoundMachine:
         if self.older.holds(self.state):
             self._lull.freed = True
             return actions
-        if sentence := self.work.hopeless(self.state, member, event.beat):
-            actions.append(Stop(aborted=True, sentence=sentence, halted=True))
+        actions += self.work.hopeless(self.state, member, event.beat)
         if self.roster.beat(member.name, event.beat) is None:
             return actions
         return [*actions, *speaking.order(self.work, member, link, now, asked=True)]

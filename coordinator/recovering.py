@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from coordinator.actions import BlobRef
 from coordinator.blobs import fault_of, force
 from coordinator.config import RunConfig, make_config
-from coordinator.folder_check import BlobFault, blob_faults, mark_refetch
+from coordinator.folder_check import NOT_HELD, BlobFault, blob_faults, listed_reports, mark_refetch
 from coordinator.holdings import needed_blobs
 from coordinator.journal import HEAD, JOURNAL, Draft, Entry, SqliteJournal
 from coordinator.journal_check import ACCEPTS_OLDER, JournalState, read_journal
@@ -60,7 +61,8 @@ def recovery_of(folder: Path, *, accept_older: bool, backup: Path | None, make_r
     if journal.wrong:
         journal = _mend_journal(recovery, journal, backup, accept_older=accept_older)
     if (faults := _faults(folder, journal, make_rules)) and not recovery.asks:
-        _mend_blobs(recovery, faults, backup)
+        not_held = frozenset() if accept_older else listed_reports(dict(journal.facts).get(NOT_HELD))
+        _mend_blobs(recovery, faults, backup, not_held=not_held)
     if accept_older:
         step = "ask every member what it holds when it comes, and go on from the latest round that they know"
         recovery.plan(step, lambda: _with_journal(folder, lambda one: one.set_fact(ACCEPTS_OLDER, "yes")))
@@ -127,7 +129,10 @@ def _faults(folder: Path, journal: JournalState, make_rules: MakeRules) -> list[
     return blob_faults(folder, needed_blobs(machine.state))
 
 
-def _mend_blobs(recovery: Recovery, faults: Sequence[BlobFault], backup: Path | None) -> None:
+def _mend_blobs(
+    recovery: Recovery, faults: Sequence[BlobFault], backup: Path | None, *, not_held: Collection[BlobRef]
+) -> None:
+    """not_held: reports that it is of no use to ask for."""
     folder = recovery.folder
     asked = []
     for fault in faults:
@@ -140,7 +145,14 @@ def _mend_blobs(recovery: Recovery, faults: Sequence[BlobFault], backup: Path | 
             recovery.plan(step, partial(_copy, kept, fault.path))
         else:
             asked.append(fault)
-    if asked:
+    if useless := [one for one in asked if one.ref in not_held]:
+        name, path = useless[0].ref.member, useless[0].path
+        recovery.asks = (
+            f"{path} is lost, {name} no longer holds it, and somebody waits for what is mixed from it. Take it from a "
+            "backup with --from, or agree with --accept-older to go on from what the members hold: members that lag "
+            "behind enter at the round after."
+        )
+    elif asked:
         names = ", ".join(sorted({one.ref.member for one in asked}))
         what = "send their last update again, or measure again where statistics are lost"
         step = f"have {names} {what}, when the run is led on with `serve`"

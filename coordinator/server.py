@@ -19,7 +19,7 @@ from coordinator import actions, events, facts
 from coordinator.arrivals import Arrivals
 from coordinator.compute import Compute, Done
 from coordinator.exchange import Exchange
-from coordinator.folder_check import mark_refetch
+from coordinator.folder_check import mark_not_held, mark_refetch
 from coordinator.jobs import UPDATE, UPDATE_STATS, DamagedReports, Jobs
 from coordinator.journal import Journal, NotWritten
 from coordinator.journal_check import ACCEPTS_OLDER
@@ -305,6 +305,8 @@ class Coordinator:
         log_note(note)
 
     def _stop(self, action: actions.Stop) -> None:
+        if action.lost is not None:
+            mark_not_held(self._parts.journal, [action.lost])
         self._stopped = action
 
     def _answer(self, done: Done[Work]) -> list[events.Event]:

@@ -7,7 +7,7 @@ and whatever the state still needs is asked for again. Remembers tickets and fin
 from __future__ import annotations
 
 from coordinator import barrier, mixing_plan
-from coordinator.actions import Action, Aggregate, BlobRef, Collect, RowRef, Weigh, WeightsRef
+from coordinator.actions import Action, Aggregate, BlobRef, Collect, RowRef, Stop, Weigh, WeightsRef
 from coordinator.facts import RowPlanned, Weighed
 from coordinator.refetching import Missing
 from coordinator.rules import Rules
@@ -40,26 +40,28 @@ class Work:
         self._held_up = {row for recipe in missing if recipe not in whole for row in recipe.receivers}
         return [*actions, *map(self._start, whole)]
 
-    def hopeless(self, state: State, member: Member, beat: Heartbeat) -> str:
+    def hopeless(self, state: State, member: Member, beat: Heartbeat) -> list[Action]:
         """Told by a heartbeat: that a report which our disk lost can no longer be had from its member, either, and
-        somebody waits for its mix. Empty otherwise."""
+        somebody waits for its mix. The run halts then; empty otherwise."""
         if not self._gone:
-            return ""
+            return []
         self._gone.heard(member.name, beat)
-        weights = member.order.weights if member.order is not None and not member.has_answered(member.order) else None
-        asks = beat.want is not None and weights is not None and weights.row is not None
-        lost = self._lost_report(state, weights.row if weights is not None else None) if asks else None
+        row = _row_awaited(member, beat)
+        lost = self._lost_report(state, row) if row is not None else None
         if lost is None and state.stage is Stage.AGGREGATING:
             lost = self._lost_report(state, None)
         if lost is None:
-            return ""
+            return []
         what = f"blobs/{lost.kind}/{lost.round_no:07d}/{lost.member} is damaged or missing"
-        return f"{what}, {lost.member} no longer holds it, and {member.name} waits for what is mixed from it"
+        sentence = f"{what}, {lost.member} no longer holds it, and {member.name} waits for what is mixed from it"
+        return [Stop(aborted=True, sentence=sentence, halted=True, lost=lost)]
 
     def _lost_report(self, state: State, row: RowRef | None) -> BlobRef | None:
-        """A report without which this row (None: any that is needed) can never be made again."""
+        """A report without which this row (None: any that is needed) can never be made again. What one member gets by
+        itself is planned from the latest reports: it is made when the one has come that its giver holds now."""
         for recipe in self._missing(state):
-            if row is None or row in recipe.receivers:
+            alone = any(one.alone for one in recipe.receivers)
+            if not alone and (row is None or row in recipe.receivers):
                 lost = self._gone.lost_among(recipe.givers)
                 if lost is not None:
                     return lost
@@ -199,3 +201,13 @@ class Work:
             givers=recipe.givers,
             weights=recipe.weights,
         )
+
+
+def _row_awaited(member: Member, beat: Heartbeat) -> RowRef | None:
+    """The row of its order that a member has to be sent. Who has carried the order out needs none, although its report
+    is not here yet."""
+    order = member.order
+    if order is None or order.weights is None or member.has_answered(order) or beat.want is None:
+        return None
+    carried_out = beat.have is not None and beat.have.place >= order.step.place
+    return None if carried_out else order.weights.row

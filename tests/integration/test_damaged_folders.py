@@ -178,6 +178,38 @@ def test_statistics_that_are_damaged_are_measured_again(tmp_path: Path) -> None:
         assert lost.member == "c"
 
 
+def test_an_update_that_nobody_holds_any_more_needs_the_operators_agreement(tmp_path: Path) -> None:
+    """b begins again and needs the mix of round 0; a, whose update of round 0 is damaged, has finished round 1."""
+    with halted(tmp_path) as run:
+        a, b, c = run.peers
+        run.go_on.set()
+        b.stop()
+        lost = run.folder / "blobs" / "update" / "0000000" / "a"
+        flip(lost, 10)
+        run.recover()
+        again = Peer(b.endpoint, b.hello, work=partial(drift, "b"), moments=b.moments)
+        with running([again]):
+            process = run.serve()
+            try:
+                process.ready()
+                assert process.wait() == 2
+            finally:
+                process.close()
+            code, _, complaint = run.command("recover", str(run.folder), "--yes")
+            assert code == 2
+            assert str(lost) in complaint
+            assert "--accept-older" in complaint
+            run.recover("--accept-older")
+            process = run.serve()
+            try:
+                process.ready()
+                assert all(peer.ended.wait(WAIT_S) for peer in (a, again, c))
+                assert process.wait() == 0
+            finally:
+                process.close()
+        assert (a.log.trained, again.log.trained, c.log.trained) == ([0, 1, 2], [2], [0, 1, 2])
+
+
 @pytest.mark.slow
 def test_the_model_of_the_start_must_be_the_one_the_run_began_with(tmp_path: Path) -> None:
     """Same tensors, other values."""
