@@ -150,9 +150,10 @@ def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) ->
 
 
 def allowed_members(config: RunConfig, listed: MemberList | None) -> tuple[tuple[str, str], ...] | None:
-    """(identity, name) pairs; None is open enrolment."""
-    if listed is not None:
-        return tuple(sorted(listed.names().items()))
+    """(identity, name) pairs; None is open enrolment. Nobody, where there is a list that cannot be read: whoever only
+    looks at a run must not be kept from it by that."""
+    if listed is not None or config.members.keys is not None:
+        return tuple(sorted(listed.names().items())) if listed is not None else ()
     if config.members.names:
         return tuple((name, name) for name in sorted(config.members.names))
     return None

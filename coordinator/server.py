@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from coordinator import actions, events, facts
+from coordinator import actions, events
 from coordinator.arrivals import Arrivals
 from coordinator.compute import Compute, Done
 from coordinator.exchange import Exchange
@@ -100,6 +100,7 @@ class Coordinator:
         self._stops = 0
         self._stops_told = 0
         self._stopped: actions.Stop | None = None
+        self._accepts_older = False
         self._listed = parts.allowed()
         self._due: list[actions.Action] = []
         """Decided and not done yet: what follows facts that are not durable."""
@@ -140,8 +141,8 @@ class Coordinator:
             if self._machine.state.ended:
                 state = self._machine.state
                 return actions.Stop(aborted=state.finish_reason == "aborted", sentence=state.sentence)
-            accepts = bool(self._parts.journal.fact(ACCEPTS_OLDER))
-            self._decide(events.Started(missing=self._parts.missing, accepts_older=accepts))
+            self._accepts_older = bool(self._parts.journal.fact(ACCEPTS_OLDER))
+            self._decide(events.Started(missing=self._parts.missing, accepts_older=self._accepts_older))
             if self._listed is not None:  # edited while nobody was here to notice
                 self._decide(events.AllowListChanged(allowed=self._listed))
             self._act()
@@ -257,13 +258,14 @@ class Coordinator:
     def _act(self) -> None:
         """Make what was decided durable, then do it. A journal that cannot be written leaves all of it undone."""
         try:
-            told = self._parts.ledger.commit(self._machine.state)
+            self._parts.ledger.commit(self._machine.state)
         except NotWritten as error:
             if not self._not_written:
                 log.error("journal.not_written", reason=str(error), so="the run stands still until there is room")
             self._not_written = str(error)
             return
-        if any(isinstance(fact, facts.CaughtUp) for fact in told):
+        if self._accepts_older and not self._machine.older.accepted:  # agreed to once, for what was found then
+            self._accepts_older = False
             self._parts.journal.set_fact(ACCEPTS_OLDER, "")
         if self._not_written:
             log.info("journal.written", so="the run goes on")

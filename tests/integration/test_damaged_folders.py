@@ -19,6 +19,7 @@ import pytest
 
 from coordinator.facts import CaughtUp, Finished, StatisticsLost
 from coordinator.journal import HEAD, JOURNAL, head_text
+from coordinator.journal_check import ACCEPTS_OLDER, read_journal
 from fedap_core.arrays import Float32Array
 from tests.support.cohorts import wait_until
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running
@@ -261,6 +262,16 @@ def test_a_journal_that_is_damaged_or_gone_is_not_begun_anew(tmp_path: Path, har
         run.recover("--accept-older")
         run.ends_alike()
         assert len([fact for fact in told_facts(run.folder) if isinstance(fact, CaughtUp)]) == 1
+
+
+@pytest.mark.slow
+def test_an_agreement_to_an_older_folder_does_not_outlast_the_start_it_was_given_for(tmp_path: Path) -> None:
+    """Nothing is lost here. Were the agreement kept, a folder put back later would be led on without a question."""
+    with halted(tmp_path) as run:
+        run.recover("--accept-older")
+        run.ends_alike()
+        assert dict(read_journal(run.folder).facts)[ACCEPTS_OLDER] == ""
+        assert not [fact for fact in told_facts(run.folder) if isinstance(fact, CaughtUp)]
 
 
 @pytest.mark.slow

@@ -8,14 +8,18 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pytest
 import zmq
 
 from coordinator import facts
 from coordinator.auth import generate_keys
 from coordinator.keys import write_key_file
+from coordinator.retelling import status_lines
+from coordinator.runs import look_at
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
 from protocol.keys import KeyPair
@@ -49,6 +53,14 @@ class Keyed:
     def told(self, kind: type[facts.Fact]) -> list[facts.Fact]:
         return [fact for fact in told_facts(self.folder / "run") if isinstance(fact, kind)]
 
+    def status(self) -> str:
+        return "\n".join(status_lines(look_at(self.folder / "run")))
+
+    def standing(self, name: str) -> str:
+        """What `status` says of one member."""
+        (line,) = [line for line in self.status().splitlines() if line.startswith(f"{name} ")]
+        return line.split()[1]
+
     def log(self) -> list[dict[str, object]]:
         lines = (self.folder / "log").read_text().splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
@@ -62,12 +74,12 @@ def list_members(folder: Path, pairs: dict[str, KeyPair], names: tuple[str, ...]
 
 
 @contextmanager
-def keyed_run(folder: Path, *names: str, rounds: int) -> Iterator[Keyed]:
+def keyed_run(folder: Path, *names: str, rounds: int, **more: object) -> Iterator[Keyed]:
     model = tiny_model()
     pairs = {name: generate_keys() for name in ("a", "b", "c", "d", "stranger", "server")}
     write_key_file(folder / "c.key", pairs["server"])
     list_members(folder, pairs, names)
-    chosen = fields(folder / "run", model.write(folder / "i.safetensors"), algorithm="fedavg", rounds=rounds)
+    chosen = fields(folder / "run", model.write(folder / "i.safetensors"), algorithm="fedavg", rounds=rounds, **more)
     chosen |= {
         "members": {"keys": str(folder / "members"), "at_least": len(names)},
         "network": {"secret_key": str(folder / "c.key")},
@@ -167,3 +179,119 @@ def test_not_a_message_is_read_of_a_stranger_with_another_key_or_none(tmp_path: 
     assert not {"bad-header", "bad-frames", "unknown-key", "rate"} & set(ended)
     shown = [line["key"] for line in run.log() if line["event"] == "key.refused"]
     assert set(shown) == {pair.public}
+
+
+PATIENT = {"heartbeat_s": 0.5, "dead_after_s": 60.0, "linger_s": 5.0}
+"""Members that a test holds back say nothing meanwhile, and are not to be lost for it."""
+
+
+class Gate:
+    """Holds a member back in round 1."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def work(self, round_no: int, weights: Float32Array) -> Float32Array:
+        if round_no == 1:
+            self.reached.set()
+            self.opened.wait(WAIT_S)
+        return drift(self.name, round_no, weights)
+
+
+def test_a_list_that_cannot_be_used_is_told_and_the_one_before_stays_in_force(tmp_path: Path) -> None:
+    """With a wrong line, with no member in it, and gone; b begins again while it is gone."""
+    path, gate = tmp_path / "members", Gate("a")
+    with keyed_run(tmp_path, "a", "b", rounds=3, pace=PATIENT) as run:
+        a, b, stranger = run.peer("a", gate.work), run.peer("b"), run.peer("d")
+        with running([a, b]):
+            assert gate.reached.wait(WAIT_S)
+            good = path.read_text()
+            edits: dict[str, Callable[[], object]] = {
+                "members line 2": lambda: path.write_text(f"a {run.pairs['a'].public}\nb not-a-key\n"),
+                "no line «name key»": lambda: path.write_text("# nobody\n"),
+                "No such file": path.unlink,
+            }
+            for said, edit in edits.items():
+                edit()
+                wait_until(partial(attention, run, said), f"«{said}» in status", deadline_s=WAIT_S)
+            b.stop()
+            again = run.peer("b")
+            with running([again, stranger]):
+                wait_until(lambda: again.log.welcomes > 0, "b to be welcome", deadline_s=WAIT_S)
+                refused = [run.pairs["d"].public]
+                wait_until(lambda: keys_refused(run) == refused, "d to be refused", deadline_s=WAIT_S)
+                path.write_text(good)
+                wait_until(lambda: "ATTENTION" not in run.status(), "the end of it", deadline_s=WAIT_S)
+                gate.opened.set()
+                assert all(peer.ended.wait(WAIT_S) for peer in (a, again))
+                assert run.process.wait() == 0
+        assert (a.log.trained, a.log.finish_reason, again.log.finish_reason) == ([0, 1, 2], "rounds", "rounds")
+        assert not run.told(facts.Quarantined)
+        events = [line["event"] for line in run.log()]
+        assert events.count("members_file.wrong") == len(edits)
+        assert events.count("members_file.right") == 1
+
+
+def attention(run: Keyed, said: str) -> bool:
+    lines = [line for line in run.status().splitlines() if line.startswith("ATTENTION")]
+    return len(lines) == 1 and said in lines[0] and "the list before still counts" in lines[0]
+
+
+def keys_refused(run: Keyed) -> list[str]:
+    return sorted({str(line["key"]) for line in run.log() if line["event"] == "key.refused"})
+
+
+@pytest.mark.parametrize("key", ["its old key", "a new key"])
+def test_a_member_taken_off_the_list_is_shown_as_removed_and_comes_back_when_listed_again(
+    tmp_path: Path, key: str
+) -> None:
+    gate = Gate("a")
+    with keyed_run(tmp_path, "a", "b", "c", rounds=4, pace=PATIENT) as run:
+        staying, leaving = [run.peer("a", gate.work), run.peer("b")], run.peer("c")
+        with running([*staying, leaving]):
+            assert gate.reached.wait(WAIT_S)
+            run.list_members("a", "b")
+            wait_until(lambda: run.standing("c") == "removed", "c to be removed", deadline_s=WAIT_S)
+            assert leaving.ended.wait(WAIT_S)
+            if key == "a new key":
+                run.pairs["c"] = generate_keys()
+            run.list_members("a", "b", "c")
+            back = run.peer("c")
+            with running([back]):
+                wait_until(lambda: run.standing("c") == "present", "c to be back", deadline_s=WAIT_S)
+                gate.opened.set()
+                assert all(peer.ended.wait(WAIT_S) for peer in [*staying, back])
+                assert run.process.wait() == 0
+    assert (back.log.trained, back.log.finish_reason) == ([2, 3], "rounds")
+    assert [peer.log.trained for peer in staying] == [[0, 1, 2, 3]] * 2
+
+
+def test_a_new_key_on_a_members_line_cuts_off_the_old_one_and_lets_the_new_one_in(tmp_path: Path) -> None:
+    gate = Gate("a")
+    with keyed_run(tmp_path, "a", "b", rounds=4, pace=PATIENT) as run:
+        staying, old = run.peer("a", gate.work), run.peer("b")
+        with running([staying, old]):
+            assert gate.reached.wait(WAIT_S)
+            run.pairs["b"] = generate_keys()
+            new = run.peer("b")
+            run.list_members("a", "b")
+            with running([new]):
+                wait_until(lambda: new.log.welcomes > 0, "b to be welcome with its new key", deadline_s=WAIT_S)
+                assert old.ended.wait(WAIT_S)
+                gate.opened.set()
+                assert all(peer.ended.wait(WAIT_S) for peer in (staying, new))
+                assert run.process.wait() == 0
+    assert old.log.rejected is not None
+    assert old.log.rejected.code == "unknown-key"
+    assert (new.log.trained[-1], new.log.finish_reason) == (3, "rounds")
+
+
+def test_a_coordinator_does_not_start_with_a_list_that_cannot_be_used(tmp_path: Path) -> None:
+    with keyed_run(tmp_path, "a", "b", rounds=2) as run:
+        run.process.kill()
+        (tmp_path / "members").write_text("a\n")
+        log = tmp_path / "again.log"
+        assert Process("serve", "--config", str(tmp_path / "run.toml"), log=log).wait() == 2
+    (line,) = log.read_text().splitlines()
+    assert "members line 1" in line
