@@ -201,7 +201,7 @@ def recover(
     for line in found.lines():
         typer.echo(line)
     if found.asks:
-        raise InvalidInput("folder", str(folder), "--accept-older or a newer backup", found.asks)
+        raise InvalidInput("folder", str(folder), found.expects, found.asks)
     typer.echo("done: `serve` leads the run on" if done else "nothing was changed: --yes does it")
 
 

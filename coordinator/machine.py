@@ -302,7 +302,7 @@ class RoundMachine:
         self.older.heard(self.state, member, event.beat)
         if self.older.holds(self.state):
             self._lull.freed = True
-            return actions
+            return [*actions, *self.older.halts(self.state)]
         actions += self.work.hopeless(self.state, member, event.beat)
         if self.roster.beat(member.name, event.beat) is None:
             return actions

@@ -9,6 +9,7 @@ again, and nobody trains a round twice. Pure; what members say belongs to this l
 from __future__ import annotations
 
 from coordinator import quorum
+from coordinator.actions import Stop
 from coordinator.facts import CaughtUp, EnrolmentClosed, Fact
 from coordinator.roster import Roster
 from coordinator.rules import Rules
@@ -70,10 +71,18 @@ class OlderFolder:
         shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
         rounds, who = max(ahead.values()), f"{len(ahead)} of {len(state.active())} members ({shown})"
         told = f"the folder is older than the federation by {rounds} round{'s' if rounds > 1 else ''}: {who} know more"
-        if obstacle := self._obstacle(state):
+        if obstacle := self.obstacle(state):
             return f"{told} than its journal of round {state.round_no}. It cannot be made up for: {obstacle}"
         waits = "; the run waits" if self.holds(state) else ""
         return f"{told} than its journal of round {state.round_no}{waits}"
+
+    def halts(self, state: State) -> list[Stop]:
+        """After the operator agreed: the end of waiting, where most members have been told that the run is over."""
+        known = (one.name for one in state.active())
+        told = sum(name in self._beats and _is_finish(self._beats[name]) for name in known)
+        if not self.accepted or 2 * told <= max(len(state.active()), self._rules.members.at_least):
+            return []
+        return [Stop(aborted=True, sentence=self.sentence(state), halted=True, obstacle=self.obstacle(state))]
 
     def next_fact(self, state: State, roster: Roster, now: float, *, missing: bool) -> Fact | None:
         """After the operator agreed: what can be decided once everybody who is there has said what it holds. Clears
@@ -91,7 +100,7 @@ class OlderFolder:
             self.accepted = False
             return None
         held = self._held(state)
-        if not held or self._obstacle(state):
+        if not held or self.obstacle(state):
             return None
         latest = max(held.values())
         if not self._is_continuous(latest):
@@ -118,10 +127,15 @@ class OlderFolder:
     def _is_continuous(self, latest: int) -> bool:
         return self._rules.continuous and latest >= self._rules.warmup_rounds
 
-    def _obstacle(self, state: State) -> str:
-        if any(beat.have is not None and beat.have.kind == "finish" for beat in self._beats.values()):
-            return "members have been told that the run is over; put back the newer folder"
+    def obstacle(self, state: State) -> str:
+        """Why what members hold is of no use here; empty if it is."""
+        if any(map(_is_finish, self._beats.values())):
+            return "members have been told that the run is over, and hold their last models; put back the newer folder"
         warmup, held = self._rules.warmup_rounds, self._held(state)
         if warmup and held and max(held.values()) >= warmup and state.anchor is None:
             return "the anchor that warm-up made is lost; put back the newer folder"
         return ""
+
+
+def _is_finish(beat: Heartbeat) -> bool:
+    return beat.have is not None and beat.have.kind == "finish"

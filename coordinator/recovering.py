@@ -19,7 +19,7 @@ from coordinator.config import RunConfig, make_config
 from coordinator.folder_check import NOT_HELD, BlobFault, blob_faults, listed_reports, mark_refetch
 from coordinator.holdings import needed_blobs
 from coordinator.journal import HEAD, JOURNAL, Draft, Entry, SqliteJournal
-from coordinator.journal_check import ACCEPTS_OLDER, JournalState, read_journal
+from coordinator.journal_check import ACCEPTS_OLDER, OBSTACLE, JournalState, read_journal
 from coordinator.ledger import fact_of
 from coordinator.machine import RoundMachine
 from coordinator.rules import Rules
@@ -37,6 +37,7 @@ class Recovery:
     found: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
     asks: str = ""
+    expects: str = "--accept-older or a newer backup"
     _do: list[Callable[[], object]] = field(default_factory=list)
 
     def plan(self, step: str, do: Callable[[], object]) -> None:
@@ -58,6 +59,10 @@ def recovery_of(folder: Path, *, accept_older: bool, backup: Path | None, make_r
     """Look at a folder that no process leads."""
     recovery = Recovery(folder=folder)
     journal = read_journal(folder)
+    if obstacle := dict(journal.facts).get(OBSTACLE):
+        recovery.found.append(obstacle)
+        recovery.expects, recovery.asks = "the newer folder, or a backup, in its place", f"{obstacle}."
+        return recovery
     if journal.wrong:
         journal = _mend_journal(recovery, journal, backup, accept_older=accept_older)
     if (faults := _faults(folder, journal, make_rules)) and not recovery.asks:

@@ -22,7 +22,7 @@ from coordinator.exchange import Exchange
 from coordinator.folder_check import mark_not_held, mark_refetch
 from coordinator.jobs import UPDATE, UPDATE_STATS, DamagedReports, Jobs
 from coordinator.journal import Journal, NotWritten
-from coordinator.journal_check import ACCEPTS_OLDER
+from coordinator.journal_check import ACCEPTS_OLDER, OBSTACLE
 from coordinator.ledger import Ledger
 from coordinator.logs import log_note
 from coordinator.machine import RoundMachine
@@ -191,8 +191,10 @@ class Coordinator:
 
     def _tell_operator(self) -> None:
         """Keep what `status` and the log say of the folder and the list of members up to date."""
-        older = self._machine.older.sentence(self._machine.state)
-        self._parts.notices.tell("folder", f"{older}. {self._parts.older_advice}" if older else "")
+        state, older = self._machine.state, self._machine.older
+        sentence = older.sentence(state)
+        advice = "" if not sentence or older.obstacle(state) else f". {self._parts.older_advice}"
+        self._parts.notices.tell("folder", f"{sentence}{advice}")
         if self._listed is not None:
             fault = self._parts.list_fault()
             self._parts.notices.tell("members_file", f"{fault}; the list before still counts" if fault else "")
@@ -309,6 +311,8 @@ class Coordinator:
     def _stop(self, action: actions.Stop) -> None:
         if action.lost is not None:
             mark_not_held(self._parts.journal, [action.lost])
+        if action.obstacle:
+            self._parts.journal.set_fact(OBSTACLE, action.obstacle)
         self._stopped = action
 
     def _answer(self, done: Done[Work]) -> list[events.Event]:

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.facts import CaughtUp, Finished, StatisticsLost
-from coordinator.journal import HEAD, JOURNAL, head_text
-from coordinator.journal_check import ACCEPTS_OLDER, read_journal
+from coordinator.journal import HEAD, JOURNAL, SqliteJournal, head_text
+from coordinator.journal_check import ACCEPTS_OLDER, OBSTACLE, read_journal
 from fedap_core.arrays import Float32Array
 from tests.support.cohorts import wait_until
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running
@@ -262,6 +262,18 @@ def test_a_journal_that_is_damaged_or_gone_is_not_begun_anew(tmp_path: Path, har
         run.recover("--accept-older")
         run.ends_alike()
         assert len([fact for fact in told_facts(run.folder) if isinstance(fact, CaughtUp)]) == 1
+
+
+@pytest.mark.slow
+def test_recover_does_not_promise_what_members_have_shown_to_be_impossible(tmp_path: Path) -> None:
+    with halted(tmp_path) as run:
+        journal = SqliteJournal(run.folder / JOURNAL)
+        journal.set_fact(OBSTACLE, "members have been told that the run is over")
+        journal.close()
+        code, _, complaint = run.command("recover", str(run.folder), "--yes", "--accept-older")
+        assert code == 2
+        assert "told that the run is over" in complaint
+        assert "in its place" in complaint
 
 
 @pytest.mark.slow

@@ -61,3 +61,14 @@ def test_without_rounds_a_mix_is_made_of_the_later_report_of_a_member_instead() 
     bench.beat("b", have=Step(kind="train", round_no=0), want=Step(kind="anchor", round_no=1))
     assert bench.peers["b"].order is not None
     assert bench.peers["b"].order.round_no == before.round_no
+
+
+def test_a_lost_run_whose_members_were_told_its_end_halts_when_most_have_said_so() -> None:
+    bench = Bench(rules_for(rounds=4, members=open_members(3)))
+    bench.do(Started(accepts_older=True))
+    bench.join("a", "b", run="run-1")
+    over = Step(kind="finish", round_no=4)
+    assert not find(bench.beat("a", have=over, want=over), Stop)
+    (stop,) = find(bench.beat("b", have=over, want=over), Stop)
+    assert stop.halted
+    assert "told that the run is over" in stop.obstacle
