@@ -6,6 +6,7 @@ comes of it is the judge's.
 
 from __future__ import annotations
 
+from coordinator.journal_check import OBSTACLE, read_journal
 from scripts.drill.cast import Cast
 from scripts.drill.damage import damage, is_damageable
 from scripts.drill.faults import Damage
@@ -69,5 +70,8 @@ class Repair:
         elif code == 2 and not self._accepts_older:
             self._accepts_older = True
             self._recover()
+        elif code == 2 and dict(read_journal(self._stage.home(COORDINATOR)).facts).get(OBSTACLE):
+            self.done.append("the run was over before")  # whether members hold the right models is judged as always
+            party.code = 0
         else:
             party.may_refuse = False

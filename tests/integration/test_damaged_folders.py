@@ -179,6 +179,26 @@ def test_statistics_that_are_damaged_are_measured_again(tmp_path: Path) -> None:
         assert lost.member == "c"
 
 
+def test_an_update_that_is_damaged_while_the_run_goes_on_comes_again_by_itself(tmp_path: Path) -> None:
+    """a's update of round 1 is damaged between its admission and the mix, which waits for b."""
+    with halted(tmp_path) as run:
+        process = run.serve()
+        try:
+            process.ready()
+            blob = run.folder / "blobs" / "update" / "0000001" / "a"
+            flip(blob, 10)
+            run.go_on.set()
+            assert all(peer.ended.wait(WAIT_S) for peer in run.peers)
+            assert process.wait() == 0
+        finally:
+            process.close()
+        require_rows(run.peers, expected_rows(run.model, "fedap", rounds=ROUNDS))
+        assert [peer.log.trained for peer in run.peers] == [list(range(ROUNDS))] * 3
+        told = [line for line in (tmp_path / "log").read_text().splitlines() if "report.damaged" in line]
+        assert [str(blob) in line for line in told] == [True]
+        assert len(list(run.folder.glob("damaged/*"))) == 1
+
+
 def test_an_update_that_nobody_holds_any_more_needs_the_operators_agreement(tmp_path: Path) -> None:
     """b begins again and needs the mix of round 0; a, whose update of round 0 is damaged, has finished round 1."""
     with halted(tmp_path) as run:
