@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 
 from coordinator.cli import main
 from coordinator.keys import read_key_file
+from tests.support.cohorts import wait_until
 from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
 from tests.support.processes import config_file
 from tests.support.tiny_models import TinyModel, tiny_model
@@ -127,3 +128,18 @@ def test_export_of_somebody_unknown_names_the_nearest(
     code, _, err = command("export", str(finished[0]), "--participant", "bb", "--out", str(tmp_path / "x"))
     assert code == 2
     assert "Did you mean 'b'?" in err
+
+
+def test_status_says_why_a_run_is_paused(tmp_path: Path, command: Command) -> None:
+    model = tiny_model()
+    storage = {"reserve_bytes": 2**60}  # no disk has so much
+    led = Led(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), storage=storage))
+    with running([member(led, model, name) for name in MEMBERS]):
+        wait_until(lambda: "Paused: " in command("status", str(tmp_path / "run"))[1], "a pause", deadline_s=WAIT_S)
+        _, said, _ = command("status", str(tmp_path / "run"))
+        for _ in range(2):
+            led.federation.coordinator.request_stop()
+        led.join()
+    (line,) = [line for line in said.splitlines() if line.startswith("Paused: ")]
+    assert "bytes of disk are free" in line
+    assert f"{2**60:,}"[:9] in line
