@@ -217,7 +217,9 @@ class RoundMachine:
         if self.state.began_at is None:
             return self._let(facts.Began(run=self.rules.run), now)
         note = Note(event="run.resumed", round_no=self.state.round_no, details=(("stage", str(self.state.stage)),))
-        return [note, *self._ask_again(event.missing, now)]
+        actions = [note, *self._ask_again(event.missing, now)]
+        self.work.give_up(self.state, agreed=event.accepts_older)
+        return actions
 
     def _ask_again(self, refs: tuple[BlobRef, ...], now: float) -> list[Action]:
         """Have what our disk lost come again: an update as it was reported, statistics by measuring."""

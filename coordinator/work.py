@@ -62,10 +62,21 @@ class Work:
         for recipe in self._missing(state):
             alone = any(one.alone for one in recipe.receivers)
             if not alone and (row is None or row in recipe.receivers):
-                lost = self._gone.lost_among(recipe.givers)
+                parted = [one for one in recipe.givers if _has_parted(state, one)]
+                lost = self._gone.lost_among(recipe.givers) or next(filter(self._is_gone, parted), None)
                 if lost is not None:
                     return lost
         return None
+
+    def _is_gone(self, ref: BlobRef) -> bool:
+        return self._gone.among((ref,))
+
+    def give_up(self, state: State, *, agreed: bool) -> None:
+        """If the operator has agreed, rows of a finished run that lack a report are not made. Who waits for one keeps
+        what it was sent before."""
+        for recipe in self._missing(state) if agreed and state.stage.is_over else ():
+            if self._gone.among(recipe.givers):
+                self._failed.update(recipe.receivers)
 
     def has_mixed(self, recipe: Recipe | None) -> bool:
         """Whether all rows of a recipe can be sent."""
@@ -211,3 +222,9 @@ def _row_awaited(member: Member, beat: Heartbeat) -> RowRef | None:
         return None
     carried_out = beat.have is not None and beat.have.place >= order.step.place
     return None if carried_out else order.weights.row
+
+
+def _has_parted(state: State, ref: BlobRef) -> bool:
+    """Whether a report's member has said goodbye: it is not there to be asked for anything."""
+    answered = state.members[ref.member].answered
+    return answered is not None and answered.kind == "goodbye"

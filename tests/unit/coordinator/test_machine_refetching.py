@@ -72,3 +72,24 @@ def test_a_lost_run_whose_members_were_told_its_end_halts_when_most_have_said_so
     (stop,) = find(bench.beat("b", have=over, want=over), Stop)
     assert stop.halted
     assert "told that the run is over" in stop.obstacle
+
+
+def test_a_last_mix_whose_giver_has_said_goodbye_is_given_up_only_when_the_operator_agrees() -> None:
+    bench = Bench(rules_for(rounds=1, members=open_members(3)))
+    bench.join("a", "b", "c")
+    bench.updates(0, "a", "b", "c")
+    bench.goodbye("a")
+    bench.crash()
+    bench.do(Started(missing=(LOST,)))
+    bench.join("b", "c", run="run-1")
+    (stop,) = find(beat(bench, "b", 0), Stop)
+    assert (stop.halted, stop.lost) == (True, LOST)
+    bench.crash()
+    bench.do(Started(missing=(LOST,), accepts_older=True))
+    bench.join("b", "c", run="run-1")
+    told = bench.peers["b"].order
+    assert told is not None
+    assert (told.kind, told.weights) == ("finish", None)
+    bench.goodbye("b")
+    bench.goodbye("c")
+    assert bench.machine.state.ended
