@@ -30,8 +30,9 @@ main()
 """
 """The drill with participants that lose what they had saved whenever they are started again."""
 
-KILLS_A_MEMBER_IN_THE_MIDDLE = 17
-"""A seed of kind `step`, small model, plain lines: member a dies before the 12th step of its state."""
+KILLS_A_MEMBER_IN_THE_MIDDLE = 3
+"""A seed of kind `step`, small model, plain lines: members a and c die in life after life, until a dies before the 14th
+step of its state."""
 
 
 def drill(out: Path, *arguments: str, script: str = "from scripts.lab import main; main()") -> tuple[int, str]:

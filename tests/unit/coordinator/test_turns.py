@@ -147,9 +147,14 @@ def test_a_report_whose_end_is_heard_after_its_senders_next_hello_comes_again_an
         before.holds = lambda _message: False
         before.flush()
         endings = desk.take(1)
+        line = endings[0].connection
         after.say(hello)
-        (greeting,) = desk.take(1)
-        desk.hear([greeting, *endings])
+        greetings: list[Received] = []
+        while not greetings:  # whatever else was under way on the old line is heard after the hello, too
+            taken = desk.take(1)
+            greetings += [one for one in taken if one.connection != line]
+            endings += [one for one in taken if one.connection == line]
+        desk.hear([*greetings, *endings])
         desk.turn_until(lambda: bool(ordered(after)), "the order once more", after)
         after.say(report)
         desk.turn_until(desk.has_update, "the update to count", before, after)
