@@ -19,6 +19,7 @@ from participant.private_state import PrivateState, SavedRound
 from participant.sent_log import SentLog
 from protocol.codec import encode
 from protocol.messages import Message
+from tests.support.cohorts import wait_until
 from tests.support.disks import fill, small_disk
 from tests.unit.participant.agents import beat, update
 from tests.unit.participant.test_home_run import INITIAL, SPEC
@@ -161,7 +162,14 @@ def test_what_waits_for_room_is_bounded_and_signs_of_life_pass_it(disk: Path) ->
     assert len(post.outbound) <= MOST_WAITING
     assert departure.retry_at is not None
     ballast.unlink()
-    departure.flush(line, post.outbound, 100.0)
+
+    def has_left() -> bool:
+        departure.flush(line, post.outbound, 100.0)
+        while router.poll(0):
+            router.recv_multipart()
+        return not post.outbound
+
+    wait_until(has_left, "everything to leave", deadline_s=LATE_S)
     assert departure.retry_at is None
     assert ("update", 499) in kinds(disk / "sent.jsonl")
     line.close()
