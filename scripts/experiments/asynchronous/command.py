@@ -10,6 +10,9 @@ import typer
 
 from fedap_core.errors import unknown_name
 
+KEPT_CUT = "reference"
+"""How epochs are cut into batches in the results that are kept; until they are made anew, this study cuts the same."""
+
 WATCH = {"model": "har-cnn", "learning_rate": 0.05, "batch_size": 16}
 """As in the demo: a person has about a hundred windows, so batches are small and steps large."""
 QUICK_ROUNDS = 6
@@ -45,7 +48,8 @@ def asynchronous(
 
     site = data in ("watch", "har")
     cohort = {"data": data, "partition": "site" if site else "dirichlet-pairs", "clients": clients}
-    run = {"model": "", "rounds": QUICK_ROUNDS if quick else rounds, **(WATCH if data == "watch" else {})}
+    length = QUICK_ROUNDS if quick else rounds
+    run = {"model": "", "rounds": length, "batches": KEPT_CUT, **(WATCH if data == "watch" else {})}
     names = "fedap" if quick else algorithms
     study = Study(
         runs=Comparison.of(cohort, run, algorithms=names, seeds="0" if quick else seeds).runs,
