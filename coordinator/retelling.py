@@ -39,6 +39,7 @@ def explain(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> Ite
     yield _what_travels(plan, rules, spec)
     yield from _when(plan, rules)
     yield _admitted(rules)
+    yield _mixed(rules)
     yield _disk(config, plan, rules, spec)
 
 
@@ -105,6 +106,18 @@ def _admitted(rules: Rules) -> str:
         f" {members.max_samples:,} samples; {members.strikes} refusals exclude, {members.forgive_after} good updates"
         " take one back."
     )
+
+
+def _mixed(rules: Rules) -> str:
+    robustness = rules.strategy.robustness
+    if robustness.rule == "none":
+        return "Mixed: every admitted update counts as the algorithm says (robust = none)."
+    if robustness.rule == "limit":
+        return (
+            f"Mixed: outliers are scaled back, and one member gives at most {robustness.max_share:.0%} of a common"
+            " model, or of what a personal one takes from others; more where members are few (robust = limit)."
+        )
+    return f"Mixed: what members take from others is the {robustness.rule} of every value (robust)."
 
 
 def _disk(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> str:

@@ -34,8 +34,8 @@ class Algorithm(Section):
 
     robust: Literal["none", "limit", "median", "trimmed-mean"] = Field(
         default="limit",
-        description="What one member may do to the others' models: limit scales outliers back and changes nothing else;"
-        " median and trimmed-mean replace the average, value by value; none trusts everybody.",
+        description="What one member may do to the others' models: limit scales outliers back and caps the share"
+        " of each; median and trimmed-mean replace the average, value by value; none trusts everybody.",
     )
 
     @field_validator("options")
