@@ -164,7 +164,7 @@ class SqliteJournal:
                 self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)  # one after the other
                 self._db.execute("pragma journal_mode=wal")
                 self._db.execute("pragma synchronous=full")
-                self._db.executescript(_TABLES)
+                self._db.executescript(f"begin immediate; {_TABLES} commit;")  # all of them, or a file with none
             self._check_format(path, read_only)
             self._chain = 0 if read_only else self._last_chain()
         except sqlite3.DatabaseError as error:

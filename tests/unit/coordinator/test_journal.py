@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.journal import Draft, Entry, Journal, MemoryJournal, NotWritten, Snapshot, SqliteJournal
+from coordinator.journal_check import read_journal
 from fedap_core.errors import InvalidInput
 
 
@@ -89,6 +90,32 @@ def test_what_was_appended_survives_sigkill(tmp_path: Path) -> None:
     journal = SqliteJournal(path)
     assert [entry.body for entry in journal.entries()] == [b"\x00", b"\x01", b"\x02"]
     assert journal.append([Draft(time_s=3.0, kind="k", body=b"")]) == 4
+    journal.close()
+
+
+KILLED_WHILE_MADE = """
+import os, signal, sqlite3, sys
+from pathlib import Path
+
+connect = sqlite3.connect
+
+def watched(*arguments, **options):
+    db = connect(*arguments, **options)
+    db.set_trace_callback(lambda said: os.kill(os.getpid(), signal.SIGKILL) if "exists facts" in said else None)
+    return db
+
+sqlite3.connect = watched
+from coordinator.journal import SqliteJournal
+SqliteJournal(Path(sys.argv[1]) / "journal.sqlite")
+"""
+
+
+def test_a_journal_whose_maker_was_killed_before_its_last_table_is_made_again(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED_WHILE_MADE, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert read_journal(tmp_path).wrong == ""
+    journal = SqliteJournal(tmp_path / "journal.sqlite")
+    assert journal.append([Draft(time_s=0.0, kind="k", body=b"1")]) == 1
     journal.close()
 
 
