@@ -1,8 +1,9 @@
 """Mixing stored updates: the one product of `fedap_core.aggregation`, fed from blobs and giving rows.
 
-Reads every giver once, in order, tile by tile, and refuses the whole result if a byte has changed since it was stored.
-Rows go into files, and memory is one tile per giver and receiver, whatever the size of the model; or, where they are
-small and few, they stay in memory. Which weights these are, and where rows go, is decided elsewhere.
+Reads every giver in order, tile by tile (twice under the rule `limit`, which compares them first), and refuses the
+whole result if a byte has changed since it was stored. Rows go into files, and memory is one tile per giver and
+receiver, whatever the size of the model; or, where they are small and few, they stay in memory. Which weights these
+are, and where rows go, is decided elsewhere.
 """
 
 from __future__ import annotations
