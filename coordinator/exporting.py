@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save
 
-from coordinator.actions import Aggregate, Source
-from coordinator.jobs import Jobs
-from coordinator.model_forms import ModelFile, ModelForms, Payload
+from coordinator.computing.jobs import Jobs
+from coordinator.decisions.actions import Aggregate, Source
+from coordinator.record.model_forms import ModelFile, ModelForms, Payload
+from coordinator.record.store import Store
 from coordinator.runs import Past
-from coordinator.store import Store
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.model_spec import METADATA_KEY, ModelSpec
 from protocol.tensors import Array, TensorSet

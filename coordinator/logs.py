@@ -20,8 +20,8 @@ from pathlib import Path
 
 import structlog
 
-from coordinator.actions import Note
-from coordinator.facts import FACTS, Fact
+from coordinator.decisions.actions import Note
+from coordinator.decisions.facts import FACTS, Fact
 from fedap_core.errors import InvalidInput
 from protocol.repeats import Repeats
 

@@ -7,7 +7,7 @@ be said, weeks after the file was made and with everybody waiting. Sends and sto
 from __future__ import annotations
 
 from coordinator.config import RunConfig
-from coordinator.model_forms import ModelFile, whole_layout
+from coordinator.record.model_forms import ModelFile, whole_layout
 from fedap_core.errors import InvalidInput
 from protocol.encodings import F16_LARGEST, narrow
 from protocol.errors import InvalidField

@@ -9,14 +9,14 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from coordinator import facts
 from coordinator.config import RunConfig
-from coordinator.ledger import fact_of
+from coordinator.decisions import facts
+from coordinator.decisions.rules import Rules
+from coordinator.decisions.state import State, Status
 from coordinator.logs import fact_event
-from coordinator.model_forms import shared_layout
-from coordinator.rules import Rules
+from coordinator.record.ledger import fact_of
+from coordinator.record.model_forms import shared_layout
 from coordinator.runs import Past
-from coordinator.state import State, Status
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure

@@ -9,9 +9,9 @@ import json
 import math
 
 from coordinator.config import RunConfig, endless
-from coordinator.keys import MemberList
-from coordinator.model_forms import shared_layout, whole_layout
-from coordinator.rules import AdmissionRules, MemberRules, ModelRules, PaceRules, Rules
+from coordinator.decisions.rules import AdmissionRules, MemberRules, ModelRules, PaceRules, Rules
+from coordinator.record.keys import MemberList
+from coordinator.record.model_forms import shared_layout, whole_layout
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part

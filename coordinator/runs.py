@@ -16,25 +16,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.actions import BlobRef
-from coordinator.arrivals import Arrivals, Limits
+from coordinator.computing.jobs import Jobs, measured_channels
 from coordinator.config import RunConfig, make_config, require_safe
-from coordinator.deliveries import Deliveries
-from coordinator.exchange import Exchange
-from coordinator.folder_check import note_models, require_sound
-from coordinator.jobs import Jobs, measured_channels
-from coordinator.journal import JOURNAL, Journal, SqliteJournal
-from coordinator.keys import MemberList, read_key_file
-from coordinator.ledger import Ledger
-from coordinator.machine import RoundMachine
-from coordinator.model_forms import ModelFile, ModelForms
-from coordinator.notices import Notices, read_notices
-from coordinator.orders import Orders
-from coordinator.peers import Peers
-from coordinator.recovering import Recovery, recovery_of
-from coordinator.replaying import replay
-from coordinator.router import STRANGERS, Router
-from coordinator.rules import Rules
+from coordinator.decisions.actions import BlobRef
+from coordinator.decisions.machine import RoundMachine
+from coordinator.decisions.rules import Rules
+from coordinator.record.folder_check import note_models, require_sound
+from coordinator.record.journal import JOURNAL, Journal, SqliteJournal
+from coordinator.record.keys import MemberList, read_key_file
+from coordinator.record.ledger import Ledger
+from coordinator.record.model_forms import ModelFile, ModelForms
+from coordinator.record.notices import Notices, read_notices
+from coordinator.record.recovering import Recovery, recovery_of
+from coordinator.record.replaying import replay
+from coordinator.record.space import SpaceGuard
+from coordinator.record.store import Store
 from coordinator.run_plan import (
     allowed_members,
     make_plan,
@@ -44,8 +40,12 @@ from coordinator.run_plan import (
     require_same_plan,
 )
 from coordinator.server import Coordinator, Parts
-from coordinator.space import SpaceGuard
-from coordinator.store import Store
+from coordinator.wire.arrivals import Arrivals, Limits
+from coordinator.wire.deliveries import Deliveries
+from coordinator.wire.exchange import Exchange
+from coordinator.wire.orders import Orders
+from coordinator.wire.peers import Peers
+from coordinator.wire.router import STRANGERS, Router
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import METADATA_KEY, ModelSpec
 from fedap_core.strategies import Measure, Phase

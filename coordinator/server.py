@@ -15,25 +15,25 @@ from typing import Any
 
 import structlog
 
-from coordinator import actions, events
-from coordinator.arrivals import Arrivals
-from coordinator.compute import Compute, Done
-from coordinator.exchange import Exchange
-from coordinator.folder_check import mark_not_held, mark_refetch
-from coordinator.jobs import UPDATE, UPDATE_STATS, DamagedReports, Jobs
-from coordinator.journal import Journal, NotWritten
-from coordinator.journal_check import ACCEPTS_OLDER, OBSTACLE
-from coordinator.ledger import Ledger
+from coordinator.computing.jobs import UPDATE, UPDATE_STATS, DamagedReports, Jobs
+from coordinator.computing.thread import Compute, Done
+from coordinator.decisions import actions, events
+from coordinator.decisions.machine import RoundMachine
+from coordinator.decisions.run_clock import RunClock
 from coordinator.logs import log_note
-from coordinator.machine import RoundMachine
-from coordinator.model_forms import ModelForms
-from coordinator.notices import Notices
-from coordinator.orders import Orders
-from coordinator.replaying import replay
-from coordinator.router import Router
-from coordinator.run_clock import RunClock
-from coordinator.space import SpaceGuard
-from coordinator.store import Store
+from coordinator.record.folder_check import mark_not_held, mark_refetch
+from coordinator.record.journal import Journal, NotWritten
+from coordinator.record.journal_check import ACCEPTS_OLDER, OBSTACLE
+from coordinator.record.ledger import Ledger
+from coordinator.record.model_forms import ModelForms
+from coordinator.record.notices import Notices
+from coordinator.record.replaying import replay
+from coordinator.record.space import SpaceGuard
+from coordinator.record.store import Store
+from coordinator.wire.arrivals import Arrivals
+from coordinator.wire.exchange import Exchange
+from coordinator.wire.orders import Orders
+from coordinator.wire.router import Router
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import Phase
 from protocol.limits import SLICE_BYTES

@@ -12,7 +12,7 @@ from fedap_core.parts import Part
 from participant import commands
 from participant.data import load_dataset
 from participant.data.base import DataOptions
-from participant.model_file import make_initial, write_model
+from participant.record.model_file import make_initial, write_model
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from fedap_core.errors import InvalidInput, parse_pairs
-from participant.bundle import export_bundle, predict_csv
 from participant.config import read_settings
 from participant.data.base import DataOptions
-from participant.dealer.keys import make_keys
 from participant.joining import join as join_run
 from participant.joining import open_home
 from participant.privacy import describe
 from participant.progress import configure_logging, is_terminal, watching
+from participant.record.bundle import export_bundle, predict_csv
+from participant.wire.keys import make_keys
 
 Config = Annotated[Path | None, typer.Option(help="TOML file with any of these settings; options win over it.")]
 Data = Annotated[str | None, typer.Option(help="Known data set, path (.npz, .csv, folder) or package.module:factory.")]

@@ -15,10 +15,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedap_core.errors import InvalidInput, in_words, unknown_name
-from participant.allowance import SHARED_TABLES, Allowance, parse_allowance
-from participant.dealer.keys import read_keys
-from participant.dealer.line import Address
-from participant.reconnection import Patience
+from participant.decisions.allowance import SHARED_TABLES, Allowance, parse_allowance
+from participant.decisions.reconnection import Patience
+from participant.wire.keys import read_keys
+from participant.wire.line import Address
 
 Seconds = Annotated[float, Field(gt=0.0)]
 

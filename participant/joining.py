@@ -21,24 +21,24 @@ import structlog
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.randomness import generator
-from participant.actions import End
 from participant.config import DataSettings, JoinSettings
-from participant.consent import Consent
 from participant.data.base import DataOptions
-from participant.dealer.line import Context, shared_context
-from participant.dealer.shell import Shell, run_in_thread
-from participant.events import StopRequested
-from participant.home_data import HomeData
-from participant.home_run import HomeSettings
-from participant.machine import AgentMachine
-from participant.model_file import make_initial, read_spec
-from participant.pace import Progress
-from participant.private_state import PrivateState
-from participant.reconnection import Lifeline
-from participant.reports import read_scores
-from participant.sent_log import SentLog
-from participant.wire import model_layout
-from participant.worker import Worker, training_lane
+from participant.decisions.actions import End
+from participant.decisions.consent import Consent
+from participant.decisions.events import StopRequested
+from participant.decisions.machine import AgentMachine
+from participant.decisions.reconnection import Lifeline
+from participant.record.model_file import make_initial, read_spec
+from participant.record.private_state import PrivateState
+from participant.training.home_data import HomeData
+from participant.training.home_run import HomeSettings
+from participant.training.outgoing import model_layout
+from participant.training.pace import Progress
+from participant.training.reports import read_scores
+from participant.training.worker import Worker, training_lane
+from participant.wire.line import Context, shared_context
+from participant.wire.sent_log import SentLog
+from participant.wire.shell import Shell, run_in_thread
 from protocol.messages import Hello
 from protocol.tensors import names_digest
 

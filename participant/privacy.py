@@ -16,8 +16,8 @@ from fedap_core.splits import MIN_TRAIN_SAMPLES
 from fedap_core.strategies import Measure, Strategy, make_strategy
 from participant.config import DataSettings
 from participant.joining import Home
-from participant.model_file import module_of
-from participant.wire import encoding_of, shared_layout
+from participant.record.model_file import module_of
+from participant.training.outgoing import encoding_of, shared_layout
 from protocol.encodings import ENCODINGS, Encoding
 from protocol.limits import SLICE_BYTES
 from protocol.messages import Cancel, Error, Goodbye, Grant, Heartbeat, Hello, Leave, Message, Slice, Stats, Update

@@ -12,8 +12,8 @@ import structlog
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from participant import pace
 from participant.logs import Counted, LogFile
+from participant.training import pace
 
 log = structlog.get_logger()
 

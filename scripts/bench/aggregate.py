@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.blobs import checksum_of, finish
-from coordinator.rows import Product, mix_files
+from coordinator.computing.rows import Product, mix_files
+from coordinator.record.blobs import checksum_of, finish
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
 from fedap_core.mixing import mixing_from_counts

@@ -11,8 +11,8 @@ import time
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
 
-from coordinator.router import Router
-from participant.dealer.line import Address, Context, Line
+from coordinator.wire.router import Router
+from participant.wire.line import Address, Context, Line
 from protocol.limits import SLICE_BYTES, WINDOW_SLICES
 from protocol.naming import cut
 from scripts.bench.light_peers import PATIENCE_S

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import TracebackType
 
 from fedap_core.parts import Part
-from participant.dealer.line import Address, Context, Line
-from participant.dealer.post import Post
-from participant.model_file import read_spec
-from participant.sent_log import SentLog
-from participant.wire import model_layout, shared_layout
+from participant.record.model_file import read_spec
+from participant.training.outgoing import model_layout, shared_layout
+from participant.wire.line import Address, Context, Line
+from participant.wire.post import Post
+from participant.wire.sent_log import SentLog
 from protocol.messages import Hello, Message, Train, Update
 from protocol.tensors import Layout, TensorSet, names_digest
 

@@ -10,8 +10,8 @@ import torch
 
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
-from participant.local import LocalClient, use_threads
-from participant.model_file import make_initial, module_of
+from participant.record.model_file import make_initial, module_of
+from participant.training.local import LocalClient, use_threads
 from scripts.bench.crew import Body, Gate, loop_of
 from scripts.bench.job import Job
 from scripts.bench.plain import plain_loop

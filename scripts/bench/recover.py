@@ -16,8 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from coordinator.journal import JOURNAL
-from participant.dealer.line import Address, Context
+from coordinator.record.journal import JOURNAL
+from participant.wire.line import Address, Context
 from scripts.bench.figures import Series, ratio
 from scripts.bench.interleaving import interleave
 from scripts.bench.job import Scope

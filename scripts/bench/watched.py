@@ -17,9 +17,9 @@ from typing import Any
 
 import structlog
 
-from coordinator import events, facts
-from coordinator.actions import Action
 from coordinator.config import make_config
+from coordinator.decisions import events, facts
+from coordinator.decisions.actions import Action
 from coordinator.runs import Federation, open_run
 from scripts.bench.light_peers import PATIENCE_S
 from scripts.engines.forked import signals_held, unwind_on_sigterm

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.auth import generate_keys
-from coordinator.keys import write_key_file
+from coordinator.record.keys import write_key_file
+from coordinator.wire.auth import generate_keys
 from fedap_core.preprocessing import IMAGE_8BIT
-from participant.dealer.keys import Keys
-from participant.dealer.line import Address, Context
-from participant.model_file import make_initial, write_model
+from participant.record.model_file import make_initial, write_model
+from participant.wire.keys import Keys
+from participant.wire.line import Address, Context
 from protocol.keys import KeyPair
 from protocol.tensors import TensorSet
 from scripts.bench.bare_line import BareLine

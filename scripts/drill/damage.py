@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.journal import JOURNAL
+from coordinator.record.journal import JOURNAL
 from fedap_core.randomness import generator
 from scripts.drill.faults import Damage
 

@@ -20,15 +20,15 @@ import structlog
 import typer
 
 from coordinator import cli
-from coordinator.journal import Draft, Journal, SqliteJournal
+from coordinator.record.journal import Draft, Journal, SqliteJournal
 from coordinator.runs import open_run
 from participant.config import JoinSettings
 from participant.data import load_dataset
 from participant.data.base import DataOptions
 from participant.joining import join
-from participant.model_file import make_initial, write_model
-from participant.pace import Progress
 from participant.progress import configure_logging, tell_finished_rounds
+from participant.record.model_file import make_initial, write_model
+from participant.training.pace import Progress
 from scripts.drill.hostile.attackers import make_attackers
 from scripts.drill.hostile.coordinator import SCENARIOS, perform
 from scripts.drill.hostile.coordinator import Cast as HostileCast

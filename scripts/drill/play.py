@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-from participant.private_state import PERSONAL
+from participant.record.private_state import PERSONAL
 from scripts.drill import proxy
 from scripts.drill.cast import Cast
 from scripts.drill.disk import SmallDisk

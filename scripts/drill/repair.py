@@ -6,7 +6,7 @@ comes of it is the judge's.
 
 from __future__ import annotations
 
-from coordinator.journal_check import OBSTACLE, read_journal
+from coordinator.record.journal_check import OBSTACLE, read_journal
 from scripts.drill.cast import Cast
 from scripts.drill.damage import damage, is_damageable
 from scripts.drill.faults import Damage

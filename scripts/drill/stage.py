@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.auth import generate_keys
-from coordinator.keys import write_key_file
-from participant.dealer.keys import make_keys
+from coordinator.record.keys import write_key_file
+from coordinator.wire.auth import generate_keys
+from participant.wire.keys import make_keys
 from scripts.drill.spec import COORDINATOR, MEMBERS, Drill
 from scripts.engines.processes.configuring import toml_lines
 

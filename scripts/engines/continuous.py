@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from coordinator import actions, events
-from coordinator.actions import Order
-from coordinator.facts import Fact
-from coordinator.machine import RoundMachine
+from coordinator.decisions import actions, events
+from coordinator.decisions.actions import Order
+from coordinator.decisions.facts import Fact
+from coordinator.decisions.machine import RoundMachine
 from fedap_core.randomness import generator
 from fedap_core.strategies import Measure
-from participant.model_file import write_model
+from participant.record.model_file import write_model
 from protocol.messages import Heartbeat, Hello
 from protocol.tensors import names_digest
 from scripts.engines.inline import InlineOptions

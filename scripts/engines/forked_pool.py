@@ -25,7 +25,7 @@ from fedap_core.metrics import Evaluation
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import flat_size
 from fedap_core.strategies import Measure
-from participant.local import LocalPlan, LocalReport
+from participant.training.local import LocalPlan, LocalReport
 from scripts.engines.forked import signals_held, unwind_on_sigterm
 from scripts.engines.messages import (
     error_from_json,

@@ -21,8 +21,8 @@ from fedap_core.errors import InvalidInput
 from fedap_core.parts import TensorSpec
 from fedap_core.robust import Mixture, robust_mix_rows
 from fedap_core.strategies import Evidence, Measure, Mixing, Phase, fedbn_weights
-from participant.local import LocalReport
-from participant.model_file import make_initial, read_spec, write_model
+from participant.record.model_file import make_initial, read_spec, write_model
+from participant.training.local import LocalReport
 from scripts.engines.forked import run_in_child
 from scripts.engines.forked_pool import ForkedPool
 from scripts.engines.pool import ClientPool, InlinePool, make_clients

@@ -14,7 +14,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 
 if TYPE_CHECKING:  # torch comes with it, and complaints are passed on before anybody needs that
-    from participant.local import LocalReport
+    from participant.training.local import LocalReport
 
 Json = dict[str, Any]
 
@@ -61,7 +61,7 @@ def report_to_json(report: LocalReport) -> Json:
 def report_from_json(text: Json) -> LocalReport:
     """The inverse of `report_to_json`."""
     from fedap_core.nn.training import TrainingMetrics
-    from participant.local import LocalReport
+    from participant.training.local import LocalReport
 
     stats = None if text["stats"] is None else stats_from_json(text["stats"])
     return LocalReport(metrics=TrainingMetrics(**text["metrics"]), stats=stats)

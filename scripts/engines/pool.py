@@ -19,8 +19,8 @@ from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 from fedap_core.model_spec import ModelSpec
 from fedap_core.strategies import Measure
-from participant.local import LocalClient, LocalPlan, LocalReport, use_threads
-from participant.model_file import module_of, read_model, write_model
+from participant.record.model_file import module_of, read_model, write_model
+from participant.training.local import LocalClient, LocalPlan, LocalReport, use_threads
 from scripts.experiments.cohort import Client, Cohort, model_file_name
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.actions import Aggregate, Order
-from coordinator.facts import Fact, UpdateAccepted
-from coordinator.machine import RoundMachine
+from coordinator.decisions.actions import Aggregate, Order
+from coordinator.decisions.facts import Fact, UpdateAccepted
+from coordinator.decisions.machine import RoundMachine
 from fedap_core.errors import InvalidInput
 from protocol.messages import Step
 from scripts.engines.virtual_members import VirtualFederation

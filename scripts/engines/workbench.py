@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from coordinator.actions import Aggregate, BlobRef, Collect, Inspect, Order, RowRef, Source, Weigh, WeightsRef
-from coordinator.admission import bounds_of, inspect_update, shape_of
-from coordinator.events import Inspected, MixingDone, WeighingDone
-from coordinator.mixing_plan import mixture_of
-from coordinator.rules import Rules
+from coordinator.decisions.actions import Aggregate, BlobRef, Collect, Inspect, Order, RowRef, Source, Weigh, WeightsRef
+from coordinator.decisions.admission import bounds_of, inspect_update, shape_of
+from coordinator.decisions.events import Inspected, MixingDone, WeighingDone
+from coordinator.decisions.mixing_plan import mixture_of
+from coordinator.decisions.rules import Rules
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
@@ -24,7 +24,7 @@ from fedap_core.nn.state import State
 from fedap_core.parts import Part
 from fedap_core.robust import robust_mix_rows
 from fedap_core.strategies import Evidence, Measure, Mixing, Strategy
-from participant.local import LocalClient, LocalReport
+from participant.training.local import LocalClient, LocalReport
 from protocol.delivery import Outbox
 
 

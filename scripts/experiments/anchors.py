@@ -19,8 +19,8 @@ from fedap_core.nn.state import FlatModel
 from fedap_core.nn.training import Randomness, SgdSettings, train
 from fedap_core.objectives import ObjectiveSpec
 from fedap_core.randomness import derive_seed, generator
-from participant.local import use_threads
-from participant.model_file import module_of, read_model, read_spec, write_model
+from participant.record.model_file import module_of, read_model, read_spec, write_model
+from participant.training.local import use_threads
 from scripts.experiments.cohort import Cohort
 from scripts.experiments.settings import RunSettings
 

@@ -20,7 +20,7 @@ from fedap_core.strategies import Strategy, make_strategy
 
 if TYPE_CHECKING:  # torch comes with it: seconds, in which a command can already prepare its data
     from fedap_core.nn.training import SgdSettings
-    from participant.local import LocalPlan
+    from participant.training.local import LocalPlan
 
 TAIL_ROUNDS = 10
 """Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
@@ -130,7 +130,7 @@ class RunSettings(BaseModel):
 
     def local_plan(self) -> LocalPlan:
         """What shapes the numbers at every client."""
-        from participant.local import LocalPlan
+        from participant.training.local import LocalPlan
 
         return LocalPlan(strategy=self.strategy(), sgd=self.sgd(), seed=self.seed, layers=self.layers)
 

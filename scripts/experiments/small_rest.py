@@ -26,7 +26,7 @@ from fedap_core.nn.evaluation import evaluate
 from fedap_core.nn.reestimation import reestimate_batch_norm
 from fedap_core.nn.samples import Samples, batch_bounds
 from fedap_core.randomness import derive_seed
-from participant.model_file import make_initial, module_of
+from participant.record.model_file import make_initial, module_of
 from scripts.experiments.cohort import Cohort, make_cohort
 from scripts.experiments.settings import CohortSettings
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from coordinator.work import Work
+from coordinator.decisions.work import Work
 from scripts.explore.world import World
 from scripts.inmemory.centre import Centre
 from scripts.inmemory.disk import Forms

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coordinator import facts
-from coordinator.ledger import fact_of
-from coordinator.state import Stage
+from coordinator.decisions import facts
+from coordinator.decisions.state import Stage
+from coordinator.record.ledger import fact_of
 from scripts.explore.world import World
 
 HARMLESS = frozenset({"stale", "outdated"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from participant.events import Reported
+from participant.decisions.events import Reported
 from protocol.codec import decode
 from protocol.messages import Heartbeat, Stats
 from scripts.inmemory.centre import Addressed, Frames

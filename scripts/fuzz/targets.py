@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from participant.actions import Order
-from participant.events import Event, Failed, Report, Reported
+from participant.decisions.actions import Order
+from participant.decisions.events import Event, Failed, Report, Reported
 from protocol.codec import decode, encode
 from protocol.conversation import Conversation
 from protocol.errors import CODES, LocalProtocolError, ProtocolError, RemoteProtocolError

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from coordinator import events
-from coordinator.arrivals import Arrivals, Limits
-from coordinator.deliveries import Deliveries
-from coordinator.exchange import Exchange
-from coordinator.facts import Fact
-from coordinator.ledger import Ledger, fact_of
-from coordinator.machine import RoundMachine
-from coordinator.orders import Orders
-from coordinator.peers import Peers
-from coordinator.router import Received, Router
+from coordinator.decisions import events
+from coordinator.decisions.facts import Fact
+from coordinator.decisions.machine import RoundMachine
+from coordinator.record.ledger import Ledger, fact_of
+from coordinator.record.space import SpaceGuard
 from coordinator.server import Coordinator, Parts
-from coordinator.space import SpaceGuard
+from coordinator.wire.arrivals import Arrivals, Limits
+from coordinator.wire.deliveries import Deliveries
+from coordinator.wire.exchange import Exchange
+from coordinator.wire.orders import Orders
+from coordinator.wire.peers import Peers
+from coordinator.wire.router import Received, Router
 from protocol.contracts import Buffer
 from protocol.traffic import Dispatch, Intake
 from scripts.inmemory.disk import Compute, Disk, Forms, Jobs, Store

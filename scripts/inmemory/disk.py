@@ -1,7 +1,7 @@
 """Stand-ins for the coordinator's disk and its computing thread: dictionaries that survive a crash, or do not.
 
-They keep the contracts of `coordinator.store`, `jobs`, `model_forms` and `compute` as far as the shell uses them, and
-judge by size alone: every report of an honest member is admitted. Decisions are the real code's above them.
+They keep the contracts of the coordinator's store, jobs, model forms and computing thread where the shell uses them,
+and judge by size alone: every report of an honest member is admitted. Decisions are the real code's above them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator import actions, events
-from coordinator.actions import BlobRef, RowRef, WeightsRef
-from coordinator.compute import Done
-from coordinator.jobs import UPDATE, refs_of
-from coordinator.journal import MemoryJournal
-from coordinator.model_forms import Payload
+from coordinator.computing.jobs import UPDATE, refs_of
+from coordinator.computing.thread import Done
+from coordinator.decisions import actions, events
+from coordinator.decisions.actions import BlobRef, RowRef, WeightsRef
+from coordinator.record.journal import MemoryJournal
+from coordinator.record.model_forms import Payload
 from fedap_core.arrays import Float32Array
 from fedap_core.strategies import Phase
 from protocol.contracts import Buffer

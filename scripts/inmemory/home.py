@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from participant.actions import Action, CloseLine, End, LetGo, OpenLine, Order, Prepare, Say, StopWork, Work
-from participant.dealer.post import Post
-from participant.events import (
+from participant.decisions.actions import Action, CloseLine, End, LetGo, OpenLine, Order, Prepare, Say, StopWork, Work
+from participant.decisions.events import (
     Announced,
     Event,
     Heard,
@@ -25,8 +24,9 @@ from participant.events import (
     Stopped,
     Ticked,
 )
-from participant.machine import AgentMachine
-from participant.reconnection import Lifeline, Patience
+from participant.decisions.machine import AgentMachine
+from participant.decisions.reconnection import Lifeline, Patience
+from participant.wire.post import Post
 from protocol.codec import offers
 from protocol.errors import LocalProtocolError
 from protocol.messages import Anchor, Finish, Goodbye, Message, Stats, Update, Welcome

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from coordinator.rules import MemberRules, ModelRules, PaceRules, Rules
+from coordinator.decisions.rules import MemberRules, ModelRules, PaceRules, Rules
 from fedap_core.arrays import Float32Array
 from fedap_core.strategies import make_strategy
 from protocol.limits import SLICE_BYTES

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.bench.parts import PARTS
-from tests.house.sources import ROOT
+from tests.architecture.sources import ROOT
 
 
 def run_bench(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

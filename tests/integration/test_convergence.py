@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import facts
-from participant.model_file import read_model
+from coordinator.decisions import facts
+from participant.record.model_file import read_model
 from protocol.messages import Message, Score, Update
 from tests.support.cohorts import DATA_OPTIONS, small_run
 from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, running

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.facts import Lost
+from coordinator.decisions.facts import Lost
 from fedap_core.arrays import Float32Array
 from protocol.limits import SLICE_BYTES
 from tests.support.cohorts import BOTH_SIZES

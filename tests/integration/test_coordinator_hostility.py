@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import zmq
 
-from coordinator.auth import generate_keys
-from coordinator.keys import write_key_file
+from coordinator.record.keys import write_key_file
+from coordinator.wire.auth import generate_keys
 from fedap_core.arrays import Float32Array
 from protocol.codec import decode, encode
 from protocol.limits import HEADER_BYTES

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.incoming import Incoming
-from coordinator.spares import Spares
+from coordinator.record.incoming import Incoming
+from coordinator.record.spares import Spares
 from fedap_core.arrays import Float32Array
 from protocol.limits import SLICE_BYTES
 from protocol.naming import content_name

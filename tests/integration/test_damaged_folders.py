@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.facts import CaughtUp, Finished, StatisticsLost
-from coordinator.journal import HEAD, JOURNAL, SqliteJournal, head_text
-from coordinator.journal_check import ACCEPTS_OLDER, OBSTACLE, read_journal
+from coordinator.decisions.facts import CaughtUp, Finished, StatisticsLost
+from coordinator.record.journal import HEAD, JOURNAL, SqliteJournal, head_text
+from coordinator.record.journal_check import ACCEPTS_OLDER, OBSTACLE, read_journal
 from fedap_core.arrays import Float32Array
 from tests.support.cohorts import wait_until
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running

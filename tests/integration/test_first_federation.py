@@ -13,7 +13,7 @@ import pytest
 
 from coordinator.cli import main as coordinator
 from participant.cli import main as participant
-from participant.model_file import read_model
+from participant.record.model_file import read_model
 from tests.support.cohorts import Outcome, run_command, wait_until
 from tests.support.processes import ROOT, Process, config_file
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.journal import JOURNAL
+from coordinator.record.journal import JOURNAL
 from scripts.drill.hostile.floods import ATTACKS, Attackers, FillingListener
 from tests.support.federation import WAIT_S, expected_rows, require_rows, running
 from tests.support.hostility import ROUNDS, HostileMember, Stage, staged, wait_for

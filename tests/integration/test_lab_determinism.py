@@ -11,8 +11,8 @@ from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
 from fedap_core.metrics import Evaluation
 from fedap_core.strategies import Measure
-from participant.local import LocalReport
-from participant.model_file import read_spec
+from participant.record.model_file import read_spec
+from participant.training.local import LocalReport
 from scripts.engines.inline import Federation, InlineOptions
 from scripts.engines.pool import InlinePool, make_clients
 from scripts.experiments.run_folder import RunFolder

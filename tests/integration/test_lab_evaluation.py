@@ -11,7 +11,7 @@ import torch
 
 from fedap_core.metrics import Evaluation
 from fedap_core.nn.evaluation import evaluate
-from participant.model_file import module_of, read_model
+from participant.record.model_file import module_of, read_model
 from scripts.engines.pool import make_clients
 from scripts.experiments.run_folder import RunFolder
 from tests.support.cohorts import clients_of, run_small, small_run

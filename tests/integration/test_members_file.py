@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import zmq
 
-from coordinator import facts
-from coordinator.auth import generate_keys
-from coordinator.keys import write_key_file
+from coordinator.decisions import facts
+from coordinator.record.keys import write_key_file
 from coordinator.retelling import status_lines
 from coordinator.runs import look_at
+from coordinator.wire.auth import generate_keys
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
 from protocol.keys import KeyPair

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import facts
-from coordinator.journal import JOURNAL
+from coordinator.decisions import facts
+from coordinator.record.journal import JOURNAL
 from tests.support.cohorts import BOTH_SIZES, MODELS, small_run, wait_until
 from tests.support.players import Player, Reference, players, run_reference
 from tests.support.processes import Process

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import zmq
 
-from coordinator import facts
+from coordinator.decisions import facts
 from fedap_core.arrays import Float32Array
 from protocol.codec import decode, encode
 from protocol.limits import HEADER_BYTES

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import facts
+from coordinator.decisions import facts
 from tests.support.cohorts import small_run, wait_until
 from tests.support.disks import fill, small_disk
 from tests.support.players import Player, Reference, final_bits, players, run_reference

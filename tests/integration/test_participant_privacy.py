@@ -13,7 +13,7 @@ from participant.config import DataSettings
 from participant.joining import open_home
 from participant.privacy import Leaving, what_leaves
 from participant.privacy import subject_of as subject_for
-from participant.sent_log import tensor_names
+from participant.wire.sent_log import tensor_names
 from protocol.messages import Message
 from protocol.tensors import TensorSet
 from tests.support.cohorts import Bits, run_command, small_run, wait_until

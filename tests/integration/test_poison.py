@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator import facts
+from coordinator.decisions import facts
 from fedap_core.arrays import Float32Array
 from fedap_core.robust import Mixture, robust_mix_rows
 from fedap_core.strategies import Evidence, Phase, make_strategy

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.journal import JOURNAL, SqliteJournal
+from coordinator.record.journal import JOURNAL, SqliteJournal
 from fedap_core.errors import InvalidInput
-from participant.model_file import read_model
+from participant.record.model_file import read_model
 from scripts.engines.processes.run import ProcessOptions, run_processes
 from scripts.experiments.run_folder import Json, RunFolder
 from scripts.experiments.settings import RunSettings

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import facts
 from coordinator.cli import main
+from coordinator.decisions import facts
 from tests.support.cohorts import run_command, small_run, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
 from tests.support.processes import Process

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator import facts
-from coordinator.ledger import facts_in
+from coordinator.decisions import facts
+from coordinator.record.ledger import facts_in
 from scripts.engines.continuous import VirtualOptions, VirtualRun, run_virtual
 from scripts.engines.inline import InlineOptions
 from scripts.engines.retrace import retrace

@@ -19,7 +19,7 @@ from fedap_core.nn.state import State
 from fedap_core.preprocessing import Preprocessing
 from fedap_core.randomness import derive_seed
 from participant.data.base import Dataset
-from participant.model_file import make_initial, read_model, write_model
+from participant.record.model_file import make_initial, read_model, write_model
 from scripts.engines.inline import InlineOptions, run_inline
 from scripts.experiments.cohort import Client, Cohort
 from scripts.experiments.settings import AnchorSettings, CohortSettings, RunSettings

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from coordinator import events
-from coordinator.rules import Rules
+from coordinator.decisions import events
+from coordinator.decisions.rules import Rules
 from tests.support.machines import open_members, pace, rules_for
 from tests.support.sketches import Federation, Sketch
 

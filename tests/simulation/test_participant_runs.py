@@ -12,9 +12,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from participant.actions import Action, CloseLine, End, LetGo, OpenLine, Order, Prepare, Say, StopWork, Work
-from participant.dealer.post import Post
-from participant.events import (
+from participant.decisions.actions import Action, CloseLine, End, LetGo, OpenLine, Order, Prepare, Say, StopWork, Work
+from participant.decisions.events import (
     Announced,
     Event,
     Heard,
@@ -27,8 +26,9 @@ from participant.events import (
     Stopped,
     Ticked,
 )
-from participant.machine import AgentMachine
-from participant.reconnection import Lifeline, Patience
+from participant.decisions.machine import AgentMachine
+from participant.decisions.reconnection import Lifeline, Patience
+from participant.wire.post import Post
 from protocol.contracts import Buffer
 from protocol.conversation import State
 from protocol.delivery import Outbox

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from participant.model_file import read_model
+from participant.record.model_file import read_model
 from scripts.engines.inline import InlineOptions, run_inline
 from scripts.experiments.cohort import Cohort, make_cohort
 from scripts.experiments.run_folder import RunFolder

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from coordinator.actions import Stop
 from coordinator.config import make_config
+from coordinator.decisions.actions import Stop
 from coordinator.runs import Federation, open_run
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array

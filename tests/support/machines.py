@@ -14,12 +14,22 @@ from typing import TypeVar
 
 import numpy as np
 
-from coordinator import events
-from coordinator.actions import Action, Aggregate, Inspect, Order, Persist, Send, SendOrder, SendWelcome, Weigh
-from coordinator.events import Event
-from coordinator.facts import Fact
-from coordinator.machine import RoundMachine
-from coordinator.rules import MemberRules, ModelRules, PaceRules, Rules
+from coordinator.decisions import events
+from coordinator.decisions.actions import (
+    Action,
+    Aggregate,
+    Inspect,
+    Order,
+    Persist,
+    Send,
+    SendOrder,
+    SendWelcome,
+    Weigh,
+)
+from coordinator.decisions.events import Event
+from coordinator.decisions.facts import Fact
+from coordinator.decisions.machine import RoundMachine
+from coordinator.decisions.rules import MemberRules, ModelRules, PaceRules, Rules
 from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.strategies import Evidence, Strategy, make_strategy
 from protocol.messages import Heartbeat, Hello, Score, Step

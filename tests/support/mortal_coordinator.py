@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from coordinator.config import read_config
-from coordinator.journal import Draft, Entry, Journal, Snapshot, SqliteJournal
 from coordinator.logs import configure_logs
+from coordinator.record.journal import Draft, Entry, Journal, Snapshot, SqliteJournal
 from coordinator.runs import open_run
 
 

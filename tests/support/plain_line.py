@@ -7,7 +7,7 @@ import sys
 
 import zmq
 
-from participant.dealer.line import Address, Line
+from participant.wire.line import Address, Line
 
 PAUSE_MS = 50
 

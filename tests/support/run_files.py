@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 
-from coordinator.facts import Fact
-from coordinator.ledger import facts_in
-from participant.model_file import read_model
+from coordinator.decisions.facts import Fact
+from coordinator.record.ledger import facts_in
+from participant.record.model_file import read_model
 from tests.support.players import Reference
 from tests.support.processes import config_file
 

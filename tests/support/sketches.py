@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coordinator import events
-from coordinator.actions import Action, Aggregate, Inspect, Persist, Send, SendOrder, SendWelcome, Stop, Weigh
-from coordinator.events import Event
-from coordinator.facts import Fact
-from coordinator.machine import RoundMachine
-from coordinator.rules import Rules
+from coordinator.decisions import events
+from coordinator.decisions.actions import Action, Aggregate, Inspect, Persist, Send, SendOrder, SendWelcome, Stop, Weigh
+from coordinator.decisions.events import Event
+from coordinator.decisions.facts import Fact
+from coordinator.decisions.machine import RoundMachine
+from coordinator.decisions.rules import Rules
 from protocol.delivery import Outbox
 from protocol.messages import ORDERS, REPORTS, Error, Heartbeat, HelloRequired, Reject, Step
 from tests.support.machines import RUN, SAMPLES, hello, strategy_weights

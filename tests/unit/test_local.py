@@ -16,8 +16,8 @@ from fedap_core.nn.statistics import batch_norm_inputs, head_inputs
 from fedap_core.nn.training import SgdSettings
 from fedap_core.preprocessing import Preprocessing
 from fedap_core.strategies import Measure, make_strategy
-from participant.local import LocalClient, LocalPlan, use_threads
-from participant.model_file import make_initial, module_of
+from participant.record.model_file import make_initial, module_of
+from participant.training.local import LocalClient, LocalPlan, use_threads
 from tests.support.models import TINY_SHAPE, draw, draw_labels
 
 

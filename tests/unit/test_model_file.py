@@ -15,7 +15,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from fedap_core.parts import Part
 from fedap_core.preprocessing import Preprocessing
-from participant.model_file import make_initial, module_of, read_model, read_spec, write_model
+from participant.record.model_file import make_initial, module_of, read_model, read_spec, write_model
 from tests.support.models import TINY_SHAPE, draw
 
 CLASSES = ("a", "b", "c")

@@ -9,7 +9,7 @@ import pytest
 from fedap_core.parts import Part
 from participant.cli import main
 from participant.data import DataOptions, load_dataset
-from participant.model_file import make_initial, read_model
+from participant.record.model_file import make_initial, read_model
 from tests.support.cohorts import Outcome, run_command, tensor_bits
 
 SMALL = ["--data-option", "samples=20", "--data-option", "classes=3"]

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fedap_core.errors import InvalidInput
-from participant.actions import End
 from participant.config import DataSettings
-from participant.model_file import read_model
+from participant.decisions.actions import End
 from participant.privacy import Leaving, subject_of, what_leaves
-from participant.sent_log import tensor_names
+from participant.record.model_file import read_model
+from participant.wire.sent_log import tensor_names
 from protocol.codec import encode
 from protocol.errors import ProtocolError
 from protocol.messages import Message

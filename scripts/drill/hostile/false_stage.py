@@ -19,11 +19,11 @@ import numpy as np
 import zmq
 
 from fedap_core.strategies import make_strategy
-from participant.actions import End
 from participant.config import DataSettings, JoinSettings
+from participant.decisions.actions import End
 from participant.joining import Home, join, open_home
-from participant.model_file import make_initial, read_model, write_model
-from participant.wire import model_layout, shared_layout
+from participant.record.model_file import make_initial, read_model, write_model
+from participant.training.outgoing import model_layout, shared_layout
 from protocol.codec import decode, encode
 from protocol.messages import (
     Anchor,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from coordinator.admission import Judgement, inspect_stats
-from coordinator.blobs import describe, read_bytes
-from coordinator.jobs import UPDATE_STATS, measured_channels
+from coordinator.computing.jobs import UPDATE_STATS, measured_channels
+from coordinator.decisions.admission import Judgement, inspect_stats
+from coordinator.record.blobs import describe, read_bytes
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec

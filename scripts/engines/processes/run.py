@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from fedap_core.errors import InvalidInput
 from participant.config import JoinSettings
-from participant.model_file import read_spec
-from participant.private_state import PERSONAL
+from participant.record.model_file import read_spec
+from participant.record.private_state import PERSONAL
 from scripts.engines.forked import Errand
 from scripts.engines.inline import InlineOptions, anchor_file, initial_file
 from scripts.engines.processes.children import ChildFailed, Children

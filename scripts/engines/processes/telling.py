@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator import facts
-from coordinator.journal import JOURNAL, SqliteJournal
-from coordinator.ledger import fact_of
+from coordinator.decisions import facts
+from coordinator.record.journal import JOURNAL, SqliteJournal
+from coordinator.record.ledger import fact_of
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator import facts
-from coordinator.ledger import facts_in
+from coordinator.decisions import facts
+from coordinator.record.ledger import facts_in
 from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
 from participant.config import JoinSettings
 from participant.joining import join
-from participant.pace import Progress
 from participant.progress import configure_logging, tell_finished_rounds
+from participant.training.pace import Progress
 from protocol.messages import Score
 from scripts.engines.forked import run_in_child
 from scripts.engines.inline import InlineOptions, initial_file

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator import facts
-from coordinator.actions import Order
-from coordinator.rules import AdmissionRules, Rules
+from coordinator.decisions import facts
+from coordinator.decisions.actions import Order
+from coordinator.decisions.rules import AdmissionRules, Rules
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.nn.state import State
 from fedap_core.randomness import generator
 from fedap_core.strategies import Measure
-from participant.local import LocalReport
+from participant.training.local import LocalReport
 from scripts.engines.continuous import VirtualOptions, VirtualRun
 from scripts.engines.inline import InlineOptions
 from scripts.engines.virtual_members import VirtualFederation, open_federation

@@ -18,8 +18,8 @@ from matplotlib.colors import to_hex
 
 from fedap_core.errors import InvalidInput
 from fedap_core.nn.statistics import batch_norm_inputs, running_statistics
-from participant.local import STATISTICS_BATCH, use_threads
-from participant.model_file import module_of, read_model
+from participant.record.model_file import module_of, read_model
+from participant.training.local import STATISTICS_BATCH, use_threads
 from scripts.engines.forked import run_in_child
 from scripts.experiments.cohort import make_cohort, model_file_name
 from scripts.experiments.reproduce import judges

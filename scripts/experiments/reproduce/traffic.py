@@ -14,7 +14,7 @@ from statistics import fmean, median
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part, shared_tensors
 from fedap_core.strategies import Measure, Strategy
-from participant.model_file import read_spec
+from participant.record.model_file import read_spec
 from scripts.engines.inline import InlineOptions, initial_file
 from scripts.experiments.cohort import make_cohort
 from scripts.experiments.run_folder import RunFolder

@@ -46,7 +46,7 @@ def computed_bytes(settings: Mapping[str, Any], classes: tuple[str, ...], folder
 def _spec(run: RunSettings, classes: tuple[str, ...], folder: Path) -> ModelSpec | None:
     path = next(_left_behind(run, folder), None)
     if path is not None:
-        from participant.model_file import read_spec
+        from participant.record.model_file import read_spec
 
         return read_spec(path)
     shape = sample_shape(run.cohort)
@@ -73,7 +73,7 @@ def sample_shape(cohort: CohortSettings) -> Shape | None:
 @cache
 def _made(model: str, shape: Shape, classes: tuple[str, ...]) -> ModelSpec:
     from fedap_core.preprocessing import IMAGE_8BIT
-    from participant.model_file import make_initial
+    from participant.record.model_file import make_initial
 
     spec, _ = make_initial(model, input_shape=shape, classes=classes, preprocessing=IMAGE_8BIT, seed=0)
     return spec

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from coordinator.journal import JOURNAL
+from coordinator.record.journal import JOURNAL
 from fedap_core.errors import InvalidInput, unknown_name
 from scripts.report.page.journal_folder import read_journal_run
 from scripts.report.page.lab_folder import SETTINGS, read_lab_run

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator import facts
-from coordinator.blobs import describe
 from coordinator.config import RunConfig, make_config
-from coordinator.journal import JOURNAL, SqliteJournal
-from coordinator.ledger import facts_of
+from coordinator.decisions import facts
+from coordinator.record.blobs import describe
+from coordinator.record.journal import JOURNAL, SqliteJournal
+from coordinator.record.ledger import facts_of
 from fedap_core.errors import InvalidInput
 from protocol.messages import Score
 from protocol.tensors import Array, TensorSet

@@ -14,9 +14,9 @@ from scripts.inmemory import small_slices
 
 small_slices.shrink()
 
-from participant.dealer.post import Post  # noqa: E402 - slices are small from here on
-from participant.events import Announced, Heard  # noqa: E402
-from participant.steps import Phase  # noqa: E402
+from participant.decisions.events import Announced, Heard  # noqa: E402
+from participant.decisions.steps import Phase  # noqa: E402
+from participant.wire.post import Post  # noqa: E402 - slices are small from here on
 from protocol.codec import offers  # noqa: E402
 from protocol.contracts import Buffer  # noqa: E402
 from protocol.messages import ORDERS, Message  # noqa: E402

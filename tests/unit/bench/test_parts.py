@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from fedap_core.errors import InvalidInput
 from scripts.bench.parts import PARTS, chosen
 from scripts.lab import app
-from tests.house.sources import ROOT
+from tests.architecture.sources import ROOT
 
 
 def test_every_part_is_a_module_that_measures() -> None:

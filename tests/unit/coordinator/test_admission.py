@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from coordinator.admission import (
+from coordinator.decisions.admission import (
     Bounds,
     Judgement,
     UpdateShape,
@@ -17,7 +17,7 @@ from coordinator.admission import (
     shape_of,
     typical,
 )
-from coordinator.rules import AdmissionRules
+from coordinator.decisions.rules import AdmissionRules
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
 from fedap_core.parts import Part, TensorSpec

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import zmq
 
-from coordinator.auth import Authenticator, generate_keys, secure
-from coordinator.keys import MemberList, parse_members, read_key_file, write_key_file
+from coordinator.record.keys import MemberList, parse_members, read_key_file, write_key_file
+from coordinator.wire.auth import Authenticator, generate_keys, secure
 from fedap_core.errors import InvalidInput
 from protocol.keys import KeyPair
 

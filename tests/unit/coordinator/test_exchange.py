@@ -10,10 +10,10 @@ import pytest
 import zmq
 
 from coordinator.config import make_config
-from coordinator.events import Event, Greeted, LeaveArrived, PeerLost
-from coordinator.exchange import Exchange
-from coordinator.router import Router
+from coordinator.decisions.events import Event, Greeted, LeaveArrived, PeerLost
 from coordinator.runs import open_run
+from coordinator.wire.exchange import Exchange
+from coordinator.wire.router import Router
 from protocol.codec import encode
 from protocol.messages import Heartbeat, Leave, Message, Welcome
 from tests.support.cohorts import wait_until

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator import events, facts
-from coordinator.actions import Aggregate, Discard, Inspect
-from coordinator.events import InspectionFailed, StorageFree, StorageLow
-from coordinator.jobs import Jobs, refs_of
-from coordinator.journal import Draft, NotWritten, SqliteJournal
-from coordinator.ledger import Ledger
-from coordinator.model_forms import ModelFile, ModelForms
-from coordinator.space import SpaceGuard
-from coordinator.state import State
-from coordinator.store import Store
+from coordinator.computing.jobs import Jobs, refs_of
+from coordinator.decisions import events, facts
+from coordinator.decisions.actions import Aggregate, Discard, Inspect
+from coordinator.decisions.events import InspectionFailed, StorageFree, StorageLow
+from coordinator.decisions.state import State
+from coordinator.record.journal import Draft, NotWritten, SqliteJournal
+from coordinator.record.ledger import Ledger
+from coordinator.record.model_forms import ModelFile, ModelForms
+from coordinator.record.space import SpaceGuard
+from coordinator.record.store import Store
 from fedap_core.strategies import Measure, Phase
 from protocol.messages import Step
 from protocol.tensors import TensorSet

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.incoming import Incoming, Lane
-from coordinator.spares import Spares
+from coordinator.record.incoming import Incoming, Lane
+from coordinator.record.spares import Spares
 from protocol.limits import SLICE_BYTES, WINDOW_SLICES
 from protocol.naming import NAME_DIGITS, slice_digest
 

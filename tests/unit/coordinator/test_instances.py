@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator import admission, events, facts, instances
-from coordinator.actions import Forget
+from coordinator.decisions import admission, events, facts, instances
+from coordinator.decisions.actions import Forget
+from coordinator.decisions.roster import CHANGES, CHANGES_S
+from coordinator.decisions.state import Status
 from coordinator.retelling import _member_lines
-from coordinator.roster import CHANGES, CHANGES_S
-from coordinator.state import Status
 from fedap_core.errors import InvalidInput
 from protocol.messages import Error, Leave, Reject
 from tests.support.machines import (

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.journal import Draft, Entry, Journal, MemoryJournal, NotWritten, Snapshot, SqliteJournal
-from coordinator.journal_check import read_journal
+from coordinator.record.journal import Draft, Entry, Journal, MemoryJournal, NotWritten, Snapshot, SqliteJournal
+from coordinator.record.journal_check import read_journal
 from fedap_core.errors import InvalidInput
 
 
@@ -75,7 +75,7 @@ class TestSqliteJournal(JournalContract):
 _WRITE_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from coordinator.journal import Draft, SqliteJournal
+from coordinator.record.journal import Draft, SqliteJournal
 journal = SqliteJournal(Path(sys.argv[1]))
 for n in range(3):
     journal.append([Draft(time_s=float(n), kind="k", body=bytes([n]))])
@@ -105,7 +105,7 @@ def watched(*arguments, **options):
     return db
 
 sqlite3.connect = watched
-from coordinator.journal import SqliteJournal
+from coordinator.record.journal import SqliteJournal
 SqliteJournal(Path(sys.argv[1]) / "journal.sqlite")
 """
 

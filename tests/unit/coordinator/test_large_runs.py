@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from coordinator import events
-from coordinator.actions import Persist
 from coordinator.config import make_config
-from coordinator.ledger import Ledger
+from coordinator.decisions import events
+from coordinator.decisions.actions import Persist
+from coordinator.record.ledger import Ledger
 from coordinator.retelling import history_lines, status_lines
 from coordinator.runs import look_at, open_run
 from protocol.messages import Step

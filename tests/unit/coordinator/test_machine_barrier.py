@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from coordinator import facts
-from coordinator.actions import Aggregate, Collect, Persist, SendOrder, Source, Stop
-from coordinator.events import StopRequested
+from coordinator.decisions import facts
+from coordinator.decisions.actions import Aggregate, Collect, Persist, SendOrder, Source, Stop
+from coordinator.decisions.events import StopRequested
 from fedap_core.strategies import Evidence, Measure, Phase, fedbn_weights
 from protocol.messages import Step
 from tests.support.machines import (

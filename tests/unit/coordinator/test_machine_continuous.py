@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from coordinator import facts
-from coordinator.actions import Aggregate, Collect, Discard, Source
-from coordinator.events import LeaveArrived, StopRequested
+from coordinator.decisions import facts
+from coordinator.decisions.actions import Aggregate, Collect, Discard, Source
+from coordinator.decisions.events import LeaveArrived, StopRequested
 from fedap_core.strategies import Measure
 from tests.support.machines import Bench, find, open_members, orders, pace, rules_for, strategy_weights
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator import facts
-from coordinator.actions import BlobRef, Order, RowRef, Source, WeightsRef
-from coordinator.events import LeaveArrived
-from coordinator.rules import Rules
-from coordinator.state import Recipe, Stage, State
+from coordinator.decisions import facts
+from coordinator.decisions.actions import BlobRef, Order, RowRef, Source, WeightsRef
+from coordinator.decisions.events import LeaveArrived
+from coordinator.decisions.rules import Rules
+from coordinator.decisions.state import Recipe, Stage, State
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import Measure, Phase
 from protocol.messages import Step

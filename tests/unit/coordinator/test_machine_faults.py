@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator import facts
-from coordinator.actions import Aggregate, Discard, Forget, Inspect, Note, Source, Stop, Weigh
-from coordinator.events import (
+from coordinator.decisions import facts
+from coordinator.decisions.actions import Aggregate, Discard, Forget, Inspect, Note, Source, Stop, Weigh
+from coordinator.decisions.events import (
     AllowListChanged,
     Inspected,
     LeaveArrived,

@@ -6,9 +6,10 @@ import dataclasses
 
 import pytest
 
-from coordinator import facts, snapshots
-from coordinator.actions import Inspect
-from coordinator.events import LeaveArrived
+from coordinator.decisions import facts
+from coordinator.decisions.actions import Inspect
+from coordinator.decisions.events import LeaveArrived
+from coordinator.record import snapshots
 from protocol.messages import Reject
 from tests.support.machines import Bench, find, hello, messages, open_members, rules_for
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.actions import Action, BlobRef, Stop
-from coordinator.events import Started
+from coordinator.decisions.actions import Action, BlobRef, Stop
+from coordinator.decisions.events import Started
 from protocol.messages import Step
 from tests.support.machines import Bench, find, open_members, rules_for
 

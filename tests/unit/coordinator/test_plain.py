@@ -8,9 +8,9 @@ import typing
 import msgpack  # type: ignore[import-untyped]
 import pytest
 
-from coordinator import facts
-from coordinator.facts import FACTS
-from coordinator.plain import from_plain, to_plain
+from coordinator.decisions import facts
+from coordinator.decisions.facts import FACTS
+from coordinator.record.plain import from_plain, to_plain
 from fedap_core.errors import InvalidInput
 from tests.support.machines import Bench, open_members, rules_for, validation
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coordinator.actions import Order
-from coordinator.roster import Roster
-from coordinator.state import Member
+from coordinator.decisions.actions import Order
+from coordinator.decisions.roster import Roster
+from coordinator.decisions.state import Member
 from protocol.messages import Heartbeat, Step
 
 

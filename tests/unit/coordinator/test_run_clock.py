@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.run_clock import RunClock
+from coordinator.decisions.run_clock import RunClock
 
 
 class Wall:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import snapshots
-from coordinator.journal import Draft, Snapshot, SqliteJournal
-from coordinator.ledger import fact_of
-from coordinator.replaying import replay
+from coordinator.decisions.state import State
+from coordinator.record import snapshots
+from coordinator.record.journal import Draft, Snapshot, SqliteJournal
+from coordinator.record.ledger import fact_of
+from coordinator.record.replaying import replay
 from coordinator.runs import look_at
-from coordinator.state import State
 from tests.support.federation import MEMBERS, WAIT_S, Led, fields, member, running
 from tests.support.tiny_models import tiny_model
 

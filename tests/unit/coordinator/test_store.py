@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.actions import BlobRef, RowRef
-from coordinator.blobs import checksum_of, describe, read_bytes
-from coordinator.store import Store
+from coordinator.decisions.actions import BlobRef, RowRef
+from coordinator.record.blobs import checksum_of, describe, read_bytes
+from coordinator.record.store import Store
 from fedap_core.errors import InvalidInput
 from protocol.limits import SLICE_BYTES
 from protocol.naming import content_name

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import zmq
 
-from coordinator import events
 from coordinator.config import make_config
-from coordinator.router import Received
+from coordinator.decisions import events
 from coordinator.runs import Federation, open_run
-from participant.dealer.post import Post
+from coordinator.wire.router import Received
+from participant.wire.post import Post
 from protocol.limits import SLICE_BYTES
 from protocol.messages import Hello, Message, Slice, Train, Update
 from protocol.tensors import TensorSet

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from coordinator.journal import JOURNAL
+from coordinator.record.journal import JOURNAL
 from scripts.drill.damage import damage, is_damageable
 from scripts.drill.faults import Damage
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from coordinator import facts
+from coordinator.decisions import facts
 from fedap_core.errors import InvalidInput
 from protocol.messages import Score
 from scripts.experiments.asynchronous.conditions import Trouble, case_of, slow_member

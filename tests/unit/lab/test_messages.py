@@ -12,7 +12,7 @@ from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 from fedap_core.nn.training import TrainingMetrics
-from participant.local import LocalReport
+from participant.training.local import LocalReport
 from scripts.engines.forked import run_in_child
 from scripts.engines.messages import (
     Json,

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from participant.actions import (
+from participant.decisions.actions import (
     Action,
     Say,
     Work,
 )
-from participant.events import (
+from participant.decisions.events import (
     Event,
     Heard,
     LineOpened,
@@ -19,8 +19,8 @@ from participant.events import (
     Report,
     Ticked,
 )
-from participant.machine import AgentMachine
-from participant.reconnection import Lifeline, Patience
+from participant.decisions.machine import AgentMachine
+from participant.decisions.reconnection import Lifeline, Patience
 from protocol.messages import (
     Finish,
     Goodbye,

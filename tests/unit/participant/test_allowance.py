@@ -8,7 +8,7 @@ import pytest
 
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import make_strategy
-from participant.allowance import UNBOUNDED, Allowance, fields, parse_allowance
+from participant.decisions.allowance import UNBOUNDED, Allowance, fields, parse_allowance
 from protocol.contracts import Record
 from protocol.messages import Compute, Plan, Sgd, Welcome
 from tests.unit.protocol.samples import WELCOME

@@ -12,9 +12,9 @@ import pytest
 from fedap_core.errors import InvalidInput
 from participant.cli import main
 from participant.config import read_settings
-from participant.dealer.keys import make_keys, read_keys
-from participant.model_file import read_model, write_model
-from participant.private_state import PERSONAL
+from participant.record.model_file import read_model, write_model
+from participant.record.private_state import PERSONAL
+from participant.wire.keys import make_keys, read_keys
 from tests.support.cohorts import Outcome, run_command
 
 OPTIONS = ["--data-option", "samples=120", "--data-option", "classes=3"]

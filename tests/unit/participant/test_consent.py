@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from fedap_core.errors import InvalidInput
-from participant.agreement import digest_of, keep_agreement, terms_text
-from participant.allowance import parse_allowance
-from participant.consent import Consent, Terms
-from participant.disk import Disk
-from participant.private_state import RunState
-from participant.soundness import unsound
+from participant.decisions.allowance import parse_allowance
+from participant.decisions.consent import Consent, Terms
+from participant.record.agreement import digest_of, keep_agreement, terms_text
+from participant.record.disk import Disk
+from participant.record.private_state import RunState
+from participant.training.soundness import unsound
 from protocol.messages import Anchor, Finish, Plan, Train, Welcome
 from protocol.tensors import Layout, TensorSet
 from tests.unit.participant.test_home_run import INITIAL, RUN, SPEC, plan, shared, whole

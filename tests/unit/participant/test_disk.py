@@ -11,12 +11,12 @@ import pytest
 import zmq
 
 from fedap_core.errors import InvalidInput
-from participant.dealer.departure import MOST_WAITING, Departure
-from participant.dealer.line import Address, Line
-from participant.dealer.post import Outgoing, Post
-from participant.disk import Disk
-from participant.private_state import PrivateState, SavedRound
-from participant.sent_log import SentLog
+from participant.record.disk import Disk
+from participant.record.private_state import PrivateState, SavedRound
+from participant.wire.departure import MOST_WAITING, Departure
+from participant.wire.line import Address, Line
+from participant.wire.post import Outgoing, Post
+from participant.wire.sent_log import SentLog
 from protocol.codec import encode
 from protocol.messages import Message
 from tests.support.cohorts import wait_until

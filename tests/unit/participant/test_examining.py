@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from participant.examining import Examiner
+from participant.training.examining import Examiner
 from protocol.messages import Train, Update
 from tests.unit.participant.test_home_run import INITIAL, bits, opened, order, plan, shared, trained
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from participant.model_file import make_initial, read_model, write_model
-from participant.private_state import PrivateState, SavedRound
-from participant.sent_log import SentLog
+from participant.record.model_file import make_initial, read_model, write_model
+from participant.record.private_state import PrivateState, SavedRound
+from participant.wire.sent_log import SentLog
 from protocol.codec import encode
 from protocol.messages import Leave, Slice
 from protocol.naming import content_name

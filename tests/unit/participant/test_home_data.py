@@ -8,7 +8,7 @@ import pytest
 from fedap_core.arrays import IndexArray
 from participant.data import load_dataset
 from participant.data.base import DataOptions
-from participant.home_data import HomeData
+from participant.training.home_data import HomeData
 
 
 def home() -> HomeData:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from participant.actions import (
+from participant.decisions.actions import (
     End,
     LetGo,
     Note,
@@ -12,14 +12,14 @@ from participant.actions import (
     Say,
     StopWork,
 )
-from participant.events import (
+from participant.decisions.events import (
     Announced,
     Failed,
     LineOpened,
     Reported,
     Stopped,
 )
-from participant.steps import Phase
+from participant.decisions.steps import Phase
 from protocol.messages import (
     Anchor,
     Error,

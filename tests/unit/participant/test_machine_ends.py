@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from participant.actions import Action, End, Prepare
-from participant.events import LineOpened, NotUnderstood, PayloadMoved
-from participant.reconnection import UNREADABLE_ANSWERS
+from participant.decisions.actions import Action, End, Prepare
+from participant.decisions.events import LineOpened, NotUnderstood, PayloadMoved
+from participant.decisions.reconnection import UNREADABLE_ANSWERS
 from protocol.messages import Error, Reject, Step
 from tests.unit.participant.agents import PATIENCE, WEIGHTS, Agent, beat, goodbye, member, prepared
 from tests.unit.protocol.samples import RUN, WELCOME

@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from participant.actions import (
+from participant.decisions.actions import (
     CloseLine,
     End,
     Note,
     OpenLine,
     StopWork,
 )
-from participant.events import (
+from participant.decisions.events import (
     LineLost,
     LineOpened,
     PayloadMoved,
     Reported,
     StopRequested,
 )
-from participant.steps import Phase
+from participant.decisions.steps import Phase
 from protocol.messages import (
     Error,
     Hello,

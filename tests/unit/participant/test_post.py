@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from participant.dealer.post import Post
-from participant.events import Heard
+from participant.decisions.events import Heard
+from participant.wire.post import Post
 from protocol.codec import encode
 from protocol.errors import LocalProtocolError
 from protocol.limits import SLICE_BYTES

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import zmq
 
-from participant.actions import End, Order
-from participant.dealer.line import Address
-from participant.dealer.post import Post
-from participant.dealer.shell import Shell, run_in_thread
-from participant.events import Event, Reported, StopRequested
-from participant.machine import AgentMachine
-from participant.reconnection import UNREADABLE_ANSWERS, Lifeline, Patience
-from participant.sent_log import SentLog
-from participant.worker import Worker
+from participant.decisions.actions import End, Order
+from participant.decisions.events import Event, Reported, StopRequested
+from participant.decisions.machine import AgentMachine
+from participant.decisions.reconnection import UNREADABLE_ANSWERS, Lifeline, Patience
+from participant.training.worker import Worker
+from participant.wire.line import Address
+from participant.wire.post import Post
+from participant.wire.sent_log import SentLog
+from participant.wire.shell import Shell, run_in_thread
 from protocol.codec import encode
 from protocol.contracts import Buffer
 from protocol.messages import Finish, HelloRequired, Message, Speaker, Step, Welcome

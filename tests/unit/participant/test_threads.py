@@ -10,8 +10,8 @@ import torch
 
 from fedap_core.errors import InvalidInput
 from participant.config import read_settings
-from participant.home_run import HomeRun, HomeSettings
-from participant.private_state import PrivateState
+from participant.record.private_state import PrivateState
+from participant.training.home_run import HomeRun, HomeSettings
 from protocol.messages import Compute, Welcome
 from tests.unit.participant.test_home_run import DATA, INITIAL, RUN, SPEC, plan, whole
 

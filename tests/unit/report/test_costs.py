@@ -10,7 +10,7 @@ import pytest
 
 from fedap_core.preprocessing import IMAGE_8BIT
 from participant.data import chest, har
-from participant.model_file import make_initial, write_model
+from participant.record.model_file import make_initial, write_model
 from scripts.experiments.settings import CohortSettings, RunSettings
 from scripts.report.page.computed_bytes import sample_shape
 from scripts.report.page.costs import bytes_chart, computed_note, time_chart

@@ -13,7 +13,7 @@ import pytest
 
 from fedap_core.errors import InvalidInput
 from scripts.report.page.finding import find_runs
-from tests.house.sources import ROOT
+from tests.architecture.sources import ROOT
 from tests.support.report_runs import WEIGHTS, write_run
 
 _ROUND = '{"round": 1, "test": {"accuracy": [1.2, 1, 1], "samples": [100, 100, 100]}}\n'

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator import facts
 from coordinator.config import make_config
-from coordinator.journal import Draft, SqliteJournal
-from coordinator.plain import to_plain
-from coordinator.store import Store
+from coordinator.decisions import facts
+from coordinator.record.journal import Draft, SqliteJournal
+from coordinator.record.plain import to_plain
+from coordinator.record.store import Store
 from fedap_core.errors import InvalidInput
 from protocol.messages import Score
 from protocol.tensors import TensorSet

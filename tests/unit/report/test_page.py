@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from scripts.lab import app
 from scripts.report.page import write_report
-from tests.house.sources import ROOT
+from tests.architecture.sources import ROOT
 from tests.support.report_runs import CLIENTS, DISTANCES, WEIGHTS, write_comparison, write_run
 
 VOID = frozenset({"meta", "link", "br", "img", "input", "hr"})

@@ -1,0 +1,1 @@
+"""What is computed beside the socket: inspecting reports, weighing members, mixing rows."""

@@ -1,0 +1,334 @@
+"""What the computing thread does: judge reports, weigh members by their statistics, mix rows. Files in, files out.
+
+Every job is a function of an action and answers with the event that the machine waits for. Large models are read
+tile by tile and never lie in memory as a whole. When a job is due, and what follows from it, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from coordinator.computing.rows import Product, changed, mix_files, mix_in_memory
+from coordinator.decisions.actions import Aggregate, BlobRef, Inspect, RowRef, Source, Weigh, WeightsRef
+from coordinator.decisions.admission import (
+    Bounds,
+    Judgement,
+    UpdateShape,
+    bounds_of,
+    implausible,
+    inspect_stats,
+    inspect_update,
+    shape_of,
+)
+from coordinator.decisions.events import Inspected, InspectionFailed, WeighingDone
+from coordinator.decisions.mixing_plan import mixture_of
+from coordinator.decisions.rules import Rules
+from coordinator.record.blobs import FloatReader, Held, StoredSet, checksum_of, read_bytes, reading
+from coordinator.record.model_forms import ModelForms, Payload
+from coordinator.record.store import Staged, Store
+from fedap_core.aggregation import TILE_COLUMNS
+from fedap_core.arrays import Float32Array
+from fedap_core.bn_stats import BnStats
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.parts import Part, TensorSpec
+from fedap_core.strategies import Evidence, Measure, Phase
+from protocol.errors import RemoteProtocolError
+from protocol.limits import MIB, SLICE_BYTES
+from protocol.tensors import Layout, TensorSet
+
+log = structlog.get_logger()
+
+UPDATE, STATS, UPDATE_STATS = "update", "stats", "update-statistics"
+"""Kinds of blobs: an update's weights, the answer to `anchor`, and statistics that came along with an update."""
+
+ROWS_HELD_BYTES = 384 * MIB
+"""Most memory for mixed rows, those still being sent included: 1,000 members of a LeNet-5 and their round before."""
+
+
+class DamagedReports(InvalidInput):
+    """Stored reports that are not as they were admitted: where they lie and what is wrong with each."""
+
+    def __init__(self, faults: Mapping[BlobRef, tuple[Path, str]]) -> None:
+        path, wrong = next(iter(faults.values()))
+        super().__init__(str(path), f"a file that {wrong}", "the report as it was admitted")
+        self.faults = faults
+
+
+def measured_channels(spec: ModelSpec, measure: Measure) -> dict[str, int]:
+    """The layers that statistics must hold, in the model's order, and how many channels each has."""
+    if measure is Measure.HEAD_INPUTS:
+        head = spec.head[-1]
+        weights = [
+            tensor for tensor in spec.tensors if tensor.name.rpartition(".")[0] == head and len(tensor.shape) > 1
+        ]
+        return {head: weights[0].shape[1]} if weights else {}
+    layers: dict[str, int] = {}
+    for tensor in spec.tensors:
+        if tensor.part is Part.BATCH_NORM and len(tensor.shape) == 1:
+            layers.setdefault(tensor.name.rpartition(".")[0], tensor.size)
+    return layers
+
+
+class Jobs:
+    """The work of one run, all of it in one thread."""
+
+    def __init__(self, *, store: Store, forms: ModelForms, spec: ModelSpec, rules: Rules) -> None:
+        self._store = store
+        self._forms = forms
+        self._spec = spec
+        self._rules = rules
+        self._limited: set[str] = set()
+        self._lengths: dict[bool, float] = {}
+        """Length of the initial model's trained values, with batch norm (warm-up) and without what stays home."""
+
+    # ---- inspect
+
+    def inspect(self, actions: Sequence[Inspect]) -> list[Inspected | InspectionFailed]:
+        """Judge reports that are staged; what is admitted is durable when this returns, what is not is gone.
+
+        The disk is asked once for all of them. Where it fails, nobody is to blame: those reports must come again.
+        """
+        answers: dict[Inspect, Inspected | InspectionFailed] = {}
+        admitted: dict[BlobRef, int] = {}
+        for action in actions:
+            refs = refs_of(action)
+            try:
+                judgement, checksums = self._judge(action, refs)
+            except (OSError, MemoryError) as error:
+                answers[action] = _failed(action, error)
+            except Exception as error:  # whatever one report holds, the others must be judged
+                log.error("report.unreadable", participant=action.member, round=action.round_no, exc_info=error)
+                reason = f"cannot be read: {type(error).__name__}"
+                answers[action] = _told(action, Judgement(code="wrong-tensors", reason=reason))
+            else:
+                admitted |= checksums
+                answers[action] = _told(action, judgement)
+            if refs[0] not in admitted:
+                for ref in refs:
+                    self._store.discard(ref)
+        try:
+            self._store.keep(admitted)
+        except OSError as error:
+            answers |= {action: _failed(action, error) for action in actions if refs_of(action)[0] in admitted}
+        return [answers[action] for action in actions]
+
+    def _judge(self, action: Inspect, refs: Sequence[BlobRef]) -> tuple[Judgement, dict[BlobRef, int]]:
+        """A judgement and, if the report is admitted, the checksums of its sets."""
+        if not all(map(self._store.is_staged, refs)):
+            reason = "the update came without the statistics it was asked for"
+            return Judgement(code="bad-statistics", reason=reason), {}
+        staged = [self._store.staged(ref) for ref in refs]
+        try:
+            judged, passed = Judgement(), None
+            if action.kind == UPDATE:
+                judged, passed = self._judge_update(action, staged[0])
+            elif action.measure is Measure.NONE and staged[0].layout.specs:
+                judged = Judgement(code="bad-statistics", reason="statistics where none were asked for")
+            if judged.code is None and action.measure is not Measure.NONE:
+                statistics = self._judge_statistics(action, staged[-1])
+                judged = statistics if isinstance(statistics, Judgement) else judged
+        except RemoteProtocolError as fault:  # an infinity under f16
+            judged = Judgement(code=fault.code, reason=str(fault))
+        if judged.code is not None:
+            return judged, {}
+        first = checksum_of(_bytes(staged[0])) if passed is None else passed
+        return judged, {refs[0]: first} | {
+            ref: checksum_of(_bytes(one)) for ref, one in zip(refs[1:], staged[1:], strict=True)
+        }
+
+    def _judge_update(self, action: Inspect, staged: Staged) -> tuple[Judgement, int | None]:
+        """A judgement, and the checksum of a file, all of which was read for it."""
+        layout = self._forms.shared(action.phase)
+        if staged.layout != layout:
+            return Judgement(code="wrong-tensors", reason=_difference(staged.layout, layout)), None
+        given = self._given(action.sent, action.phase)
+        start = self._forms.weights(WeightsRef(source=Source.INITIAL), action.phase)
+        with ExitStack() as files:
+            values = _reader(staged, files)
+            blocks = _blocks(values, _reader(given or start, files), layout.elements)
+            bounds = self._bounds(start, action, action.limit if given is not None else None)
+            judged = inspect_update(blocks, shape=self._shape(action.phase), bounds=bounds)
+            if given is None:  # measured against the model that the run started from: that says nothing of one step
+                judged = replace(judged, distance=None)
+            return judged, values.checksum if staged.data is None else None
+
+    def _shape(self, phase: Phase) -> UpdateShape:
+        return shape_of(self._tensors(phase))
+
+    def _tensors(self, phase: Phase) -> tuple[TensorSpec, ...]:
+        return self._spec.shared(() if phase is Phase.WARMUP else self._rules.strategy.home)
+
+    def _bounds(self, start: Payload, action: Inspect, typical: float | None) -> Bounds:
+        warm = action.phase is Phase.WARMUP
+        if warm not in self._lengths:
+            with ExitStack() as files:
+                self._lengths[warm] = _length(_reader(start, files), self._shape(action.phase).trained)
+        return bounds_of(self._rules.admission, length=self._lengths[warm], typical=typical)
+
+    def _given(self, sent: WeightsRef | None, phase: Phase) -> Payload | None:
+        """What the member was given, if it is still here: rows of long ago are collected."""
+        if sent is None:
+            return None
+        try:
+            return self._forms.weights(sent, phase)
+        except InvalidInput:
+            return None
+
+    def _judge_statistics(self, action: Inspect, staged: Staged) -> Judgement | BnStats:
+        tensors = TensorSet.staying(staged.layout, staged.encoding, _bytes(staged))
+        least = self._rules.members.min_samples
+        found = self._moments(tensors.arrays(), action.measure, samples=action.samples, least=least)
+        if isinstance(found, Judgement):
+            return found
+        odd = implausible(
+            found,
+            announced=action.announced,
+            max_statistic=self._rules.admission.max_statistic,
+            per_position=action.measure is Measure.BN_INPUTS,
+        )
+        return odd or found
+
+    def _moments(
+        self, arrays: Mapping[str, NDArray[np.generic]], measure: Measure, *, samples: int, least: int
+    ) -> Judgement | BnStats:
+        full = bool(getattr(self._rules.strategy, "full_covariance", False)) and measure is not Measure.RUNNING
+        channels = measured_channels(self._spec, measure)
+        return inspect_stats(arrays, samples=samples, channels=channels, covariance=full, min_samples=least)
+
+    # ---- weigh
+
+    def weigh(self, action: Weigh) -> WeighingDone:
+        """W from stored statistics."""
+        try:
+            stats = tuple(map(self._stored_moments, action.statistics, action.samples))
+        except (InvalidInput, FileNotFoundError):
+            self._require_whole(action.statistics)
+            raise
+        mixing = self._rules.strategy.mixing(Evidence(counts=action.samples, stats=stats))
+        return WeighingDone(ticket=action.ticket, weights=tuple(tuple(map(float, row)) for row in mixing.weights))
+
+    def _stored_moments(self, ref: BlobRef, samples: int) -> BnStats:
+        blob = self._store.blob(ref)
+        data = _bytes(blob)
+        if checksum_of(data) != blob.checksum:
+            raise changed(blob)
+        tensors = TensorSet.staying(blob.layout, blob.encoding, data)
+        measure = Measure.RUNNING if ref.kind == UPDATE_STATS else self._rules.first_measure
+        found = self._moments(tensors.arrays(), measure, samples=samples, least=0)
+        if isinstance(found, Judgement):
+            raise InvalidInput(f"statistics of {ref.member}", found.reason, "those that were admitted")
+        return found
+
+    # ---- mix
+
+    def aggregate(self, action: Aggregate) -> list[tuple[RowRef, Payload]]:
+        """Mix a row for every receiver: into memory where that is not much, else into files. Rows are not durable, the
+        givers' blobs are; what a failing disk has begun is deleted."""
+        try:
+            return self._aggregate(action)
+        except (InvalidInput, FileNotFoundError):
+            self._require_whole(action.givers)
+            raise
+
+    def _require_whole(self, refs: Sequence[BlobRef]) -> None:
+        """DamagedReports if any of these is not as it was admitted."""
+        faults = {ref: wrong for ref in refs if (wrong := self._store.fault_of(ref))}
+        if faults:
+            raise DamagedReports({ref: (self._store.path_of(ref), wrong) for ref, wrong in faults.items()})
+
+    def _aggregate(self, action: Aggregate) -> list[tuple[RowRef, Payload]]:
+        layout = self._forms.shared(action.phase)
+        blobs = [self._store.blob(ref) for ref in action.givers]
+        for ref, blob in zip(action.givers, blobs, strict=True):
+            if blob.layout != layout:
+                raise InvalidInput(f"update of {ref.member}", _difference(blob.layout, layout), "the plan's tensors")
+        mixture = mixture_of(action, self._rules.strategy, self._tensors(action.phase))
+        product = Product(mixture=mixture, rule=self._rules.strategy.robustness)
+        size = layout.size_bytes(self._forms.encoding)
+        small = size <= SLICE_BYTES and self._forms.held_bytes + len(action.receivers) * size <= ROWS_HELD_BYTES
+        paths = self._store.expect_rows(() if small else action.receivers)
+        try:
+            if small:
+                rows = mix_in_memory(product, blobs, layout, self._forms.encoding)
+            else:
+                rows = mix_files(product, blobs, paths, layout, self._forms.encoding)
+        except OSError:
+            for path in paths:
+                path.unlink(missing_ok=True)
+            raise
+        self._tell_limited(action, product)
+        return list(zip(action.receivers, rows, strict=True))
+
+    def _tell_limited(self, action: Aggregate, product: Product) -> None:
+        """Once, when it changes who: somebody whose updates lie far from the others may do so in every round."""
+        kept = () if product.kept is None else product.kept
+        found = {giver.member: float(one) for giver, one in zip(action.givers, kept, strict=False) if one < 1.0}
+        if set(found) != self._limited:
+            self._limited = set(found)
+            log.warning("updates.limited", round=action.receivers[0].round_no - 1, kept=found)
+
+
+def refs_of(action: Inspect) -> tuple[BlobRef, ...]:
+    """The sets of a report: what its kind says first, statistics that came along last."""
+    main = BlobRef(member=action.member, kind=action.kind, round_no=action.round_no)
+    if action.kind != UPDATE or action.measure is Measure.NONE:
+        return (main,)
+    return main, BlobRef(member=action.member, kind=UPDATE_STATS, round_no=action.round_no)
+
+
+def _told(action: Inspect, judgement: Judgement) -> Inspected:
+    return Inspected(
+        member=action.member,
+        kind=action.kind,
+        round_no=action.round_no,
+        code=judgement.code,
+        reason=judgement.reason,
+        distance=judgement.distance,
+    )
+
+
+def _failed(action: Inspect, error: Exception) -> InspectionFailed:
+    reason = f"{type(error).__name__}: {error}"[:500]
+    return InspectionFailed(member=action.member, kind=action.kind, round_no=action.round_no, reason=reason)
+
+
+def _reader(held: Held, files: ExitStack) -> FloatReader:
+    """What is in memory needs no file, and nothing to close it."""
+    return files.enter_context(reading(held)) if held.data is None else FloatReader(held.data, held.encoding)
+
+
+def _blocks(
+    values: FloatReader, sent: FloatReader | None, size: int
+) -> Iterator[tuple[Float32Array, Float32Array | None]]:
+    for start in range(0, size, TILE_COLUMNS):
+        count = min(TILE_COLUMNS, size - start)
+        yield values.block(start, count), None if sent is None else sent.block(start, count)
+
+
+def _length(values: FloatReader, size: int) -> float:
+    squared = 0.0
+    for start in range(0, size, TILE_COLUMNS):
+        squared += float(np.square(values.block(start, min(TILE_COLUMNS, size - start)), dtype=np.float64).sum())
+    return math.sqrt(squared)
+
+
+def _bytes(held: Staged | StoredSet) -> memoryview:
+    """All wire bytes of a small set."""
+    if held.data is not None:
+        return held.data
+    return memoryview(read_bytes(held.path, 0, held.layout.size_bytes(held.encoding)))
+
+
+def _difference(got: Layout, expected: Layout) -> str:
+    wanted = {spec.line for spec in expected.specs}
+    odd = next((spec.line for spec in got.specs if spec.line not in wanted), "the order, or one is missing")
+    return f"{len(got.specs)} tensors where the plan shares {len(expected.specs)}; what differs: {odd}"[:400]

@@ -1,0 +1,298 @@
+"""What is let in: a hello that fits the run, statistics and updates whose values can be mixed without harm.
+
+`refuse_hello` judges before anything is remembered. `inspect_update` and `inspect_stats` look at values and are called
+off the socket's thread; they stream over blocks, so that a model never lies in memory twice. A refusal has the wire's
+code and a sentence with both values. What a refusal leads to is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.decisions import instances
+from coordinator.decisions.rules import AdmissionRules, Rules
+from coordinator.decisions.state import Member, State, Status
+from fedap_core.arrays import Float32Array
+from fedap_core.bn_stats import BnStats, LayerMoments
+from fedap_core.errors import InvalidInput
+from fedap_core.parts import Part, TensorSpec
+from protocol.messages import Hello, Reject
+
+FEWEST_TO_COMPARE = 3
+"""Members from which a median says who is odd: of three, one may lie."""
+
+MOST_POSITIONS = 2**24
+"""Values per sample and channel that a layer can have: images of 4096 x 4096 at full resolution."""
+
+
+NAMES_BEYOND = 1_000
+"""Names that an open run remembers beyond the members it can have: of those who left and come no more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """code None: admitted. distance: length of (update - sent), where something was sent to compare with."""
+
+    code: str | None = None
+    reason: str = ""
+    distance: float | None = None
+
+
+def name_of(hello: Hello, identity: str, allowed: tuple[tuple[str, str], ...] | None) -> str | None:
+    """The name a participant has in this run: what the list says of its key, or what it says; None: not on the list."""
+    if allowed is None:
+        return hello.name
+    return dict(allowed).get(identity)
+
+
+def refuse_hello(hello: Hello, identity: str, state: State, rules: Rules) -> Reject | None:
+    """Why somebody may not take part; None: welcome."""
+    if state.ended:
+        return Reject(code="run-over", reason=f"run {rules.run} has ended: {state.sentence}"[:500])
+    name = name_of(hello, identity, state.allowed)
+    if name is None:
+        return Reject(code="unknown-key", reason="this key is not on the list of members")
+    known = state.members.get(name)
+    excluded = known is not None and known.status is Status.QUARANTINED
+    instance, strikes = instances.digest_of(hello.instance), rules.members.strikes
+    if known is not None and excluded and not instances.may_reclaim(known, instance, strikes):
+        return Reject(code="quarantined", reason=f"{name} was excluded after {known.strikes} refused messages")
+    if known is not None and known.identity != identity and _is_listed(known, state):
+        return Reject(code="name-taken", reason=f"another participant has the name {name}")
+    if known is None and name.lower() in map(str.lower, state.members):
+        return Reject(code="name-taken", reason=f"another participant has the name {name} but for upper and lower case")
+    return _differing_model(hello, rules) or _grown(hello, known, rules) or _no_room(known, state, rules)
+
+
+def _is_listed(member: Member, state: State) -> bool:
+    """Whether a member's own key still stands for its name; else the operator has given the name another key."""
+    return state.allowed is None or (member.identity, member.name) in state.allowed
+
+
+def _differing_model(hello: Hello, rules: Rules) -> Reject | None:
+    pairs = (
+        ("wrong-layout", "the tensors of the model", rules.model.model_layout, hello.model_layout),
+        ("wrong-classes", "the class names or their order", rules.model.classes, hello.classes),
+        ("wrong-input-shape", "the shape of an input", rules.model.input_shape, hello.input_shape),
+        ("wrong-preprocessing", "the scaling of inputs", rules.model.preprocessing, hello.preprocessing),
+    )
+    for code, what, ours, yours in pairs:
+        if ours != yours:
+            return Reject(code=code, reason=f"{what} differs from the run's", ours=_text(ours), yours=_text(yours))
+    least, most = rules.members.min_samples, rules.members.max_samples
+    if hello.train_samples < least:
+        return _samples("too-few-samples", "too few training samples", f"at least {least}", hello)
+    if hello.train_samples > most:
+        return _samples("too-many-samples", "more training samples than members.max_samples", f"at most {most}", hello)
+    return None
+
+
+def _samples(code: str, reason: str, ours: str, hello: Hello) -> Reject:
+    return Reject(code=code, reason=reason, ours=ours, yours=str(hello.train_samples))
+
+
+def _grown(hello: Hello, known: Member | None, rules: Rules) -> Reject | None:
+    """A member's count weighs its updates: it may change with its data, and not be raised at will. Without keys another
+    process under the name is somebody else."""
+    if known is None or not instances.is_same(known, instances.digest_of(hello.instance)):
+        return None
+    factor, first = rules.members.max_growth, known.first_samples
+    if first / factor <= hello.train_samples <= first * factor:
+        return None
+    expected = f"from {math.ceil(first / factor)} to {math.floor(first * factor)}: it joined with {first}"
+    return _samples("too-many-samples", "another number of training samples than it joined with", expected, hello)
+
+
+def _no_room(known: Member | None, state: State, rules: Rules) -> Reject | None:
+    if known is not None and known.is_active:
+        return None
+    if state.stage.is_over:
+        return Reject(code="run-over", reason=f"run {rules.run} is over: {state.sentence}"[:500])
+    most = rules.members.at_most
+    if len(state.members) >= most and len(state.active()) >= most:  # the second looks at all of them
+        return Reject(code="full", reason=f"the run has its {rules.members.at_most} members")
+    if known is None and len(state.members) >= most + NAMES_BEYOND:
+        return Reject(code="full", reason=f"{len(state.members)} names have come and gone, more than the run keeps")
+    if state.enrolled and not rules.members.late_join and known is None:
+        return Reject(code="full", reason="enrolment is over and this run takes no late members")
+    return None
+
+
+def _text(value: str | tuple[int, ...]) -> str:
+    return value if isinstance(value, str) else "x".join(map(str, value))
+
+
+def typical(distances: Iterable[float]) -> float | None:
+    """The lower median of what one round's updates moved by; None: too few to tell who is odd."""
+    ordered = sorted(distances)
+    return ordered[(len(ordered) - 1) // 2] if len(ordered) >= FEWEST_TO_COMPARE else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateShape:
+    """An update in wire order: `trained` values that gradient descent moves, then running statistics up to `size`.
+
+    variances: where among those lie values that cannot be negative, as (start, stop).
+    """
+
+    size: int
+    trained: int
+    variances: tuple[tuple[int, int], ...] = ()
+
+
+def shape_of(tensors: Sequence[TensorSpec]) -> UpdateShape:
+    """The shape of an update of these tensors, which are in wire order."""
+    trained = sum(one.size for one in tensors if one.trainable)
+    variances, start = [], 0
+    for one in tensors:
+        if one.part is Part.BATCH_NORM and not one.trainable and one.name.endswith("running_var"):
+            variances.append((start, start + one.size))
+        start += one.size
+    return UpdateShape(size=start, trained=trained, variances=tuple(variances))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What an update may hold. limit: how far trained values may go from what was sent; None: any distance.
+
+    max_value: largest magnitude of a trained value; max_statistic: of a running mean, and the root of a variance's.
+    """
+
+    limit: float | None
+    max_value: float
+    max_statistic: float
+
+
+def bounds_of(admission: AdmissionRules, *, length: float, typical: float | None) -> Bounds:
+    """What holds from the first round, and where there is a limit by what is typical, the shorter of both.
+
+    length: of the trained values that the run started from.
+    """
+    most = admission.max_step * max(length, 1.0)
+    return Bounds(
+        limit=most if typical is None else min(typical, most),
+        max_value=admission.max_value,
+        max_statistic=admission.max_statistic,
+    )
+
+
+def inspect_update(
+    blocks: Iterable[tuple[Float32Array, Float32Array | None]], *, shape: UpdateShape, bounds: Bounds
+) -> Judgement:
+    """Judge an update, given as (values, what was sent) blocks in order.
+
+    Finite, within the bounds of its part, and trained values not farther from what was sent than the limit.
+    """
+    seen, squared, compared = 0, 0.0, True
+    for values, sent in blocks:
+        cut = min(max(shape.trained - seen, 0), values.size)
+        fault = _magnitude(values[:cut], bounds.max_value) or _statistic(values[cut:], seen + cut, shape, bounds)
+        if fault is not None:
+            return fault
+        compared = compared and sent is not None
+        if sent is not None:
+            difference = values[:cut] - sent[:cut]
+            # not BLAS's product: that wakes its threads, which then spin for longer than all of this takes
+            squared += float(np.multiply(difference, difference, out=difference).sum(dtype=np.float64))
+        seen += values.size
+    if seen != shape.size:
+        return Judgement(code="wrong-tensors", reason=f"{seen} values, the plan shares {shape.size}")
+    distance = math.sqrt(squared) if compared else None
+    if distance is not None and bounds.limit is not None and distance > bounds.limit:
+        reason = f"{distance:.3g} away from what was sent, admitted are {bounds.limit:.3g}"
+        return Judgement(code="too-far", reason=reason, distance=distance)
+    return Judgement(distance=distance)
+
+
+def _magnitude(values: Float32Array, most: float) -> Judgement | None:
+    largest = float(np.abs(values).max()) if values.size else 0.0
+    if not math.isfinite(largest):
+        return Judgement(code="not-finite", reason="the update holds a NaN or an infinity")
+    if largest > most:
+        return Judgement(code="out-of-range", reason=f"a value of {largest:.3g}, admitted are {most:.3g}")
+    return None
+
+
+def _statistic(values: Float32Array, first: int, shape: UpdateShape, bounds: Bounds) -> Judgement | None:
+    """Running statistics from place `first` on: means by one bound, variances by its square and not below 0."""
+    if not values.size:
+        return None
+    is_variance = np.zeros(values.size, dtype=np.bool_)
+    for start, stop in shape.variances:
+        is_variance[max(start - first, 0) : max(stop - first, 0)] = True
+    variances = values[is_variance]
+    if variances.size and float(variances.min()) < 0.0:
+        return Judgement(code="out-of-range", reason=f"a running variance of {float(variances.min()):.3g}")
+    return _magnitude(variances, bounds.max_statistic**2) or _magnitude(values[~is_variance], bounds.max_statistic)
+
+
+def inspect_stats(
+    moments: Mapping[str, NDArray[np.generic]],
+    *,
+    samples: int,
+    channels: Mapping[str, int],
+    covariance: bool,
+    min_samples: int,
+) -> Judgement | BnStats:
+    """Judge statistics as the wire names them; the moments, layer by layer as in `channels`, when they are admitted.
+
+    channels: the layers that must be there, in the model's order, and how many channels each has.
+    """
+    if samples < min_samples:
+        return _bad(f"measured on {samples} samples, at least {min_samples} are asked for")
+    parts = ("count", "mean", "variance", *(("covariance",) if covariance else ()))
+    expected = {f"{layer}/{part}" for layer in channels for part in parts}
+    if set(moments) != expected:
+        odd = sorted(set(moments) ^ expected)
+        return _bad(f"{len(odd)} tensors too many or too few, {odd[0]} for one")
+    try:
+        layers = tuple(_layer(name, size, moments, covariance) for name, size in channels.items())
+        return BnStats(samples=samples, layers=layers)
+    except InvalidInput as error:
+        return _bad(str(error))
+
+
+def _layer(name: str, size: int, moments: Mapping[str, NDArray[np.generic]], covariance: bool) -> LayerMoments:
+    def part(which: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        found = moments[f"{name}/{which}"]
+        if found.shape != shape:
+            raise InvalidInput(f"{name}/{which}", f"shape {found.shape}", str(shape))
+        values = found.astype(np.float64)
+        if not (np.abs(values) <= np.finfo(np.float32).max).all():  # false for NaN, too
+            raise InvalidInput(f"{name}/{which}", "a value that is not finite or too large", "finite moments")
+        return values
+
+    return LayerMoments(
+        name=name,
+        count=int(part("count", ())),
+        mean=part("mean", (size,)),
+        variance=part("variance", (size,)),
+        covariance=part("covariance", (size, size)) if covariance else None,
+    )
+
+
+def implausible(stats: BnStats, *, announced: int, max_statistic: float, per_position: bool) -> Judgement | None:
+    """Why statistics cannot come from the data that their sender announced; None: they can.
+
+    announced: training samples of its hello. max_statistic: largest magnitude of a mean, and of a standard deviation.
+    per_position: whether a layer sees several values per sample, as convolutions do, or exactly one.
+    """
+    if stats.samples != announced:
+        return _bad(f"measured on {stats.samples} samples, the hello announced {announced}")
+    for layer in stats.layers:
+        positions, rest = divmod(layer.count, stats.samples)
+        if rest or not 1 <= positions <= (MOST_POSITIONS if per_position else 1):
+            return _bad(f"{layer.name}: a count of {layer.count} from {stats.samples} samples")
+        largest = float(max(np.abs(layer.mean).max(), math.sqrt(layer.variance.max())))
+        if largest > max_statistic:
+            return _bad(f"{layer.name}: a mean or deviation of {largest:.3g}, admitted are {max_statistic:.3g}")
+    return None
+
+
+def _bad(reason: str) -> Judgement:
+    return Judgement(code="bad-statistics", reason=reason[:500])

@@ -1,0 +1,349 @@
+"""How each fact changes the state of a run. The only place that changes it, live and on replay alike.
+
+Decides nothing: what had to be judged was judged before the fact was written down, by the clock and the network of that
+moment. Equal facts at equal times give equal states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from coordinator.decisions import facts, instances, mixing_plan, ordering
+from coordinator.decisions.actions import BlobRef, Order, RowRef, Source, WeightsRef, step_at
+from coordinator.decisions.admission import typical
+from coordinator.decisions.rules import Rules
+from coordinator.decisions.state import Member, Stage, State, Status
+from fedap_core.strategies import Measure
+
+
+def apply(state: State, rules: Rules, fact: facts.Fact, now: float) -> None:
+    """Change the state by one fact that became true at `now` on the run clock."""
+    _CHANGES[type(fact)](state, rules, fact, now)
+
+
+def _began(state: State, rules: Rules, fact: facts.Began, now: float) -> None:
+    del fact
+    state.began_at = state.opened_at = now
+    state.allowed = rules.members.allowed
+
+
+def _joined(state: State, rules: Rules, fact: facts.Joined, now: float) -> None:
+    before = state.members.get(fact.member)
+    member = Member(
+        name=fact.member,
+        identity=fact.identity,
+        train_samples=fact.train_samples,
+        test_samples=fact.test_samples,
+        first_samples=fact.train_samples,
+    )
+    member.instance, member.held_since = fact.instance, now
+    if before is not None:  # who left and comes again keeps its place in the run's steps, and its strikes
+        member.answered = before.answered
+        member.contested, member.contested_at = before.contested, before.contested_at
+        instances.hand_over(before, member, fact.instance, now)
+        if instances.is_same(before, fact.instance):
+            member.admitted, member.first_samples = before.admitted, before.first_samples
+    state.members = dict(sorted({**state.members, fact.member: member}.items()))
+    if state.stage in (Stage.MEASURING, Stage.TRAINING, Stage.AGGREGATING):
+        _receive_newcomer(state, rules, member)
+
+
+def _receive_newcomer(state: State, rules: Rules, member: Member) -> None:
+    if not state.is_ready(member, rules):
+        member.order = ordering.anchor_order(state, rules, member)
+    elif rules.continuous and state.round_no >= rules.warmup_rounds:
+        member.answer_due = True
+
+
+def _returned(state: State, rules: Rules, fact: facts.Returned, now: float) -> None:
+    del rules
+    member = state.members[fact.member]
+    member.status = Status.PRESENT
+    member.train_samples, member.test_samples = fact.train_samples, fact.test_samples
+    if not instances.is_same(member, fact.instance):
+        member.first_samples = fact.train_samples
+    instances.hand_over(member, member, fact.instance, now)
+
+
+def _contested(state: State, rules: Rules, fact: facts.Contested, now: float) -> None:
+    del rules
+    member = state.members[fact.member]
+    member.contested, member.contested_at = member.contested + fact.attempts, now
+
+
+def _lost(state: State, rules: Rules, fact: facts.Lost, now: float) -> None:
+    del rules, now
+    state.members[fact.member].status = Status.LOST
+
+
+def _left(state: State, rules: Rules, fact: facts.Left, now: float) -> None:
+    del rules, now
+    _exclude(state, state.members[fact.member], Status.LEFT)
+
+
+def _quarantined(state: State, rules: Rules, fact: facts.Quarantined, now: float) -> None:
+    del rules, now
+    status = Status.REMOVED if fact.code == "unknown-key" else Status.QUARANTINED
+    _exclude(state, state.members[fact.member], status)
+
+
+def _exclude(state: State, member: Member, status: Status) -> None:
+    """Nobody waits for it, and should it come again, it enters like a newcomer."""
+    state.round_members = tuple(name for name in state.round_members if name != member.name)
+    member.status = status
+    member.order = member.earlier = None
+    member.update_round = member.statistics = None
+    member.has_anchor = False
+    member.answer_due = False
+
+
+def _refused(state: State, rules: Rules, fact: facts.Refused, now: float) -> None:
+    del now
+    member = state.members[fact.member]
+    member.strikes, member.admitted = member.strikes + 1, 0
+    if fact.kind is not None and fact.round_no is not None:
+        _answer(member, fact.kind, fact.round_no)
+        without_barrier = rules.continuous and fact.round_no >= rules.warmup_rounds
+        member.answer_due = member.answer_due or (without_barrier and fact.kind == "update")
+
+
+def _answer(member: Member, kind: str, round_no: int) -> None:
+    step = step_at(kind, round_no)
+    if member.answered is None or step.place > member.answered.place:
+        member.answered = step
+
+
+def _allow_list_set(state: State, rules: Rules, fact: facts.AllowListSet, now: float) -> None:
+    del rules, now
+    state.allowed = fact.allowed
+
+
+def _enrolment_closed(state: State, rules: Rules, fact: facts.EnrolmentClosed, now: float) -> None:
+    del fact, now
+    state.enrolled = True
+    state.anchor = WeightsRef(source=Source.ANCHOR) if rules.anchor_file else None
+
+
+def _measuring_opened(state: State, rules: Rules, fact: facts.MeasuringOpened, now: float) -> None:
+    if state.recipe is not None:  # warm-up is over: its last mix is the anchor, its updates are of another layout
+        state.anchor = WeightsRef(source=Source.ANCHOR, row=state.recipe.receivers[0])
+        state.anchor_recipe, state.recipe = state.recipe, None
+        state.accuracies = ()
+    state.stage, state.round_no, state.opened_at = Stage.MEASURING, fact.round_no, now
+    for member in state.active():
+        member.update_round, member.answer_due = None, False
+        ordering.replace_order(
+            member,
+            Order(kind="anchor", round_no=fact.round_no, weights=state.anchor, measure=rules.first_measure),
+        )
+
+
+def _stats_accepted(state: State, rules: Rules, fact: facts.StatsAccepted, now: float) -> None:
+    del now
+    member = state.members[fact.member]
+    _answer(member, "stats", fact.round_no)
+    member.has_anchor = True
+    if rules.first_measure is not Measure.NONE:
+        member.statistics = BlobRef(member=fact.member, kind="stats", round_no=fact.round_no)
+    if rules.continuous and state.stage is Stage.TRAINING:
+        member.answer_due = True
+
+
+def _statistics_lost(state: State, rules: Rules, fact: facts.StatisticsLost, now: float) -> None:
+    """Between rounds or after its next report the member measures again; the same samples under the same anchor give
+    the same statistics, so that W stays what it was."""
+    del now
+    member = state.members[fact.member]
+    member.statistics = None
+    if state.stage is Stage.MEASURING:
+        member.answered = step_at("update", fact.round_no - 1) if fact.round_no else None
+    elif member.is_active and member.has_answered(member.order):
+        ordering.replace_order(member, ordering.anchor_order(state, rules, member))
+
+
+def _caught_up(state: State, rules: Rules, fact: facts.CaughtUp, now: float) -> None:
+    """Open the latest round that members hold; whatever was to be mixed before it is past."""
+    held = dict(fact.held)
+    without_barrier = rules.continuous and fact.round_no >= rules.warmup_rounds
+    state.stage, state.opened_at, state.enrolled = Stage.TRAINING, now, True
+    state.round_no = rules.warmup_rounds if without_barrier else fact.round_no
+    state.round_members, state.recipe = tuple(sorted(held)), None
+    asked = (rules.round_plan(round_no).measure is Measure.RUNNING for round_no in range(fact.round_no + 1))
+    state.running_asked = state.running_asked or any(asked)
+    if without_barrier:
+        state.accepted = max(state.accepted, sum(held.values()))
+    for member in state.active():
+        member.order = member.earlier = member.update_round = None
+        member.answer_due = False
+        if (round_no := held.get(member.name)) is not None:
+            member.answered = step_at("stats", round_no)  # the place before the report that is to come again
+            member.order = ordering.train_order(state, rules, member, round_no)
+
+
+def _weighed(state: State, rules: Rules, fact: facts.Weighed, now: float) -> None:
+    del rules, now
+    state.weighed_members, state.weighed = fact.members, np.asarray(fact.weights, dtype=np.float64)
+
+
+def _round_opened(state: State, rules: Rules, fact: facts.RoundOpened, now: float) -> None:
+    state.stage, state.round_no, state.opened_at = Stage.TRAINING, fact.round_no, now
+    state.round_members = fact.members
+    for name in fact.members:
+        member = state.members[name]
+        if member.order is None or member.order.kind != "train" or member.order.round_no < fact.round_no:
+            order = _order_training(state, rules, member, fact.round_no)
+            started = order.weights is not None and order.weights.source is not Source.ROW
+            member.answer_due = member.answer_due or (started and state.recipe is not None)
+    for member in state.active():  # who was refused as it measured may try again for the next round
+        if not state.is_ready(member, rules) and member.has_answered(member.order):
+            ordering.replace_order(member, ordering.anchor_order(state, rules, member))
+
+
+def _order_training(state: State, rules: Rules, member: Member, round_no: int, *, alone: bool = False) -> Order:
+    order = ordering.train_order(state, rules, member, round_no)
+    if alone:
+        row = RowRef(member=member.name, round_no=round_no, alone=True)
+        order = replace(order, weights=WeightsRef(source=Source.ROW, row=row))
+    state.running_asked = state.running_asked or order.measure is Measure.RUNNING
+    ordering.replace_order(member, order)
+    return order
+
+
+def _update_accepted(state: State, rules: Rules, fact: facts.UpdateAccepted, now: float) -> None:
+    member = state.members[fact.member]
+    _answer(member, "update", fact.round_no)
+    _forgive(member, rules)
+    state.accepted += 1
+    member.accepted_at, member.update_round = state.accepted, fact.round_no
+    member.distance, member.accuracy = fact.distance, _validation_accuracy(fact)
+    if fact.measured:
+        member.statistics = BlobRef(member=fact.member, kind="update-statistics", round_no=fact.round_no)
+    if not state.is_ready(member, rules):  # its statistics were lost meanwhile
+        ordering.replace_order(member, ordering.anchor_order(state, rules, member))
+    if rules.continuous and fact.round_no >= rules.warmup_rounds:
+        member.answer_due, state.opened_at = True, now
+        _note_distances(state, state.active())
+        if state.accepted % max(len(state.active()), 1) == 0:
+            _note_accuracy(state, state.active())
+    else:
+        closed = state.stage is Stage.AGGREGATING or fact.round_no < state.round_no
+        member.answer_due = member.answer_due or closed
+
+
+def _validation_accuracy(fact: facts.UpdateAccepted) -> float | None:
+    """Of the model as delivered, or of the trained one where nothing is delivered."""
+    found = [score for score in fact.scores if score.split == "validation" and score.samples > 0]
+    found.sort(key=lambda score: score.model != "delivered")
+    return found[0].correct / found[0].samples if found else None
+
+
+def _forgive(member: Member, rules: Rules) -> None:
+    """Slowly: who alternates good and bad updates must not stay for ever."""
+    member.admitted += 1
+    if member.admitted >= rules.members.forgive_after:
+        member.strikes, member.admitted = max(member.strikes - 1, 0), 0
+
+
+def _note_distances(state: State, members: list[Member]) -> None:
+    """Only ever upwards: steps shrink as a run goes on, and a newcomer's are as long as those of the beginning."""
+    found = typical(member.distance for member in members if member.distance is not None)
+    if found is not None:
+        state.typical_step = max(state.typical_step or 0.0, found)
+
+
+def _note_accuracy(state: State, members: list[Member]) -> None:
+    known = [member.accuracy for member in members if member.accuracy is not None]
+    if known and len(known) == len(members):
+        state.accuracies = (*state.accuracies, sum(known) / len(known))
+
+
+def _row_planned(state: State, rules: Rules, fact: facts.RowPlanned, now: float) -> None:
+    del now
+    member = state.members[fact.member]
+    _order_training(state, rules, member, fact.round_no, alone=mixing_plan.can_mix(state, rules, member))
+    member.answer_due = False
+
+
+def _round_closed(state: State, rules: Rules, fact: facts.RoundClosed, now: float) -> None:
+    del now
+    state.stage = Stage.AGGREGATING
+    if rules.continuous and state.round_no >= rules.warmup_rounds:
+        state.recipe = mixing_plan.final_recipe(state, rules)
+    else:
+        fresh = [state.members[name] for name in fact.reported]
+        _note_distances(state, fresh)
+        _note_accuracy(state, fresh)
+        state.recipe = mixing_plan.round_recipe(state, rules)
+    for member in state.active():
+        member.answer_due = False
+
+
+def _stop_asked(state: State, rules: Rules, fact: facts.StopAsked, now: float) -> None:
+    del rules, fact, now
+    state.stops_asked += 1
+
+
+def _paused(state: State, rules: Rules, fact: facts.Paused, now: float) -> None:
+    del rules
+    lacking = f"{fact.free_bytes:,} bytes of disk are free, {fact.needed_bytes:,} are needed"
+    state.paused_at, state.paused_reason = now, fact.reason or lacking
+
+
+def _resumed(state: State, rules: Rules, fact: facts.Resumed, now: float) -> None:
+    del rules, fact
+    if state.paused_at is not None:
+        state.opened_at += now - max(state.paused_at, state.opened_at)
+    state.paused_at, state.paused_reason = None, ""
+
+
+def _finished(state: State, rules: Rules, fact: facts.Finished, now: float) -> None:
+    for member in state.active():
+        member.order = ordering.finish_order(state, rules, member, fact.reason)
+        member.earlier, member.answer_due = None, False
+    state.stage = Stage.ABORTED if fact.reason == "aborted" else Stage.FINISHED
+    state.finish_reason, state.sentence, state.opened_at = fact.reason, fact.sentence, now
+
+
+def _goodbye_accepted(state: State, rules: Rules, fact: facts.GoodbyeAccepted, now: float) -> None:
+    del rules, now
+    member = state.members[fact.member]
+    _answer(member, "goodbye", fact.round_no)
+    member.said_goodbye = True
+
+
+def _ended(state: State, rules: Rules, fact: facts.Ended, now: float) -> None:
+    del rules, fact, now
+    state.ended = True
+
+
+_CHANGES: dict[type[facts.Fact], Callable[[State, Rules, Any, float], None]] = {
+    facts.Began: _began,
+    facts.Joined: _joined,
+    facts.Returned: _returned,
+    facts.Contested: _contested,
+    facts.Lost: _lost,
+    facts.Left: _left,
+    facts.Refused: _refused,
+    facts.Quarantined: _quarantined,
+    facts.AllowListSet: _allow_list_set,
+    facts.EnrolmentClosed: _enrolment_closed,
+    facts.MeasuringOpened: _measuring_opened,
+    facts.StatsAccepted: _stats_accepted,
+    facts.StatisticsLost: _statistics_lost,
+    facts.CaughtUp: _caught_up,
+    facts.Weighed: _weighed,
+    facts.RoundOpened: _round_opened,
+    facts.UpdateAccepted: _update_accepted,
+    facts.RowPlanned: _row_planned,
+    facts.RoundClosed: _round_closed,
+    facts.StopAsked: _stop_asked,
+    facts.Paused: _paused,
+    facts.Resumed: _resumed,
+    facts.Finished: _finished,
+    facts.GoodbyeAccepted: _goodbye_accepted,
+    facts.Ended: _ended,
+}

@@ -1,0 +1,189 @@
+"""Which updates go into which rows, and how heavily, given who has reported: the strategy's W applied to what is there.
+
+Pure: state in, recipe out. The mathematics of W, of restriction and of age is `fedap_core`'s. Whether it is time to mix
+is decided elsewhere; tensors are named only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from coordinator.decisions.actions import Aggregate, BlobRef, RowRef
+from coordinator.decisions.rules import Rules
+from coordinator.decisions.state import Member, Recipe, State
+from fedap_core import mixing
+from fedap_core.arrays import BoolArray, FloatArray
+from fedap_core.parts import TensorSpec
+from fedap_core.robust import Mixture
+from fedap_core.strategies import Evidence, Measure, Phase, Strategy, fedbn_weights
+from fedap_core.strategies.fedavg import FedAvg
+
+
+def full_weights(state: State, rules: Rules, members: Sequence[Member], phase: Phase) -> FloatArray:
+    """W (n, n) over these members, as if all had reported.
+
+    Members without statistics in a run that mixes by them (they missed the round that measured, or are new) listen by
+    sample counts and are not listened to, until theirs have come.
+    """
+    evidence = Evidence(counts=tuple(member.train_samples for member in members))
+    if phase is Phase.WARMUP:
+        return FedAvg().mixing(evidence).weights
+    by_counts = fedbn_weights(evidence, equal=rules.strategy.equal).weights
+    if phase is Phase.FEDBN:
+        return by_counts
+    if rules.strategy.first_measure is Measure.NONE and not state.running_asked:
+        return rules.strategy.mixing(evidence).weights
+    if state.weighed is None:
+        return by_counts
+    names = tuple(member.name for member in members)
+    if names == state.weighed_members:
+        return state.weighed
+    known = _flags(name in state.weighed_members for name in names)
+    places = [state.weighed_members.index(name) for name in names if name in state.weighed_members]
+    weights = by_counts.copy()
+    weights[known] = 0.0
+    weights[np.ix_(known, known)] = state.weighed[np.ix_(places, places)]
+    return weights
+
+
+def round_recipe(state: State, rules: Rules) -> Recipe:
+    """The mix that closes the open round: a row for every ready member, delivered by the round after.
+
+    Somebody must have reported.
+    """
+    members = state.ready(rules)
+    phase = rules.round_plan(state.round_no).phase
+    weights = full_weights(state, rules, members, phase)
+    own = _flags(member.update_round == state.round_no for member in members)
+    usable = _usable(members, _round_ages(members, state.round_no), rules)
+    if not own.all():
+        discount = mixing.age_discount(_round_ages(members, state.round_no), exponent=rules.pace.age_exponent)
+        weights = _restrict(rules, phase, weights, usable=usable, own=own, discount=discount)
+    receivers = tuple(RowRef(member=member.name, round_no=state.round_no + 1) for member in members)
+    return _recipe(phase, receivers, members, usable, weights)
+
+
+def row_recipe(state: State, rules: Rules, member: Member, round_no: int) -> Recipe:
+    """The mix that one member gets by itself, delivered by its order `round_no`; see `can_mix`.
+
+    Between barriers: its own update, however old the round it belongs to, with the latest of the others by their age
+    against the last closed round. Without barriers: what others lose by age goes to the member itself.
+    """
+    members = state.ready(rules)
+    place = next(index for index, one in enumerate(members) if one.name == member.name)
+    phase = _row_phase(rules, state, member)
+    weights = full_weights(state, rules, members, phase)
+    mine = member.update_round is not None
+    ages = _counted_ages(state, members) if rules.continuous else _round_ages(members, state.round_no - 1)
+    usable = _usable(members, ages, rules)
+    usable[place] = mine
+    if rules.continuous and mine:
+        row = _aged_row(weights, place, ages, usable, rules)
+    else:
+        discount = mixing.age_discount(ages, exponent=rules.pace.age_exponent)
+        discount[place] = 1.0
+        own = usable.copy()  # only this member's row is used; the others' must merely be possible
+        row = _restrict(rules, phase, weights, usable=usable, own=own, discount=discount)[place]
+    return _recipe(phase, (RowRef(member=member.name, round_no=round_no, alone=True),), members, usable, row[None, :])
+
+
+def final_recipe(state: State, rules: Rules) -> Recipe:
+    """The last mix of a run without barriers: a row for all who can have one, each delivered by its `finish`."""
+    members = state.ready(rules)
+    phase = rules.round_plan(rules.rounds - 1).phase
+    served = [member for member in members if can_mix(state, rules, member)]
+    rows = [_spread(row_recipe(state, rules, member, 0), members) for member in served]
+    usable = _flags(member.update_round is not None for member in members)
+    receivers = tuple(RowRef(member=member.name, round_no=next_round(member)) for member in served)
+    return _recipe(phase, receivers, members, usable, np.stack(rows))
+
+
+def can_mix(state: State, rules: Rules, member: Member) -> bool:
+    """Whether there is anything to mix for this member: an update of its own, or a usable one of somebody else."""
+    if member.update_round is not None:
+        return True
+    members = state.ready(rules)
+    ages = _counted_ages(state, members) if rules.continuous else _round_ages(members, state.round_no - 1)
+    return bool(_usable(members, ages, rules).any())
+
+
+def next_round(member: Member) -> int:
+    """The lowest round of a `train` that stands after everything this member was asked or has answered."""
+    steps = (member.answered, member.order.step if member.order is not None else None)
+    rounds = [one.round_no + (0 if one.kind in ("stats", "anchor") else 1) for one in steps if one is not None]
+    return max(rounds, default=0)
+
+
+def mixture_of(action: Aggregate, strategy: Strategy, tensors: Sequence[TensorSpec]) -> Mixture:
+    """One product as `fedap_core` takes it. tensors: those of the phase, in wire order."""
+    places = {giver.member: place for place, giver in enumerate(action.givers)}
+    return Mixture(
+        weights=action.weights,
+        own=tuple(places.get(row.member) for row in action.receivers),
+        personal=strategy.is_personal(action.phase),
+        sizes=tuple(tensor.size for tensor in tensors),
+        trained=sum(tensor.trainable for tensor in tensors),
+    )
+
+
+def _row_phase(rules: Rules, state: State, member: Member) -> Phase:
+    if rules.continuous:
+        done = member.update_round if member.update_round is not None else state.round_no
+        return rules.round_plan(done).phase
+    return rules.round_plan(max(state.round_no - 1, 0)).phase
+
+
+def _restrict(
+    rules: Rules, phase: Phase, weights: FloatArray, *, usable: BoolArray, own: BoolArray, discount: FloatArray
+) -> FloatArray:
+    if phase is Phase.MIXED:
+        return rules.strategy.restrict(weights, usable=usable, own=own, discount=discount)
+    return mixing.restrict(weights, usable=usable, own=own, discount=discount, self_weight=None)
+
+
+def _aged_row(weights: FloatArray, place: int, ages: FloatArray, usable: BoolArray, rules: Rules) -> FloatArray:
+    row = mixing.age_to_self(weights, ages=ages, exponent=rules.pace.age_exponent)[place]
+    row[place] += row[~usable].sum()
+    row[~usable] = 0.0
+    return np.asarray(row, dtype=np.float64)
+
+
+def _round_ages(members: Sequence[Member], round_no: int) -> FloatArray:
+    """(n,): rounds between the latest update and `round_no`; 0 where there is none (it is not usable anyway)."""
+    rounds = [round_no if one.update_round is None else one.update_round for one in members]
+    return np.maximum(round_no - np.asarray(rounds, dtype=np.float64), 0.0)
+
+
+def _counted_ages(state: State, members: Sequence[Member]) -> FloatArray:
+    """(n,): updates admitted from others since a member's latest, divided by how many others there are."""
+    since = [state.accepted - one.accepted_at for one in members]
+    return np.asarray(since, dtype=np.float64) / max(len(members) - 1, 1)
+
+
+def _usable(members: Sequence[Member], ages: FloatArray, rules: Rules) -> BoolArray:
+    worth = mixing.age_discount(ages, exponent=rules.pace.age_exponent)
+    return _flags(one.update_round is not None for one in members) & (worth > 0.0)
+
+
+def _flags(values: Iterable[bool]) -> BoolArray:
+    return np.asarray(list(values), dtype=np.bool_)
+
+
+def _recipe(
+    phase: Phase, receivers: tuple[RowRef, ...], members: Sequence[Member], usable: BoolArray, weights: FloatArray
+) -> Recipe:
+    """Those who are not usable are left out: even a column of zeros would change the last bits of a product."""
+    givers = tuple(
+        BlobRef(member=one.name, kind="update", round_no=one.update_round)
+        for one, used in zip(members, usable, strict=True)
+        if used and one.update_round is not None
+    )
+    return Recipe(phase=phase, receivers=receivers, givers=givers, weights=np.ascontiguousarray(weights[:, usable]))
+
+
+def _spread(recipe: Recipe, members: Sequence[Member]) -> FloatArray:
+    """One row over all members, from one over its givers."""
+    weights = {giver.member: weight for giver, weight in zip(recipe.givers, recipe.weights[0], strict=True)}
+    return np.asarray([weights.get(one.name, 0.0) for one in members], dtype=np.float64)

@@ -1,0 +1,141 @@
+"""Whether members know more of the run than its folder does: somebody put back an old copy, or lost the journal.
+
+Everything that is ordered is journalled first, so a member that holds a later order shows that the folder is older than
+the federation. One member may err or lie; when most say so, the run waits for its operator. Agreed to, it goes on from
+what the members hold: the latest round that any of them has finished is opened again, those who finished it report it
+again, and nobody trains a round twice. Pure; what members say belongs to this life of the process.
+"""
+
+from __future__ import annotations
+
+from coordinator.decisions import quorum
+from coordinator.decisions.actions import Stop
+from coordinator.decisions.facts import CaughtUp, EnrolmentClosed, Fact
+from coordinator.decisions.roster import Roster
+from coordinator.decisions.rules import Rules
+from coordinator.decisions.state import Member, Stage, State
+from protocol.messages import Heartbeat
+
+_SHOWN_NAMES = 5
+
+
+class OlderFolder:
+    """What members said about how far they are. accepted: the operator has agreed to go on from that."""
+
+    def __init__(self, rules: Rules, *, accepted: bool = False) -> None:
+        self._rules = rules
+        self._beats: dict[str, Heartbeat] = {}
+        self._suspects: set[str] = set()
+        """Who was ahead when it last spoke: the others cannot be, for the journal only grows."""
+        self.accepted = accepted
+
+    def heard(self, state: State, member: Member, beat: Heartbeat) -> None:
+        """Costs the same for any number of members: asked at every heartbeat."""
+        self._beats[member.name] = beat
+        if self._rounds_ahead(state, member) > 0:
+            self._suspects.add(member.name)
+        else:
+            self._suspects.discard(member.name)
+
+    def ahead(self, state: State) -> dict[str, int]:
+        """By how many rounds members are ahead of the journal, those who are."""
+        known = (state.members[name] for name in self._suspects if name in state.members)
+        found = {one.name: self._rounds_ahead(state, one) for one in known if one.is_active}
+        return {name: rounds for name, rounds in found.items() if rounds > 0}
+
+    def _rounds_ahead(self, state: State, member: Member) -> int:
+        have = self._beats[member.name].have
+        if have is None or state.stage.is_over:
+            return 0
+        if state.stage is Stage.ENROLLING or have.kind == "finish":
+            return max(have.round_no - state.round_no, 1)
+        if self._rules.continuous and state.round_no >= self._rules.warmup_rounds and state.stage is Stage.TRAINING:
+            ordered = -1 if member.order is None else member.order.round_no
+            answered = -1 if member.answered is None else member.answered.round_no
+            return have.round_no - max(ordered, answered + 1)
+        latest = (state.round_no, 0) if state.stage is Stage.MEASURING else (state.round_no + 1, 0)
+        return max(have.round_no - state.round_no, 1) if have.place > latest else 0
+
+    def holds(self, state: State) -> bool:
+        """Whether nothing is decided any more: most members are ahead, or what they hold is being asked for."""
+        if self.accepted or not self._suspects:
+            return self.accepted
+        return 2 * len(self.ahead(state)) > len(state.active())
+
+    def sentence(self, state: State) -> str:
+        """What the operator must know; empty where nobody is ahead."""
+        ahead = self.ahead(state)
+        if not ahead:
+            return ""
+        names = sorted(ahead)
+        shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
+        rounds, who = max(ahead.values()), f"{len(ahead)} of {len(state.active())} members ({shown})"
+        told = f"the folder is older than the federation by {rounds} round{'s' if rounds > 1 else ''}: {who} know more"
+        if obstacle := self.obstacle(state):
+            return f"{told} than its journal of round {state.round_no}. It cannot be made up for: {obstacle}"
+        waits = "; the run waits" if self.holds(state) else ""
+        return f"{told} than its journal of round {state.round_no}{waits}"
+
+    def halts(self, state: State) -> list[Stop]:
+        """After the operator agreed: the end of waiting, where most members have been told that the run is over."""
+        known = (one.name for one in state.active())
+        told = sum(name in self._beats and _is_finish(self._beats[name]) for name in known)
+        if not self.accepted or 2 * told <= max(len(state.active()), self._rules.members.at_least):
+            return []
+        return [Stop(aborted=True, sentence=self.sentence(state), halted=True, obstacle=self.obstacle(state))]
+
+    def next_fact(self, state: State, roster: Roster, now: float, *, missing: bool) -> Fact | None:
+        """After the operator agreed: what can be decided once everybody who is there has said what it holds. Clears
+        `accepted` where there is nothing to make up for. missing: reports of ours are damaged."""
+        if state.stage.is_over:
+            self.accepted = False
+            return None
+        if not state.enrolled:
+            verdict = quorum.enrolment(state, self._rules, now)
+            names = tuple(member.name for member in state.active())
+            return EnrolmentClosed(members=names, reason=verdict.reason) if verdict.ready else None
+        if not all(self._has_spoken(member, roster, now) for member in state.active()):
+            return None
+        if not (self.ahead(state) or missing):
+            self.accepted = False
+            return None
+        held = self._held(state)
+        if not held or self.obstacle(state):
+            return None
+        latest = max(held.values())
+        if not self._is_continuous(latest):
+            held = {name: round_no for name, round_no in held.items() if round_no == latest}
+        self.accepted = False
+        self._beats.clear()
+        self._suspects.clear()
+        return CaughtUp(round_no=latest, held=tuple(sorted(held.items())))
+
+    def _has_spoken(self, member: Member, roster: Roster, now: float) -> bool:
+        """Whether it has said what it holds and works on nothing later, or is not there."""
+        link, beat = roster.link(member.name), self._beats.get(member.name)
+        if link is None or now >= link.heard_at + self._rules.pace.dead_after_s:
+            return True
+        if beat is None or link.connection is None:
+            return False
+        return beat.want is not None or (beat.have is not None and beat.have.round_no >= beat.round_no)
+
+    def _held(self, state: State) -> dict[str, int]:
+        """The round of the update that each member can report again."""
+        steps = {one.name: self._beats[one.name].have for one in state.active() if one.name in self._beats}
+        return {name: step.round_no for name, step in steps.items() if step is not None and step.kind == "train"}
+
+    def _is_continuous(self, latest: int) -> bool:
+        return self._rules.continuous and latest >= self._rules.warmup_rounds
+
+    def obstacle(self, state: State) -> str:
+        """Why what members hold is of no use here; empty if it is."""
+        if any(map(_is_finish, self._beats.values())):
+            return "members have been told that the run is over, and hold their last models; put back the newer folder"
+        warmup, held = self._rules.warmup_rounds, self._held(state)
+        if warmup and held and max(held.values()) >= warmup and state.anchor is None:
+            return "the anchor that warm-up made is lost; put back the newer folder"
+        return ""
+
+
+def _is_finish(beat: Heartbeat) -> bool:
+    return beat.have is not None and beat.have.kind == "finish"

@@ -1,0 +1,176 @@
+"""What becomes of a report: whether anybody wants it, what must be looked at in it, and whether it counts.
+
+Values are judged off the socket's thread (Inspect), so a report waits here for its judgement. If the process dies
+meanwhile, nothing was promised: the report is not acknowledged and comes again.
+"""
+
+from __future__ import annotations
+
+from coordinator.decisions import continuous
+from coordinator.decisions.actions import Action, BlobRef, Discard, Inspect, Note, Order, Send, step_at
+from coordinator.decisions.events import GoodbyeArrived, Inspected, InspectionFailed, StatsArrived, UpdateArrived
+from coordinator.decisions.facts import Fact, GoodbyeAccepted, Refused, StatsAccepted, UpdateAccepted
+from coordinator.decisions.refetching import Missing
+from coordinator.decisions.rules import Rules
+from coordinator.decisions.state import Member, Stage, State
+from fedap_core.strategies import Measure, Phase
+from protocol.messages import Error, Step
+
+Report = StatsArrived | UpdateArrived | GoodbyeArrived
+
+_KINDS: dict[type[Report], str] = {StatsArrived: "stats", UpdateArrived: "update", GoodbyeArrived: "goodbye"}
+
+
+class Desk:
+    """The reports under inspection in this life of the process."""
+
+    def __init__(self, rules: Rules, missing: Missing | None = None) -> None:
+        self._rules = rules
+        self.missing = Missing() if missing is None else missing
+        self._waiting: dict[tuple[str, str, int], StatsArrived | UpdateArrived] = {}
+
+    def wants(self, state: State, member: Member, step: Step) -> bool:
+        """Whether a report is of use: asked for, not judged yet, and not of a layout that is past."""
+        if member.is_active and self.missing.is_missing(member.name, step):
+            return True
+        if not member.is_active or (member.answered is not None and step.place <= member.answered.place):
+            return False
+        if step.kind == "goodbye":
+            return state.stage.is_over
+        if step.kind == "stats":
+            return self._rules.asks_first and state.stage in (Stage.MEASURING, Stage.TRAINING, Stage.AGGREGATING)
+        if continuous.is_complete(state, self._rules):  # the last mix is being made without it
+            return False
+        past_warmup = state.round_no >= self._rules.warmup_rounds
+        of_warmup = step.round_no < self._rules.warmup_rounds
+        return state.stage in (Stage.TRAINING, Stage.AGGREGATING) and past_warmup is not of_warmup
+
+    @property
+    def waiting(self) -> int:
+        """How many reports have no judgement yet."""
+        return len(self._waiting)
+
+    def is_inspecting(self, member: str, step: Step) -> bool:
+        return (member, step.kind, step.round_no) in self._waiting
+
+    def under_inspection(self) -> frozenset[BlobRef]:
+        """Blobs that may be judged good any moment."""
+        kinds = {"stats": ("stats",), "update": ("update", "update-statistics")}
+        return frozenset(
+            BlobRef(member=member, kind=blob, round_no=round_no)
+            for member, kind, round_no in self._waiting
+            for blob in kinds[kind]
+        )
+
+    def arrived(self, state: State, member: Member, event: Report) -> tuple[Fact | None, list[Action]]:
+        """A complete report: a fact at once (goodbye), an inspection, or nothing but the bin."""
+        step = step_of(event)
+        if not self.wants(state, member, step) or self.is_inspecting(member.name, step):
+            discard = Discard(member=member.name, kind=step.kind, round_no=step.round_no)
+            return None, [discard, Note(event="report.repeated", member=member.name, round_no=step.round_no)]
+        if isinstance(event, GoodbyeArrived):
+            return GoodbyeAccepted(member=member.name, round_no=event.round_no, scores=event.scores), []
+        if state.paused_at is not None:
+            discard = Discard(member=member.name, kind=step.kind, round_no=step.round_no)
+            error = Error(code="no-space", reason="the coordinator's disk is full; it will ask again", about=step)
+            return None, [discard, Send(connection=event.connection, member=member.name, message=error)]
+        self._waiting[member.name, step.kind, step.round_no] = event
+        return None, [self._inspect(state, member, event)]
+
+    def _inspect(self, state: State, member: Member, event: StatsArrived | UpdateArrived) -> Inspect:
+        if isinstance(event, StatsArrived):
+            return Inspect(
+                member=member.name, kind="stats", round_no=event.round_no, phase=Phase.MIXED, sent=None, limit=None,
+                measure=self._rules.first_measure, samples=event.samples, announced=member.train_samples,
+            )  # fmt: skip
+        again = self.missing.is_missing(member.name, step_of(event))  # it was compared when it was admitted
+        order = None if again else _order_for(member, step_at("train", event.round_no))
+        return Inspect(
+            member=member.name,
+            kind="update",
+            round_no=event.round_no,
+            phase=self._rules.round_plan(event.round_no).phase,
+            sent=order.weights if order is not None else None,
+            limit=None if again else self._limit(state),
+            measure=Measure.RUNNING if event.measured else Measure.NONE,
+            samples=member.train_samples,
+            announced=member.train_samples,
+        )
+
+    def _limit(self, state: State) -> float | None:
+        """None where nobody has moved yet; the bound that always holds is the computing thread's to add."""
+        return self._rules.admission.max_outlier * state.typical_step if state.typical_step else None
+
+    def judged(
+        self, state: State, member: Member, event: Inspected, connection: str | None
+    ) -> tuple[Fact | None, list[Action]]:
+        """The judgement of a report that was waiting: it counts, or it is refused; once is enough either way."""
+        step = step_at(event.kind, event.round_no)
+        report = self._waiting.pop((event.member, event.kind, event.round_no), None)
+        if report is None:
+            return None, []
+        discard = Discard(member=event.member, kind=event.kind, round_no=event.round_no)
+        if not self.wants(state, member, step):
+            return None, [discard]
+        if self.missing.is_missing(member.name, step):
+            return None, self._judged_again(event, step, discard)
+        if event.code is not None:
+            error = Error(code=event.code, reason=event.reason[:500], about=step)
+            answers = [Send(connection=connection, member=event.member, message=error)] if connection else []
+            refused = Refused(
+                member=event.member, code=event.code, reason=event.reason, kind=event.kind, round_no=event.round_no
+            )
+            return refused, [discard, *answers]
+        return _accepted(event, report), []
+
+    def _judged_again(self, event: Inspected, step: Step, discard: Discard) -> list[Action]:
+        """A report that was admitted before and lost by us: nothing has changed but that it is here again."""
+        if event.code is not None:
+            details = (("code", event.code), ("reason", event.reason[:200]))
+            return [discard, Note(event="report.changed", member=event.member, round_no=step.round_no, details=details)]
+        self.missing.found(event.member, step)
+        return [Note(event="report.fetched_again", member=event.member, round_no=step.round_no)]
+
+    def unjudged(self, event: InspectionFailed, connection: str | None) -> list[Action]:
+        """A report that a fault of ours kept from being judged: it is not answered, so heartbeats will ask for it."""
+        if self._waiting.pop((event.member, event.kind, event.round_no), None) is None:
+            return []
+        discard = Discard(member=event.member, kind=event.kind, round_no=event.round_no)
+        if connection is None:
+            return [discard]
+        step = step_at(event.kind, event.round_no)
+        error = Error(code="no-space", reason="the coordinator's disk failed; it will ask again", about=step)
+        return [discard, Send(connection=connection, member=event.member, message=error)]
+
+    def leaves_free(self, member: Member, step: Step, said: Order | None) -> bool:
+        """Whether the member has done what it was told and only then is nothing of it used: the next order may go."""
+        replaced = said is not None and member.order is not None and member.order.step != said.step
+        return (
+            replaced
+            and said is not None
+            and step.place >= said.step.place
+            and not self.is_inspecting(member.name, step)
+        )
+
+
+def step_of(event: Report) -> Step:
+    """The report's place in the run."""
+    return step_at(_KINDS[type(event)], event.round_no)
+
+
+def _order_for(member: Member, step: Step) -> Order | None:
+    return next((one for one in (member.order, member.earlier) if one is not None and one.place == step.place), None)
+
+
+def _accepted(event: Inspected, report: StatsArrived | UpdateArrived) -> Fact:
+    if isinstance(report, StatsArrived):
+        return StatsAccepted(member=event.member, round_no=report.round_no, samples=report.samples)
+    return UpdateAccepted(
+        member=event.member,
+        round_no=report.round_no,
+        steps=report.steps,
+        train_loss=report.train_loss,
+        scores=report.scores,
+        measured=report.measured,
+        distance=event.distance,
+    )

@@ -1,0 +1,230 @@
+"""The work that the present state calls for and that this process has not yet done or started: weighing and mixing.
+
+Compared with what is needed after every event, so that a restart is no special case: a new process has done nothing,
+and whatever the state still needs is asked for again. Remembers tickets and finished rows; knows no tensors.
+"""
+
+from __future__ import annotations
+
+from coordinator.decisions import barrier, mixing_plan
+from coordinator.decisions.actions import Action, Aggregate, BlobRef, Collect, RowRef, Stop, Weigh, WeightsRef
+from coordinator.decisions.facts import RowPlanned, Weighed
+from coordinator.decisions.refetching import Missing
+from coordinator.decisions.rules import Rules
+from coordinator.decisions.state import Member, Recipe, Stage, State
+from fedap_core.strategies import Phase
+from protocol.messages import Heartbeat
+
+
+class Work:
+    """What runs off the socket's thread for this machine, and which rows exist."""
+
+    def __init__(self, rules: Rules, missing: Missing | None = None) -> None:
+        self._rules = rules
+        self._gone = Missing() if missing is None else missing
+        self._tickets = 0
+        self._rows: set[RowRef] = set()
+        self._failed: set[RowRef] = set()
+        self._mixing: dict[int, Recipe] = {}
+        self._held_up: set[RowRef] = set()
+        """Rows that wait for reports which are to come again."""
+        self._weighing: tuple[int, tuple[str, ...]] | None = None
+
+    def due(self, state: State, now: float) -> list[Action]:
+        """What to start now."""
+        if state.ended or state.paused_at is not None:
+            return []
+        actions = self._weigh(state) if barrier.wants_weights(state, self._rules, now) else []
+        missing = self._missing(state)
+        whole = [recipe for recipe in missing if not self._gone.among(recipe.givers)]
+        self._held_up = {row for recipe in missing if recipe not in whole for row in recipe.receivers}
+        return [*actions, *map(self._start, whole)]
+
+    def hopeless(self, state: State, member: Member, beat: Heartbeat) -> list[Action]:
+        """Told by a heartbeat: that a report which our disk lost can no longer be had from its member, either, and
+        somebody waits for its mix. The run halts then; empty otherwise."""
+        if not self._gone:
+            return []
+        self._gone.heard(member.name, beat)
+        row = _row_awaited(member, beat)
+        lost = self._lost_report(state, row) if row is not None else None
+        if lost is None and state.stage is Stage.AGGREGATING:
+            lost = self._lost_report(state, None)
+        if lost is None:
+            return []
+        what = f"blobs/{lost.kind}/{lost.round_no:07d}/{lost.member} is damaged or missing"
+        sentence = f"{what}, {lost.member} no longer holds it, and {member.name} waits for what is mixed from it"
+        return [Stop(aborted=True, sentence=sentence, halted=True, lost=lost)]
+
+    def _lost_report(self, state: State, row: RowRef | None) -> BlobRef | None:
+        """A report without which this row (None: any that is needed) can never be made again. What one member gets by
+        itself is planned from the latest reports: it is made when the one has come that its giver holds now."""
+        for recipe in self._missing(state):
+            alone = any(one.alone for one in recipe.receivers)
+            if not alone and (row is None or row in recipe.receivers):
+                parted = [one for one in recipe.givers if _has_parted(state, one)]
+                lost = self._gone.lost_among(recipe.givers) or next(filter(self._is_gone, parted), None)
+                if lost is not None:
+                    return lost
+        return None
+
+    def _is_gone(self, ref: BlobRef) -> bool:
+        return self._gone.among((ref,))
+
+    def give_up(self, state: State, *, agreed: bool) -> None:
+        """If the operator has agreed, rows of a finished run that lack a report are not made. Who waits for one keeps
+        what it was sent before."""
+        for recipe in self._missing(state) if agreed and state.stage.is_over else ():
+            if self._gone.among(recipe.givers):
+                self._failed.update(recipe.receivers)
+
+    def has_mixed(self, recipe: Recipe | None) -> bool:
+        """Whether all rows of a recipe can be sent."""
+        return recipe is not None and self._rows.issuperset(recipe.receivers)
+
+    def has(self, weights: WeightsRef | None) -> bool:
+        """Whether what an order carries can be sent."""
+        return weights is None or weights.row is None or weights.row in self._rows
+
+    def will_have(self, weights: WeightsRef | None) -> bool:
+        """Whether it can be sent now, or will be when work that is under way ends."""
+        return self.has(weights) or (weights is not None and weights.row in self._under_way() | self._held_up)
+
+    def unmakeable(self, state: State) -> RowPlanned | None:
+        """A mix that was promised to one member and can no longer be made: a crash lost it, and its givers have left.
+
+        Planned anew, the member starts from what there is.
+        """
+        for member in state.active() if state.stage is Stage.TRAINING else ():
+            order = member.order
+            row = order.weights.row if order is not None and order.weights is not None else None
+            if order is None or row is None or not row.alone or member.has_answered(order):
+                continue
+            if not self.will_have(order.weights) and not mixing_plan.can_mix(state, self._rules, member):
+                return RowPlanned(member=member.name, round_no=order.round_no)
+        return None
+
+    def mixed(self, ticket: int) -> None:
+        """An Aggregate ended. Tickets of another life of the process mean nothing."""
+        recipe = self._mixing.pop(ticket, None)
+        if recipe is not None:
+            self._rows.update(recipe.receivers)
+
+    def weighed(self, ticket: int, weights: tuple[tuple[float, ...], ...]) -> Weighed | None:
+        """A Weigh ended: the fact, if that ticket is known."""
+        if self._weighing is None or self._weighing[0] != ticket:
+            return None
+        _, members = self._weighing
+        self._weighing = None
+        return Weighed(members=members, weights=weights)
+
+    def interrupted(self, ticket: int) -> None:
+        """Work stopped half-way and can be done later: it is as if it had not begun."""
+        self._mixing.pop(ticket, None)
+        if self._weighing is not None and self._weighing[0] == ticket:
+            self._weighing = None
+
+    def failed(self, ticket: int) -> bool:
+        """Work cannot be done; returns whether that ticket is known. It is not tried again in this life."""
+        recipe = self._mixing.pop(ticket, None)
+        if recipe is not None:
+            self._failed.update(recipe.receivers)
+        weighing = self._weighing is not None and self._weighing[0] == ticket
+        if weighing:
+            self._weighing = None
+        return recipe is not None or weighing
+
+    def collect(self, state: State, arriving: frozenset[BlobRef]) -> Collect:
+        """What must be kept: what is mixed now, may be mixed next, is being judged, or may have to be sent again."""
+        recipes = [one for one in (state.recipe, state.anchor_recipe) if one is not None] + list(self._mixing.values())
+        blobs = {giver for recipe in recipes for giver in recipe.givers} | arriving
+        rows = {row for recipe in recipes for row in recipe.receivers}
+        for member in state.active():
+            if member.statistics is not None:
+                blobs.add(member.statistics)
+            if member.update_round is not None:
+                blobs.add(BlobRef(member=member.name, kind="update", round_no=member.update_round))
+            for order in (member.order, member.earlier):
+                if order is not None and order.weights is not None and order.weights.row is not None:
+                    rows.add(order.weights.row)
+        self._rows &= rows
+        return Collect(blobs=frozenset(blobs), rows=frozenset(rows))
+
+    def _weigh(self, state: State) -> list[Action]:
+        members = state.measured()
+        if self._weighing is not None:  # one at a time; if members changed meanwhile, the next one follows
+            return []
+        known = [state.members[name] for name in members]
+        statistics = tuple(one.statistics for one in known if one.statistics is not None)
+        if self._gone.among(statistics):
+            return []
+        self._tickets += 1
+        self._weighing = self._tickets, members
+        samples = tuple(one.train_samples for one in known)
+        return [Weigh(ticket=self._tickets, members=members, statistics=statistics, samples=samples)]
+
+    def _missing(self, state: State) -> list[Recipe]:
+        """Recipes whose rows are needed and neither there nor under way."""
+        here = self._rows | self._under_way() | self._failed
+        needed = self._needed(state)
+        wanted = [
+            recipe
+            for recipe in (state.recipe, state.anchor_recipe)
+            if recipe is not None and not here.issuperset(recipe.receivers) and needed & set(recipe.receivers)
+        ]
+        covered = here | {row for recipe in wanted for row in recipe.receivers}
+        for row in sorted(needed - covered, key=lambda one: (one.member, one.round_no)):
+            recipe = self._own_recipe(state, row)
+            if recipe is not None:
+                wanted.append(recipe)
+        return wanted
+
+    def _under_way(self) -> set[RowRef]:
+        return {row for recipe in self._mixing.values() for row in recipe.receivers}
+
+    def _needed(self, state: State) -> set[RowRef]:
+        """Rows that somebody still has to be sent, and all of a round that is being mixed."""
+        needed = set(state.recipe.receivers) if state.stage is Stage.AGGREGATING and state.recipe else set()
+        for member in state.active():
+            order = member.order
+            if order is None or member.has_answered(order) or order.weights is None or order.weights.row is None:
+                continue
+            needed.add(order.weights.row)
+        return needed
+
+    def _own_recipe(self, state: State, row: RowRef) -> Recipe | None:
+        member = state.members[row.member]
+        if not row.alone or state.stage is not Stage.TRAINING:
+            return None  # delivered before a crash of another life, and only repeated by `finish`
+        if not state.is_ready(member, self._rules) or not mixing_plan.can_mix(state, self._rules, member):
+            return None
+        if barrier.blocked(state, self._rules, Phase.MIXED):
+            return None
+        return mixing_plan.row_recipe(state, self._rules, member, row.round_no)
+
+    def _start(self, recipe: Recipe) -> Aggregate:
+        self._tickets += 1
+        self._mixing[self._tickets] = recipe
+        return Aggregate(
+            ticket=self._tickets,
+            phase=recipe.phase,
+            receivers=recipe.receivers,
+            givers=recipe.givers,
+            weights=recipe.weights,
+        )
+
+
+def _row_awaited(member: Member, beat: Heartbeat) -> RowRef | None:
+    """The row of its order that a member has to be sent. Who has carried the order out needs none, although its report
+    is not here yet."""
+    order = member.order
+    if order is None or order.weights is None or member.has_answered(order) or beat.want is None:
+        return None
+    carried_out = beat.have is not None and beat.have.place >= order.step.place
+    return None if carried_out else order.weights.row
+
+
+def _has_parted(state: State, ref: BlobRef) -> bool:
+    """Whether a report's member has said goodbye: it is not there to be asked for anything."""
+    answered = state.members[ref.member].answered
+    return answered is not None and answered.kind == "goodbye"

@@ -1,0 +1,83 @@
+"""A consistent copy of a run's folder, made while the run goes on: the journal as of one moment, and what it builds on.
+
+The journal is copied first, by SQLite's own means; then the files that this copy names. A file that was collected
+meanwhile means that the journal has moved on: everything is copied again. What can be made again (rows, forms of the
+model) is left out. To restore it, copy it back.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from coordinator.config import RunConfig
+from coordinator.decisions.holdings import needed_blobs
+from coordinator.decisions.rules import Rules
+from coordinator.record.blobs import force
+from coordinator.record.folder_check import blob_faults, replayed
+from coordinator.record.journal import JOURNAL, SqliteJournal
+from coordinator.record.journal_check import read_journal
+from fedap_core.errors import InvalidInput
+
+_TRIES = 20
+"""Each takes as long as copying; a run that opens rounds faster than that is seen whole by chance only."""
+
+_ADVICE = "`fedap-coordinator recover` says whether one is damaged."
+
+_BESIDE = ("run.toml", "traffic.jsonl", "tables")
+"""Results and reports: taken along where they are."""
+
+
+def back_up(folder: Path, out: Path, rules: Rules, config: RunConfig) -> str:
+    """Copy a run's folder to a new one and look whether the copy is whole; returns a sentence about it."""
+    if out.exists():
+        raise InvalidInput("out", str(out), "a folder that does not exist yet", "Name another one.")
+    part = out.with_name(f".{out.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    for _ in range(_TRIES):
+        part.mkdir(parents=True, mode=0o700)
+        _copy_journal(folder, part)
+        if _copy_blobs(folder, part, rules):
+            break
+        shutil.rmtree(part)
+    else:
+        raise InvalidInput(
+            "folder", str(folder), f"files that can be copied, and none could in {_TRIES} tries", _ADVICE
+        )
+    for name in _BESIDE:
+        source = folder / name
+        if source.is_dir():
+            shutil.copytree(source, part / name)
+        elif source.is_file():
+            shutil.copyfile(source, part / name)
+    state, _ = replayed(part, rules)
+    for path in part.rglob("*"):
+        force(path)
+    part.rename(out)
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    where = f"round {state.round_no} of {config.rounds}, {state.stage}"
+    return f"{out}: run {config.run} in {where}; {size:,} bytes, checked. To restore it, copy it to {folder}."
+
+
+def _copy_journal(folder: Path, part: Path) -> None:
+    journal = SqliteJournal(folder / JOURNAL, read_only=True)
+    try:
+        journal.copy_to(part / JOURNAL)
+    finally:
+        journal.close()
+    if wrong := read_journal(part).wrong:
+        raise InvalidInput(str(folder / JOURNAL), f"a file that {wrong}", "an intact journal")
+
+
+def _copy_blobs(folder: Path, part: Path, rules: Rules) -> bool:
+    """Whether everything that the copied journal names was still there and is whole in the copy."""
+    state, marked = replayed(part, rules)
+    needed = needed_blobs(state) - marked
+    for ref in needed:
+        name = Path("blobs", ref.kind, f"{ref.round_no:07d}", ref.member)
+        (part / name).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(folder / name, part / name)
+        except FileNotFoundError:
+            return False
+    return not blob_faults(part, needed)

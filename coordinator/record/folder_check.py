@@ -1,0 +1,139 @@
+"""Whether a run's folder is whole: its journal, the reports that the journal still builds on, the models it began with.
+
+Only looks: whoever finds something wrong here stops before anything is written, says so in one sentence, and leaves
+the rest to the operator (`recovering`). Reports that the operator has agreed to fetch again may be missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.decisions.actions import BlobRef
+from coordinator.decisions.holdings import needed_blobs
+from coordinator.decisions.machine import RoundMachine
+from coordinator.decisions.rules import Rules
+from coordinator.decisions.state import State
+from coordinator.record.blobs import fault_of
+from coordinator.record.journal import JOURNAL, Journal, SqliteJournal
+from coordinator.record.journal_check import read_journal
+from coordinator.record.replaying import replay
+from fedap_core.errors import InvalidInput
+
+REFETCH = "refetch"
+"""Name of the fact that lists reports which are to be fetched from their members again."""
+
+NOT_HELD = "not held"
+"""Name of the fact that lists reports which their members were asked for and no longer hold."""
+
+_ADVICE = "Nothing was changed. `fedap-coordinator recover {}` says how to go on"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlobFault:
+    """A report that cannot be used. wrong: a sentence without its subject."""
+
+    ref: BlobRef
+    path: Path
+    wrong: str
+
+
+class DamagedFolder(InvalidInput):
+    """Something of the run is not there or not as it was written."""
+
+    def __init__(self, folder: Path, path: Path, wrong: str, more: str = "") -> None:
+        advice = _ADVICE.format(folder)
+        super().__init__(str(path), f"a file that {wrong}", "the file as this run wrote it", f"{advice}{more}.")
+
+
+def require_sound(folder: Path, rules: Rules, models: Mapping[str, Path | None]) -> tuple[BlobRef, ...]:
+    """Refuse a folder in which something is damaged, missing or older than the rest.
+
+    Returns reports that are missing and that the operator has agreed to fetch again."""
+    journal = read_journal(folder)
+    if journal.wrong:
+        raise DamagedFolder(folder, journal.path, journal.wrong)
+    _require_same_models(dict(journal.facts), models)
+    if not journal.sound:
+        return ()
+    state, agreed = replayed(folder, rules)
+    faults = blob_faults(folder, needed_blobs(state))
+    unknown = [one for one in faults if one.ref not in agreed or one.path.exists()]
+    if unknown:
+        first, others = unknown[0], len(unknown) - 1
+        more = f"; {others} more of its files are damaged" if others else ""
+        raise DamagedFolder(folder, first.path, first.wrong, more)
+    return tuple(one.ref for one in faults)
+
+
+def replayed(folder: Path, rules: Rules) -> tuple[State, frozenset[BlobRef]]:
+    """The state that a sound journal leads to, and the reports that may be fetched again."""
+    machine = RoundMachine(rules)
+    journal = SqliteJournal(folder / JOURNAL, read_only=True)
+    try:
+        replay(machine, journal)
+        return machine.state, to_refetch(journal)
+    finally:
+        journal.close()
+
+
+def blob_faults(folder: Path, refs: Collection[BlobRef]) -> list[BlobFault]:
+    """Those of the reports that cannot be used, in a constant order."""
+    faults = []
+    for ref in sorted(refs, key=lambda one: (one.kind, one.round_no, one.member)):
+        path = folder / "blobs" / ref.kind / f"{ref.round_no:07d}" / ref.member
+        if wrong := fault_of(path):
+            faults.append(BlobFault(ref=ref, path=path, wrong=wrong))
+    return faults
+
+
+def to_refetch(journal: Journal) -> frozenset[BlobRef]:
+    """The reports that the operator, or an earlier life, has given up as files."""
+    return listed_reports(journal.fact(REFETCH))
+
+
+def mark_refetch(journal: Journal, refs: Collection[BlobRef]) -> None:
+    """Let these reports be missing: their members are asked for them. Adds to what is marked."""
+    _mark(journal, REFETCH, refs)
+
+
+def mark_not_held(journal: Journal, refs: Collection[BlobRef]) -> None:
+    """Have it known that it is of no use to ask for these reports again. Adds to what is marked."""
+    _mark(journal, NOT_HELD, refs)
+
+
+def listed_reports(text: str | None) -> frozenset[BlobRef]:
+    """The reports that a fact lists."""
+    listed = json.loads(text or "[]")
+    return frozenset(BlobRef(member=member, kind=kind, round_no=round_no) for member, kind, round_no in listed)
+
+
+def _mark(journal: Journal, name: str, refs: Collection[BlobRef]) -> None:
+    marked = listed_reports(journal.fact(name)) | frozenset(refs)
+    journal.set_fact(name, json.dumps(sorted([one.member, one.kind, one.round_no] for one in marked)))
+
+
+def digest_of(path: Path | None) -> str:
+    """Of a model file with which a run began; empty for none."""
+    if path is None:
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def note_models(journal: Journal, models: Mapping[str, Path | None]) -> None:
+    """Write down once with which values a run begins."""
+    for name, path in models.items():
+        if journal.fact(f"digest of {name}") is None:
+            journal.set_fact(f"digest of {name}", digest_of(path))
+
+
+def _require_same_models(facts: Mapping[str, str], models: Mapping[str, Path | None]) -> None:
+    for name, path in models.items():
+        before = facts.get(f"digest of {name}")
+        if before is not None and digest_of(path) != before:
+            fix = "Nothing was changed. Put back the file as it was, or give another run another folder."
+            raise InvalidInput(f"{name} model", str(path), "the values with which this run began", fix)

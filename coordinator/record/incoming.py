@@ -1,0 +1,163 @@
+"""Slices on their way into files: written in order by one thread and digested by others, beside the socket's.
+
+The socket's thread hands a slice over and hears the next one meanwhile; where writing or digesting is a window behind,
+it waits, so that what lies between socket and disk stays bounded. A write that failed is told with the next slice of
+its file, or when the file is asked for; nothing is written behind it, so that a file never has a gap. A file may be one
+that held something else: how far it has come is noted behind the payload's place. Knows no peers and no reports.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from coordinator.record.blobs import opened, read_exactly, write_exactly
+from coordinator.record.spares import Spares
+from protocol.contracts import Buffer
+from protocol.limits import SLICE_BYTES, WINDOW_SLICES
+from protocol.naming import Digest, slice_digest
+
+T = TypeVar("T")
+
+_PROGRESS = struct.Struct("<8sQ")
+"""Behind the place of the payload's last byte: a mark, and how many bytes are held. A finished file's footer follows
+there."""
+_MARK = b"fedapcut"
+
+
+class Lane:
+    """Threads that begin things in the order in which they were given. Whoever is a window ahead of them waits."""
+
+    def __init__(self, name: str, *, threads: int = 1) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._ahead = threading.BoundedSemaphore(WINDOW_SLICES)
+
+    def do(self, job: Callable[[], T]) -> Future[T]:
+        """Give it something to do."""
+        self._ahead.acquire()
+        return self._threads.submit(self._done, job)
+
+    def settle(self) -> None:
+        """Wait until all of it is done, by a lane of one thread."""
+        self.do(bool).result()
+
+    def _done(self, job: Callable[[], T]) -> T:
+        try:
+            return job()
+        finally:
+            self._ahead.release()
+
+
+class Incoming:
+    """The half-way payloads of a run, each a file. One thread's, but for what its lanes do.
+
+    spares: files that may be written over; to fill one costs half of what a new one does, and often much less.
+    """
+
+    def __init__(self, folder: Path, spares: Spares) -> None:
+        self._folder = folder
+        self._spares = spares
+        self._writing = Lane("slices")
+        self._digesting = Lane("digests", threads=2)  # in any order; two, so that the last ones take less time
+        self._sizes: dict[Path, int] = {}
+        self._failed: dict[Path, OSError] = {}
+        self._inherited: set[Path] = set()
+        """Files with slices of an earlier process."""
+
+    def digest(self, data: Buffer) -> Digest:
+        """The digest of a slice, made beside; nobody may write to the slice meanwhile."""
+        return self._digesting.do(partial(slice_digest, data)).result
+
+    def held(self, member: str, transfer: str, size_bytes: int) -> Iterator[Buffer]:
+        """A transfer begins, or begins again: whole slices of it that an earlier connection or process has left here.
+        The payload's last is fetched anew."""
+        path = self._path(member, transfer)
+        self._settle(path)
+        is_ours = path in self._sizes
+        self._sizes[path] = size_bytes
+        if not path.exists():
+            self._spares.take(path)
+            self._note(path, 0)
+        with opened(path, os.O_RDWR) as handle:
+            whole = min(_progress(handle, size_bytes), size_bytes - 1) // SLICE_BYTES
+            if whole and not is_ours:
+                self._inherited.add(path)
+            for number in range(whole):
+                piece = bytearray(SLICE_BYTES)
+                read_exactly(handle, memoryview(piece), number * SLICE_BYTES)
+                yield piece
+        self._note(path, whole * SLICE_BYTES)
+
+    def take(self, member: str, transfer: str, offset: int, data: Buffer) -> None:
+        """Put a slice of a transfer that has begun where it belongs, soon. OSError: an earlier one could not be."""
+        path = self._path(member, transfer)
+        if path in self._failed and (error := self._settle(path)) is not None:  # what follows it is not written, either
+            raise error
+        self._writing.do(partial(self._write, path, offset, data))
+
+    def hand_over(self, member: str, transfer: str, place: Path) -> None:
+        """Move a payload, all of whose slices were taken, to its place. OSError: one of them is not there."""
+        path = self._path(member, transfer)
+        error = self._settle(path)
+        if error is not None:
+            raise error
+        path.replace(place)
+        self._forget(path)
+
+    def drop(self, member: str, keep: frozenset[str] = frozenset()) -> bool:
+        """Delete a member's half-way transfers, apart from those named. True if one of them had slices of an earlier
+        process: after a loss of power, what was noted need not be what the disk holds."""
+        self.settle()
+        gone = [path for path in self._folder.glob(f"{member}~*") if path.name.partition("~")[2] not in keep]
+        is_inherited = not self._inherited.isdisjoint(gone)
+        for path in gone:
+            path.unlink(missing_ok=True)
+            self._forget(path)
+        return is_inherited
+
+    def _forget(self, path: Path) -> None:
+        self._failed.pop(path, None)
+        self._sizes.pop(path, None)
+        self._inherited.discard(path)
+
+    def settle(self) -> None:
+        """Wait until everything that was taken is in its file, or will never be."""
+        self._writing.settle()
+
+    def _settle(self, path: Path) -> OSError | None:
+        """Wait for the disk; what went wrong with this file, which is forgotten."""
+        self.settle()
+        return self._failed.pop(path, None)
+
+    def _write(self, path: Path, offset: int, data: Buffer) -> None:
+        if path in self._failed:
+            return
+        try:
+            with opened(path, os.O_WRONLY) as handle:
+                write_exactly(handle, data, offset)
+                held = offset + memoryview(data).nbytes
+                write_exactly(handle, _PROGRESS.pack(_MARK, held), self._sizes[path])
+        except OSError as error:
+            self._failed[path] = error
+
+    def _note(self, path: Path, held: int) -> None:
+        with opened(path, os.O_WRONLY | os.O_CREAT) as handle:
+            write_exactly(handle, _PROGRESS.pack(_MARK, held), self._sizes[path])
+
+    def _path(self, member: str, transfer: str) -> Path:
+        return self._folder / f"{member}~{transfer}"
+
+
+def _progress(handle: int, size_bytes: int) -> int:
+    """How many bytes of the payload a file holds."""
+    noted = os.pread(handle, _PROGRESS.size, size_bytes)
+    if len(noted) < _PROGRESS.size:
+        return 0
+    mark, held = _PROGRESS.unpack(noted)
+    return held if mark == _MARK else 0

@@ -1,0 +1,126 @@
+"""Whether a journal can be believed: readable to its end, unchanged since it was written, not older than its folder.
+
+Reads only; a journal that is in use may be looked at. Says what is wrong in words for the operator, and how far the
+journal can be read. What to do about it is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.record.journal import FORMAT, HEAD, JOURNAL, Entry, chained, sealed
+
+ACCEPTS_OLDER = "accepts older"
+"""Name of the fact by which the operator agrees to go on from what the members hold; empty when that is done."""
+
+OBSTACLE = "obstacle"
+"""Name of the fact that says why this folder can never be led on; written when its members have said so."""
+
+FactRow = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalState:
+    """What was found. wrong: empty, or a sentence without its subject; sound: entries from the first on that are as
+    they were written; last: the number of the last one that was ever written, as far as known; facts: those about the
+    whole run that are as they were written; is_older: nothing is damaged, but entries that were written are not there.
+    """
+
+    path: Path
+    wrong: str = ""
+    sound: tuple[Entry, ...] = ()
+    last: int = 0
+    facts: tuple[FactRow, ...] = ()
+    is_older: bool = False
+    exists: bool = True
+
+
+def read_journal(folder: Path) -> JournalState:
+    """Look at the journal in a run's folder, and at what lies around it."""
+    path = folder / JOURNAL
+    if not path.is_file():
+        wrong = f"is missing, although {trace} is there" if (trace := trace_of_run(folder)) else ""
+        return JournalState(path=path, wrong=wrong, last=_head(folder)[0], exists=False)
+    sound: list[Entry] = []
+    facts: list[FactRow] = []
+    try:
+        alone = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"  # else SQLite makes that file
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{alone}", uri=True)) as db:
+            wrong = _read_into(db, sound, facts)
+    except sqlite3.Error as error:
+        wrong = f"cannot be read: {error}"
+    return _judged(folder, path, wrong, sound, facts)
+
+
+def _judged(folder: Path, path: Path, wrong: str, sound: list[Entry], facts: list[FactRow]) -> JournalState:
+    serial, chain = _head(folder)
+    older = False
+    if not wrong and serial > len(sound):
+        wrong, older = f"ends with entry {len(sound)}, although entry {serial} was written", True
+    elif not wrong and serial > 0 and _chain_at(sound, serial) != chain:
+        wrong = f"is not the one that {HEAD} belongs to: entry {serial} differs"
+    elif not wrong and not sound and not dict(facts).get(ACCEPTS_OLDER) and (trace := trace_of_run(folder)):
+        wrong = f"is empty, although {trace} is there"
+    last = max(serial, len(sound))
+    return JournalState(path=path, wrong=wrong, sound=tuple(sound), last=last, facts=tuple(facts), is_older=older)
+
+
+def _read_into(db: sqlite3.Connection, sound: list[Entry], facts: list[FactRow]) -> str:
+    """Take over everything that is as it was written, up to the first thing that is not; what that is."""
+    tables = {name for (name,) in db.execute("select name from sqlite_master where type = 'table'")}
+    if not tables:
+        return ""  # made, and nothing written yet
+    if "facts" not in tables or "entries" not in tables:
+        return "lacks its tables"
+    if db.execute("select value from facts where name = 'format'").fetchone() not in (None, (str(FORMAT),)):
+        return ""  # of another version: refused by that
+    wrong = ""
+    for name, value, seal in db.execute("select name, value, seal from facts"):
+        if sealed(name, value) == seal:
+            facts.append((name, value))
+        else:
+            wrong = f"is damaged: the fact «{name}» has changed since it was written"
+    chain = 0
+    for serial, time_s, kind, body, written in db.execute(
+        "select serial, time_s, kind, body, chain from entries order by serial"
+    ):
+        entry = Entry(serial=serial, time_s=time_s, kind=kind, body=body)
+        chain = chained(chain, entry)
+        if serial != len(sound) + 1 or chain != written:
+            return f"is damaged: entry {len(sound) + 1} is not as it was written"
+        sound.append(entry)
+    found = str(db.execute("pragma quick_check(1)").fetchone()[0])
+    return wrong or ("" if found == "ok" else f"is damaged: {found}")
+
+
+def _chain_at(entries: list[Entry], serial: int) -> int:
+    chain = 0
+    for entry in entries[:serial]:
+        chain = chained(chain, entry)
+    return chain
+
+
+def _head(folder: Path) -> tuple[int, int]:
+    """(0, 0) where the file is not there or says nothing that can be read."""
+    try:
+        serial, chain = (folder / HEAD).read_text().split()
+        return int(serial), int(chain)
+    except (OSError, ValueError):
+        return 0, 0
+
+
+def trace_of_run(folder: Path) -> str:
+    """Something in a folder that only a run under way leaves there; empty if there is nothing."""
+    return next(_traces(folder), "")
+
+
+def _traces(folder: Path) -> Iterator[str]:
+    for path in folder.glob("blobs/*/*/*"):
+        yield str(path.relative_to(folder))
+    for name in (HEAD, "traffic.jsonl"):
+        if (folder / name).is_file() and (folder / name).stat().st_size:
+            yield name

@@ -1,0 +1,211 @@
+"""The forms in which the initial model and the anchor travel, each written once as a file that can be sent as it is.
+
+Reads safetensors files and never a peer's word: every layout of a run comes from the initial model file. A form is
+made tensor by tensor, so that no whole model need be in memory. Knows nothing of who receives what.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from coordinator.decisions.actions import RowRef, Source, WeightsRef
+from coordinator.record.blobs import CHUNK_BYTES, opened, read_bytes, read_exactly
+from coordinator.record.store import Store
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.parts import Part
+from fedap_core.strategies import Phase
+from protocol.contracts import Buffer
+from protocol.encodings import Encoding, narrow, widen
+from protocol.limits import SLICE_BYTES
+from protocol.naming import Naming
+from protocol.tensors import Array, Layout, TensorSet, TensorSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payload:
+    """A file whose first bytes are a tensor set. transfer: its name, where it is too large for one message.
+
+    data: the same bytes, where they are in memory instead and there is no file."""
+
+    path: Path
+    layout: Layout
+    encoding: Encoding
+    transfer: str | None
+    data: memoryview | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.layout.size_bytes(self.encoding)
+
+    def tensor_set(self) -> TensorSet:
+        """For a message: with its bytes if they fit, else as an offer."""
+        data = None if self.transfer is not None else memoryview(self.read(0, self.size_bytes)).toreadonly()
+        return TensorSet(layout=self.layout, encoding=self.encoding, data=data, transfer=self.transfer)
+
+    def read(self, start: int, stop: int) -> Buffer:
+        """Bytes that nobody writes to any more: the socket may hold them for as long as it likes."""
+        return read_bytes(self.path, start, stop) if self.data is None else self.data[start:stop]
+
+
+def payload_of(path: Path, layout: Layout, encoding: Encoding) -> Payload:
+    """A file as a payload; its name is computed here if it needs one."""
+    size = layout.size_bytes(encoding)
+    naming = Naming()
+    if size > SLICE_BYTES:
+        with opened(path) as handle:
+            for start in range(0, size, CHUNK_BYTES):
+                piece = bytearray(min(CHUNK_BYTES, size - start))
+                read_exactly(handle, memoryview(piece), start)
+                naming.update(piece)
+    return Payload(path=path, layout=layout, encoding=encoding, transfer=naming.name() if size > SLICE_BYTES else None)
+
+
+def whole_layout(spec: ModelSpec) -> Layout:
+    """All tensors of a model in model order; whole numbers travel as int64."""
+    return Layout.described(spec.tensors)
+
+
+def shared_layout(spec: ModelSpec, home: Collection[Part]) -> Layout:
+    """The tensors that leave when `home` stays home, in wire order."""
+    return Layout.described(spec.shared(home))
+
+
+class ModelFile:
+    """An initial model or anchor on disk: its description now, its tensors when asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_file():
+            raise InvalidInput("model file", path, "an existing file", "Write one with `fedap-participant init`.")
+        try:
+            with safe_open(path, framework="np") as file:
+                self.spec = ModelSpec.from_metadata(file.metadata() or {}, source=str(path))
+                missing = {tensor.name for tensor in self.spec.tensors} - set(file.keys())
+        except (SafetensorError, OSError) as error:
+            raise InvalidInput("model file", path, "an intact safetensors file", str(error)) from error
+        if missing:
+            raise InvalidInput(str(path), f"no tensor {min(missing)}", "every tensor it describes")
+
+    def tensor(self, spec: TensorSpec) -> Array:
+        """One tensor, checked: shape, dtype, finite."""
+        with safe_open(self.path, framework="np") as file:
+            found: Array = np.asarray(file.get_tensor(spec.name))
+        if found.shape != spec.shape or found.dtype.name != spec.dtype:
+            raise InvalidInput(str(self.path), f"{spec.name} {found.dtype} {found.shape}", f"{spec.dtype} {spec.shape}")
+        if not np.isfinite(found).all():
+            raise InvalidInput(str(self.path), f"tensor {spec.name} not finite", "finite values")
+        return found
+
+
+class ModelForms:
+    """Everything about the model that a run sends or expects, for one strategy's `home` and one encoding.
+
+    Asked by the socket's thread, which sends, and by the computing one, which compares with what was sent.
+    """
+
+    def __init__(
+        self, *, initial: ModelFile, anchor: ModelFile | None, home: Collection[Part], encoding: Encoding, store: Store
+    ) -> None:
+        if anchor is not None and whole_layout(anchor.spec) != whole_layout(initial.spec):
+            raise InvalidInput(
+                "anchor", str(anchor.path), "the tensors of the initial model", "Same model, same classes."
+            )
+        self._initial = initial
+        self._anchor = anchor
+        self._store = store
+        self.encoding: Encoding = encoding
+        self.whole = whole_layout(initial.spec)
+        self._shared = shared_layout(initial.spec, home)
+        self._all_floating = shared_layout(initial.spec, ())
+        self._made: dict[str, Payload] = {}
+        self._making = threading.RLock()
+        self._rows: dict[RowRef, Payload] = {}
+
+    def shared(self, phase: Phase | None) -> Layout:
+        """What travels in a round of this phase: warm-up shares batch norm too."""
+        return self._all_floating if phase is Phase.WARMUP else self._shared
+
+    def initial(self) -> Payload:
+        """The whole initial model; never rounded to the transport encoding, it is sent once."""
+        return self._form("initial-whole", self.whole, "f32", self._initial.tensor)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that rows take."""
+        return sum(row.size_bytes for row in self._rows.values() if row.data is not None)
+
+    def add_row(self, ref: RowRef, payload: Payload) -> None:
+        """A row was mixed and can be sent."""
+        self._rows[ref] = payload
+
+    def forget_rows(self, kept: frozenset[RowRef]) -> None:
+        """All other rows are gone."""
+        self._rows = {ref: row for ref, row in self._rows.items() if ref in kept}
+
+    def row(self, ref: RowRef | None) -> Payload:
+        """A mixed row; InvalidInput if it is not (or no longer) there."""
+        if ref is None or ref not in self._rows:
+            raise InvalidInput("row", ref, "one that has been mixed")
+        return self._rows[ref]
+
+    def weights(self, ref: WeightsRef, phase: Phase | None) -> Payload:
+        """The tensors of a `train` or `finish` of that phase."""
+        if ref.source is Source.ROW:
+            return self.row(ref.row)
+        layout, suffix = self.shared(phase), "all" if phase is Phase.WARMUP else "shared"
+        if ref.source is Source.INITIAL:
+            return self._form(f"initial-{suffix}", layout, self.encoding, self._initial.tensor)
+        return self._form(f"{_anchor_name(ref)}-{suffix}", layout, self.encoding, self._anchor_tensor(ref))
+
+    def whole_anchor(self, ref: WeightsRef) -> Payload:
+        """The anchor with all its tensors; counters, which never travel, are the initial model's."""
+        return self._form(f"{_anchor_name(ref)}-whole", self.whole, "f32", self._anchor_tensor(ref))
+
+    def _anchor_tensor(self, ref: WeightsRef) -> Callable[[TensorSpec], Array]:
+        if ref.row is None:
+            if self._anchor is None:
+                raise InvalidInput("anchor", "none", "an anchor file")
+            return self._anchor.tensor
+        row = self.row(ref.row)
+        places = dict(zip((s.name for s in row.layout.specs), row.layout.offsets(row.encoding), strict=True))
+
+        def tensor(spec: TensorSpec) -> Array:
+            return _tensor_of(row, spec, places) if spec.name in places else self._initial.tensor(spec)
+
+        return tensor
+
+    def _form(self, name: str, layout: Layout, encoding: Encoding, tensor: Callable[[TensorSpec], Array]) -> Payload:
+        with self._making:
+            if name not in self._made:
+                path = self._store.fixed_path(name)
+                _write_form(path, layout, encoding, tensor)
+                self._made[name] = payload_of(path, layout, encoding)
+            return self._made[name]
+
+
+def _write_form(path: Path, layout: Layout, encoding: Encoding, tensor: Callable[[TensorSpec], Array]) -> None:
+    with path.open("wb") as file:
+        for spec, offset in zip(layout.specs, layout.offsets(encoding), strict=True):
+            values = tensor(spec)
+            halved = encoding == "f16" and spec.dtype == "float32"
+            file.seek(offset)
+            file.write(np.ascontiguousarray(narrow(values) if halved else values).data.cast("B"))
+        file.truncate(layout.size_bytes(encoding))
+
+
+def _tensor_of(row: Payload, spec: TensorSpec, places: Mapping[str, int]) -> Array:
+    dtype = spec.wire_dtype(row.encoding)
+    start = places[spec.name]
+    flat: Array = np.frombuffer(row.read(start, start + dtype.itemsize * int(np.prod(spec.shape))), dtype=dtype)
+    return widen(flat).reshape(spec.shape) if dtype == np.float16 else flat.reshape(spec.shape)
+
+
+def _anchor_name(ref: WeightsRef) -> str:
+    return "anchor" if ref.row is None else f"anchor-{ref.row.round_no}-{ref.row.member}"

@@ -1,0 +1,178 @@
+"""How to go on with a run whose folder is damaged, incomplete or older than the federation: looked at, told, then done.
+
+Everything that is taken out of use is kept in the folder's `damaged`. What is missing comes from a backup, or from the
+members: they keep their latest update, and measure again. Nothing is done here that the operator was not told before.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from coordinator.config import RunConfig, make_config
+from coordinator.decisions.actions import BlobRef
+from coordinator.decisions.holdings import needed_blobs
+from coordinator.decisions.machine import RoundMachine
+from coordinator.decisions.rules import Rules
+from coordinator.record.blobs import fault_of, force
+from coordinator.record.folder_check import NOT_HELD, BlobFault, blob_faults, listed_reports, mark_refetch
+from coordinator.record.journal import HEAD, JOURNAL, Draft, Entry, SqliteJournal
+from coordinator.record.journal_check import ACCEPTS_OLDER, OBSTACLE, JournalState, read_journal
+from coordinator.record.ledger import fact_of
+from coordinator.record.store import set_aside
+from fedap_core.errors import InvalidInput
+
+MakeRules = Callable[[RunConfig], Rules]
+
+
+@dataclass(kw_only=True)
+class Recovery:
+    """What was found, what will be done about it, and what the operator has to agree to first (empty: nothing)."""
+
+    folder: Path
+    found: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    asks: str = ""
+    expects: str = "--accept-older or a newer backup"
+    _do: list[Callable[[], object]] = field(default_factory=list)
+
+    def plan(self, step: str, do: Callable[[], object]) -> None:
+        self.steps.append(step)
+        self._do.append(do)
+
+    def carry_out(self) -> None:
+        """Do it, in order. Stopped anywhere, it can be begun again."""
+        for do in self._do:
+            do()
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield from (f"found: {one}" for one in self.found or ["nothing that is damaged or missing"])
+        yield from (f"will: {one}" for one in self.steps or ["change nothing"])
+
+
+def recovery_of(folder: Path, *, accept_older: bool, backup: Path | None, make_rules: MakeRules) -> Recovery:
+    """Look at a folder that no process leads."""
+    recovery = Recovery(folder=folder)
+    journal = read_journal(folder)
+    if obstacle := dict(journal.facts).get(OBSTACLE):
+        recovery.found.append(obstacle)
+        recovery.expects, recovery.asks = "the newer folder, or a backup, in its place", f"{obstacle}."
+        return recovery
+    if journal.wrong:
+        journal = _mend_journal(recovery, journal, backup, accept_older=accept_older)
+    if (faults := _faults(folder, journal, make_rules)) and not recovery.asks:
+        not_held = frozenset() if accept_older else listed_reports(dict(journal.facts).get(NOT_HELD))
+        _mend_blobs(recovery, faults, backup, not_held=not_held)
+    if accept_older:
+        step = "ask every member what it holds when it comes, and go on from the latest round that they know"
+        recovery.plan(step, lambda: _with_journal(folder, lambda one: one.set_fact(ACCEPTS_OLDER, "yes")))
+    return recovery
+
+
+def _mend_journal(
+    recovery: Recovery, journal: JournalState, backup: Path | None, *, accept_older: bool
+) -> JournalState:
+    """Plan a journal of what can be believed, here or in the backup, whichever tells more; returns that."""
+    folder = recovery.folder
+    recovery.found.append(f"{journal.path} {journal.wrong}; {len(journal.sound)} entries can be believed")
+    chosen = journal
+    if backup is not None:
+        kept = read_journal(backup)
+        if kept.wrong or not kept.sound:
+            raise InvalidInput("backup", str(backup), "a folder that `fedap-coordinator backup` made", kept.wrong)
+        if len(kept.sound) > len(journal.sound):
+            chosen = kept
+            recovery.found.append(f"{kept.path} tells {len(kept.sound)} entries, and is whole")
+    lost = max(journal.last - len(chosen.sound), 0)
+    if (lost or not journal.exists or not chosen.sound) and not accept_older:
+        known = f"{lost} entries" if lost else "its entries"
+        recovery.asks = (
+            f"{known} of the journal are lost. Put back a newer backup, or agree with --accept-older to go on from "
+            "what the members hold: no round is trained twice, and members that lag behind enter at the round after."
+        )
+    step = f"write a journal of the {len(chosen.sound)} entries that can be believed, and keep the old one in damaged/"
+    facts = dict(chosen.facts) or dict(journal.facts)
+    recovery.plan(step, lambda: _write_journal(folder, chosen.sound, facts))
+    return chosen
+
+
+def _write_journal(folder: Path, entries: Sequence[Entry], facts: dict[str, str]) -> None:
+    """Build it aside, then put it in place."""
+    made = folder / "recovering"
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(mode=0o700)
+    journal = SqliteJournal(made / JOURNAL)
+    drafts = [Draft(time_s=one.time_s, kind=one.kind, body=one.body) for one in entries]
+    if drafts:
+        journal.append(drafts)
+    for name, value in facts.items():
+        if name != "format":
+            journal.set_fact(name, value)
+    journal.close()
+    for name in (JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", HEAD):
+        set_aside(folder, folder / name)
+    for name in (HEAD, JOURNAL):
+        if (made / name).exists():
+            (made / name).rename(folder / name)
+    force(folder)
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def _faults(folder: Path, journal: JournalState, make_rules: MakeRules) -> list[BlobFault]:
+    """Reports that a believed journal builds on and that cannot be used."""
+    stored = dict(journal.facts).get("config")
+    if not journal.sound or stored is None:
+        return []
+    machine = RoundMachine(make_rules(make_config(json.loads(stored))))
+    for entry in journal.sound:
+        machine.handle(fact_of(entry), entry.time_s)
+    return blob_faults(folder, needed_blobs(machine.state))
+
+
+def _mend_blobs(
+    recovery: Recovery, faults: Sequence[BlobFault], backup: Path | None, *, not_held: Collection[BlobRef]
+) -> None:
+    """not_held: reports that it is of no use to ask for."""
+    folder = recovery.folder
+    asked = []
+    for fault in faults:
+        recovery.found.append(f"{fault.path} {fault.wrong}")
+        kept = None if backup is None else backup / fault.path.relative_to(folder)
+        if fault.path.exists():
+            recovery.plan(f"keep {fault.path} in damaged/", partial(set_aside, folder, fault.path))
+        if kept is not None and not fault_of(kept):
+            step = f"take {fault.path.relative_to(folder)} from {backup}"
+            recovery.plan(step, partial(_copy, kept, fault.path))
+        else:
+            asked.append(fault)
+    if useless := [one for one in asked if one.ref in not_held]:
+        name, path = useless[0].ref.member, useless[0].path
+        recovery.asks = (
+            f"{path} is lost, {name} no longer holds it, and somebody waits for what is mixed from it. Take it from a "
+            "backup with --from, or agree with --accept-older to go on from what the members hold: members that lag "
+            "behind enter at the round after."
+        )
+    elif asked:
+        names = ", ".join(sorted({one.ref.member for one in asked}))
+        what = "send their last update again, or measure again where statistics are lost"
+        step = f"have {names} {what}, when the run is led on with `serve`"
+        recovery.plan(step, lambda: _with_journal(folder, lambda one: mark_refetch(one, [f.ref for f in asked])))
+
+
+def _copy(source: Path, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, path)
+    force(path)
+
+
+def _with_journal(folder: Path, do: Callable[[SqliteJournal], object]) -> None:
+    journal = SqliteJournal(folder / JOURNAL)
+    try:
+        do(journal)
+    finally:
+        journal.close()

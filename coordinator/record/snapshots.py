@@ -1,0 +1,73 @@
+"""The state of a run as text and back, so that replay need not begin at the beginning.
+
+Follows the types of the state's own classes; a field added there needs nothing here. The text carries the state's
+digest: what does not come back with the same digest is not used, and the whole journal is replayed instead.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import types
+from collections.abc import Mapping
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from coordinator.decisions.state import State
+from coordinator.record.journal import Snapshot
+
+EVERY_ROUNDS = 50
+"""Closed rounds between two snapshots."""
+
+
+def take(state: State, serial: int) -> Snapshot:
+    """The state after the journal's entry `serial`."""
+    text = json.dumps({"digest": state.digest(), "state": _plain(state)})
+    return Snapshot(serial=serial, body=text.encode())
+
+
+def restore(snapshot: Snapshot) -> State | None:
+    """The state that was taken; None if it is another version's or damaged."""
+    try:
+        found = json.loads(snapshot.body)
+        state = _typed(State, found["state"])
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return None
+    return state if isinstance(state, State) and state.digest() == found["digest"] else None
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, np.ndarray):
+        return {"shape": value.shape, "values": value.ravel().tolist()}
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _typed(hint: Any, value: Any) -> object:  # noqa: ANN401 - types as values
+    """A plain value as the type says; TypeError or ValueError if it does not fit."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return None if value is None else _typed(next(one for one in arguments if one is not type(None)), value)
+    if origin is tuple:
+        inner = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
+        return tuple(_typed(one, part) for one, part in zip(inner, value, strict=True))
+    if origin is dict:
+        return {key: _typed(arguments[1], one) for key, one in value.items()}
+    if origin is np.ndarray:
+        shape = tuple(value["shape"])
+        return np.asarray(value["values"], dtype=np.float64).reshape(shape)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint(value)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        hints = get_type_hints(hint)
+        return hint(**{name: _typed(hints[name], one) for name, one in value.items()})
+    return value

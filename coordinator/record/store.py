@@ -1,0 +1,297 @@
+"""Where a run's tensors lie, and when they are durable: staged reports, admitted blobs, mixed rows.
+
+A blob is named (member, kind, round_no) inside the folder of its run, and checksummed. It is durable before the row of
+the journal that mentions it is written; until then the name means nothing, and a file that an earlier life left under
+it is written over. What came inside one message stays in memory, up to a bound, until it is judged and mixed: the file
+is then for the next life. Decides nothing about which blobs are needed: `collect` is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coordinator.decisions.actions import BlobRef, RowRef
+from coordinator.record.blobs import StoredSet, checksum_of, describe, fault_of, finish, force, opened, write_finished
+from coordinator.record.incoming import Incoming
+from coordinator.record.spares import Spares
+from fedap_core.errors import InvalidInput
+from protocol.encodings import Encoding
+from protocol.limits import MIB, SLICE_BYTES
+from protocol.tensors import Layout, TensorSet
+
+TOGETHER = 64
+"""Files that are written, and open, before they are forced."""
+
+HELD_BYTES = 384 * MIB
+"""Most memory for reports that came inside their messages: those of 1,000 members of a LeNet-5 and of their round
+before. What is more goes by the disk."""
+
+_NOWHERE = Path()
+"""In place of the path of something that is in memory alone: to build one costs more than to remember the bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """Bytes that have arrived and that nobody has judged yet: in memory or, without `data`, in a file."""
+
+    path: Path
+    layout: Layout
+    encoding: Encoding
+    data: memoryview | None = field(default=None, repr=False, compare=False)
+
+
+class Store:
+    """The folders of one run. Staging happens in the socket's thread, everything about blobs in the computing one."""
+
+    def __init__(self, folder: Path, *, scratch: Path | None = None, held_bytes: int = HELD_BYTES) -> None:
+        """`scratch`: where to put what can be made again, instead of inside the folder, which then is only read."""
+        self._folder = folder
+        self._scratch = scratch or folder
+        for name in ("staged", "rows", "spare"):  # of an earlier life: will come again, or is computed again
+            shutil.rmtree(self._scratch / name, ignore_errors=True)
+        for name in ("incoming", "staged", "rows", "fixed"):
+            (self._scratch / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._large_spares = Spares(self._scratch / "spare" / "large")
+        self.incoming = Incoming(self._scratch / "incoming", self._large_spares)
+        """Slices of payloads that are under way."""
+        self._spares = Spares(self._scratch / "spare")
+        self._staged: dict[BlobRef, Staged] = {}
+        self._room = held_bytes
+        self._counting = threading.Lock()
+        self._blobs: dict[BlobRef, StoredSet | None] = dict.fromkeys(_found(folder / "blobs"))
+        """What is in the folder; None: not looked at in this life."""
+        self._rows: set[RowRef] = set()
+
+    # ---- reports that wait to be judged
+
+    def stage(self, ref: BlobRef, tensors: TensorSet) -> None:
+        """Put a report's set aside: the bytes it brought, or those that its transfer has collected."""
+        path, data = _NOWHERE, tensors.data
+        if data is None or not self._take(data.nbytes):
+            path = self._place("staged", ref)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if data is not None:
+                path.write_bytes(data)
+            else:
+                self.incoming.hand_over(ref.member, str(tensors.transfer), path)
+            data = None
+        self._staged[ref] = Staged(path=path, layout=tensors.layout, encoding=tensors.encoding, data=data)
+
+    def staged(self, ref: BlobRef) -> Staged:
+        """What is set aside under that name."""
+        if ref not in self._staged:
+            raise InvalidInput("report", ref, "one that has arrived")
+        return self._staged[ref]
+
+    def is_staged(self, ref: BlobRef) -> bool:
+        return ref in self._staged
+
+    def discard(self, ref: BlobRef) -> None:
+        """Drop staged bytes; nothing happens where there are none."""
+        staged = self._staged.pop(ref, None)
+        if staged is None:
+            return
+        if staged.data is None:
+            staged.path.unlink(missing_ok=True)
+        else:
+            self._give(staged.data.nbytes)
+
+    def keep(self, checksums: Mapping[BlobRef, int]) -> None:
+        """Make staged bytes blobs, all of them durable when this returns. OSError: none is, and all are gone."""
+        series = {(ref.kind, ref.round_no) for ref in checksums}
+        folders = [Path(f"{self._folder}/blobs/{kind}/{number:07d}") for kind, number in series]
+        written: dict[BlobRef, StoredSet] = {}
+        refs = list(checksums)
+        try:
+            for folder in folders:
+                _make_durably(folder, self._folder)
+            for at in range(0, len(refs), TOGETHER):
+                written |= self._write_durably({ref: checksums[ref] for ref in refs[at : at + TOGETHER]})
+            for folder in folders:
+                force(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            self._large_spares.drop()
+            self._spares.drop()
+            for ref in checksums:
+                self.discard(ref)
+                with contextlib.suppress(OSError):  # the disk that failed need not take this, either
+                    self._place("blobs", ref).unlink()
+            raise
+        self._blobs |= written
+        for ref in written:
+            self._staged.pop(ref, None)
+
+    def _write_durably(self, checksums: Mapping[BlobRef, int]) -> dict[BlobRef, StoredSet]:
+        """First everything is written, then everything is forced: what one fsync has carried along, the next need
+        not."""
+        written: dict[BlobRef, StoredSet] = {}
+        with ExitStack() as files:
+            handles = []
+            for ref, checksum in checksums.items():
+                staged, path = self.staged(ref), self._place("blobs", ref)
+                if staged.data is None:
+                    finish(staged.path, staged.layout, staged.encoding, checksum)
+                    staged.path.replace(path)
+                else:
+                    self._spares.take(path)
+                handle = files.enter_context(opened(path, os.O_RDWR | os.O_CREAT))
+                if staged.data is not None:
+                    write_finished(handle, staged.data, staged.layout, staged.encoding, checksum)
+                handles.append(handle)
+                written[ref] = StoredSet(
+                    path=path, layout=staged.layout, encoding=staged.encoding, checksum=checksum, data=staged.data
+                )
+            for handle in handles:
+                os.fsync(handle)
+        return written
+
+    # ---- blobs and rows
+
+    def blob(self, ref: BlobRef) -> StoredSet:
+        """An admitted blob; InvalidInput if it is not there or not whole."""
+        known = self._blobs.get(ref)
+        return known if known is not None else describe(self._place("blobs", ref))
+
+    def fault_of(self, ref: BlobRef) -> str:
+        """What is wrong with an admitted blob; empty if nothing is, or if it is in memory."""
+        known = self._blobs.get(ref)
+        return "" if known is not None and known.data is not None else fault_of(self._place("blobs", ref))
+
+    def path_of(self, ref: BlobRef) -> Path:
+        """Where an admitted blob lies."""
+        return self._place("blobs", ref)
+
+    def set_aside(self, ref: BlobRef) -> Path | None:
+        """Take a damaged blob out of the way; it is kept. None where there is no file."""
+        self._blobs.pop(ref, None)
+        return set_aside(self._folder, self._place("blobs", ref))
+
+    def row_path(self, ref: RowRef) -> Path:
+        """Where a mixed row lies, or is to be written."""
+        return Path(f"{self._scratch}/rows/{ref.round_no:07d}/{ref.member}{'~' if ref.alone else ''}")
+
+    def expect_rows(self, refs: tuple[RowRef, ...]) -> list[Path]:
+        """Rows are about to be written: `collect` must know of them."""
+        self._rows.update(refs)
+        return [self.row_path(ref) for ref in refs]
+
+    def fixed_path(self, name: str) -> Path:
+        """Where a form of the initial model or the anchor lies that is sent as it is."""
+        return self._scratch / "fixed" / name
+
+    def keep_tables(self, member: str, round_no: int, tensors: TensorSet) -> None:
+        """Class counts and confusion matrices that a participant agreed to share: results, never collected. Nothing of
+        the run depends on them, so the socket does not wait for the disk."""
+        if tensors.data is not None:
+            path = self._folder / "tables" / f"{round_no:07d}" / member
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with opened(path, os.O_RDWR | os.O_CREAT) as handle:
+                write_finished(handle, tensors.data, tensors.layout, tensors.encoding, checksum_of(tensors.data))
+
+    def collect(self, blobs: frozenset[BlobRef], rows: frozenset[RowRef]) -> int:
+        """Delete every blob and row that is not listed, or keep its file to be written over; returns their bytes."""
+        gone = [ref for ref in self._blobs if ref not in blobs]
+        small, large = [], []
+        for ref in gone:
+            stored = self._blobs.pop(ref)
+            if stored is not None and stored.data is not None:
+                self._give(stored.data.nbytes)
+                small.append(self._name("blobs", ref))
+            elif stored is not None and stored.size_bytes > SLICE_BYTES:
+                large.append(self._name("blobs", ref))
+        old = self._rows - rows
+        self._rows &= rows
+        paths = [self._name("blobs", ref) for ref in gone] + [str(self.row_path(ref)) for ref in old]
+        freed = self._spares.put(small) + self._large_spares.put(large)
+        freed += sum(map(_delete, set(paths).difference(small, large)))
+        for folder in {os.path.dirname(path) for path in paths}:  # noqa: PTH120 - hundreds of paths in every round
+            with contextlib.suppress(OSError):  # others are in it still
+                os.rmdir(folder)  # noqa: PTH106
+        return freed
+
+    def close(self) -> None:
+        """Let go of what only a run that goes on has use for."""
+        self._large_spares.drop()
+        self._spares.drop()
+
+    def used_bytes(self) -> int:
+        """Disk in use by everything here."""
+        return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
+
+    def free_bytes(self) -> int:
+        """Disk that is free for an ordinary user where the run's folder lies, or that large reports may write over."""
+        found = os.statvfs(self._folder)
+        return found.f_bavail * found.f_frsize + self._large_spares.size_bytes()
+
+    def can_write(self) -> bool:
+        """Whether the disk takes a megabyte and keeps it."""
+        path = self._scratch / "fixed" / "probe"
+        try:
+            path.write_bytes(bytes(MIB))
+            force(path)
+            path.unlink()
+        except OSError:
+            return False
+        return True
+
+    def _take(self, size: int) -> bool:
+        """Whether so much memory may be held."""
+        with self._counting:
+            fits = size <= self._room
+            self._room -= size if fits else 0
+        return fits
+
+    def _give(self, size: int) -> None:
+        with self._counting:
+            self._room += size
+
+    def _place(self, top: str, ref: BlobRef) -> Path:
+        return Path(self._name(top, ref))
+
+    def _name(self, top: str, ref: BlobRef) -> str:
+        base = self._scratch if top == "staged" else self._folder
+        return f"{base}/{top}/{ref.kind}/{ref.round_no:07d}/{ref.member}"
+
+
+def _delete(path: str) -> int:
+    """Delete a file that may be gone already; returns its size."""
+    try:
+        size = os.stat(path).st_size  # noqa: PTH116
+        os.unlink(path)  # noqa: PTH108
+    except FileNotFoundError:
+        return 0
+    return size
+
+
+def _found(top: Path) -> Iterator[BlobRef]:
+    """The blobs that lie in a folder, whole or not."""
+    for path in top.glob("*/*/*"):
+        if path.parent.name.isdecimal():
+            yield BlobRef(member=path.name, kind=path.parent.parent.name, round_no=int(path.parent.name))
+
+
+def set_aside(folder: Path, path: Path) -> Path | None:
+    """Move a file of a run's folder to `damaged` in there, under a name that is free; None where there is none."""
+    if not path.exists():
+        return None
+    top = folder / "damaged"
+    top.mkdir(exist_ok=True, mode=0o700)
+    name = "-".join(path.relative_to(folder).parts)
+    taken = {one.name for one in top.iterdir()}
+    free = next(one for count in range(len(taken) + 1) if (one := f"{name}.{count}") not in taken)
+    return path.rename(top / free)
+
+
+def _make_durably(folder: Path, base: Path) -> None:
+    """Make a folder below `base`, and force the entries of those that were missing."""
+    if folder != base and not folder.is_dir():
+        _make_durably(folder.parent, base)
+        folder.mkdir()
+        force(folder.parent, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,0 +1,268 @@
+"""Between the socket and the machine: frames become events, actions become frames. The protocol's law is applied here.
+
+Size, codec, conversation, then the event: whatever comes in gives events or is dropped, counted and perhaps answered;
+nothing that a peer says can raise out of `hear`. It keeps no state of the run and decides nothing about it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from coordinator.decisions.events import Beat, Event, Greeted, Heard, LeaveArrived, PeerFaulted, PeerLost
+from coordinator.wire.arrivals import Arrivals, Unwanted, step_of
+from coordinator.wire.deliveries import Deliveries
+from coordinator.wire.peers import Peer, Peers
+from coordinator.wire.router import Received, Router
+from protocol import conversation
+from protocol.codec import decode, encode, frame_sizes, offers
+from protocol.errors import BadChecksum, BadRound, LocalProtocolError, RemoteProtocolError
+from protocol.limits import TEXT_CHARS
+from protocol.messages import (
+    Cancel,
+    Error,
+    Goodbye,
+    Grant,
+    Heartbeat,
+    Hello,
+    HelloRequired,
+    Leave,
+    Message,
+    Slice,
+    Stats,
+    Step,
+    Update,
+    Welcome,
+)
+from protocol.traffic import To
+
+log = structlog.get_logger()
+
+HEARD_EVERY_S = 1.0
+"""Slices and grants are signs of life; the machine is told at most this often."""
+
+
+class Exchange:
+    """One socket's worth of peers. `now` is any clock that never goes back."""
+
+    def __init__(
+        self,
+        *,
+        router: Router,
+        peers: Peers,
+        arrivals: Arrivals,
+        deliveries: Deliveries,
+        admits: Callable[[str], bool],
+    ) -> None:
+        self._router = router
+        self._peers = peers
+        self._gone: dict[str, bool] = {}
+        """Connections that took nothing any more: whether the socket has been read since."""
+        self._arrivals = arrivals
+        self._deliveries = deliveries
+        self._admits = admits
+        self.counts: Counter[str] = Counter()
+        """What was of no use: by code, or `stale`, `unknown-key`, `rate`; of ours, `outdated`, `withheld`, `spoilt`."""
+        self._traffic: Counter[tuple[str, int, str]] = Counter()
+
+    def taken_traffic(self) -> Mapping[tuple[str, int, str], int]:
+        """Bytes of messages by (member, round of its order, in or out) since the last call."""
+        taken, self._traffic = self._traffic, Counter()
+        return taken
+
+    @property
+    def cut_connections(self) -> int:
+        """Connections that were ended because more waited from them than any honest peer sends."""
+        return self._router.cut_connections
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether slices wait for room in the socket, which does not say when there is some, or somebody is gone."""
+        return self._deliveries.is_waiting or bool(self._gone)
+
+    # ---- in
+
+    def hear(self, received: Received, now: float) -> list[Event]:
+        """What a message means for the machine; most often one event, or none."""
+        if received.identity and not self._admits(received.identity):  # taken off the list since the handshake
+            self.counts["unknown-key"] += 1
+            return []
+        peer = self._peers.meet(received.connection, received.address, now)
+        if peer.member is not None:
+            self._traffic[peer.member, peer.round_no, "in"] += sum(frame_sizes(received.frames))
+        if not peer.messages.take(now):
+            return self._fault(peer, "rate", "more messages than the limit allows", None, now)
+        try:
+            message = decode(received.frames)
+            return self._judge(peer, message, received.identity, now)
+        except BadRound as fault:
+            return self._ahead(peer, fault, now)
+        except RemoteProtocolError as fault:
+            return self._fault(peer, fault.code, str(fault), None, now)
+
+    def _ahead(self, peer: Peer, fault: BadRound, now: float) -> list[Event]:
+        """A report of a round that was never ordered, as far as we know: no strike, for it may be our folder that is
+        old. What the member holds its heartbeats tell."""
+        self.counts[fault.code] += 1
+        if peer.answers.take(now):
+            log.warning("report.ahead", participant=peer.member, reason=str(fault))
+            self.say(peer.connection, Error(code=fault.code, reason=printable(str(fault)), about=None))
+        return self._sign_of_life(peer, now)
+
+    def _judge(self, peer: Peer, message: Message, identity: str, now: float) -> list[Event]:
+        if peer.conversation.receive(message) is conversation.Heard.STALE:
+            self.counts["stale"] += 1
+            if peer.conversation.hello_required and self._peers.may_answer(peer, now):
+                self.say(peer.connection, HelloRequired())
+            return []
+        if isinstance(message, Hello):  # starts afresh, in both directions, and may be another member's from now on
+            self._deliveries.drop(peer.connection)
+            self._grant(self._arrivals.drop(peer.connection))
+            peer.identity = identity or message.name
+            return [Greeted(connection=peer.connection, identity=peer.identity, hello=message)]
+        if isinstance(message, Stats | Update | Goodbye):
+            return self._report(peer, message, now)
+        return self._signal(peer, message, now)
+
+    def _signal(self, peer: Peer, message: Message, now: float) -> list[Event]:
+        connection = peer.connection
+        if isinstance(message, Heartbeat):
+            self._deliveries.beat(connection, message)
+            return [Beat(connection=connection, beat=message)]
+        if isinstance(message, Leave):
+            return [LeaveArrived(connection=connection, reason=message.reason)]
+        if isinstance(message, Slice):
+            return self._slice(peer, message, now)
+        if isinstance(message, Grant):
+            self._deliveries.granted(connection, message)
+        elif isinstance(message, Cancel):
+            self._deliveries.drop(connection, message.transfer)
+            self._grant(self._arrivals.drop(connection, message.transfer))
+            log.info("transfer.cancelled", participant=peer.member, code=message.code)
+        elif isinstance(message, Error):
+            log.warning("peer.complained", participant=peer.member, code=message.code, reason=message.reason)
+        return self._sign_of_life(peer, now)
+
+    def _report(self, peer: Peer, message: Stats | Update | Goodbye, now: float) -> list[Event]:
+        try:
+            grants, event = self._arrivals.report(peer, message)
+        except Unwanted as unwanted:
+            for offer in offers(message):
+                self.say(peer.connection, Cancel(transfer=str(offer.transfer), code=unwanted.code))
+            return self._fault(peer, unwanted.code, str(unwanted), step_of(message), now)
+        except OSError as error:
+            return self._no_space(peer, error, step_of(message))
+        self._grant(grants)
+        return [event] if event is not None else self._sign_of_life(peer, now)
+
+    def _slice(self, peer: Peer, piece: Slice, now: float) -> list[Event]:
+        try:
+            grants, event = self._arrivals.slice(peer, piece)
+        except BadChecksum:
+            if not self._arrivals.broken(peer):
+                raise
+            self.counts["spoilt"] += 1  # it is still wanted, and comes again from its beginning
+            return self._sign_of_life(peer, now)
+        except OSError as error:
+            return self._no_space(peer, error, None)
+        self._grant(grants)
+        return [event] if event is not None else self._sign_of_life(peer, now)
+
+    def _no_space(self, peer: Peer, error: OSError, about: Step | None) -> list[Event]:
+        """The disk took no more. Nothing is lost: the report is asked for again when there is room."""
+        self.counts["no-space"] += 1
+        log.error("payload.not_stored", participant=peer.member, reason=str(error))
+        self._grant(self._arrivals.drop(peer.connection))
+        self.say(peer.connection, Error(code="no-space", reason="no disk space for the payload", about=about))
+        return []
+
+    def _sign_of_life(self, peer: Peer, now: float) -> list[Event]:
+        if now - peer.heard_told_at < HEARD_EVERY_S:
+            return []
+        peer.heard_told_at = now
+        return [Heard(connection=peer.connection)]
+
+    def _fault(self, peer: Peer, code: str, reason: str, about: Step | None, now: float) -> list[Event]:
+        """Count it; answer, log and tell the machine, but not more often than somebody could read."""
+        self.counts[code] += 1
+        peer.faults += 1
+        if not self._peers.may_answer(peer, now):
+            return []
+        log.warning("message.refused", participant=peer.member, connection=peer.connection, code=code, reason=reason)
+        self.say(peer.connection, Error(code=code, reason=printable(reason), about=about))
+        return [PeerFaulted(connection=peer.connection, code=code, reason=printable(reason))]
+
+    # ---- out
+
+    def say(self, connection: str, message: Message) -> None:
+        """Say a message if the conversation allows it. When nobody is there any more, `flush` will tell."""
+        peer = self._peers.get(connection)
+        if peer is None:
+            return
+        try:
+            peer.conversation.send(message)
+            frames = encode(message)
+        except LocalProtocolError as error:
+            # decided before its hello was heard: what still matters is said again after the welcome, which is on its
+            # way; or a second welcome, for hellos that were heard together: the first has answered both
+            if peer.conversation.state is conversation.State.GREETED or message.KIND == Welcome.KIND:
+                self.counts["outdated"] += 1
+                return
+            # a fault of ours, and no reason to end everybody's run
+            log.error("message.withheld", participant=peer.member, kind=message.KIND, reason=str(error))
+            self.counts["withheld"] += 1
+            return
+        if peer.member is not None:
+            self._traffic[peer.member, peer.round_no, "out"] += sum(frame_sizes(frames))
+        send = self._router.send_slice if isinstance(message, Slice) else self._router.send
+        if not send(connection, frames):
+            self._gone.setdefault(connection, False)
+
+    def say_welcome(self, connection: str, member: str, message: Message) -> None:
+        """Say `welcome`; the connection is that member's from now on."""
+        peer = self._peers.get(connection)
+        if peer is None:
+            self._gone.setdefault(connection, False)
+            return
+        self._peers.welcome(peer, member)
+        self._router.trust(connection)
+        self.say(connection, message)
+
+    def say_order(self, connection: str, message: Message, step: Step) -> None:
+        """Say an order, whose payload (if it is an offer) `Deliveries` was told of before."""
+        peer = self._peers.get(connection)
+        if peer is not None:
+            peer.round_no = step.round_no
+        self.say(connection, message)
+
+    def forget(self, connection: str) -> None:
+        """Nobody's connection any more. Credit and line it held go to others."""
+        self._gone.pop(connection, None)
+        self._peers.forget(connection)
+        self._router.forget(connection)
+        self._deliveries.drop(connection)
+        self._grant(self._arrivals.drop(connection))
+
+    def flush(self) -> list[Event]:
+        """Send slices that are due, and try again what slow peers could not take. Who is gone is told of one turn
+        later: its last words, such as `leave`, may lie in the socket and are heard first."""
+        for one in self._deliveries.due(self._router.has_room):
+            self.say(one.peer, one.what)
+        for connection in self._router.flush():
+            self._gone.setdefault(connection, False)
+        lost = [connection for connection, was_heard in self._gone.items() if was_heard]
+        for connection in lost:
+            self.forget(connection)
+        self._gone = dict.fromkeys(self._gone, True)
+        return [PeerLost(connection=connection) for connection in lost]
+
+    def _grant(self, grants: Iterable[To[Grant]]) -> None:
+        for one in grants:
+            self.say(one.peer, one.what)
+
+
+def printable(reason: str) -> str:
+    """Text that may travel: printable, and not too long."""
+    return "".join(char if char.isprintable() else "?" for char in reason)[:TEXT_CHARS]

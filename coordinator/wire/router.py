@@ -1,0 +1,280 @@
+"""The ROUTER socket and the thread that waits at it: frames in, frames out, and a way to be woken.
+
+Only transport: it names connections, knows whose key a frame came with, keeps what a slow peer cannot take yet, and
+notices that a peer is gone. It never looks into a frame. All methods but `wake` belong to one thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import structlog
+import zmq
+
+from coordinator.wire.auth import Authenticator, secure
+from coordinator.wire.guard import Guard, can_guard
+from fedap_core.errors import InvalidInput
+from protocol.backlog import Bounds
+from protocol.contracts import Buffer
+from protocol.keys import KeyPair
+from protocol.limits import FRAME_BYTES, IN_FLIGHT_BYTES, SETS_PER_MESSAGE, SLICE_BYTES, WINDOW_SLICES
+
+log = structlog.get_logger()
+
+STRANGERS = 256
+"""Connections that may be open without having been welcomed, where nobody says how many members are expected."""
+
+QUEUED_MESSAGES = 16
+"""Messages that ZeroMQ keeps per peer and direction: four slices and the small ones between them, four times over."""
+
+WAITING_MESSAGES = 64
+"""Messages kept for a peer whose queue is full; what is more is lost, and its heartbeats bring it again."""
+
+RETRY_MS = 5
+"""Pause between attempts for a peer whose queue is full: a ROUTER socket cannot say which peer has room again."""
+
+KEEPALIVE_S = 15
+KEEPALIVE_PROBES = 4
+"""TCP's own probes find connections that are half open and free what is queued for them. Not ZeroMQ's heartbeats: its
+release 4.3.5 aborts the process when one is due on a connection that was reset with its queue full."""
+
+_MOST_FRAMES = 1 + 1 + SETS_PER_MESSAGE + 1
+"""Frames kept of a message: who sent it, the header, one for each set, and one more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Received:
+    """A message as it came. identity: the public key in Z85, empty on a socket without keys; address: where it came
+    from, empty where there is none."""
+
+    connection: str
+    identity: str
+    address: str
+    frames: tuple[Buffer, ...]
+
+
+class Router:
+    """Bound when built; `endpoint` says where. `admits` decides about keys and runs in the authenticator's thread."""
+
+    def __init__(
+        self,
+        *,
+        endpoint: str,
+        keys: KeyPair | None = None,
+        admits: Callable[[str], bool],
+        in_flight_bytes: int = IN_FLIGHT_BYTES,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._authenticator = Authenticator(self._context, admits) if keys is not None else None
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._has_keys = keys is not None
+        guarded = can_guard(endpoint)
+        self._set_options(guarded=guarded)
+        if keys is not None:
+            secure(self._socket, keys)
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._poller.register(self._wake_read, zmq.POLLIN)
+        self._alarm = zmq.Poller()
+        self._alarm.register(self._wake_read, zmq.POLLIN)
+        self._waiting: dict[str, deque[Sequence[Buffer]]] = {}
+        self._held: dict[str, list[zmq.MessageTracker]] = {}
+        self._most_held = max(in_flight_bytes // SLICE_BYTES, 1)
+        self.lost_messages = 0
+        """Messages given up because their receiver took nothing for too long."""
+        bounds = bounds or Bounds(strangers=STRANGERS)
+        self._guard = Guard(self._socket, bounds=bounds, encrypted=self._has_keys, wake=self.wake) if guarded else None
+        if self._guard is None and endpoint.startswith("tcp://"):
+            log.warning("guard.off", so="messages that never end are not noticed on this system")
+        try:
+            self._socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            self.close(linger_s=0)
+            raise InvalidInput("network.endpoint", endpoint, "an address that can be bound", str(error)) from error
+        self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def _set_options(self, *, guarded: bool) -> None:
+        """A guarded socket has no limit of messages inwards: one that is reset while its queue is full, with a PING
+        among what waits, would abort the process (ZeroMQ 4.3.5); the guard counts bytes instead."""
+        self._socket.router_mandatory = True
+        self._socket.router_handover = False
+        self._socket.maxmsgsize = FRAME_BYTES
+        self._socket.sndhwm = QUEUED_MESSAGES
+        self._socket.rcvhwm = 0 if guarded else QUEUED_MESSAGES
+        self._socket.linger = 0
+        self._socket.tcp_keepalive = 1
+        self._socket.tcp_keepalive_idle = self._socket.tcp_keepalive_intvl = KEEPALIVE_S
+        self._socket.tcp_keepalive_cnt = KEEPALIVE_PROBES
+
+    @property
+    def refused_keys(self) -> int:
+        """Handshakes that ended at the door."""
+        return self._authenticator.refused if self._authenticator is not None else 0
+
+    def wake(self) -> None:
+        """End a `wait`, from any thread or signal handler."""
+        try:
+            os.write(self._wake_write, b"\0")
+        except BlockingIOError:
+            return  # the pipe is full: it will wake anyway
+
+    def wait(self, timeout_s: float | None, *, hurry: bool = False) -> None:
+        """Until a message is there, somebody calls `wake`, or the time is over; with `hurry`, only for a moment."""
+        timeout_ms = None if timeout_s is None else max(0, min(int(timeout_s * 1000) + 1, 3_600_000))
+        if self._waiting or hurry:
+            timeout_ms = RETRY_MS if timeout_ms is None else min(RETRY_MS, timeout_ms)
+        ready = dict(self._poller.poll(timeout_ms))
+        if self._wake_read in ready:
+            os.read(self._wake_read, 4096)
+
+    def rest(self, timeout_s: float) -> None:
+        """Until somebody calls `wake` or the time is over; messages wait outside."""
+        if self._alarm.poll(int(timeout_s * 1000)):
+            os.read(self._wake_read, 4096)
+
+    def received(self, most: int) -> Iterator[Received]:
+        """Messages that are there, at most so many: the loop has other duties too."""
+        for _ in range(most):
+            try:
+                frames = self._frames()
+            except zmq.Again:
+                if self._guard is not None:
+                    self._guard.drained()
+                return
+            yield Received(
+                connection=frames[0].bytes.hex(),
+                identity=_property(frames[-1], "User-Id") if self._has_keys else "",
+                address=_property(frames[-1], "Peer-Address"),
+                frames=tuple(frame.buffer for frame in frames[1:]),
+            )
+
+    def _frames(self) -> list[zmq.Frame]:
+        """The frames of the next message. Of one with more than any message has, the rest is let go as it is read; one
+        too many is kept, by which the codec will know it."""
+        frame = self._socket.recv(zmq.NOBLOCK, copy=False)
+        frames, sizes = [frame], []
+        while frame.more:
+            frame = self._socket.recv(copy=False)
+            sizes.append(len(frame))
+            if len(frames) < _MOST_FRAMES:
+                frames.append(frame)
+        if self._guard is not None:
+            self._guard.heard(frames[0].bytes.hex(), frames[-1], sizes)
+        return frames
+
+    def trust(self, connection: str) -> None:
+        """It is a member's: it may have slices on the way."""
+        if self._guard is not None:
+            self._guard.trust(connection)
+
+    @property
+    def cut_connections(self) -> int:
+        """Connections that were ended because more waited from them than any honest peer sends."""
+        return self._guard.cut if self._guard is not None else 0
+
+    def send(self, connection: str, frames: Sequence[Buffer]) -> bool:
+        """Say a message; False when the connection is gone. Frames are not copied: never write to them afterwards."""
+        waiting = self._waiting.get(connection)
+        if waiting:
+            self._keep(connection, frames)
+            return True
+        return self._try(connection, frames)
+
+    def has_room(self, connection: str) -> bool:
+        """Whether a slice may be handed over: what ZeroMQ still holds of earlier ones is bounded, for each peer and in
+        all. A peer that begins again and again would otherwise fill memory with what it no longer waits for."""
+        held = self._held.get(connection)
+        if held is not None:
+            held[:] = [tracker for tracker in held if not tracker.done]
+            if not held:
+                del self._held[connection]
+        if connection in self._waiting or len(self._held.get(connection, ())) >= WINDOW_SLICES:
+            return False
+        if sum(map(len, self._held.values())) < self._most_held:
+            return True
+        self._held = {name: left for name, kept in self._held.items() if (left := [t for t in kept if not t.done])}
+        return sum(map(len, self._held.values())) < self._most_held
+
+    def send_slice(self, connection: str, frames: Sequence[Buffer]) -> bool:
+        """Hand over a slice; False when the connection is gone. Ask `has_room` first: a slice that finds the peer's
+        queue full is lost, and its receiver will ask for it."""
+        try:
+            tracker = self._socket.send_multipart(
+                [bytes.fromhex(connection), *frames], zmq.NOBLOCK, copy=False, track=True
+            )
+        except zmq.Again:
+            self.lost_messages += 1
+            return True
+        except zmq.ZMQError as error:
+            if error.errno != errno.EHOSTUNREACH:
+                raise
+            return False
+        if tracker is not None:
+            self._held.setdefault(connection, []).append(tracker)
+        return True
+
+    def flush(self) -> list[str]:
+        """Try again what could not be sent; returns connections that turn out to be gone."""
+        gone = []
+        for connection in list(self._waiting):
+            waiting = self._waiting.pop(connection)
+            while waiting:
+                if not self._try(connection, waiting[0]):
+                    gone.append(connection)
+                    waiting.clear()
+                elif connection in self._waiting:  # still full: the rest waits behind the first
+                    waiting.popleft()
+                    self._waiting[connection].extend(waiting)
+                    break
+                else:
+                    waiting.popleft()
+        return gone
+
+    def forget(self, connection: str) -> None:
+        """Nothing more is to be sent to it. What ZeroMQ still holds for it counts until it is let go."""
+        self._waiting.pop(connection, None)
+
+    def close(self, *, linger_s: float) -> None:
+        """Give what is queued so long to leave, then close."""
+        if self._guard is not None:
+            self._guard.close()
+        self._socket.close(linger=int(linger_s * 1000))
+        if self._authenticator is not None:
+            self._authenticator.close()
+        self._context.term()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _try(self, connection: str, frames: Sequence[Buffer]) -> bool:
+        try:
+            self._socket.send_multipart([bytes.fromhex(connection), *frames], zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            self._keep(connection, frames)
+        except zmq.ZMQError as error:
+            if error.errno != errno.EHOSTUNREACH:
+                raise
+            self._waiting.pop(connection, None)
+            return False
+        return True
+
+    def _keep(self, connection: str, frames: Sequence[Buffer]) -> None:
+        waiting = self._waiting.setdefault(connection, deque())
+        if len(waiting) < WAITING_MESSAGES:
+            waiting.append(frames)
+        else:
+            self.lost_messages += 1
+
+
+def _property(frame: zmq.Frame, name: str) -> str:
+    """What the library knows about a frame: the key that ZAP has vouched for, or where it came from."""
+    try:
+        found = frame.get(name)
+    except zmq.ZMQError:
+        return ""
+    return found if isinstance(found, str) else ""

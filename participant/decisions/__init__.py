@@ -1,0 +1,1 @@
+"""What a participant decides: pure functions and data; no file, socket, clock, thread or log."""

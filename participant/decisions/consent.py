@@ -1,0 +1,168 @@
+"""Whether the coordinator may ask for this: the plan against what the participant allows, every order against the plan.
+
+Pure: messages in, refusals out; it knows no socket, file or clock, and whether values are sound is `soundness`'s. The
+law: which phase, measure and tensors an order may have follows from the plan alone, and the plan was agreed to. Nothing
+in a message names code that is looked up, unless this participant's own configuration lists that very name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.strategies import Measure, Phase, RoundPlan, Strategy, make_strategy
+from participant.decisions.actions import Order
+from participant.decisions.allowance import Allowance
+from participant.record.agreement import changed_fields
+from participant.training.outgoing import model_layout, shared_layout
+from protocol.messages import Anchor, Finish, Plan, Train, Welcome
+from protocol.plan import RESERVED_RUNS
+from protocol.tensors import Layout, TensorSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Why an order is not carried out: the wire's code, and a sentence."""
+
+    code: str
+    reason: str
+
+
+class Terms:
+    """What one plan lets the coordinator order. Made by `Consent.terms`, which has judged the plan itself."""
+
+    def __init__(self, plan: Plan, strategy: Strategy, spec: ModelSpec) -> None:
+        self._plan = plan
+        self._strategy = strategy
+        self._whole = model_layout(spec)
+        self._everything = shared_layout(spec, ())
+        self._shared = shared_layout(spec, strategy.home)
+
+    def refusal(self, order: Order) -> Refusal | None:
+        """Why the plan does not know such an order; None: it does. A run may be ended at any time, so that a `finish`
+        is only refused its weights."""
+        match order:
+            case Train():
+                return self._refuse_train(order)
+            case Anchor():
+                return self._refuse_anchor(order)
+            case Finish(weights=weights):
+                return None if weights is None else self._refuse_tensors("finish", weights, self._shared)
+
+    def round_plan(self, round_no: int) -> RoundPlan:
+        """What a round is for. The strategy counts from the first round after warm-up."""
+        warmup = self._plan.warmup_rounds
+        if round_no < warmup:
+            return RoundPlan(phase=Phase.WARMUP)
+        return self._strategy.round_plan(round_no - warmup, self._plan.rounds - warmup)
+
+    def _refuse_train(self, order: Train) -> Refusal | None:
+        what = f"train {order.round_no}"
+        if order.round_no >= self._plan.rounds:
+            return Refusal(code="bad-round", reason=f"{what}: the plan has {self._plan.rounds} rounds, 0 is the first")
+        due = self.round_plan(order.round_no)
+        if order.phase != due.phase:
+            return _odd(what, "phase", order.phase, due.phase)
+        if order.measure != due.measure and order.measure not in self._owed_measures(order.round_no):
+            return _odd(what, "measure", order.measure, due.measure)
+        layout = self._everything if due.phase is Phase.WARMUP else self._shared
+        return self._refuse_tensors(what, order.weights, layout)
+
+    def _owed_measures(self, round_no: int) -> tuple[Measure, ...]:
+        """Running statistics may be asked for again after the round that measures: by a coordinator that lacks them,
+        because their sender was away or has come since. They are the same in kind, and `check` lists them."""
+        if self.round_plan(round_no).phase is not Phase.MIXED:
+            return ()
+        rounds = range(self._plan.warmup_rounds, round_no)
+        return (Measure.RUNNING,) if any(self.round_plan(one).measure is Measure.RUNNING for one in rounds) else ()
+
+    def _refuse_anchor(self, order: Anchor) -> Refusal | None:
+        plan, what = self._plan, f"anchor {order.round_no}"
+        if self._strategy.first_measure is Measure.NONE and plan.start_from != "anchor":
+            return Refusal(code="bad-field", reason=f"{what}: {plan.strategy} measures nothing before it trains")
+        if not plan.warmup_rounds <= order.round_no <= plan.rounds:
+            expected = f"from {plan.warmup_rounds} to {plan.rounds}"
+            return Refusal(code="bad-round", reason=f"{what}: got round {order.round_no}, expected {expected}")
+        if order.measure != self._strategy.first_measure:
+            return _odd(what, "measure", order.measure, self._strategy.first_measure)
+        if order.weights is None:
+            return None
+        if plan.anchor == "none":
+            return _odd(what, "weights", "a model", "none: the plan measures under the initial model")
+        return self._refuse_tensors(what, order.weights, self._whole, encoding="f32")
+
+    def _refuse_tensors(self, what: str, got: TensorSet, layout: Layout, encoding: str = "") -> Refusal | None:
+        expected = encoding or self._plan.encoding
+        if got.layout != layout:
+            described = f"{len(got.layout.specs)} tensors with {got.layout.elements} values"
+            wanted = f"the plan's {len(layout.specs)} tensors with {layout.elements} values"
+            return Refusal(code="wrong-tensors", reason=f"{what}: got {described}, expected {wanted}")
+        if got.encoding != expected:
+            return _odd(what, "encoding", got.encoding, expected)
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consent:
+    """What one participant agrees to.
+
+    name: what it calls itself. keyed: the coordinator knows it by its key, and may have another name for it.
+    trusted: `package.module:name` of its own code that a plan may name.
+    """
+
+    spec: ModelSpec
+    allowance: Allowance
+    name: str
+    keyed: bool = False
+    trusted: frozenset[str] = frozenset()
+
+    def terms(self, welcome: Welcome, before: Welcome | None = None) -> Terms:
+        """The terms of a plan, or InvalidInput with what is not agreed to.
+
+        before: an earlier welcome of this run, whose plan must not have changed.
+        """
+        plan = welcome.plan
+        if welcome.run in RESERVED_RUNS:
+            raise InvalidInput("welcome.run", welcome.run, "another name: a file of the state folder has it")
+        self.allowance.refuse_excess(welcome)
+        if not self.keyed and welcome.participant != self.name:
+            raise InvalidInput("welcome.participant", welcome.participant, f"{self.name}, the name that was said")
+        if before is not None:
+            self._require_same(before, welcome)
+        strategy = strategy_of(plan, self.trusted)
+        self.allowance.refuse_settings(strategy)
+        require_layouts(plan, self.spec, strategy)
+        initial = welcome.initial
+        if initial is not None and (initial.layout != model_layout(self.spec) or initial.encoding != "f32"):
+            raise InvalidInput("welcome.initial", f"{len(initial.layout.specs)} other tensors", "those of this model")
+        return Terms(plan, strategy, self.spec)
+
+    def _require_same(self, before: Welcome, welcome: Welcome) -> None:
+        changes = changed_fields(before, welcome)
+        if changes:
+            fix = "Join again to see what to type if you agree."
+            raise InvalidInput(f"plan of run {welcome.run}", ", ".join(changes), "the plan that was agreed to", fix)
+
+
+def strategy_of(plan: Plan, trusted: Collection[str]) -> Strategy:
+    """The algorithm of a plan. A participant's own code is looked up only if its configuration lists it."""
+    if ":" in plan.strategy and plan.strategy not in trusted:
+        fix = f"Nothing was imported. If this is your own code, join again with --trust-code {plan.strategy}."
+        raise InvalidInput("plan.strategy", plan.strategy, "a built-in algorithm, or code that is trusted here", fix)
+    return make_strategy(plan.strategy, dict(plan.options))
+
+
+def require_layouts(plan: Plan, spec: ModelSpec, strategy: Strategy) -> None:
+    """Refuse a plan that this program would carry out otherwise than it says."""
+    for field, got, expected in (
+        ("plan.model_layout", plan.model_layout, model_layout(spec).digest),
+        ("plan.shared_layout", plan.shared_layout, shared_layout(spec, strategy.home).digest),
+    ):
+        if got != expected:
+            raise InvalidInput(field, got, f"{expected}, the tensors of {spec.model} under {plan.strategy}")
+
+
+def _odd(what: str, field: str, got: str, expected: str) -> Refusal:
+    return Refusal(code="bad-field", reason=f"{what}: {field}: got {got}, expected {expected}, as the plan has it")

@@ -1,0 +1,400 @@
+"""Decides what a participant does next: greet, work on orders, report, beat, come back, give up, end.
+
+Pure: events and the time in, actions out. It must not know sockets, files, threads, models or clocks. Two facts move on
+their own: the line to the coordinator (`reconnection`) and the work at home; training goes on while the line is down.
+The laws: one piece of work at a time; the newest order waits, an older one is forgotten; a report is said until the
+coordinator is known to hold it; orders already carried out are never carried out again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from participant.decisions.actions import Action, CloseLine, End, LetGo, Note, Order, Prepare, Say, StopWork, Work
+from participant.decisions.consent import Consent, Refusal
+from participant.decisions.events import (
+    Announced,
+    Declined,
+    Event,
+    Failed,
+    Heard,
+    LineLost,
+    LineOpened,
+    NotUnderstood,
+    PayloadMoved,
+    Prepared,
+    Report,
+    Reported,
+    Stopped,
+    StopRequested,
+    Ticked,
+)
+from participant.decisions.guard import Guard
+from participant.decisions.reconnection import UNREADABLE_ANSWERS, Lifeline
+from participant.decisions.rejection import Rejections
+from participant.decisions.steps import Phase, offered_bytes, order_after, order_step_of, require_had, step_of
+from participant.record.agreement import agreed_facts
+from protocol.delivery import Outbox
+from protocol.limits import TEXT_CHARS
+from protocol.messages import (
+    Anchor,
+    Error,
+    Finish,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    HelloRequired,
+    Leave,
+    Message,
+    Reject,
+    Stats,
+    Step,
+    Train,
+    Welcome,
+)
+
+
+class AgentMachine:
+    """One participant of one coordinator: `start` once, then `handle` every event; tick at `next_deadline`.
+
+    consent: what the coordinator may ask for; None, for simulations of the protocol alone, is anything.
+    """
+
+    def __init__(
+        self, *, greeting: Hello, lifeline: Lifeline, model_bytes: int, consent: Consent | None = None
+    ) -> None:
+        self._greeting = greeting
+        self._line = lifeline
+        self._model_bytes = model_bytes
+        self._guard = Guard(consent)
+        self._stored_run = greeting.run
+        self._welcome: Welcome | None = None
+        self._prepared = False
+        self._preparing = False
+        self._working: Order | None = None
+        self._waiting: Order | None = None
+        self._have: Step | None = None
+        self._kept: Step | None = None
+        self._ordered = -1
+        self._report: Report | None = None
+        self._outbox = Outbox()
+        self._ended: End | None = None
+        self._rejections = Rejections()
+
+    @property
+    def phase(self) -> Phase:
+        if self._ended is not None or isinstance(self._report, Goodbye):
+            return Phase.DONE
+        if not self._line.is_open:
+            return Phase.OFFLINE
+        if not self._line.is_member:
+            return Phase.GREETING
+        if isinstance(self._working, Anchor):
+            return Phase.MEASURING
+        return Phase.IDLE if self._working is None and not self._preparing else Phase.TRAINING
+
+    def start(self, now: float) -> list[Action]:
+        return self._line.connect(now)
+
+    def next_deadline(self) -> float | None:
+        return None if self._ended is not None else self._line.next_deadline()
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """Judge one event. After End nothing is wanted any more."""
+        if self._ended is not None:
+            return []
+        match event:
+            case LineOpened():
+                self._line.opened(now)
+                return self._greet(now)
+            case LineLost(reason=reason):
+                return self._line.lost(reason, now)
+            case PayloadMoved():
+                self._line.moved(now)
+                return []
+            case Heard(message=message):
+                self._line.heard(now)
+                return self._on_message(message, now)
+            case Announced(message=message):
+                self._line.heard(now)
+                return self._on_announced(message, now)
+            case NotUnderstood(reason=reason):
+                return self._on_no_answer(reason)
+            case Ticked():
+                return self._on_tick(now)
+            case StopRequested(reason=reason, code=code):
+                return [StopWork(), *self._leave(reason), *self._end(code, reason)]
+            case _:
+                return self._on_work(event, now)
+
+    def wants(self, message: Message) -> bool:
+        """Whether the payloads that a message offers are worth fetching. What is declined comes as `Announced`."""
+        if offered_bytes(message) > self._model_bytes:
+            return False
+        if isinstance(message, Welcome):
+            return not (self._is_in(message.run) or self._holds(message.run))
+        if isinstance(message, Anchor | Train | Finish):  # of a run that is not known yet: its welcome is on its way
+            return not self._is_in(message.run) or (self._is_new(message) and self._guard.refusal(message) is None)
+        return True
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the machine contradicts itself; tests call it after every event."""
+        if self._prepared and self._welcome is None:
+            raise AssertionError("prepared for no run")
+        if self._working is not None and not self._prepared:
+            raise AssertionError("at work before the model is ready")
+        if self._line.is_member and not self._line.is_open:
+            raise AssertionError("a member without a line")
+        orders = [one for one in (self._working, self._waiting) if one is not None and self._prepared]
+        require_had(self._have, kept=self._kept, report=self._report, orders=orders)
+        self._line.check_invariants()
+
+    # --- the line -----------------------------------------------------------------------------------------------
+
+    def _greet(self, now: float) -> list[Action]:
+        """Say hello; what it names as one's run is the one whose initial model is held."""
+        self._line.greeted(now)
+        return [Say(message=replace(self._greeting, run=self._stored_run))]
+
+    def _on_tick(self, now: float) -> list[Action]:
+        due = self._line.tick(now)
+        if (due.gave_up or due.farewell_over) and self._line.has_finished:
+            return self._end(0, f"run {self._stored_run} is over; its final model is here, and nobody asks for more")
+        if due.gave_up:
+            return self._end(1, f"no coordinator for {self._line.patience.give_up_s:g} s")
+        if due.farewell_over:
+            return self._end(0, "the run is over; the coordinator did not confirm the last message")
+        actions = list(due.actions)
+        if due.hello:
+            actions += self._greet(now)
+        if due.beat and self._welcome is not None:
+            actions.append(Say(message=self._beat(self._welcome.run)))
+        return actions
+
+    def _beat(self, run: str) -> Heartbeat:
+        """`have` is the latest order that not even a crash makes us need again: once told, nobody repeats it."""
+        round_no = 0 if self._have is None else self._have.round_no
+        return Heartbeat(run=run, round_no=round_no, have=self._kept, want=self._want())
+
+    def _want(self) -> Step | None:
+        """The earliest order that can come next; a later one answers it too."""
+        if self._preparing or self._working is not None or self._waiting is not None:
+            return None
+        return order_after(self._have)
+
+    def _end(self, code: int, reason: str) -> list[Action]:
+        self._ended = End(code=code, reason=reason)
+        self._line.closed()
+        return [CloseLine(), self._ended]
+
+    def _leave(self, reason: str) -> list[Action]:
+        if self._welcome is None or not self._line.is_member or isinstance(self._report, Goodbye):
+            return []
+        return [Say(message=Leave(run=self._welcome.run, reason=reason))]
+
+    # --- messages -----------------------------------------------------------------------------------------------
+
+    def _on_message(self, message: Message, now: float) -> list[Action]:
+        match message:
+            case Welcome():
+                return self._on_welcome(message, now)
+            case Reject():
+                return self._on_reject(message, now)
+            case HelloRequired():
+                self._line.forgotten()
+                return self._greet(now)
+            case Anchor() | Train() | Finish():
+                return self._on_order(message)
+            case Heartbeat():
+                return self._on_beat(message)
+            case Error():
+                facts = {"code": message.code, "reason": message.reason, "about": str(message.about)}
+                if message.code == "name-in-use":
+                    return [Note(name="name.contested", facts=facts, warn=True)]
+                if message.code == "version":
+                    return self._end(2, f"the coordinator speaks another protocol: {message.reason}")
+                unheard = [] if message.code == "rate" else self._on_no_answer(f"{message.code}: {message.reason}")
+                return [Note(name="message.refused", facts=facts, warn=True), *unheard]
+            case _:
+                return []
+
+    def _on_no_answer(self, reason: str) -> list[Action]:
+        """What came instead of an answer to hello cannot be acted on: hello is not repeated for ever."""
+        if not self._line.misheard():
+            return []
+        return [StopWork(), *self._end(2, f"{UNREADABLE_ANSWERS} hellos in a row had no usable answer: {reason}")]
+
+    def _on_announced(self, message: Message, now: float) -> list[Action]:
+        """Payloads that will not come: all that counts is what is known without them. A run's initial model, or an
+        order, may be here already; one that is larger than the model can never be of use."""
+        if (size := offered_bytes(message)) > self._model_bytes:
+            reason = f"the coordinator's {message.KIND} offers {size} bytes; this model has {self._model_bytes}"
+            return [StopWork(), *self._leave("an impossible offer"), *self._end(2, reason)]
+        if isinstance(message, Welcome):
+            return self._on_welcome(replace(message, initial=None), now)
+        if not isinstance(message, Anchor | Train | Finish):
+            return []
+        if self._guard.refusal(message) is not None:  # a run may be ended all the same
+            return self._on_order(replace(message, weights=None) if isinstance(message, Finish) else message)
+        return [] if self._is_new(message) else self._on_order(message)
+
+    def _on_welcome(self, welcome: Welcome, now: float) -> list[Action]:
+        known = self._is_in(welcome.run)
+        if welcome.initial is None and not (known or self._holds(welcome.run)):
+            self._stored_run = None  # it takes us for somebody who comes back, but nothing of that run is here
+            return self._greet(now)
+        objection = self._guard.objection(welcome)
+        if objection:
+            told = Leave(run=welcome.run, reason=objection[:TEXT_CHARS])
+            return [StopWork(), Say(message=told), *self._end(2, objection)]
+        self._line.welcomed(welcome.heartbeat_s, now)
+        self._rejections.welcomed()
+        if not known:
+            self._line.goes_on()  # what is left to do, if anything, is known when it is prepared
+            self._welcome, self._prepared, self._preparing = welcome, False, True
+            self._working = self._waiting = self._have = self._kept = self._report = None
+            self._ordered, self._outbox = welcome.round_no, Outbox()
+            return [Note(name="run.joined", facts=agreed_facts(welcome)), StopWork(), Prepare(welcome=welcome)]
+        self._welcome, self._ordered = welcome, max(self._ordered, welcome.round_no)
+        return self._say_owed()
+
+    def _on_reject(self, reject: Reject, now: float) -> list[Action]:
+        done, comes_back = self._line.has_finished or isinstance(self._report, Goodbye), self._stored_run is not None
+        verdict = self._rejections.judge(reject, now, said_goodbye=done, comes_back=comes_back)
+        if verdict.code is None:
+            return self._line.lost(verdict.reason, now, at_most_s=verdict.at_most_s)
+        return [*([StopWork()] if verdict.code else []), *self._end(verdict.code, verdict.reason)]
+
+    def _on_order(self, order: Order) -> list[Action]:
+        if not self._line.is_member:
+            return []
+        refusal = self._guard.refusal(order)
+        if refusal is not None and not isinstance(order, Finish):  # a run may be ended at any time
+            return self._refuse(refusal, step_of(order))
+        self._ordered = max(self._ordered, order.round_no)
+        if not self._is_new(order):
+            return self._repeat_report_for(order)
+        if self._prepared:
+            self._have = step_of(order)
+        self._waiting = order
+        if self._working is None:
+            return self._begin_waiting()
+        return [StopWork()] if isinstance(order, Finish) else []
+
+    def _refuse(self, refusal: Refusal, about: Step) -> list[Action]:
+        actions = self._guard.complain(refusal, about)
+        if self._guard.has_had_enough:
+            why = f"the coordinator keeps asking for what was not agreed to; the latest: {refusal.reason}"
+            actions += [StopWork(), *self._leave(why[:TEXT_CHARS]), *self._end(2, why)]
+        return actions
+
+    def _is_new(self, order: Order) -> bool:
+        place = step_of(order).place
+        after_waiting = self._waiting is None or place > step_of(self._waiting).place
+        return after_waiting and (self._have is None or place > self._have.place)
+
+    def _repeat_report_for(self, order: Order) -> list[Action]:
+        """An order that comes again although it was answered shows that the answer is not known."""
+        if self._report is None or step_of(self._report).place != step_of(order).place:
+            return []
+        self._outbox.hold(step_of(self._report))
+        return self._say_owed()
+
+    def _on_beat(self, beat: Heartbeat) -> list[Action]:
+        if self._outbox.held is None and beat.want is not None and self._is_wanted_again(beat):
+            self._outbox.hold(beat.want)
+        held = self._outbox.held
+        again = self._outbox.heard(beat)
+        if held is not None and self._outbox.held is None and self._report is not None:
+            if isinstance(self._report, Goodbye):
+                return self._end(0, "the run is over")
+            self._kept = order_step_of(self._report)
+            return [LetGo()]
+        return self._say_owed() if again is not None else []
+
+    def _is_wanted_again(self, beat: Heartbeat) -> bool:
+        """Whether the coordinator has lost the latest report, which it once had."""
+        report = self._report
+        if report is None or isinstance(report, Goodbye) or beat.want is None or beat.want != step_of(report):
+            return False
+        return beat.have is None or beat.have.place < beat.want.place
+
+    # --- work ---------------------------------------------------------------------------------------------------
+
+    def _on_work(self, event: Event, now: float) -> list[Action]:
+        match event:
+            case Prepared():
+                return self._on_prepared(event, now)
+            case Reported(report=report, refused=refused):
+                odd = [] if refused is None else self._refuse(refused, order_step_of(report))
+                return odd if self._ended is not None else [*odd, *self._on_reported(report, now)]
+            case Declined(refused=refused):
+                about, self._working = self._working, None
+                odd = [] if about is None else self._refuse(refused, step_of(about))
+                return odd if self._ended is not None else [*odd, *self._begin_waiting()]
+            case Stopped():
+                self._working = None
+                return self._begin_waiting()
+            case Failed(reason=reason):
+                return [*self._leave("it failed"), *self._end(2, reason)]
+            case _:
+                return []
+
+    def _on_prepared(self, event: Prepared, now: float) -> list[Action]:
+        if self._welcome is None or event.run != self._welcome.run:
+            return []  # of a run that has been replaced meanwhile
+        self._prepared, self._preparing, self._stored_run = True, False, event.run
+        actions: list[Action] = []
+        if event.report is not None:
+            self._take(event.report, now)
+            self._have = order_step_of(event.report)
+        counts = event.train_samples, event.test_samples
+        if counts != (self._greeting.train_samples, self._greeting.test_samples):
+            self._greeting = replace(self._greeting, train_samples=counts[0], test_samples=counts[1])
+            if self._line.is_open:  # the plan splits the data otherwise than assumed: its numbers decide the weights
+                self._line.forgotten()
+                actions += self._greet(now)
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and self._is_new(waiting):  # an earlier life may have carried it out
+            self._waiting, self._have = waiting, step_of(waiting)
+        return [*actions, *self._say_owed(), *self._begin_waiting()]
+
+    def _on_reported(self, report: Report, now: float) -> list[Action]:
+        self._working = None
+        if self._welcome is None or report.run != self._welcome.run:
+            return self._begin_waiting()
+        self._take(report, now)
+        return [*self._say_owed(), *self._begin_waiting()]
+
+    def _take(self, report: Report, now: float) -> None:
+        self._report = report
+        self._outbox.hold(step_of(report))
+        if not isinstance(report, Stats):  # statistics are not on disk: measuring again gives the same
+            self._kept = order_step_of(report)
+        if isinstance(report, Goodbye):
+            self._line.said_goodbye(now)
+
+    def _say_owed(self) -> list[Action]:
+        """The latest report, if it is not known to have arrived and may be said: its order must be known to both."""
+        report = self._report
+        if report is None or self._outbox.held is None or not self._line.is_member:
+            return []
+        over = self._have is not None and self._have.kind == "finish"
+        if report.round_no > self._ordered or (over and not isinstance(report, Goodbye)):
+            return []
+        return [Say(message=report)]
+
+    def _begin_waiting(self) -> list[Action]:
+        if self._waiting is None or not self._prepared or self._working is not None:
+            return []
+        self._working, self._waiting = self._waiting, None
+        self._have = step_of(self._working)
+        return [Work(order=self._working)]
+
+    def _is_in(self, run: str) -> bool:
+        """Whether that run has welcomed us."""
+        return self._welcome is not None and self._welcome.run == run
+
+    def _holds(self, run: str) -> bool:
+        """Whether the initial model of that run is here."""
+        return run == self._stored_run

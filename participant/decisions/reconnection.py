@@ -1,0 +1,202 @@
+"""Decides when the line to the coordinator is opened, greeted over, found dead and given up: times only.
+
+Pure, for `machine` alone. Pauses double up to a cap and are shortened by chance, so that the members of a federation do
+not all come back in the same instant after their coordinator restarts; the chance is a generator passed in.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedap_core.errors import InvalidInput
+from participant.decisions.actions import Action, CloseLine, Note, OpenLine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long a participant waits for what.
+
+    reconnect_s: first pause before connecting again; reconnect_cap_s: longest. answer_s: until a hello is said again,
+    and a third of the time after which a line on which nobody answers is replaced. silence_beats: heartbeats that the
+    coordinator may miss before the line counts as dead. farewell_s: how long the last report is repeated. give_up_s:
+    end after this long without a coordinator; None is never.
+    """
+
+    reconnect_s: float = 0.5
+    reconnect_cap_s: float = 30.0
+    answer_s: float = 5.0
+    silence_beats: float = 4.0
+    farewell_s: float = 10.0
+    give_up_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("reconnect_s", "reconnect_cap_s", "answer_s", "silence_beats", "farewell_s"):
+            if not 0.0 < getattr(self, name) < float("inf"):
+                raise InvalidInput(name, getattr(self, name), "a finite number > 0")
+        if self.reconnect_cap_s < self.reconnect_s:
+            raise InvalidInput("reconnect_cap_s", self.reconnect_cap_s, f"at least reconnect_s, {self.reconnect_s:g}")
+        if self.give_up_s is not None and not self.give_up_s > 0.0:
+            raise InvalidInput("give_up_s", self.give_up_s, "a number > 0, or nothing for never")
+
+
+UNANSWERED_HELLOS = 3
+"""Times of `answer_s` on an open line without a word from the other side before a fresh line is tried."""
+
+
+UNREADABLE_ANSWERS = 5
+"""Hellos in a row that were answered by something that cannot be understood, before there is no use in another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Due:
+    """What a tick calls for."""
+
+    actions: tuple[Action, ...] = ()
+    hello: bool = False
+    beat: bool = False
+    gave_up: bool = False
+    farewell_over: bool = False
+
+
+class Lifeline:
+    """The line's state: closed (retry at a time), opening, open, open and member.
+
+    has_finished: nothing is left to do, because the run ended here in an earlier life: its final model is on disk.
+    """
+
+    def __init__(self, patience: Patience, rng: np.random.Generator, *, has_finished: bool = False) -> None:
+        self.patience = patience
+        self.has_finished = has_finished
+        self._rng = rng
+        self._retry_at: float | None = None
+        self._opening_until: float | None = None
+        self._hello_at: float | None = None
+        self._beat_at: float | None = None
+        self._pause = patience.reconnect_s
+        self._heartbeat_s = patience.answer_s
+        self._heard_at = 0.0
+        self._contact_at = 0.0
+        self._farewell_at: float | None = None
+        self._misheard = 0
+        self._heard_this_hello = True
+        self.is_open = False
+        self.is_member = False
+
+    def connect(self, now: float) -> list[Action]:
+        """Begin: the first attempt comes at once."""
+        self._contact_at = now
+        if self.has_finished:
+            self.said_goodbye(now)
+        return self._open(now)
+
+    def opened(self, now: float) -> None:
+        self.is_open, self._opening_until, self._retry_at = True, None, None
+        self._heard_at = now
+
+    def greeted(self, now: float) -> None:
+        """A hello is on its way; say it again if nobody answers."""
+        self.is_member, self._beat_at = False, None
+        self._hello_at = now + self.patience.answer_s
+        self._heard_this_hello = False
+
+    def misheard(self) -> bool:
+        """Something came that cannot be acted on. True if as many hellos in a row had only such answers."""
+        if self.is_member or self._heard_this_hello:
+            return False
+        self._heard_this_hello = True
+        self._misheard += 1
+        return self._misheard >= UNREADABLE_ANSWERS
+
+    def welcomed(self, heartbeat_s: float, now: float) -> None:
+        self.is_member, self._hello_at = True, None
+        self._misheard = 0
+        self._heartbeat_s, self._pause = heartbeat_s, self.patience.reconnect_s
+        self._beat_at = now + heartbeat_s
+        self._contact_at = now
+
+    def heard(self, now: float) -> None:
+        """A message that counts is a sign of life."""
+        self._heard_at = now
+        if self.is_member:
+            self._contact_at = now
+
+    def moved(self, now: float) -> None:
+        """So is a piece of a payload; it also delays a repeated hello, because the answer is on its way."""
+        self.heard(now)
+        if self._hello_at is not None:
+            self._hello_at = now + self.patience.answer_s
+        if self._farewell_at is not None:
+            self._farewell_at = max(self._farewell_at, now + self.patience.farewell_s)
+
+    def forgotten(self) -> None:
+        """The other side does not know us (any more)."""
+        self.is_member, self._beat_at = False, None
+
+    def lost(self, reason: str, now: float, *, at_most_s: float = math.inf) -> list[Action]:
+        """Close and come back after a pause: doubled each time, and between half and all of it, by chance."""
+        wait = min(self._pause * (0.5 + 0.5 * float(self._rng.random())), at_most_s)
+        self._pause = min(2.0 * self._pause, self.patience.reconnect_cap_s)
+        self.closed()
+        self._retry_at = now + wait
+        facts = {"reason": reason, "again_in_s": round(wait, 3)}
+        return [CloseLine(), Note(name="line.lost", facts=facts, warn=True)]
+
+    def closed(self) -> None:
+        self.is_open = self.is_member = False
+        self._opening_until = self._hello_at = self._beat_at = self._retry_at = None
+
+    def said_goodbye(self, now: float) -> None:
+        """The work is done: from now on only the confirmation is waited for, and not for ever."""
+        if self._farewell_at is None:
+            self._farewell_at = now + self.patience.farewell_s
+
+    def goes_on(self) -> None:
+        """There may be work after all."""
+        self.has_finished, self._farewell_at = False, None
+
+    def tick(self, now: float) -> Due:
+        """What is due; at most one way of opening, closing or greeting at a time."""
+        if self._farewell_at is not None and now >= self._farewell_at:
+            return Due(farewell_over=True)
+        if self._gives_up_at() is not None and now >= (self._gives_up_at() or now):
+            return Due(gave_up=True)
+        if self._retry_at is not None and now >= self._retry_at:
+            return Due(actions=tuple(self._open(now)))
+        if self._opening_until is not None and now >= self._opening_until:
+            return Due(actions=tuple(self.lost("no connection", now)))
+        if self.is_open and now >= self._silent_at():
+            return Due(actions=tuple(self.lost("silence", now)))
+        if self._hello_at is not None and now >= self._hello_at:
+            return Due(hello=True)
+        if self._beat_at is not None and now >= self._beat_at:
+            self._beat_at = now + self._heartbeat_s
+            return Due(beat=True)
+        return Due()
+
+    def next_deadline(self) -> float | None:
+        """When `tick` may have something to say; None when only an event can."""
+        times = [self._retry_at, self._opening_until, self._hello_at, self._beat_at, self._farewell_at]
+        times += [self._gives_up_at(), self._silent_at() if self.is_open else None]
+        return min((time for time in times if time is not None), default=None)
+
+    def check_invariants(self) -> None:
+        ways = [self._retry_at is not None, self._opening_until is not None, self.is_open]
+        if sum(ways) > 1:
+            raise AssertionError("the line is in two states at once")
+        if self.is_open and not (self.is_member or self._hello_at is not None):
+            raise AssertionError("an open line on which nothing is waited for")
+
+    def _open(self, now: float) -> list[Action]:
+        self._retry_at, self._opening_until = None, now + UNANSWERED_HELLOS * self.patience.answer_s
+        return [OpenLine()]
+
+    def _silent_at(self) -> float:
+        if self.is_member:
+            return self._heard_at + self.patience.silence_beats * self._heartbeat_s
+        return self._heard_at + UNANSWERED_HELLOS * self.patience.answer_s
+
+    def _gives_up_at(self) -> float | None:
+        return None if self.patience.give_up_s is None or self.is_member else self._contact_at + self.patience.give_up_s

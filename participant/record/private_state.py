@@ -1,0 +1,215 @@
+"""Everything of a run that stays home and must survive a crash: by (run, round), whole or not there at all.
+
+A folder holds `state/RUN/` (the run's plan, the model it starts from, the latest finished round with its report, the
+final model), `personal.safetensors` (the latest final model), `instance` (by which the coordinator knows this folder's
+process) and a lock, so that two processes cannot share it. A round is one file: the model after training and what was
+reported about it. It is on disk before the report is said, and the one before is removed only then. What the numbers
+mean is not known here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.state import State
+from participant.record.disk import Disk
+from participant.record.model_file import read_model, write_model
+from protocol.messages import Goodbye
+
+PERSONAL = "personal.safetensors"
+INSTANCE = "instance"
+UPDATE = "update"
+_REPORT = "report"
+_EXTRA = "extra/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedRound:
+    """One finished step of a run.
+
+    kind: update or goodbye. model: all tensors afterwards. extras: what else was reported or is carried on (statistics,
+    tables, momentum), by name. facts: the report's plain values, as JSON can hold them.
+    """
+
+    kind: str
+    round_no: int
+    phase: str
+    model: State
+    extras: State = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+class RunState:
+    """The folder of one run."""
+
+    def __init__(self, path: Path, spec: ModelSpec, disk: Disk) -> None:
+        self.path = path
+        self._spec = spec
+        self._disk = disk
+
+    @property
+    def has_start(self) -> bool:
+        return (self.path / "start.safetensors").is_file()
+
+    def write_start(self, state: State) -> None:
+        """The model that training starts from: every tensor."""
+        path = self.path / "start.safetensors"
+        self._disk.patiently(path.name, lambda: write_model(path, self._spec, state, private=True))
+
+    def write_note(self, name: str, text: str) -> None:
+        """A small file of the run."""
+        self._disk.patiently(name, lambda: replace_text(self.path / name, text))
+
+    def read_start(self) -> State:
+        return read_model(self.path / "start.safetensors")[1]
+
+    def write_latest(self, saved: SavedRound) -> None:
+        """Make a finished step durable, then forget the one before. At the end of a run the model that was trained last
+        stays beside the final one, in case that turns out to be worse."""
+        self._write(f"round-{saved.round_no:07d}-{saved.kind}.safetensors", saved)
+        earlier = self._rounds()[:-1]
+        for path in earlier if saved.kind == UPDATE else earlier[:-1]:
+            path.unlink()
+
+    def last_trained(self) -> SavedRound | None:
+        """The latest round of one's own training; None before the first."""
+        rounds = [path for path in self._rounds() if path.stem.endswith(f"-{UPDATE}")]
+        return self._read(rounds[-1]) if rounds else None
+
+    def latest(self) -> SavedRound | None:
+        """The latest finished step; None before the first."""
+        rounds = self._rounds()
+        return self._read(rounds[-1]) if rounds else None
+
+    def write_alone(self, saved: SavedRound) -> None:
+        """The model that is trained beside the federation, for comparison."""
+        self._write("alone.safetensors", saved)
+
+    def read_alone(self) -> SavedRound | None:
+        path = self.path / "alone.safetensors"
+        return self._read(path) if path.is_file() else None
+
+    def _rounds(self) -> list[Path]:
+        return sorted(self.path.glob("round-*.safetensors"))
+
+    def _write(self, name: str, saved: SavedRound) -> None:
+        described = {
+            "kind": saved.kind,
+            "round_no": saved.round_no,
+            "phase": saved.phase,
+            "facts": dict(saved.facts),
+            "extras": list(saved.extras),  # a tensor file forgets the order, a report must not
+        }
+        tensors = {**saved.model, **{f"{_EXTRA}{key}": tensor for key, tensor in saved.extras.items()}}
+        notes = {_REPORT: json.dumps(described)}
+        self._disk.patiently(name, lambda: write_model(self.path / name, self._spec, tensors, notes, private=True))
+
+    def _read(self, path: Path) -> SavedRound:
+        spec, tensors, notes = read_model(path)
+        if spec.tensors != self._spec.tensors:
+            raise InvalidInput("state", path, f"the state of a {self._spec.model}", "Use another --state folder.")
+        try:
+            described = json.loads(notes[_REPORT])
+            return SavedRound(
+                kind=described["kind"],
+                round_no=described["round_no"],
+                phase=described["phase"],
+                model={name: tensor for name, tensor in tensors.items() if not name.startswith(_EXTRA)},
+                extras={name: tensors[_EXTRA + name] for name in described["extras"]},
+                facts=described["facts"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput("state", path, "a file of `fedap-participant join`", str(error)) from error
+
+
+class PrivateState:
+    """A participant's folder, held by one process at a time. Use as a context manager."""
+
+    def __init__(self, folder: Path, disk: Disk | None = None) -> None:
+        self.folder = folder
+        self.disk = disk or Disk()
+        self._lock: int | None = None
+
+    def __enter__(self) -> PrivateState:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._lock)
+            raise InvalidInput(
+                "state", str(self.folder), "a folder that no other participant uses", "Give each its own --state."
+            ) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def instance(self) -> str:
+        """The token by which the coordinator tells this participant, started again, from another process that uses its
+        name: random, made once, readable by its owner alone."""
+        path = self.folder / INSTANCE
+        found = path.read_text(encoding="ascii", errors="replace").strip() if path.is_file() else ""
+        if not re.fullmatch(r"[0-9a-f]{32}", found):
+            made = found = secrets.token_hex(16)
+            self.disk.patiently(INSTANCE, lambda: replace_text(path, made + "\n", mode=0o600))
+        return found
+
+    @property
+    def sent_path(self) -> Path:
+        return self.folder / "sent.jsonl"
+
+    @property
+    def personal_path(self) -> Path:
+        return self.folder / PERSONAL
+
+    def current_run(self) -> str | None:
+        """The run that was last prepared here, if its start model is still there."""
+        path = self.folder / "state" / "current"
+        run = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+        return run if run and (self.folder / "state" / run / "start.safetensors").is_file() else None
+
+    def has_finished(self, run: str | None) -> bool:
+        """Whether that run's last step is here: its goodbye, with the final model."""
+        saved = [] if run is None else sorted((self.folder / "state" / run).glob("round-*.safetensors"))
+        return bool(saved) and saved[-1].stem.endswith(f"-{Goodbye.KIND}")
+
+    def run(self, run: str, spec: ModelSpec) -> RunState:
+        """That run's folder, made if it is new."""
+        path = self.folder / "state" / run
+        self.disk.patiently(str(path), lambda: path.mkdir(parents=True, exist_ok=True))
+        return RunState(path, spec, self.disk)
+
+    def set_current(self, run: str) -> None:
+        """Remember which run a restarted process belongs to; the start model must be durable already."""
+        path = self.folder / "state" / "current"
+        self.disk.patiently(path.name, lambda: replace_text(path, run + "\n"))
+
+    def write_personal(self, spec: ModelSpec, state: State, notes: dict[str, str]) -> None:
+        """The model to keep: BN included, described, with its provenance."""
+        path = self.personal_path
+        self.disk.patiently(path.name, lambda: write_model(path, spec, state, notes, private=True))
+
+
+def replace_text(path: Path, text: str, *, mode: int = 0o666) -> None:
+    """Write a small file whole or not at all. mode: who may read it, as far as the system's mask allows."""
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)  # its mode might be another
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)

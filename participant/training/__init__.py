@@ -1,0 +1,1 @@
+"""What is computed at home: measuring, training, evaluating, and checking delivered models."""

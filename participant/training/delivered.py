@@ -1,0 +1,115 @@
+"""Models that come from the coordinator, taken over only when they can be what they are said to be.
+
+The initial model must be the participant's own file, where it has one; the anchor must stay the same for a whole run,
+so that nobody measures the same data under one model after another; values must be sound (`soundness`). Called by the
+training thread. Whether the order itself is in the plan has been judged before (`consent`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedap_core.arrays import Float32Array
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.state import State
+from participant.decisions.consent import Refusal
+from participant.record.model_file import read_model
+from participant.record.private_state import RunState
+from participant.training.outgoing import model_of, shared_layout, weights_of
+from participant.training.soundness import unsound
+from protocol.messages import Anchor, Finish, Train, Welcome
+from protocol.tensors import Layout, TensorSet
+
+ANCHOR_FILE = "anchor.digest"
+
+
+class OrderRefused(Exception):
+    """An order whose contents must not be used; nothing was done for it."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.reason)
+        self.refusal = refusal
+
+
+def initial_model(welcome: Welcome, spec: ModelSpec, files: RunState, own_file: Path | None) -> State:
+    """The model of round 0 as `welcome` brings it. InvalidInput when it is unsound, or not the participant's own."""
+    if welcome.initial is None:
+        raise InvalidInput("state", str(files.path), "the initial model of this run", "Join it anew.")
+    state = model_of(welcome.initial, spec, "initial model")
+    refused = unsound_state(state, spec, "initial model")
+    if refused is not None:
+        raise InvalidInput("welcome.initial", refused.reason, "a model with sound values")
+    if own_file is not None:
+        _, own, _ = read_model(own_file)
+        other = next((name for name in state if not torch.equal(state[name], own[name])), None)
+        if other is not None:
+            fix = "Ask whoever leads the federation for its initial model file."
+            raise InvalidInput("welcome.initial", f"other values of {other}", f"those of {own_file}", fix)
+    return state
+
+
+def anchor_model(order: Anchor, spec: ModelSpec, files: RunState, start: State) -> State:
+    """The model to measure under: the start, or a sound one that is the same in every order of the run."""
+    if order.weights is None:
+        return start
+    state = model_of(order.weights, spec, "anchor", fill=start)
+    refused = unsound_state(state, spec, f"anchor {order.round_no}")
+    if refused is not None:
+        raise OrderRefused(refused)
+    path, digest = files.path / ANCHOR_FILE, _digest(state)
+    kept = path.read_text(encoding="utf-8").strip() if path.is_file() else digest
+    if kept != digest:
+        reason = f"anchor {order.round_no}: got another model than before, expected one anchor for the whole run"
+        raise OrderRefused(Refusal(code="bad-field", reason=reason))
+    if not path.is_file():
+        files.write_note(ANCHOR_FILE, digest + "\n")
+    return state
+
+
+def delivered_values(
+    order: Train | Finish, weights: TensorSet, layout: Layout, *, own: Float32Array
+) -> tuple[Float32Array | None, Refusal | None]:
+    """(values, None), or (None, why they must not replace one's own).
+
+    own: the participant's latest model, or the one it starts from. Somebody who enters late and is refused a model that
+    has moved far trains its own for a round.
+    """
+    what = f"{order.KIND} {order.round_no}"
+    try:
+        values = weights_of(weights, layout, what)
+    except InvalidInput as error:
+        if isinstance(order, Train):
+            raise
+        return None, Refusal(code="wrong-tensors", reason=str(error))
+    refused = unsound(values, layout, what, own=own)
+    return (values, None) if refused is None else (None, refused)
+
+
+def require_finite(state: State, round_no: int) -> None:
+    """Training that ends in values that are not finite is not a model: the one before stays."""
+    bad = next((name for name, tensor in state.items() if not torch.isfinite(tensor).all()), None)
+    if bad is not None:
+        fix = "The learning rate is too high for this data; the model of the round before is kept."
+        raise InvalidInput(f"training of round {round_no}", f"tensor {bad} not finite", "finite values", fix)
+
+
+def unsound_state(state: State, spec: ModelSpec, what: str) -> Refusal | None:
+    """The same judgement for a whole model, counters left out."""
+    layout = shared_layout(spec, ())
+    if not layout.specs:
+        return None
+    flat = np.concatenate([state[one.name].numpy().reshape(-1) for one in layout.specs])
+    return unsound(flat.astype(np.float32, copy=False), layout, what)
+
+
+def _digest(state: State) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(state):
+        digest.update(name.encode())
+        digest.update(state[name].contiguous().numpy().tobytes())
+    return digest.hexdigest()

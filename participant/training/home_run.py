@@ -1,0 +1,374 @@
+"""One run at home: from an order to its report, durable before it is said. The worker thread calls it; no socket here.
+
+Owns the local clients of the run (its own strategy's, and a FedAvg one for warm-up rounds, whose BN is shared). Which
+round comes next and what is sent is decided elsewhere; nothing that a plan does not ask for is computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.state import State
+from fedap_core.nn.training import SgdSettings
+from fedap_core.parts import Part
+from fedap_core.strategies import Measure, Strategy, make_strategy
+from participant.decisions.consent import Refusal, require_layouts, strategy_of
+from participant.decisions.events import Report
+from participant.record.agreement import keep_agreement, refuse_another_algorithm
+from participant.record.model_file import module_of
+from participant.record.private_state import PrivateState, SavedRound
+from participant.training.delivered import anchor_model, delivered_values, initial_model, require_finite
+from participant.training.examining import Evaluations, Examiner
+from participant.training.home_data import HomeData
+from participant.training.local import LocalClient, LocalPlan, use_threads
+from participant.training.outgoing import (
+    encoding_of,
+    moments_of,
+    score_of,
+    shared_layout,
+    tables_of,
+)
+from participant.training.pace import Pace, Progress
+from participant.training.reports import goodbye_of, saved_scores, update_of
+from protocol.messages import Anchor, Finish, Goodbye, Score, Stats, Train, Update, Welcome
+from protocol.tensors import Layout, TensorSet
+
+TAIL_ROUNDS = 10
+"""Beside the last round stands the mean of this many, so each of them is evaluated."""
+
+WARMUP = "warmup"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HomeSettings:
+    """What the participant itself decides: whether class tables may leave, and whether it also trains alone.
+
+    threads: training threads instead of the plan's; another number than the plan's gives other last bits. beside:
+    whether a core that training leaves free may judge delivered models meanwhile. trusted: its own code that a plan may
+    name. accept_plan: digest of a changed plan that the operator agrees to. algorithm_is_named: the operator has said
+    which one to take part in. model_file: its own initial model.
+    """
+
+    share_class_counts: bool = False
+    also_local: bool = False
+    threads: int | None = None
+    beside: bool = False
+    trusted: frozenset[str] = frozenset()
+    accept_plan: str | None = None
+    algorithm_is_named: bool = False
+    model_file: Path | None = None
+
+
+class HomeRun:
+    """`prepare` once, then one order after another. Every method returns what is to be said."""
+
+    def __init__(
+        self,
+        *,
+        welcome: Welcome,
+        spec: ModelSpec,
+        data: HomeData,
+        state: PrivateState,
+        settings: HomeSettings,
+        watch: Callable[[Progress], None] = lambda _progress: None,
+    ) -> None:
+        self._plan = welcome.plan
+        self._welcome = welcome
+        self._spec = spec
+        self._data = data
+        self._state = state
+        self._settings = settings
+        self._watch = watch
+        self._strategy = strategy_of(self._plan, settings.trusted)
+        require_layouts(self._plan, spec, self._strategy)
+        threads = settings.threads or self._plan.compute.threads
+        use_threads(threads)
+        name = welcome.participant
+        self._positions = data.split(protocol=self._plan.split, seed=self._plan.seed, name=name)
+        self._splits = {part: data.samples(positions) for part, positions in self._positions.items()}
+        earlier = state.current_run()
+        if not settings.algorithm_is_named and earlier not in (None, welcome.run):
+            refuse_another_algorithm(state.folder / "state" / str(earlier), welcome)
+        self._files = state.run(welcome.run, spec)
+        keep_agreement(self._files, welcome, accepted=settings.accept_plan)
+        self._start = self._read_start()
+        self._latest = self._files.latest()
+        self._client, self._client_phase = self._open_client(WARMUP if self._is_warming() else "mixed")
+        judged = [part for part in self._splits if part != "train"]
+        self._examiner = Examiner(judged, threads=threads, beside=settings.beside)
+        self._twins: dict[bool, LocalClient] = {}
+        self.refused: Refusal | None = None
+        """Why the weights of the latest order were not taken; None where they were."""
+
+    def close(self) -> None:
+        """Nothing is ordered any more."""
+        self._examiner.close()
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Training and test samples, as they weigh in the run."""
+        return len(self._positions["train"]), len(self._positions["test"])
+
+    @property
+    def finished_report(self) -> Report | None:
+        """What an earlier life finished last, ready to be said again."""
+        saved = self._latest
+        if saved is None:
+            return None
+        if saved.kind == Goodbye.KIND:
+            return goodbye_of(self._welcome.run, saved)
+        layout = shared_layout(self._spec, self._home_of(saved.phase))
+        return update_of(self._welcome.run, saved, layout, encoding_of(self._plan.encoding))
+
+    # --- orders -------------------------------------------------------------------------------------------------
+
+    def measure(self, order: Anchor) -> Stats:
+        """Statistics of the training samples under the anchor, where they are asked for. None are kept: measuring again
+        gives the same."""
+        self.refused = None
+        anchor = anchor_model(order, self._spec, self._files, self._start)
+        if self._plan.start_from == "anchor" and self._has_not_begun():
+            self._files.write_start(anchor)
+            self._start = anchor
+            self._client, self._client_phase = self._open_client("mixed")
+        if order.measure == Measure.NONE:
+            samples = len(self._positions["train"])
+            return Stats(run=order.run, round_no=order.round_no, samples=samples, moments=TensorSet.of({}))
+        stats = self._client.measure(anchor, Measure(order.measure))
+        moments = TensorSet.of(moments_of(stats))
+        return Stats(run=order.run, round_no=order.round_no, samples=stats.samples, moments=moments)
+
+    def train(self, order: Train, should_stop: Callable[[], bool]) -> Update | None:
+        """Judge what was delivered, train on from it, make it durable. None when asked to stop: nothing remains.
+
+        Weights that are not sound are not taken: training goes on from one's own latest model, and nothing is judged.
+        """
+        self._enter(order.phase)
+        newcomer = self._deliver(order)
+        if newcomer:
+            self._client.reestimate()
+        judged = self._begin_judging(order)
+        pace = Pace(self._plan, len(self._splits["train"]), order.round_no, self._watch, should_stop)
+        report = self._client.train(order.round_no, measure=Measure(order.measure), should_stop=pace.asked)
+        if pace.was_stopped:
+            self._client, self._client_phase = self._open_client(order.phase)
+            return None
+        trained = self._client.state()
+        require_finite(trained, order.round_no)
+        evaluations = judged()
+        extras: State = {}
+        if report.stats is not None:
+            extras |= _tensors("statistics/", moments_of(report.stats))
+        if self._settings.share_class_counts and evaluations:
+            counts = self._data.class_counts(self._positions["train"])
+            extras |= _tensors("tables/", tables_of(counts, evaluations))
+        if self._client.velocity is not None:
+            extras["velocity"] = self._client.velocity.clone()
+        loss = report.metrics.loss if math.isfinite(report.metrics.loss) and report.metrics.steps else None
+        saved = SavedRound(
+            kind=Update.KIND,
+            round_no=order.round_no,
+            phase=order.phase,
+            model=trained,
+            extras=extras,
+            facts={
+                "steps": report.metrics.steps,
+                "train_loss": loss,
+                "scores": saved_scores(self._scores(evaluations)),
+            },
+        )
+        self._files.write_latest(saved)
+        self._latest = saved
+        accuracy = evaluations["test"].accuracy if "test" in evaluations else None
+        pace.done(loss, accuracy)  # told when it is durable: what is told is never done again
+        layout = shared_layout(self._spec, self._home_of(order.phase))
+        return update_of(self._welcome.run, saved, layout, encoding_of(self._plan.encoding))
+
+    def finish(self, order: Finish) -> Goodbye:
+        """Take the last weights, evaluate, keep the personal model. Weights that are not sound are not taken: the
+        personal model is then what one's own training made last."""
+        if not self._has_not_begun() or order.weights is not None:
+            self._enter("mixed")
+        self._take(order, order.weights, shared_layout(self._spec, self._strategy.home))
+        evaluations = self._examiner.examine(self._client)
+        scores = self._scores(evaluations)
+        extras: State = {}
+        if self._settings.share_class_counts:
+            counts = self._data.class_counts(self._positions["train"])
+            extras = _tensors("tables/", tables_of(counts, evaluations))
+        saved = SavedRound(
+            kind=Goodbye.KIND,
+            round_no=order.round_no,
+            phase="mixed",
+            model=self._client.state(),
+            extras=extras,
+            facts={"scores": saved_scores(scores), "reason": order.reason},
+        )
+        self._state.write_personal(self._spec, saved.model, self._provenance(order, scores))
+        self._files.write_latest(saved)
+        self._latest = saved
+        return goodbye_of(self._welcome.run, saved)
+
+    def train_alone(self, should_stop: Callable[[], bool]) -> None:
+        """Bring the model that is trained beside the federation up to the latest finished round."""
+        if self._latest is None:
+            return
+        last = self._latest.round_no - (1 if self._latest.kind == Goodbye.KIND else 0)
+        done = self._files.read_alone()
+        client = self._client_of(make_strategy("base"), self._start if done is None else done.model)
+        for round_no in range(0 if done is None else done.round_no + 1, last + 1):
+            if should_stop():
+                return
+            report = client.train(round_no, should_stop=should_stop)
+            if should_stop():
+                return
+            scores = [
+                score_of(part, client.evaluate(part), model="trained") for part in self._splits if part != "train"
+            ]
+            facts = {"scores": saved_scores(tuple(scores)), "train_loss": report.metrics.loss}
+            saved = SavedRound(kind="alone", round_no=round_no, phase="mixed", model=client.state(), facts=facts)
+            self._files.write_alone(saved)
+
+    # --- clients ------------------------------------------------------------------------------------------------
+
+    def _read_start(self) -> State:
+        """The model of round 0, made durable before anything builds on it."""
+        if not self._files.has_start:
+            own_file = self._settings.model_file
+            self._files.write_start(initial_model(self._welcome, self._spec, self._files, own_file))
+        self._state.set_current(self._welcome.run)
+        return self._files.read_start()
+
+    def _open_client(self, phase: str) -> tuple[LocalClient, str]:
+        """The client of a phase, as its latest finished round left it, or as it starts."""
+        warming = phase == WARMUP
+        strategy = self._strategy_of(phase)
+        saved = self._latest
+        goes_on = saved is not None and (saved.phase == WARMUP) == warming
+        client = self._client_of(strategy, saved.model if saved is not None and goes_on else self._start)
+        if client.velocity is not None and saved is not None and goes_on and "velocity" in saved.extras:
+            client.velocity.copy_(saved.extras["velocity"])
+        return client, phase
+
+    def _client_of(self, strategy: Strategy, state: State) -> LocalClient:
+        sgd = self._plan.sgd
+        plan = LocalPlan(
+            strategy=strategy,
+            sgd=SgdSettings(
+                learning_rate=sgd.learning_rate,
+                momentum=sgd.momentum,
+                weight_decay=sgd.weight_decay,
+                batch_size=sgd.batch_size,
+                batches=sgd.batches,
+                epochs=sgd.epochs,
+            ),
+            seed=self._plan.seed,
+            keep_momentum=sgd.keep_momentum,
+            evaluation_batch=self._plan.compute.evaluation_batch_size,
+            layers=self._plan.compute.layers,
+        )
+        module = module_of(self._spec, state)
+        return LocalClient(self._welcome.participant, splits=self._splits, module=module, spec=self._spec, plan=plan)
+
+    def _enter(self, phase: str) -> None:
+        """Change between warm-up and the run proper: they have models of their own."""
+        if (phase == WARMUP) != (self._client_phase == WARMUP):
+            self._client, self._client_phase = self._open_client(phase)
+
+    def _is_warming(self) -> bool:
+        if self._latest is not None:
+            return self._latest.phase == WARMUP
+        return self._plan.warmup_rounds > 0
+
+    def _has_not_begun(self) -> bool:
+        """Whether no round of the run proper is finished."""
+        return self._latest is None or self._latest.phase == WARMUP
+
+    def _strategy_of(self, phase: str) -> Strategy:
+        return make_strategy("fedavg") if phase == WARMUP else self._strategy
+
+    def _home_of(self, phase: str) -> frozenset[Part]:
+        return self._strategy_of(phase).home
+
+    # --- rounds -------------------------------------------------------------------------------------------------
+
+    def _deliver(self, order: Train) -> bool:
+        """Load the weights of an order. True when they are not those of the start in one's first round proper: others
+        have trained them, and BN layers that stayed home do not fit them yet."""
+        layout = shared_layout(self._spec, self._home_of(order.phase))
+        own = None
+        if order.phase != WARMUP and self._has_not_begun():  # only then: a copy of a large model is not for nothing
+            own = TensorSet.of_flat(layout, self._client.shared.copy(), encoding_of(self._plan.encoding)).flat()
+        self._take(order, order.weights, layout)
+        moved = own is not None and self.refused is None and not np.array_equal(own, self._client.shared)
+        return moved and Part.BATCH_NORM in self._strategy.home
+
+    def _take(self, order: Train | Finish, weights: TensorSet | None, layout: Layout) -> None:
+        """Write delivered weights over one's own, unless they are unsound: `refused` then says why."""
+        self.refused = None
+        if weights is None:
+            return
+        values, self.refused = delivered_values(order, weights, layout, own=self._client.shared)
+        if values is not None:
+            self._client.shared[...] = values
+
+    def _evaluates_delivery(self, order: Train) -> bool:
+        """Whether the plan wants to know how good the result of the round before is."""
+        first = 0 if order.phase == WARMUP else self._plan.warmup_rounds
+        before = order.round_no - 1
+        if before < first:
+            return False
+        return (before + 1) % self._plan.evaluate_every == 0 or before >= self._plan.rounds - TAIL_ROUNDS
+
+    def _begin_judging(self, order: Train) -> Callable[[], Evaluations]:
+        """How good the delivered model is, where the plan wants to know it: asked for after training."""
+        if self.refused is not None or not self._evaluates_delivery(order):
+            return dict
+        return self._examiner.begin(self._client, self._twin)
+
+    def _twin(self) -> LocalClient:
+        """A client of the present phase whose model nobody trains; made before training draws random numbers."""
+        warming = self._client_phase == WARMUP
+        if warming not in self._twins:
+            self._twins[warming] = self._client_of(self._strategy_of(self._client_phase), self._start)
+        return self._twins[warming]
+
+    def _scores(self, evaluations: Evaluations) -> tuple[Score, ...]:
+        return tuple(score_of(part, one) for part, one in evaluations.items())
+
+    def _provenance(self, order: Finish, scores: tuple[Score, ...]) -> dict[str, str]:
+        described = {f"{s.split}_accuracy": f"{s.correct / s.samples:.6f}" for s in scores if s.samples}
+        described |= {f"{s.split}_samples": str(s.samples) for s in scores}
+        return {
+            "run": order.run,
+            "participant": self._welcome.participant,
+            "algorithm": self._plan.strategy,
+            "rounds": str(order.round_no),
+            "ended": order.reason,
+            "seed": str(self._plan.seed),
+            "train_samples": str(self.counts[0]),
+            "model": self._which_model(order),
+            **described,
+        }
+
+    def _which_model(self, order: Finish) -> str:
+        """Which model is kept, and why."""
+        if order.weights is not None and self.refused is None:
+            return f"mixed after round {order.round_no}"
+        why = "finish brought no weights" if self.refused is None else f"refused: {self.refused.reason}"
+        own = "the initial model" if self._has_not_begun() else f"own training of round {self._trained_round()}"
+        return f"{own} ({why})"
+
+    def _trained_round(self) -> int:
+        return 0 if self._latest is None else self._latest.round_no + 1
+
+
+def _tensors(prefix: str, arrays: Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]]) -> State:
+    return {prefix + name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}

@@ -1,0 +1,70 @@
+"""Whether values that the coordinator delivers can be a model at all: finite, of a sane size, near one's own.
+
+Pure arithmetic on arrays; what follows from a refusal is decided elsewhere. The bounds are wide: models of honest
+federations are far inside, and a model that is merely bad passes. They keep what destroys from replacing what works.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedap_core.arrays import Float32Array
+from participant.decisions.consent import Refusal
+from protocol.tensors import Layout
+
+LARGEST_VALUE = 1e6
+"""Weights of a working network are far below; products of larger ones overflow in the next layers."""
+
+FARTHEST = 100.0
+"""How far a delivered tensor may be from one's own: root mean square of the difference, in units of one's own root mean
+square or of 1, whichever is larger. Members differ by parts of their size; a poisoned mixture by thousands of it."""
+
+_BLOCK = 1 << 20
+"""Values compared at a time: a difference of whole models would take their memory once more."""
+
+
+def unsound(values: Float32Array, layout: Layout, what: str, *, own: Float32Array | None = None) -> Refusal | None:
+    """Why delivered values must not replace one's own. values, own: flat (elements,), in the order of `layout`.
+
+    own: the participant's own model, in the same order; None: only size and finiteness are judged.
+    """
+    at = 0
+    for spec in layout.specs:
+        size = math.prod(spec.shape)
+        piece = values[at : at + size]
+        found = _unsound_tensor(piece, None if own is None else own[at : at + size], f"{what}: tensor {spec.name}")
+        if found is not None:
+            return found
+        at += size
+    return None
+
+
+def _unsound_tensor(piece: Float32Array, own: Float32Array | None, what: str) -> Refusal | None:
+    if not piece.size:
+        return None
+    largest = max(float(piece.max()), -float(piece.min()))  # a NaN is its own largest value
+    if not math.isfinite(largest):
+        return Refusal(code="not-finite", reason=f"{what} has values that are not finite")
+    if largest > LARGEST_VALUE:
+        return Refusal(
+            code="out-of-range", reason=f"{what} has a value of size {largest:.3g}, at most {LARGEST_VALUE:g}"
+        )
+    if own is None:
+        return None
+    distance, reach = _root_mean_square(piece, own), FARTHEST * max(_root_mean_square(own), 1.0)
+    if distance > reach:
+        words = f"is {distance:.3g} (root mean square) from one's own, at most {reach:.3g}"
+        return Refusal(code="too-far", reason=f"{what} {words}")
+    return None
+
+
+def _root_mean_square(values: Float32Array, minus: Float32Array | None = None) -> float:
+    total = 0.0
+    for start in range(0, values.size, _BLOCK):
+        block = values[start : start + _BLOCK].astype(np.float64)
+        if minus is not None:
+            block -= minus[start : start + _BLOCK]
+        total += float(block @ block)
+    return math.sqrt(total / max(values.size, 1))

@@ -1,0 +1,76 @@
+"""How messages leave: each is recorded first, then handed to the socket; what cannot be recorded stays.
+
+A full disk ends nothing: records are tried again now and then, and signs of life, for which room was set aside, pass
+what waits. Any message may be lost, so of a long queue the oldest are dropped: what still matters is said again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import structlog
+
+from participant.record.disk import RETRY_S, is_full
+from participant.wire.line import Line
+from participant.wire.post import Outgoing
+from participant.wire.sent_log import SentLog
+
+log = structlog.get_logger()
+
+MOST_WAITING = 64
+"""Messages kept while the disk is full: a window of slices and the small ones between them."""
+
+
+class Departure:
+    """Empties a queue of messages into a line, as far as record and socket take them."""
+
+    def __init__(self, sent: SentLog) -> None:
+        self._sent = sent
+        self.retry_at: float | None = None
+        """When to try again what the disk refused; None: it refuses nothing."""
+
+    def flush(self, line: Line | None, outbound: deque[Outgoing], now: float) -> None:
+        """Hand over what may leave now. OSError: the record is broken otherwise than by a full disk."""
+        while self.retry_at is not None and len(outbound) > MOST_WAITING:  # also while the socket takes nothing
+            outbound.popleft()
+        while line is not None and line.is_up and outbound and line.can_send():
+            if self.retry_at is not None and now < self.retry_at:
+                self._pass(line, outbound)
+                return
+            outgoing = outbound[0]
+            try:
+                self._sent.note(outgoing.message, outgoing.frames)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                self._note_full(str(error), now)
+                continue
+            if self._sent.is_on_reserve:
+                self._note_full("recorded in the room set aside", now)
+            elif self.retry_at is not None:
+                log.info("disk.free", what="sent.jsonl", so="messages leave again")
+                self.retry_at = None
+            if not line.send(outgoing.frames):
+                return
+            outbound.popleft()
+
+    def _note_full(self, reason: str, now: float) -> None:
+        if self.retry_at is None:
+            log.warning("disk.full", what="sent.jsonl", reason=reason, so="only signs of life leave until there is")
+        self.retry_at = now + RETRY_S
+
+    def _pass(self, line: Line, outbound: deque[Outgoing]) -> None:
+        """Let signs of life leave before what waits."""
+        waiting = [one for one in outbound if not SentLog.has_room_set_aside(one.message)]
+        signs = [one for one in outbound if SentLog.has_room_set_aside(one.message)]
+        outbound.clear()
+        outbound.extend(waiting)
+        for outgoing in signs:
+            try:
+                self._sent.note(outgoing.message, outgoing.frames)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                continue  # not even that: it is lost, and a later one may leave
+            if not line.can_send() or not line.send(outgoing.frames):
+                break

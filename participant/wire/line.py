@@ -1,0 +1,165 @@
+"""One connection to the coordinator: a DEALER socket, its encryption, and the monitor that tells when it breaks.
+
+A line is used once: it does not reconnect by itself, because what was under way on a broken connection is gone and only
+the machine knows what to say again. Knows frames, no messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from fedap_core.errors import InvalidInput
+from participant.wire.guard import Sentry, Watched, can_guard
+from participant.wire.keys import Keys
+from protocol.contracts import Buffer
+from protocol.endpoints import is_local
+from protocol.limits import FRAME_BYTES
+
+QUEUED_MESSAGES = 16
+"""Per direction: with slices of 4 MiB, more would be memory nobody asked for."""
+
+KEEPALIVE_S = 15
+KEEPALIVE_PROBES = 4
+"""TCP's own probes find a line that is half open while nobody waits for anything."""
+
+LAST_WORDS_MS = 2000
+"""How long a closing line may take to hand over what was said last."""
+
+_UP = zmq.EVENT_HANDSHAKE_SUCCEEDED
+_MADE = zmq.EVENT_CONNECTED
+_DOWN = {
+    zmq.EVENT_DISCONNECTED: "the connection broke",
+    zmq.EVENT_CLOSED: "nobody answers at this address",
+    zmq.EVENT_CONNECT_RETRIED: "nobody answers at this address",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the coordinator does not admit this key",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "the handshake failed: is the coordinator's key right?",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the handshake failed: does one side use keys and the other none?",
+}
+
+_SENTRY = Sentry()
+"""One thread for all lines of this process."""
+
+Context = zmq.Context[zmq.Socket[bytes]]
+Socket = zmq.Socket[bytes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where the coordinator is. Without keys, only a loopback or local address, unless `insecure`."""
+
+    endpoint: str
+    keys: Keys | None = None
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.endpoint)
+        if parts.scheme not in ("tcp", "ipc") or not (parts.netloc or parts.path):
+            raise InvalidInput("coordinator", self.endpoint, "tcp://host:port or ipc://path")
+        port = self.endpoint.rpartition(":")[2]  # ZeroMQ would take 70000 for 4464 and say nothing
+        if parts.scheme == "tcp" and not (parts.hostname and port.isdecimal() and 0 < int(port) <= 65_535):
+            raise InvalidInput("coordinator", self.endpoint, "tcp://host:port, the port from 1 to 65535")
+        if self.keys is None and not self.insecure and not is_local(self.endpoint):
+            fix = "Give --keys and --coordinator-key (or, in a closed network, --insecure)."
+            raise InvalidInput("keys", "none", f"keys for {self.endpoint}, which is not this machine", fix)
+
+
+class Line:
+    """An attempt to connect, and the connection if it succeeds. `socket` and `monitor` are for a poller."""
+
+    def __init__(self, context: Context, address: Address) -> None:
+        self.socket: Socket = context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.SNDHWM, QUEUED_MESSAGES)
+        is_guarded = can_guard(address.endpoint)
+        # ZeroMQ 4.3.5 aborts the process where a connection is reset with its queue full and a PING among what waits
+        self.socket.setsockopt(zmq.RCVHWM, 0 if is_guarded else QUEUED_MESSAGES)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES)
+        self.socket.setsockopt(zmq.RECONNECT_IVL, -1)
+        self.socket.setsockopt(zmq.IPV6, 1)
+        self.socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        self.socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_S)
+        self.socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_S)
+        self.socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, KEEPALIVE_PROBES)
+        if address.keys is not None:
+            self.socket.curve_publickey = address.keys.public.encode()
+            self.socket.curve_secretkey = address.keys.secret.encode()
+            self.socket.curve_serverkey = address.keys.coordinator.encode()
+        self.monitor: Socket = self.socket.get_monitor_socket(_UP | _any(_DOWN) | (_MADE if is_guarded else 0))
+        self.is_up = False
+        self._watched: Watched | None = None
+        self._is_encrypted = address.keys is not None
+        try:
+            self.socket.connect(address.endpoint)
+        except zmq.ZMQError as error:
+            self.close()
+            raise InvalidInput("coordinator", address.endpoint, "an address to connect to", str(error)) from error
+
+    def read_monitor(self) -> str | None:
+        """Take one event: None if the line stands (`is_up`) or may stand soon, otherwise why it is gone."""
+        told = recv_monitor_message(self.monitor)
+        event = int(told["event"])
+        if event == _UP:
+            self.is_up = True
+            return None
+        if event == _MADE:
+            self._let_go()
+            self._watched = _SENTRY.watch(int(told["value"]), encrypted=self._is_encrypted)
+            return None
+        self._let_go()
+        return _DOWN.get(zmq.Event(event), "the connection is gone")
+
+    def receive(self) -> list[Buffer] | None:
+        """The frames of one message, or None when there is none."""
+        try:
+            frames = [frame.buffer for frame in self.socket.recv_multipart(zmq.NOBLOCK, copy=False)]
+        except zmq.Again:
+            if self._watched is not None:
+                self._watched.drained()
+            return None
+        if self._watched is not None:
+            self._watched.heard(frame.nbytes for frame in frames)
+        return list(frames)
+
+    def can_send(self) -> bool:
+        """Whether the socket takes another message."""
+        return bool(self.socket.poll(0, zmq.POLLOUT))
+
+    def send(self, frames: Sequence[Buffer]) -> bool:
+        """Hand a message to the socket; False when its queue is full and it must be tried again. Large frames are not
+        copied: never write to them afterwards. The socket keeps them alive until they have left."""
+        try:
+            self.socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return False
+        return True
+
+    def close(self, *, linger_ms: int = 0) -> None:
+        """Both ends of the monitor, too: one that stays open would keep its context from ending."""
+        self._let_go()
+        self.socket.disable_monitor()
+        self.monitor.close()
+        self.socket.close(linger=linger_ms)
+
+    def _let_go(self) -> None:
+        if self._watched is not None:
+            _SENTRY.let_go(self._watched)
+            self._watched = None
+
+
+def shared_context(lines: int) -> Context:
+    """ZeroMQ's threads for that many lines at a time: each has a socket and the two ends of its monitor."""
+    context: Context = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, 4 * lines + 16)
+    return context
+
+
+def _any(events: Sequence[zmq.Event] | dict[zmq.Event, str]) -> int:
+    mask = 0
+    for event in events:
+        mask |= event
+    return mask

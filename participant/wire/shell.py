@@ -1,0 +1,244 @@
+"""The I/O thread: waits for the socket, finished work or the machine's deadline, and performs the machine's actions.
+
+It owns the line and nothing else does; it never trains, so heartbeats survive an hour-long epoch. It decides nothing:
+what to do is the machine's, what may be said is the post's. What happens is handled one by one: the machine has acted
+on a message before the next one is judged, because what the next one means depends on it.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import socket
+import threading
+import time
+from collections.abc import Mapping
+
+import structlog
+import zmq
+
+from participant.decisions.actions import Action, CloseLine, End, LetGo, Note, OpenLine, Prepare, Say, StopWork, Work
+from participant.decisions.events import (
+    Announced,
+    Event,
+    Heard,
+    LineLost,
+    LineOpened,
+    NotUnderstood,
+    PayloadMoved,
+    Ticked,
+)
+from participant.decisions.machine import AgentMachine
+from participant.training.worker import Worker
+from participant.wire.departure import Departure
+from participant.wire.line import LAST_WORDS_MS, Address, Context, Line
+from participant.wire.post import Post
+from participant.wire.sent_log import SentLog
+from protocol.errors import LocalProtocolError
+from protocol.messages import Message
+
+log = structlog.get_logger()
+
+_MESSAGES_AT_ONCE = 64
+"""Messages taken from the socket before deadlines are looked at again: slices must not starve heartbeats."""
+
+_SHORTEST_RETRY_S = 0.05
+"""Between two looks at messages that a full disk holds up."""
+
+
+class Shell:
+    """`run` on a thread of its own until the machine ends; `post` gives it events from any thread.
+
+    context: ZeroMQ's threads, where several participants of one process share them; else its own.
+    """
+
+    def __init__(
+        self, *, address: Address, machine: AgentMachine, sent: SentLog, context: Context | None = None
+    ) -> None:
+        self._address = address
+        self._machine = machine
+        self._sent = sent
+        self._departure = Departure(sent)
+        self._post = Post(machine.wants)
+        self._line: Line | None = None
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._waker, self._wakened = socket.socketpair()
+        self._waker.setblocking(False)
+        self._wakened.setblocking(False)
+        self._end: End | None = None
+        self._context = context
+        self._is_own_context = context is None
+
+    def post(self, event: Event) -> None:
+        """From any thread: something has happened."""
+        self._events.put(event)
+        try:
+            self._waker.send(b"\0")
+        except BlockingIOError:
+            return  # it has been wakened often enough already
+
+    def run(self, worker: Worker) -> End:
+        """Everything until the end; the caller closes the worker."""
+        context = self._context = self._context or zmq.Context()
+        try:
+            self._perform(self._machine.start(time.monotonic()), worker)
+            while self._end is None:
+                self._wait()
+                self._take_posted(worker)
+                self._hear(worker)
+                self._handle(Ticked(), worker)
+                self._flush()
+            return self._end
+        finally:
+            self._close_line(last_words=True)
+            if self._is_own_context:
+                context.term()
+            self._sent.close()
+
+    # --- waiting ------------------------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._wakened, zmq.POLLIN)
+        if self._line is not None:
+            poller.register(self._line.monitor, zmq.POLLIN)
+            if self._line.is_up:
+                writing = zmq.POLLOUT if self._post.outbound and self._departure.retry_at is None else 0
+                poller.register(self._line.socket, zmq.POLLIN | writing)
+        deadline = self._machine.next_deadline()
+        pause_s = 3600.0 if deadline is None else max(0.0, deadline - time.monotonic())
+        if self._departure.retry_at is not None and self._post.outbound:
+            pause_s = min(pause_s, max(_SHORTEST_RETRY_S, self._departure.retry_at - time.monotonic()))
+        poller.poll(int(pause_s * 1000) + 1)
+
+    def _take_posted(self, worker: Worker) -> None:
+        """Everything that other threads have told, without waiting."""
+        try:
+            while self._wakened.recv(4096):
+                continue
+        except BlockingIOError:
+            pass  # emptied
+        while not self._events.empty():
+            self._handle(self._events.get(), worker)
+
+    def _hear(self, worker: Worker) -> None:
+        """Everything that has come over the line, message by message, then what became of the line itself."""
+        line = self._line
+        if line is None:
+            return
+        if line.is_up:
+            self._hear_messages(line, worker)
+        while self._line is line and line.monitor.poll(0):
+            was_up, reason = line.is_up, line.read_monitor()
+            if reason is not None:
+                self._handle(LineLost(reason=reason), worker)
+            elif line.is_up and not was_up:
+                self._handle(LineOpened(), worker)
+
+    def _hear_messages(self, line: Line, worker: Worker) -> None:
+        for _ in range(_MESSAGES_AT_ONCE):
+            frames = line.receive() if self._line is line else None
+            if frames is None:
+                return
+            complete = self._post.hear(frames)
+            refused, announced = self._post.refused, self._post.announced
+            if self._post.moved:
+                self._handle(PayloadMoved(), worker)
+            if refused:
+                log.warning("message.faulty", reason=refused)
+                self._handle(NotUnderstood(reason=refused), worker)
+            if announced is not None:
+                self._handle(Announced(message=announced), worker)
+            for message in complete:
+                self._handle(Heard(message=message), worker)
+            self._flush()
+
+    # --- acting -------------------------------------------------------------------------------------------------
+
+    def _handle(self, event: Event, worker: Worker) -> None:
+        self._perform(self._machine.handle(event, time.monotonic()), worker)
+
+    def _perform(self, actions: list[Action], worker: Worker) -> None:
+        """In order: what stands first is done first."""
+        for action in actions:
+            match action:
+                case Say(message=message):
+                    self._say(message)
+                case OpenLine():
+                    self._open_line()
+                case CloseLine():
+                    self._close_line(last_words=any(isinstance(one, End) for one in actions))
+                case LetGo():
+                    self._post.let_go()
+                case Note():
+                    _log(action.name, action.facts, warn=action.warn)
+                case End():
+                    self._end = action
+                case Prepare() | Work() | StopWork():
+                    _hand_over(action, worker)
+
+    def _say(self, message: Message) -> None:
+        """What the coordinator said meanwhile may have made it pointless: a `finish` whose payload is under way. The
+        machine will hear of that, and what still matters is said again."""
+        try:
+            self._post.say(message)
+        except LocalProtocolError as error:
+            log.info("message.withheld", kind=message.KIND, reason=str(error))
+            return
+        self._flush()
+
+    def _open_line(self) -> None:
+        self._close_line()
+        if self._context is not None:
+            self._line = Line(self._context, self._address)
+
+    def _close_line(self, *, last_words: bool = False) -> None:
+        if self._line is not None:
+            if last_words:
+                self._flush()
+            self._line.close(linger_ms=LAST_WORDS_MS if last_words else 0)
+            self._line = None
+        self._post.lost()
+
+    def _flush(self) -> None:
+        """Hand over what the socket takes; the rest waits until it takes more. What cannot be recorded does not leave.
+        A full disk is waited for; another fault of it ends the participant: its state is on disk, and it can be started
+        again."""
+        try:
+            self._departure.flush(self._line, self._post.outbound, time.monotonic())
+        except OSError as error:
+            self._end = End(code=2, reason=f"what is sent cannot be recorded: {error}")
+
+
+def _hand_over(action: Prepare | Work | StopWork, worker: Worker) -> None:
+    match action:
+        case Prepare(welcome=welcome):
+            structlog.contextvars.bind_contextvars(run=welcome.run, participant=welcome.participant)
+            worker.prepare(welcome)
+        case Work(order=order):
+            structlog.contextvars.bind_contextvars(round=order.round_no)
+            log.info("order.begun", order=order.KIND)
+            worker.work(order)
+        case StopWork():
+            worker.stop()
+
+
+def _log(name: str, facts: Mapping[str, object], *, warn: bool) -> None:
+    (log.warning if warn else log.info)(name, **facts)
+
+
+def run_in_thread(shell: Shell, worker: Worker) -> tuple[threading.Thread, queue.SimpleQueue[End | BaseException]]:
+    """Start the I/O thread; its end, or what broke it, comes through the queue."""
+    ended: queue.SimpleQueue[End | BaseException] = queue.SimpleQueue()
+
+    def body() -> None:
+        try:
+            ended.put(shell.run(worker))
+        except BaseException as error:
+            ended.put(error)
+            raise
+
+    told = contextvars.copy_context()  # lines of this thread are the caller's participant's
+    thread = threading.Thread(target=told.run, args=(body,), name="dealer", daemon=True)
+    thread.start()
+    return thread, ended

@@ -1,0 +1,158 @@
+"""Who imports whom, read from source text: the rooms' law as a table, and what can be reached from where.
+
+Imports count wherever they stand: inside functions, under TYPE_CHECKING, in `importlib.import_module("...")` with a
+literal. Nothing is imported here. What may follow which import is `LAW`; nothing else decides it.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tests.architecture.sources import ROOMS, Source
+
+_WIRE = frozenset({"protocol", "fedap_core", "numpy", "zmq", "structlog", "typer", "rich", "safetensors", "pydantic"})
+LAW: Mapping[str, frozenset[str]] = {
+    "protocol": frozenset({"protocol", "msgpack", "numpy", "pydantic", "xxhash"}),
+    "fedap_core": frozenset({"fedap_core", "numpy", "threadpoolctl", "torch"}),
+    "coordinator": _WIRE | {"coordinator", "msgpack", "xxhash"},
+    "participant": _WIRE | {"participant", "msgpack", "torch", "medmnist", "PIL"},
+    "scripts": _WIRE
+    | {"scripts", "coordinator", "participant", "msgpack", "torch", "matplotlib", "jinja2", "xxhash", "atheris"},
+}
+"""Top-level packages that each room may import besides the standard library."""
+
+TORCH_HALF = ("torch", "fedap_core.nn", "fedap_core.models")
+TORCH_ROOMS = ("fedap_core.nn", "fedap_core.models", "participant", "scripts")
+"""Where torch, and the half of the mathematics that needs it, may be imported."""
+
+ZMQ_SHELLS = (
+    "coordinator.wire",
+    "participant.wire",
+    "scripts.drill.hostile.false_stage",
+)
+"""The modules that own a socket; all others decide without one."""
+
+_CLOCKS = frozenset({"datetime", "time"})
+_FILES = frozenset({"glob", "io", "os", "pathlib", "shutil", "sqlite3", "tempfile"})
+_SOCKETS = frozenset({"asyncio", "http", "select", "selectors", "socket", "socketserver", "ssl", "urllib"})
+_TASKS = frozenset({"concurrent", "multiprocessing", "subprocess", "threading"})
+_IMPURE = _CLOCKS | _FILES | _SOCKETS | _TASKS | {"logging", "random", "secrets", "uuid"}
+_OUTWARD_CALLS = frozenset({"open", "print", "input"})
+_MAY_SHARE_WORK = frozenset(
+    {
+        ("fedap_core/aggregation.py", "concurrent"),
+        ("fedap_core/aggregation.py", "threading"),
+        ("protocol/naming.py", "concurrent"),
+    }
+)
+"""Mixing hands whole tiles to threads, naming whole slices: they are gone when it returns, and no bit depends on
+them."""
+PURE_ROOMS = ("protocol", "fedap_core")
+"""Rooms that know no files, sockets, clocks, logs, threads or global randomness."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import:
+    """One imported module or `from` target, in absolute dotted form, with its line."""
+
+    line: int
+    target: str
+
+    @property
+    def top(self) -> str:
+        return self.target.partition(".")[0]
+
+
+def imports_of(source: Source) -> tuple[Import, ...]:
+    """Every import of a file. `from a import b` gives both `a` and `a.b`: only the importer knows which one b is."""
+    return tuple(found for node in ast.walk(ast.parse(source.text)) for found in _imports_in(node, source))
+
+
+def _imports_in(node: ast.AST, source: Source) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        yield from (Import(line=node.lineno, target=name.name) for name in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = _absolute(node, source)
+        yield Import(line=node.lineno, target=base)
+        yield from (Import(line=node.lineno, target=f"{base}.{name.name}") for name in node.names)
+    elif isinstance(node, ast.Call) and _is_import_call(node.func) and node.args:
+        literal = node.args[0]
+        if isinstance(literal, ast.Constant) and isinstance(literal.value, str):
+            yield Import(line=node.lineno, target=literal.value)
+
+
+def _absolute(node: ast.ImportFrom, source: Source) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = source.module.split(".")
+    kept = parts[: len(parts) - node.level + (1 if source.is_package else 0)]
+    return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def _is_import_call(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in {"import_module", "__import__"}
+
+
+def within(module: str, places: Iterable[str]) -> bool:
+    """Whether a dotted name is one of the places or lies below one."""
+    return any(module == place or module.startswith(f"{place}.") for place in places)
+
+
+def direction_faults(source: Source) -> list[str]:
+    """Imports that the law of the file's room does not allow."""
+    faults = []
+    for found in imports_of(source):
+        if found.top not in LAW[source.room] and found.top not in sys.stdlib_module_names:
+            faults.append(f"{source.path}:{found.line}: {source.room} must not import {found.target}")
+        elif within(found.target, TORCH_HALF) and not within(source.module, TORCH_ROOMS):
+            faults.append(
+                f"{source.path}:{found.line}: {found.target} may be imported under {', '.join(TORCH_ROOMS)} alone"
+            )
+        elif found.top == "zmq" and not within(source.module, ZMQ_SHELLS):
+            faults.append(f"{source.path}:{found.line}: zmq belongs in the socket shells {', '.join(ZMQ_SHELLS)}")
+    return faults
+
+
+def purity_faults(source: Source) -> list[str]:
+    """Files, sockets, clocks, logs and threads in a room that decides without them; `open` included."""
+    faults = [
+        f"{source.path}:{found.line}: {source.room} must not know {found.target}"
+        for found in imports_of(source)
+        if found.top in _IMPURE and (source.path, found.top) not in _MAY_SHARE_WORK
+    ]
+    faults += [
+        f"{source.path}:{node.lineno}: {source.room} must not call {node.func.id}()"
+        for node in ast.walk(ast.parse(source.text))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _OUTWARD_CALLS
+    ]
+    return faults
+
+
+def reachable(sources: Iterable[Source], starts: Iterable[str]) -> dict[str, str]:
+    """Everything that importing the start packages can load: target -> the module that imports it first.
+
+    Lazy imports count; importing `a.b` also loads `a`.
+    """
+    by_module = {source.module: source for source in sources}
+    origin = {module: "" for module in by_module if within(module, starts)}
+    queue = list(origin)
+    while queue:
+        module = queue.pop()
+        source = by_module.get(module)
+        targets = [found.target for found in imports_of(source)] if source else []
+        for target in targets:
+            for prefix in _prefixes(target):
+                known = prefix in by_module or prefix.partition(".")[0] not in ROOMS
+                if known and prefix not in origin:
+                    origin[prefix] = module
+                    queue.append(prefix)
+    return origin
+
+
+def _prefixes(target: str) -> list[str]:
+    parts = target.split(".")
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]

@@ -1,0 +1,85 @@
+"""The law of the house over every file: import directions, no torch on the coordinator's side, no unsafe loading,
+no hidden randomness, sizes, names, opening sentences, tests that can fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.architecture import checks
+from tests.architecture.imports import PURE_ROOMS, direction_faults, purity_faults, reachable
+from tests.architecture.sources import ROOMS, ROOT, Source, claim_sources, python_sources, room_sources
+
+MAY_UNPICKLE = ("participant/data/watch.py", "tests/unit/data/test_watch.py", "tests/unit/data/test_npz.py")
+"""The bundled demo recordings of a pinned dependency are a pickle: hash checked, read by an unpickler that knows a few
+array types and nothing else. The tests write hostile files, to see them refused."""
+
+MAY_SPEAK = ("fedap_core/errors.py",)
+"""Holds the way in which every command of both sides ends on wrong input: one line on stderr."""
+
+TORCH_FREE = ("protocol", "coordinator")
+
+EVERY_FILE = (*room_sources(), *claim_sources())
+
+EVERYWHERE: dict[str, Callable[[Source], list[str]]] = {
+    "sleeps": checks.sleeping,
+    "too long": checks.size_faults,
+    "no opening sentence": checks.docstring_faults,
+    "vague names": checks.name_faults,
+}
+
+
+@pytest.mark.parametrize("rule", EVERYWHERE)
+def test_no_file_breaks_the_rule(rule: str) -> None:
+    assert [fault for source in EVERY_FILE for fault in EVERYWHERE[rule](source)] == []
+
+
+def test_rooms_draw_only_from_generators_passed_in() -> None:
+    assert [fault for source in room_sources() for fault in checks.global_randomness(source)] == []
+
+
+def test_tests_leave_the_global_generators_alone() -> None:
+    """They may draw from torch's own, seeded only inside fork_rng; never from numpy's or the standard library's."""
+    faults = [fault for source in claim_sources() for fault in checks.global_randomness(source)]
+    assert [fault for fault in faults if checks.UNSEEDED_DRAW not in fault] == []
+
+
+def test_every_room_imports_only_what_its_law_allows() -> None:
+    assert [fault for source in room_sources() for fault in direction_faults(source)] == []
+
+
+def test_pure_rooms_know_no_files_sockets_clocks_or_logs() -> None:
+    judged = [source for source in python_sources(*PURE_ROOMS) if source.path not in MAY_SPEAK]
+    assert [fault for source in judged for fault in purity_faults(source)] == []
+
+
+def test_torch_cannot_be_reached_from_protocol_or_coordinator() -> None:
+    found = reachable(room_sources(), TORCH_FREE)
+    chain = ["torch"]
+    while chain[-1] in found and found[chain[-1]]:
+        chain.append(found[chain[-1]])
+    assert "torch" not in found, " <- ".join(chain)
+
+
+def test_importing_all_of_protocol_and_coordinator_loads_no_torch() -> None:
+    modules = [source.module for source in python_sources(*TORCH_FREE)]
+    program = f"import importlib, sys\nfor module in {modules!r}: importlib.import_module(module)\n"
+    program += "print(*{name.partition('.')[0] for name in sys.modules} & {'torch', 'torchvision', 'participant'})"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+
+
+def test_nothing_loads_data_that_could_run_code() -> None:
+    judged = [source for source in EVERY_FILE if source.path not in MAY_UNPICKLE]
+    assert [fault for source in judged for fault in checks.unsafe_loading(source)] == []
+
+
+def test_torchvision_is_imported_nowhere() -> None:
+    assert "torchvision" not in reachable(EVERY_FILE, (*ROOMS, "tests"))
+
+
+def test_every_test_can_fail() -> None:
+    assert [fault for source in claim_sources() for fault in checks.idle_tests(source)] == []
