@@ -13,7 +13,7 @@ from scripts.experiments.run_folder import RunFolder
 from scripts.experiments.settings import RunSettings, checked, saved_settings
 from tests.support.cohorts import small_run
 
-RESULTS = Path(__file__).parents[3] / "scripts" / "experiments" / "results"
+RESULTS = Path(__file__).parents[3] / "docs" / "results"
 KEPT = sorted(path.parent for path in RESULTS.glob("*/*/settings.json"))
 
 OTHERS: dict[str, dict[str, object]] = {
