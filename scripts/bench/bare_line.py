@@ -16,7 +16,7 @@ from participant.wire.line import Address, Context, Line
 from protocol.limits import SLICE_BYTES, WINDOW_SLICES
 from protocol.naming import cut
 from scripts.bench.light_peers import PATIENCE_S
-from scripts.engines.forked import signals_held, unwind_on_sigterm
+from scripts.run.forked import signals_held, unwind_on_sigterm
 
 _FORK = multiprocessing.get_context("fork")
 _PATIENCE_MS = int(PATIENCE_S * 1000)

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from types import TracebackType
 
-from scripts.engines.forked import signals_held, unwind_on_sigterm
+from scripts.run.forked import signals_held, unwind_on_sigterm
 
 _FORK = multiprocessing.get_context("fork")
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from participant.data import load_dataset
 from participant.data.base import DataOptions
-from scripts.experiments.cohort import Client, Cohort
-from scripts.experiments.settings import CohortSettings, RunSettings
+from scripts.run.cohort import Client, Cohort
+from scripts.run.settings import CohortSettings, RunSettings
 
 BATCH = 32
 LEARNING_RATE = 0.01

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from scripts.experiments.versions import versions
+from scripts.run.versions import versions
 
 BUSY_PER_CORE = 0.25
 """Load per core above which figures are doubtful: an idle machine shows less than a tenth."""

@@ -16,8 +16,8 @@ from multiprocessing.connection import Connection
 from fedap_core.errors import InvalidInput, unknown_name
 from scripts.bench.job import Scope
 from scripts.bench.sheet import PartResult, from_json, to_json
-from scripts.engines.forked import signals_held, unwind_on_sigterm
-from scripts.engines.messages import error_from_json, error_to_json
+from scripts.run.forked import signals_held, unwind_on_sigterm
+from scripts.run.messages import error_from_json, error_to_json
 
 _FORK = multiprocessing.get_context("fork")
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from scripts.bench.crew import Body, loop_of
 from scripts.bench.job import BATCH, LEARNING_RATE, Job
 from scripts.bench.plain_models import PLAIN_MODELS
-from scripts.experiments.cohort import Client
+from scripts.run.cohort import Client
 
 
 def plain_loop(job: Job, clients: Sequence[Client], make_model: Callable[[], nn.Module]) -> Callable[[], None]:

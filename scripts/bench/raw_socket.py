@@ -16,7 +16,7 @@ from types import TracebackType
 
 import xxhash
 
-from scripts.engines.forked import signals_held, unwind_on_sigterm
+from scripts.run.forked import signals_held, unwind_on_sigterm
 
 _FORK = multiprocessing.get_context("fork")
 _RECEIPT = b"!"

@@ -24,7 +24,7 @@ from scripts.bench.job import Scope
 from scripts.bench.light_peers import LightPeer, hello_of, wait_until
 from scripts.bench.sheet import PartResult
 from scripts.bench.wire import lenet5
-from scripts.engines.forked import run_in_child
+from scripts.run.forked import run_in_child
 
 RUN = "recover"
 READY = {True: "ready, long journal", False: "ready, empty journal"}

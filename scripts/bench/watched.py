@@ -22,7 +22,7 @@ from coordinator.decisions import events, facts
 from coordinator.decisions.actions import Action
 from coordinator.runs import Federation, open_run
 from scripts.bench.light_peers import PATIENCE_S
-from scripts.engines.forked import signals_held, unwind_on_sigterm
+from scripts.run.forked import signals_held, unwind_on_sigterm
 
 _FORK = multiprocessing.get_context("fork")
 

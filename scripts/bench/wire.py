@@ -34,7 +34,7 @@ from scripts.bench.processes import cpu_seconds
 from scripts.bench.raw_socket import Duty, RawSocket
 from scripts.bench.sheet import PartResult
 from scripts.bench.watched import WatchedCoordinator
-from scripts.engines.forked import run_in_child
+from scripts.run.forked import run_in_child
 
 BAR = Bar(must=0.8, goal=1.0, higher=True)
 MEMBER = "north"

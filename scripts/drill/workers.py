@@ -34,8 +34,8 @@ from scripts.drill.record import (
 )
 from scripts.drill.schedule import KINDS, faults_of
 from scripts.drill.spec import Drill
-from scripts.engines.forked import end_with_parent, signals_held, unwind_on_sigterm
-from scripts.experiments.versions import versions
+from scripts.run.forked import end_with_parent, signals_held, unwind_on_sigterm
+from scripts.run.versions import versions
 
 _FORK = get_context("fork")
 

@@ -30,10 +30,10 @@ from protocol.tensors import names_digest
 from scripts.engines.inline import InlineOptions
 from scripts.engines.virtual_members import VirtualFederation, open_federation
 from scripts.engines.workbench import Home
-from scripts.experiments.asynchronous.settings import AsyncFolder, AsyncSettings
-from scripts.experiments.cohort import Cohort, model_file_name
-from scripts.experiments.run_folder import scores
-from scripts.experiments.versions import versions
+from scripts.run.clock_settings import AsyncFolder, AsyncSettings
+from scripts.run.cohort import Cohort, model_file_name
+from scripts.run.run_folder import scores
+from scripts.run.versions import versions
 
 MEASURE_SHARE = 1 / 3
 """Measuring is a forward pass over the training samples; training goes forward and back, about three times the work."""

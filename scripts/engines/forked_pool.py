@@ -26,8 +26,10 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import flat_size
 from fedap_core.strategies import Measure
 from participant.training.local import LocalPlan, LocalReport
-from scripts.engines.forked import signals_held, unwind_on_sigterm
-from scripts.engines.messages import (
+from scripts.engines.pool import InlinePool, make_clients
+from scripts.run.cohort import Cohort
+from scripts.run.forked import signals_held, unwind_on_sigterm
+from scripts.run.messages import (
     error_from_json,
     error_to_json,
     evaluation_from_json,
@@ -37,8 +39,6 @@ from scripts.engines.messages import (
     stats_from_json,
     stats_to_json,
 )
-from scripts.engines.pool import InlinePool, make_clients
-from scripts.experiments.cohort import Cohort
 
 T = TypeVar("T")
 _FORK = multiprocessing.get_context("fork")

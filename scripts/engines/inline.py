@@ -23,14 +23,14 @@ from fedap_core.robust import Mixture, robust_mix_rows
 from fedap_core.strategies import Evidence, Measure, Mixing, Phase, fedbn_weights
 from participant.record.model_file import make_initial, read_spec, write_model
 from participant.training.local import LocalReport
-from scripts.engines.forked import run_in_child
 from scripts.engines.forked_pool import ForkedPool
 from scripts.engines.pool import ClientPool, InlinePool, make_clients
-from scripts.experiments.anchors import require_same_model, train_pooled_anchor
-from scripts.experiments.cohort import Cohort, model_file_name
-from scripts.experiments.run_folder import RunFolder, scores
-from scripts.experiments.settings import RunSettings
-from scripts.experiments.versions import versions
+from scripts.run.anchors import require_same_model, train_pooled_anchor
+from scripts.run.cohort import Cohort, model_file_name
+from scripts.run.forked import run_in_child
+from scripts.run.run_folder import RunFolder, scores
+from scripts.run.settings import RunSettings
+from scripts.run.versions import versions
 
 SAVE_EVERY_S = 60.0
 """A killed run loses at most about this much work."""

@@ -21,7 +21,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.strategies import Measure
 from participant.record.model_file import module_of, read_model, write_model
 from participant.training.local import LocalClient, LocalPlan, LocalReport, use_threads
-from scripts.experiments.cohort import Client, Cohort, model_file_name
+from scripts.run.cohort import Client, Cohort, model_file_name
 
 
 class ClientPool(Protocol):

@@ -18,8 +18,8 @@ from protocol.tensors import names_digest
 from scripts.engines.inline import InlineOptions, anchor_file, initial_file
 from scripts.engines.pool import make_clients
 from scripts.engines.workbench import Home, Workbench
-from scripts.experiments.asynchronous.settings import AsyncSettings
-from scripts.experiments.cohort import Cohort
+from scripts.run.clock_settings import AsyncSettings
+from scripts.run.cohort import Cohort
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,10 @@ from fedap_core.errors import InvalidInput, parse_pairs
 from fedap_core.strategies import STRATEGIES
 from participant.data import load_dataset
 from participant.data.base import DataOptions
-from scripts.experiments.run_folder import RunFolder, Summary, write_text
-from scripts.experiments.settings import CohortSettings, RunSettings, checked, digest
 from scripts.experiments.sweep import SweepOptions, run_sweep
 from scripts.report import tables
+from scripts.run.run_folder import RunFolder, Summary, write_text
+from scripts.run.settings import CohortSettings, RunSettings, checked, digest
 
 ALEXNET_FROM = 63
 """Images at least this large go to AlexNet by default, smaller ones to LeNet-5."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.console import Console
 
 from scripts.experiments.comparison import Comparison, compare_and_report
-from scripts.experiments.run_folder import RunFolder, Summary
-from scripts.experiments.settings import CohortSettings, RunSettings
 from scripts.experiments.sweep import SweepOptions
 from scripts.report.page import write_report
+from scripts.run.run_folder import RunFolder, Summary
+from scripts.run.settings import CohortSettings, RunSettings
 
 ALGORITHMS = "base,fedavg,fedbn,fedap"
 

@@ -27,8 +27,8 @@ from fedap_core.nn.reestimation import reestimate_batch_norm
 from fedap_core.nn.samples import Samples, batch_bounds
 from fedap_core.randomness import derive_seed
 from participant.record.model_file import make_initial, module_of
-from scripts.experiments.cohort import Cohort, make_cohort
-from scripts.experiments.settings import CohortSettings
+from scripts.run.cohort import Cohort, make_cohort
+from scripts.run.settings import CohortSettings
 
 TREATMENTS = {
     "reference": "full batches, then the rest",

@@ -30,12 +30,12 @@ from rich.progress import (
 )
 
 from fedap_core.errors import InvalidInput, unknown_name
-from scripts.engines.forked import end_with_parent, signals_held, unwind_on_sigterm
-from scripts.engines.messages import Json, error_from_json, error_to_json
-from scripts.experiments.cohort import Cohort
-from scripts.experiments.cohort_apart import CohortApart
-from scripts.experiments.run_folder import RunFolder
-from scripts.experiments.settings import RunSettings
+from scripts.run.cohort import Cohort
+from scripts.run.cohort_apart import CohortApart
+from scripts.run.forked import end_with_parent, signals_held, unwind_on_sigterm
+from scripts.run.messages import Json, error_from_json, error_to_json
+from scripts.run.run_folder import RunFolder
+from scripts.run.settings import RunSettings
 
 _FORK = multiprocessing.get_context("fork")
 

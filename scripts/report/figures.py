@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedap_core.arrays import FloatArray
-from scripts.experiments.run_folder import Summary
 from scripts.report.similarity import by_similarity
+from scripts.run.run_folder import Summary
 
 COLOURS = {
     "fedap": "#c1272d",

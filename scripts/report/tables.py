@@ -10,8 +10,8 @@ from statistics import fmean, stdev
 
 from rich.table import Table
 
-from scripts.experiments.run_folder import Summary
 from scripts.report.names import written
+from scripts.run.run_folder import Summary
 
 
 @dataclass(frozen=True, kw_only=True)

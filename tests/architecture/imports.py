@@ -28,6 +28,9 @@ TORCH_HALF = ("torch", "fedap_core.nn", "fedap_core.models")
 TORCH_ROOMS = ("fedap_core.nn", "fedap_core.models", "participant", "scripts")
 """Where torch, and the half of the mathematics that needs it, may be imported."""
 
+LAB_ORDER = ("scripts.run", "scripts.engines", "scripts.report", "scripts.experiments")
+"""Of these, each may import those before it, and nothing else of `scripts`."""
+
 ZMQ_SHELLS = (
     "coordinator.wire",
     "participant.wire",
@@ -105,6 +108,7 @@ def within(module: str, places: Iterable[str]) -> bool:
 def direction_faults(source: Source) -> list[str]:
     """Imports that the law of the file's room does not allow."""
     faults = []
+    place = next((at for at, package in enumerate(LAB_ORDER) if within(source.module, [package])), len(LAB_ORDER))
     for found in imports_of(source):
         if found.top not in LAW[source.room] and found.top not in sys.stdlib_module_names:
             faults.append(f"{source.path}:{found.line}: {source.room} must not import {found.target}")
@@ -112,6 +116,8 @@ def direction_faults(source: Source) -> list[str]:
             faults.append(
                 f"{source.path}:{found.line}: {found.target} may be imported under {', '.join(TORCH_ROOMS)} alone"
             )
+        elif place < len(LAB_ORDER) and found.top == "scripts" and not within(found.target, LAB_ORDER[: place + 1]):
+            faults.append(f"{source.path}:{found.line}: {LAB_ORDER[place]} must not import {found.target}")
         elif found.top == "zmq" and not within(source.module, ZMQ_SHELLS):
             faults.append(f"{source.path}:{found.line}: zmq belongs in the socket shells {', '.join(ZMQ_SHELLS)}")
     return faults

@@ -29,6 +29,9 @@ from tests.architecture.words import REGISTRY_HOST, SELF_TALK, forbidden_words
         ("participant/data/folder.py", "import torchvision"),
         ("participant/cli.py", "from scripts import lab"),
         ("scripts/lab.py", "from tests.support import link"),
+        ("scripts/run/cohort.py", "from scripts.engines.inline import run_inline"),
+        ("scripts/engines/inline.py", "def f():\n    from scripts.experiments import sweep"),
+        ("scripts/report/tables.py", "import scripts.bench.machine"),
     ],
 )
 def test_import_against_the_direction_is_found(path: str, text: str) -> None:
@@ -43,7 +46,8 @@ def test_import_against_the_direction_is_found(path: str, text: str) -> None:
         ("fedap_core/models/__init__.py", "from torch import nn\nfrom .lenet import LeNet5"),
         ("coordinator/wire/router.py", "import zmq\nimport protocol.codec"),
         ("participant/wire/line.py", "import torch\nimport zmq"),
-        ("scripts/lab.py", "import participant.cli, coordinator.cli, torch"),
+        ("scripts/lab.py", "import participant.cli, coordinator.cli, torch, scripts.experiments.commands"),
+        ("scripts/engines/inline.py", "from scripts.run.settings import RunSettings\nimport scripts.engines.pool"),
     ],
 )
 def test_import_along_the_direction_passes(path: str, text: str) -> None:

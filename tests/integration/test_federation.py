@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.experiments.settings import RunSettings
+from scripts.run.settings import RunSettings
 from tests.support.cohorts import BOTH_SIZES, MODELS, small_run
 from tests.support.players import final_bits, run_reference
 from tests.support.run_files import coordinator_file

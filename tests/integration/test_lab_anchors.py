@@ -11,7 +11,7 @@ import pytest
 
 from fedap_core.errors import InvalidInput
 from participant.record.model_file import make_initial, read_model, write_model
-from scripts.experiments.cohort import Cohort
+from scripts.run.cohort import Cohort
 from tests.support.cohorts import clients_of, model_bits, rounds_run, run_small, small_run, tensor_bits
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.experiments.run_folder import RunFolder
-from scripts.experiments.settings import saved_settings
+from scripts.run.run_folder import RunFolder
+from scripts.run.settings import saved_settings
 from tests.support.cohorts import (
     group_is_alive,
     lab_arguments,

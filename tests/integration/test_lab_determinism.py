@@ -15,8 +15,8 @@ from participant.record.model_file import read_spec
 from participant.training.local import LocalReport
 from scripts.engines.inline import Federation, InlineOptions
 from scripts.engines.pool import InlinePool, make_clients
-from scripts.experiments.run_folder import RunFolder
-from scripts.experiments.settings import RunSettings
+from scripts.run.run_folder import RunFolder
+from scripts.run.settings import RunSettings
 from tests.support.cohorts import clients_of, model_bits, numbers_of, run_small, small_run
 
 ALGORITHMS = ("fedap", "f-fedap", "fedavg", "base")

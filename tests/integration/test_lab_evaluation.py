@@ -13,7 +13,7 @@ from fedap_core.metrics import Evaluation
 from fedap_core.nn.evaluation import evaluate
 from participant.record.model_file import module_of, read_model
 from scripts.engines.pool import make_clients
-from scripts.experiments.run_folder import RunFolder
+from scripts.run.run_folder import RunFolder
 from tests.support.cohorts import clients_of, run_small, small_run
 
 SITES = {"partition": "site"}

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from scripts.engines.processes.run import ProcessOptions, run_processes
-from scripts.experiments.settings import RunSettings
+from scripts.run.settings import RunSettings
 from tests.support.cohorts import DATA_OPTIONS, Bits, clients_of, model_bits, run_small, small_run
 
 HOSTS = 4

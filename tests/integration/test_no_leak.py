@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fedap_core.arrays import IndexArray
-from scripts.experiments.cohort import Cohort, make_cohort
-from scripts.experiments.settings import CohortSettings
+from scripts.run.cohort import Cohort, make_cohort
+from scripts.run.settings import CohortSettings
 from tests.support.datafiles import real_data
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from scripts.engines.processes.children import ChildFailed
 from scripts.engines.processes.run import ProcessOptions, run_processes
-from scripts.experiments.run_folder import RunFolder
+from scripts.run.run_folder import RunFolder
 from tests.support.cohorts import (
     clients_of,
     group_is_alive,

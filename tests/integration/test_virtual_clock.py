@@ -16,7 +16,7 @@ from scripts.engines.continuous import VirtualOptions, VirtualRun, run_virtual
 from scripts.engines.inline import InlineOptions
 from scripts.engines.retrace import retrace
 from scripts.engines.virtual_members import VirtualFederation, open_federation
-from scripts.experiments.asynchronous.settings import AsyncFolder, AsyncSettings, ClockSettings
+from scripts.run.clock_settings import AsyncFolder, AsyncSettings, ClockSettings
 from tests.support.cohorts import Bits, clients_of, model_bits, run_small, small_run, tensor_bits
 from tests.support.players import final_bits, run_reference
 from tests.support.run_files import coordinator_file

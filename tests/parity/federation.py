@@ -21,8 +21,8 @@ from fedap_core.randomness import derive_seed
 from participant.data.base import Dataset
 from participant.record.model_file import make_initial, read_model, write_model
 from scripts.engines.inline import InlineOptions, run_inline
-from scripts.experiments.cohort import Client, Cohort
-from scripts.experiments.settings import AnchorSettings, CohortSettings, RunSettings
+from scripts.run.cohort import Client, Cohort
+from scripts.run.settings import AnchorSettings, CohortSettings, RunSettings
 
 MODEL = "tests.parity.network:make_smooth"
 NAMES = ("a", "b", "c")

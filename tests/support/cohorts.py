@@ -21,9 +21,9 @@ import pytest
 
 from participant.record.model_file import read_model
 from scripts.engines.inline import InlineOptions, run_inline
-from scripts.experiments.cohort import Cohort, make_cohort
-from scripts.experiments.run_folder import RunFolder
-from scripts.experiments.settings import RunSettings
+from scripts.run.cohort import Cohort, make_cohort
+from scripts.run.run_folder import RunFolder
+from scripts.run.settings import RunSettings
 
 Bits = dict[str, dict[str, bytes]]
 """Client -> tensor -> its bytes."""

@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from scripts.experiments.run_folder import RunFolder
-from scripts.experiments.settings import RunSettings
+from scripts.run.run_folder import RunFolder
+from scripts.run.settings import RunSettings
 
 Accuracy = Callable[[RunSettings, int, int], float]
 """(run, round, client number) -> accuracy as a share of 1."""

@@ -17,8 +17,8 @@ from participant.record.model_file import read_spec
 from participant.training.outgoing import model_layout, shared_layout
 from protocol.messages import Compute, Plan, Sgd
 from scripts.engines.processes import shards
-from scripts.experiments.cohort import Cohort
-from scripts.experiments.settings import RunSettings
+from scripts.run.cohort import Cohort
+from scripts.run.settings import RunSettings
 from tests.support.cohorts import Bits, clients_of, model_bits, run_small, tensor_bits
 
 _COMMAND = "from participant.cli import main; main()"

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 
 from fedap_core.errors import InvalidInput
-from scripts.engines.forked import signals_held
+from scripts.run.forked import signals_held
 
 _FORK = multiprocessing.get_context("fork")
 _LAST_LINES = 5

@@ -15,8 +15,8 @@ from pathlib import Path
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import Measure
 from participant.config import JoinSettings
-from scripts.experiments.cohort import Cohort
-from scripts.experiments.settings import RunSettings
+from scripts.run.cohort import Cohort
+from scripts.run.settings import RunSettings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 HEARTBEAT_S = 30.0

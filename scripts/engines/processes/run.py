@@ -20,16 +20,16 @@ from fedap_core.errors import InvalidInput
 from participant.config import JoinSettings
 from participant.record.model_file import read_spec
 from participant.record.private_state import PERSONAL
-from scripts.engines.forked import Errand
 from scripts.engines.inline import InlineOptions, anchor_file, initial_file
 from scripts.engines.processes.children import ChildFailed, Children
 from scripts.engines.processes.configuring import Start, join_settings, require_possible, write_config
 from scripts.engines.processes.roles import lead, take_part
 from scripts.engines.processes.shards import shard_path, write_shards
-from scripts.experiments.cohort import Cohort, model_file_name
-from scripts.experiments.run_folder import RunFolder, write_text
-from scripts.experiments.settings import RunSettings
-from scripts.experiments.versions import versions
+from scripts.run.cohort import Cohort, model_file_name
+from scripts.run.forked import Errand
+from scripts.run.run_folder import RunFolder, write_text
+from scripts.run.settings import RunSettings
+from scripts.run.versions import versions
 
 if TYPE_CHECKING:
     from scripts.engines.processes.telling import Story

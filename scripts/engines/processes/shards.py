@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from participant.data.shard import Split, save_npz
-from scripts.experiments.cohort import Client, Cohort
+from scripts.run.cohort import Client, Cohort
 
 
 def write_shard(path: Path, cohort: Cohort, client: Client) -> None:

@@ -23,9 +23,9 @@ from fedap_core.strategies import Evidence, Measure, Phase
 from protocol.messages import Score
 from scripts.engines.processes.evidence import confusion_of, stored_statistics
 from scripts.engines.processes.traffic import Traffic
-from scripts.experiments.cohort import Cohort
-from scripts.experiments.run_folder import Json, RunFolder
-from scripts.experiments.settings import RunSettings
+from scripts.run.cohort import Cohort
+from scripts.run.run_folder import Json, RunFolder
+from scripts.run.settings import RunSettings
 
 Scores = Mapping[str, Score]
 """By split."""

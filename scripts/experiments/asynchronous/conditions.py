@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.randomness import generator
-from scripts.experiments.asynchronous.settings import AsyncSettings, ClockSettings
-from scripts.experiments.settings import RunSettings
+from scripts.run.clock_settings import AsyncSettings, ClockSettings
+from scripts.run.settings import RunSettings
 
 EPOCH_S = 10.0
 HEARTBEAT_S = 10.0

@@ -25,14 +25,14 @@ from participant.joining import join
 from participant.progress import configure_logging, tell_finished_rounds
 from participant.training.pace import Progress
 from protocol.messages import Score
-from scripts.engines.forked import run_in_child
 from scripts.engines.inline import InlineOptions, initial_file
 from scripts.engines.pool import make_clients
 from scripts.engines.processes.run import ProcessOptions, run_processes
 from scripts.experiments.asynchronous.curves import Watched
-from scripts.experiments.cohort import Cohort
-from scripts.experiments.run_folder import write_text
-from scripts.experiments.settings import RunSettings
+from scripts.run.cohort import Cohort
+from scripts.run.forked import run_in_child
+from scripts.run.run_folder import write_text
+from scripts.run.settings import RunSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from scripts.experiments.asynchronous.conditions import slow_member
 from scripts.experiments.asynchronous.curves import Curve, Watched
 from scripts.experiments.asynchronous.real_clock import Devices, run_real
 from scripts.experiments.asynchronous.study import Study, tell
-from scripts.experiments.cohort import make_cohort
+from scripts.run.cohort import make_cohort
 
 CONDITION = "slow"
 WAYS = ("barrier", "continuous")

@@ -19,11 +19,11 @@ from scripts.engines.processes.children import Children
 from scripts.experiments.asynchronous import curves, figure
 from scripts.experiments.asynchronous.conditions import EPOCH_S, LOOKS_PER_EPOCH, Case, Trouble, case_of
 from scripts.experiments.asynchronous.curves import Curve, Watched
-from scripts.experiments.asynchronous.settings import AsyncFolder
-from scripts.experiments.cohort import Cohort, make_cohort
-from scripts.experiments.run_folder import write_text
-from scripts.experiments.settings import RunSettings, digest
-from scripts.experiments.versions import versions
+from scripts.run.clock_settings import AsyncFolder
+from scripts.run.cohort import Cohort, make_cohort
+from scripts.run.run_folder import write_text
+from scripts.run.settings import RunSettings, digest
+from scripts.run.versions import versions
 
 _WAIT_S = 60.0
 

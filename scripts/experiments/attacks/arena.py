@@ -26,10 +26,10 @@ from scripts.engines.continuous import VirtualOptions, VirtualRun
 from scripts.engines.inline import InlineOptions
 from scripts.engines.virtual_members import VirtualFederation, open_federation
 from scripts.engines.workbench import Home
-from scripts.experiments.asynchronous.settings import AsyncFolder, AsyncSettings, ClockSettings
 from scripts.experiments.attacks.kinds import Attack, Situation
-from scripts.experiments.cohort import Cohort
-from scripts.experiments.settings import RunSettings
+from scripts.run.clock_settings import AsyncFolder, AsyncSettings, ClockSettings
+from scripts.run.cohort import Cohort
+from scripts.run.settings import RunSettings
 
 TAIL_LOOKS = 5
 """Accuracy is the mean over so many of the last rounds: delivered models swing."""

@@ -17,8 +17,8 @@ import typer
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.robust import RULES
 from scripts.experiments.attacks.kinds import ATTACKS
-from scripts.experiments.cohort import Cohort, make_cohort
-from scripts.experiments.settings import AnchorSettings, CohortSettings, RunSettings
+from scripts.run.cohort import Cohort, make_cohort
+from scripts.run.settings import AnchorSettings, CohortSettings, RunSettings
 
 MODELS = {"watch": "har-cnn", "har": "har-cnn"}
 DEFENCES = ("nothing", *RULES)

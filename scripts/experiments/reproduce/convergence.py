@@ -10,10 +10,10 @@ from scripts.experiments.reproduce.accuracy import all_cells
 from scripts.experiments.reproduce.judges import Verdict
 from scripts.experiments.reproduce.results import Measured, Results, run_plans, written_rows
 from scripts.experiments.reproduce.target import Findings, Job, Target
-from scripts.experiments.reproduce.traffic import Traffic, computed, counted, spec_of
 from scripts.report import tables
 from scripts.report.figures import colour, draw_curves, new_figure
 from scripts.report.names import written
+from scripts.report.traffic import Traffic, computed, counted, spec_of
 
 NEAR = 0.95
 _MEGABYTE = 1e6

@@ -6,7 +6,6 @@ import numpy as np
 
 from participant.data import load_dataset
 from participant.data.base import DataOptions, Dataset
-from scripts.experiments.cohort import make_cohort
 from scripts.experiments.reproduce import judges, paper
 from scripts.experiments.reproduce.data_sets import DATA_SETS
 from scripts.experiments.reproduce.results import written_rows
@@ -14,6 +13,7 @@ from scripts.experiments.reproduce.target import Findings, Job, Plan, Target
 from scripts.report import tables
 from scripts.report.dots import draw_counts
 from scripts.report.figures import new_figure, tidy
+from scripts.run.cohort import make_cohort
 
 FIVE = ("pamap2", "covid", "organamnist", "organcmnist", "organsmnist")
 SPLIT_ORDER = ("organamnist", "organcmnist", "organsmnist", "pamap2", "covid")

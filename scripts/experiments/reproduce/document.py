@@ -9,9 +9,9 @@ from pathlib import Path
 
 from scripts.experiments.reproduce.choice import Choice
 from scripts.experiments.reproduce.target import Findings, Plan, Target
-from scripts.experiments.run_folder import RunFolder, write_text
-from scripts.experiments.versions import versions
 from scripts.report.figures import save_figure
+from scripts.run.run_folder import RunFolder, write_text
+from scripts.run.versions import versions
 
 _BATCHES = {"even": "even batches", "reference": "batches (full ones and a rest)"}
 

@@ -20,15 +20,15 @@ from fedap_core.errors import InvalidInput
 from fedap_core.nn.statistics import batch_norm_inputs, running_statistics
 from participant.record.model_file import module_of, read_model
 from participant.training.local import STATISTICS_BATCH, use_threads
-from scripts.engines.forked import run_in_child
-from scripts.experiments.cohort import make_cohort, model_file_name
 from scripts.experiments.reproduce import judges
 from scripts.experiments.reproduce.results import run_plans, written_rows
 from scripts.experiments.reproduce.target import Cell, Findings, Job, Plan, Target
-from scripts.experiments.run_folder import RunFolder, write_text
 from scripts.report import charts, tables
 from scripts.report.dots import Cloud, draw_clouds
 from scripts.report.figures import new_figure
+from scripts.run.cohort import make_cohort, model_file_name
+from scripts.run.forked import run_in_child
+from scripts.run.run_folder import RunFolder, write_text
 
 ROUNDS = 20
 HEADS = ("client", "layer", "channel", "input_mean", "running_mean", "input_variance", "running_variance")

@@ -14,9 +14,9 @@ from statistics import fmean, stdev
 
 from fedap_core.errors import InvalidInput
 from scripts.experiments.reproduce.target import Cell, Job, Plan
-from scripts.experiments.run_folder import RunFolder, Summary
-from scripts.experiments.settings import RunSettings
 from scripts.experiments.sweep import run_sweep
+from scripts.run.run_folder import RunFolder, Summary
+from scripts.run.settings import RunSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from scripts.experiments.reproduce.choice import MissingData, choose
 from scripts.experiments.reproduce.document import Made, write_findings
 from scripts.experiments.reproduce.durations import MEASURED
 from scripts.experiments.reproduce.target import Job, Scale, Target, make_plan
-from scripts.experiments.run_folder import RunFolder
 from scripts.experiments.sweep import SweepOptions
+from scripts.run.run_folder import RunFolder
 
 _WIDE = 7
 

@@ -17,8 +17,8 @@ from fedap_core.errors import InvalidInput
 from scripts.experiments.comparison import default_model
 from scripts.experiments.reproduce.data_sets import DATA_SETS, DataSet
 from scripts.experiments.reproduce.judges import Verdict
-from scripts.experiments.settings import CohortSettings, RunSettings, checked
 from scripts.experiments.sweep import SweepOptions
+from scripts.run.settings import CohortSettings, RunSettings, checked
 
 FULL_SEEDS = (0, 1, 2)
 QUICK_SEEDS = (0,)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from fedap_core.errors import InvalidInput
-from scripts.experiments.settings import CohortSettings, RunSettings, saved_settings
 from scripts.report.page.runs import ComputedBytes
+from scripts.run.settings import CohortSettings, RunSettings, saved_settings
 
 if TYPE_CHECKING:
     from fedap_core.model_spec import ModelSpec
@@ -35,7 +35,7 @@ def computed_bytes(settings: Mapping[str, Any], classes: tuple[str, ...], folder
         spec = _spec(run, classes, folder)
         if spec is None or run.mode != "barrier":
             return None
-        from scripts.experiments.reproduce.traffic import computed  # torch comes with it: seconds
+        from scripts.report.traffic import computed  # torch comes with it: seconds
 
         found = computed(spec, run.strategy(), pooled_anchor=run.anchor.kind != "warmup")
         return ComputedBytes(per_round=found.per_round, once=found.once)

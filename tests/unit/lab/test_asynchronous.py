@@ -16,9 +16,9 @@ from scripts.experiments.asynchronous.conditions import Trouble, case_of, slow_m
 from scripts.experiments.asynchronous.curves import Curve, Watched, csv_text, markdown, target_of, verdict
 from scripts.experiments.asynchronous.figure import draw
 from scripts.experiments.asynchronous.real_clock import Devices, watched_from
-from scripts.experiments.asynchronous.settings import AsyncSettings, ClockSettings
 from scripts.experiments.asynchronous.study import Study
-from scripts.experiments.settings import RunSettings
+from scripts.run.clock_settings import AsyncSettings, ClockSettings
+from scripts.run.settings import RunSettings
 from tests.support.cohorts import small_run
 
 NAMES = ("a", "b", "c", "d")

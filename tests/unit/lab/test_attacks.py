@@ -10,8 +10,8 @@ import pytest
 from scripts.experiments.attacks.arena import run_attack
 from scripts.experiments.attacks.command import table
 from scripts.experiments.attacks.kinds import ATTACKS, Situation
-from scripts.experiments.cohort import make_cohort
-from scripts.experiments.settings import CohortSettings, RunSettings
+from scripts.run.cohort import make_cohort
+from scripts.run.settings import CohortSettings, RunSettings
 
 
 def situation(round_no: int = 0) -> Situation:

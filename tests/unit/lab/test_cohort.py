@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from fedap_core.errors import InvalidInput
-from scripts.experiments.anchors import anchor_samples
-from scripts.experiments.cohort import Cohort, make_cohort, model_file_name
-from scripts.experiments.settings import CohortSettings
+from scripts.run.anchors import anchor_samples
+from scripts.run.cohort import Cohort, make_cohort, model_file_name
+from scripts.run.settings import CohortSettings
 from tests.support.cohorts import DATA_OPTIONS, clients_of, small_run
 
 DIVISIONS: dict[str, dict[str, object]] = {

@@ -13,9 +13,9 @@ import pytest
 from fedap_core.errors import InvalidInput
 from fedap_core.preprocessing import Preprocessing
 from participant.data.base import DataOptions, Dataset
-from scripts.experiments.cohort import Cohort, make_cohort
-from scripts.experiments.cohort_apart import CohortApart
-from scripts.experiments.settings import CohortSettings
+from scripts.run.cohort import Cohort, make_cohort
+from scripts.run.cohort_apart import CohortApart
+from scripts.run.settings import CohortSettings
 
 
 def recordings(options: DataOptions) -> Dataset:

@@ -8,8 +8,8 @@ import pytest
 
 from fedap_core.errors import InvalidInput
 from scripts.experiments.comparison import Comparison, default_model
-from scripts.experiments.settings import CohortSettings
 from scripts.experiments.sweep import SweepOptions
+from scripts.run.settings import CohortSettings
 from tests.support.cohorts import small_run
 
 

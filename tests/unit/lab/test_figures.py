@@ -8,8 +8,8 @@ import numpy as np
 from PIL import Image
 
 from scripts.experiments.demo import in_words
-from scripts.experiments.run_folder import Summary
 from scripts.report.figures import _apart, convergence_figure, mixing_figure
+from scripts.run.run_folder import Summary
 
 
 def summary(algorithm: str, values: list[float], per_client: tuple[float, ...] = (0.5,)) -> Summary:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.engines.forked import signals_held, unwind_on_sigterm
 from scripts.engines.inline import InlineOptions, run_inline
+from scripts.run.forked import signals_held, unwind_on_sigterm
 from tests.support.cohorts import clients_of, rounds_run, small_run
 
 _FORK = multiprocessing.get_context("fork")

@@ -13,8 +13,8 @@ from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 from fedap_core.nn.training import TrainingMetrics
 from participant.training.local import LocalReport
-from scripts.engines.forked import run_in_child
-from scripts.engines.messages import (
+from scripts.run.forked import run_in_child
+from scripts.run.messages import (
     Json,
     error_from_json,
     error_to_json,

@@ -18,10 +18,10 @@ from scripts.experiments.reproduce.data_sets import DATA_SETS
 from scripts.experiments.reproduce.durations import MEASURED, Duration
 from scripts.experiments.reproduce.running import run_target
 from scripts.experiments.reproduce.target import Job, Plan, Scale, make_plan
-from scripts.experiments.settings import RunSettings
 from scripts.experiments.sweep import SweepOptions
 from scripts.lab import main
 from scripts.report.names import NAMES
+from scripts.run.settings import RunSettings
 from tests.support.cohorts import run_command
 from tests.support.finished_runs import finish
 

@@ -11,8 +11,8 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.preprocessing import IMAGE_8BIT
 from fedap_core.strategies import make_strategy
 from participant.record.model_file import make_initial
-from scripts.experiments.reproduce.traffic import computed, counted
-from scripts.experiments.run_folder import RunFolder
+from scripts.report.traffic import computed, counted
+from scripts.run.run_folder import RunFolder
 from tests.support.cohorts import small_run
 from tests.support.finished_runs import finish
 

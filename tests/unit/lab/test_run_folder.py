@@ -12,7 +12,7 @@ import pytest
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 from fedap_core.strategies import Mixing
-from scripts.experiments.run_folder import RunFolder, scores
+from scripts.run.run_folder import RunFolder, scores
 from tests.support.cohorts import small_run, wait_until
 
 

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from fedap_core.errors import InvalidInput
-from scripts.experiments.run_folder import RunFolder
-from scripts.experiments.settings import RunSettings, checked, saved_settings
+from scripts.run.run_folder import RunFolder
+from scripts.run.settings import RunSettings, checked, saved_settings
 from tests.support.cohorts import small_run
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"

@@ -8,8 +8,8 @@ import numpy as np
 
 from fedap_core.preprocessing import Preprocessing
 from participant.data.base import Dataset
-from scripts.experiments.cohort import Client, Cohort
 from scripts.experiments.small_rest import TREATMENTS, Curve, table_of, train_client, worst_dip
+from scripts.run.cohort import Client, Cohort
 
 BATCH = 8
 

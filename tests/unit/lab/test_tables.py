@@ -7,8 +7,8 @@ import io
 
 from rich.console import Console
 
-from scripts.experiments.run_folder import Summary
 from scripts.report.tables import beside_paper, csv_table, markdown_table, rows, terminal_table
+from scripts.run.run_folder import Summary
 
 
 def summary(

@@ -18,7 +18,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.randomness import generator
 from participant.data import load_dataset
 from participant.data.base import DataOptions, Dataset
-from scripts.experiments.settings import CohortSettings
+from scripts.run.settings import CohortSettings
 
 if TYPE_CHECKING:  # data are divided before torch is loaded, or meanwhile
     import torch

@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedap_core.errors import InvalidInput
-from scripts.experiments.run_folder import RunFolder
-from scripts.experiments.settings import RunSettings, digest
+from scripts.run.run_folder import RunFolder
+from scripts.run.settings import RunSettings, digest
 
 Mode = Literal["barrier", "continuous"]
 

@@ -16,9 +16,9 @@ from fedap_core.parts import Part, shared_tensors
 from fedap_core.strategies import Measure, Strategy
 from participant.record.model_file import read_spec
 from scripts.engines.inline import InlineOptions, initial_file
-from scripts.experiments.cohort import make_cohort
-from scripts.experiments.run_folder import RunFolder
-from scripts.experiments.settings import RunSettings
+from scripts.run.cohort import make_cohort
+from scripts.run.run_folder import RunFolder
+from scripts.run.settings import RunSettings
 
 _FLOAT32, _FLOAT64 = 4, 8
 

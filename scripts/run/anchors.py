@@ -21,8 +21,8 @@ from fedap_core.objectives import ObjectiveSpec
 from fedap_core.randomness import derive_seed, generator
 from participant.record.model_file import module_of, read_model, read_spec, write_model
 from participant.training.local import use_threads
-from scripts.experiments.cohort import Cohort
-from scripts.experiments.settings import RunSettings
+from scripts.run.cohort import Cohort
+from scripts.run.settings import RunSettings
 
 
 def anchor_samples(cohort: Cohort, *, share: float, seed: int) -> IndexArray:

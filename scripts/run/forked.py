@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
 from fedap_core.errors import InvalidInput
-from scripts.engines.messages import error_from_json, error_to_json
+from scripts.run.messages import error_from_json, error_to_json
 
 _FORK = multiprocessing.get_context("fork")
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from fedap_core.preprocessing import Preprocessing
 from participant.data.base import Dataset
-from scripts.engines.forked import Errand
-from scripts.experiments.cohort import Client, Cohort, make_cohort
-from scripts.experiments.settings import CohortSettings
+from scripts.run.cohort import Client, Cohort, make_cohort
+from scripts.run.forked import Errand
+from scripts.run.settings import CohortSettings
 
 _ALIGNED = 64
 """Bytes; where an array starts, as numpy and torch have them."""

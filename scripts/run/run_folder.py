@@ -22,7 +22,7 @@ from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation, convergence_round
 from fedap_core.strategies import Mixing
-from scripts.experiments.settings import TAIL_ROUNDS, RunSettings
+from scripts.run.settings import TAIL_ROUNDS, RunSettings
 
 Json = dict[str, Any]
 
