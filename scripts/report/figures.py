@@ -1,6 +1,6 @@
 """The look of all figures, and the two of a comparison: accuracy per round, and W as a heat map.
 
-Colours belong to algorithms; sizes, grid and file formats are decided here and nowhere else.
+Colours are `algorithms`'; sizes, grid and file formats are decided here and nowhere else.
 """
 
 from __future__ import annotations
@@ -17,29 +17,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedap_core.arrays import FloatArray
+from scripts.report.algorithms import colour
 from scripts.report.similarity import by_similarity
 from scripts.run.run_folder import Summary
 
-COLOURS = {
-    "fedap": "#c1272d",
-    "d-fedap": "#e8743b",
-    "f-fedap": "#e3a81f",
-    "fedbn": "#1f6fb2",
-    "fedavg": "#4a4a4a",
-    "fedprox": "#9a9a9a",
-    "fedper": "#2a9d6f",
-    "base": "#7b4fa3",
-}
-_OTHER = "#17a2b8"
 _DPI = 150
 GRID = "#dddddd"
 INK = "#333333"
 """Text and thin lines that belong to no algorithm."""
-
-
-def colour(name: str) -> str:
-    """An algorithm's colour; options behind its name do not change it."""
-    return COLOURS.get(name.partition(":")[0], _OTHER)
 
 
 def convergence_figure(summaries: Sequence[Summary], title: str, path: Path) -> None:

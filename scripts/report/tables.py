@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 
 from rich.table import Table
 
-from scripts.report.names import written
+from scripts.report.algorithms import spelled
 from scripts.run.run_folder import Summary
 
 
@@ -88,7 +88,7 @@ def beside_paper(table: Sequence[Row], paper: Mapping[str, float] | None = None)
     last = [f"{row.last:.2f}" + ("" if row.last_deviation is None else f" ± {row.last_deviation:.2f}") for row in table]
     converged = ["–" if row.converged is None else f"{row.converged:.0f}" for row in table]
     lines = [
-        ("", [written(row.algorithm) for row in table]),
+        ("", [spelled(row.algorithm) for row in table]),
         (f"last round, {over}", _bold_best(last, [row.last for row in table])),
         ("mean of the last ten rounds", _bold_best([f"{row.tail:.2f}" for row in table], [row.tail for row in table])),
         ("worst client, last round", [f"{row.worst_client:.2f}" for row in table]),

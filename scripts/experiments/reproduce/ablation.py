@@ -12,8 +12,8 @@ from scripts.experiments.reproduce.results import Results, run_plans
 from scripts.experiments.reproduce.shown import clients_table, means_table
 from scripts.experiments.reproduce.target import Cell, Findings, Job, Plan, Target
 from scripts.report import charts
-from scripts.report.figures import colour, new_figure
-from scripts.report.names import written
+from scripts.report.algorithms import colour, spelled
+from scripts.report.figures import new_figure
 
 BOTH = ("pamap2", "covid")
 VARIANTS = ("fedavg", "fedbn", "fedap", "d-fedap", "f-fedap")
@@ -121,7 +121,7 @@ def show_variants(job: Job) -> Findings:
         means = results.means(data.name)
         series = [
             charts.Series(
-                name=written(name),
+                name=spelled(name),
                 colour=colour(name),
                 values=(results.one(data.name, name).mean,),
                 deviations=(results.one(data.name, name).deviation,),

@@ -13,8 +13,8 @@ from scripts.experiments.reproduce.results import Results, run_cells
 from scripts.experiments.reproduce.shown import clients_table
 from scripts.experiments.reproduce.target import Cell, Findings, Job, Plan, Target
 from scripts.report import charts, tables
-from scripts.report.figures import colour, draw_mixing, new_figure
-from scripts.report.names import written
+from scripts.report.algorithms import colour, spelled
+from scripts.report.figures import draw_mixing, new_figure
 
 ALGORITHMS = ("base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap")
 COVID_ALGORITHMS = ("base", "fedavg", "fedbn", "fedprox", "fedper", "fedap")
@@ -41,7 +41,7 @@ def show_table(claims: Callable[[Mapping[str, float]], tuple[Verdict, ...]], job
     axes = figure.add_subplot()
     strips = [
         charts.Strip(
-            name=written(m.cell.name),
+            name=spelled(m.cell.name),
             colour=colour(m.cell.name),
             clients=m.clients,
             mean=m.mean,
@@ -102,7 +102,7 @@ def show_covid(job: Job) -> Findings:
     figure = new_figure(13.0, 4.4)
     axes = figure.add_subplot()
     series = [
-        charts.Series(name=written(m.cell.name), colour=colour(m.cell.name), values=(*m.clients, m.mean))
+        charts.Series(name=spelled(m.cell.name), colour=colour(m.cell.name), values=(*m.clients, m.mean))
         for m in measured
     ]
     charts.draw_bars(axes, [*(str(number + 1) for number in range(members)), "avg"], series, labelled=False)

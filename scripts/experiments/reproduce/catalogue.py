@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedap_core.errors import unknown_name
-from scripts.experiments.reproduce import ablation, accuracy, convergence, description, remembered, sensitivity
+from scripts.experiments.reproduce import ablation, accuracy, convergence, description, running_stats, sensitivity
 from scripts.experiments.reproduce.target import Target
 
 ORDER = (
@@ -11,7 +11,7 @@ ORDER = (
     "convergence", "clients", "epochs", "lambda", "split", "running-stats",
 )  # fmt: skip
 
-_FAMILIES = (accuracy, ablation, sensitivity, convergence, description, remembered)
+_FAMILIES = (accuracy, ablation, sensitivity, convergence, description, running_stats)
 _FOUND = {target.name: target for family in _FAMILIES for target in family.TARGETS}
 TARGETS: dict[str, Target] = {name: _FOUND[name] for name in ORDER}
 

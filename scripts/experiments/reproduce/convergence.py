@@ -11,8 +11,8 @@ from scripts.experiments.reproduce.judges import Verdict
 from scripts.experiments.reproduce.results import Measured, Results, run_plans, written_rows
 from scripts.experiments.reproduce.target import Findings, Job, Target
 from scripts.report import tables
-from scripts.report.figures import colour, draw_curves, new_figure
-from scripts.report.names import written
+from scripts.report.algorithms import colour, spelled
+from scripts.report.figures import draw_curves, new_figure
 from scripts.report.traffic import Traffic, computed, counted, spec_of
 
 NEAR = 0.95
@@ -25,7 +25,7 @@ def show_convergence(job: Job) -> Findings:
     data = job.plans[0].data.name
     figure = new_figure(7.4, 4.4)
     axes = figure.add_subplot()
-    draw_curves(axes, results.summaries(data), name_of=written)
+    draw_curves(axes, results.summaries(data), name_of=spelled)
     _mark_convergence(axes, results)
     axes.set_title(job.title, fontsize=10, loc="left")
     traffic = {m.cell.name: _traffic(m, job) for m in results.measured}
@@ -62,7 +62,7 @@ def _table(results: Results, traffic: dict[str, Traffic]) -> str:
         until = "–" if m.converged is None else f"{cost.until(m.converged) / _MEGABYTE:.2f}"
         kind = "measured" if cost.measured else "computed"
         sizes = [f"{cost.per_round / _MEGABYTE:.3f}", f"{cost.once / _MEGABYTE:.3f}", until]
-        body.append([written(m.cell.name), f"{m.mean:.2f}", rounds, *sizes, kind])
+        body.append([spelled(m.cell.name), f"{m.mean:.2f}", rounds, *sizes, kind])
     return tables.plain_table(heads, body)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from scripts.report.names import written
+from scripts.report.algorithms import spelled
 
 SLIGHT = 3.0
 """Points: our reading of «slightly», at most."""
@@ -44,21 +44,21 @@ def best(means: Means, *, ours: str = "fedap", claim: str, lead: float = 0.0) ->
     others = {name: value for name, value in means.items() if name != ours}
     second = max(others, key=lambda name: others[name])
     ahead = means[ours] - others[second]
-    numbers = f"{written(ours)} {means[ours]:.2f} %, best of the others {written(second)} {others[second]:.2f} %"
+    numbers = f"{spelled(ours)} {means[ours]:.2f} %, best of the others {spelled(second)} {others[second]:.2f} %"
     return Verdict(claim=claim, held=ahead > lead, numbers=f"{numbers}: {ahead:+.2f} points.")
 
 
 def worst(means: Means, *, name: str, claim: str) -> Verdict:
     """That algorithm has the lowest mean."""
     lowest = min(means, key=lambda other: means[other])
-    numbers = f"{written(name)} {means[name]:.2f} %; the lowest is {written(lowest)} with {means[lowest]:.2f} %."
+    numbers = f"{spelled(name)} {means[name]:.2f} %; the lowest is {spelled(lowest)} with {means[lowest]:.2f} %."
     return Verdict(claim=claim, held=lowest == name, numbers=numbers)
 
 
 def second_best(means: Means, *, name: str, claim: str) -> Verdict:
     """That algorithm comes second."""
     order = sorted(means, key=lambda other: -means[other])
-    ranking = ", ".join(f"{written(other)} {means[other]:.2f}" for other in order[:3])
+    ranking = ", ".join(f"{spelled(other)} {means[other]:.2f}" for other in order[:3])
     return Verdict(claim=claim, held=order[1] == name, numbers=f"The first three: {ranking} %.")
 
 
@@ -130,7 +130,7 @@ def leads(settings: Mapping[str, Means], *, ours: str = "fedap", claim: str, sha
         at: means[ours] - max(value for name, value in means.items() if name != ours) for at, means in settings.items()
     }
     shown = ", ".join(f"{gap:+.2f} ({at})" for at, gap in gaps.items())
-    numbers = f"{written(ours)} leads at {len(won)} of {len(settings)} settings; points ahead of the next: {shown}."
+    numbers = f"{spelled(ours)} leads at {len(won)} of {len(settings)} settings; points ahead of the next: {shown}."
     return Verdict(claim=claim, held=_enough(len(won), len(settings), share), numbers=numbers)
 
 
@@ -143,8 +143,8 @@ def all_above(means: Means, *, ours: Sequence[str], others: Sequence[str], claim
     lowest = min(ours, key=lambda name: means[name])
     highest = max(others, key=lambda name: means[name])
     numbers = (
-        f"{where}the lowest of the variants is {written(lowest)} with {means[lowest]:.2f} %, "
-        f"the highest of the others {written(highest)} with {means[highest]:.2f} %."
+        f"{where}the lowest of the variants is {spelled(lowest)} with {means[lowest]:.2f} %, "
+        f"the highest of the others {spelled(highest)} with {means[highest]:.2f} %."
     )
     return Verdict(claim=claim, held=means[lowest] > means[highest], numbers=numbers)
 
@@ -152,7 +152,7 @@ def all_above(means: Means, *, ours: Sequence[str], others: Sequence[str], claim
 def slightly_below(means: Means, *, name: str, others: Sequence[str], claim: str, where: str = "") -> Verdict:
     """That variant is below the others, by at most SLIGHT points."""
     gap = min(means[other] for other in others) - means[name]
-    shown = ", ".join(f"{written(other)} {means[other]:.2f}" for other in (*others, name))
+    shown = ", ".join(f"{spelled(other)} {means[other]:.2f}" for other in (*others, name))
     numbers = f"{where}{shown} %: {gap:.2f} points below («slightly» is read as at most {SLIGHT:g})."
     return Verdict(claim=claim, held=0 < gap <= SLIGHT, numbers=numbers)
 
@@ -166,21 +166,12 @@ def converges_by(converged: float | None, *, name: str, bound: int, every: int, 
     return Verdict(claim=claim, held=converged <= bound, numbers=numbers)
 
 
-def converges_before(converged: Mapping[str, float | None], *, ours: str, other: str, claim: str) -> Verdict:
-    """The first reaches 95 % of its final accuracy earlier than the second."""
-    mine, theirs = converged[ours], converged[other]
-    shown = {name: "never" if value is None else f"round {value:.0f}" for name, value in converged.items()}
-    numbers = f"{written(ours)}: {shown[ours]}; {written(other)}: {shown[other]}."
-    held = mine is not None and (theirs is None or mine < theirs)
-    return Verdict(claim=claim, held=held, numbers=numbers)
-
-
 def sooner_at_a_level(
     rounds: Mapping[str, float | None], *, ours: str, other: str, level: float, claim: str
 ) -> Verdict:
     """The first reaches one accuracy, the same for both, in fewer rounds."""
     shown = {name: "never" if value is None else f"in round {value:.0f}" for name, value in rounds.items()}
-    numbers = f"{level:.1f} % is reached by {written(ours)} {shown[ours]}, by {written(other)} {shown[other]}."
+    numbers = f"{level:.1f} % is reached by {spelled(ours)} {shown[ours]}, by {spelled(other)} {shown[other]}."
     mine, theirs = rounds[ours], rounds[other]
     return Verdict(claim=claim, held=mine is not None and (theirs is None or mine < theirs), numbers=numbers)
 

@@ -16,8 +16,8 @@ from scripts.experiments.reproduce.results import Results, run_plans
 from scripts.experiments.reproduce.shown import lines_over_settings, means_table
 from scripts.experiments.reproduce.target import Cell, Findings, Job, Plan, Target
 from scripts.report import charts
-from scripts.report.figures import colour, draw_curves, new_figure
-from scripts.report.names import written
+from scripts.report.algorithms import colour, spelled
+from scripts.report.figures import draw_curves, new_figure
 
 ORGANS = ("organamnist", "organcmnist", "organsmnist")
 ALPHAS = (0.1, 0.05)
@@ -89,7 +89,7 @@ def show_alpha(job: Job) -> Findings:
     groups = [(plan.data, at) for plan in job.plans for at in settings]
     series = [
         charts.Series(
-            name=written(name),
+            name=spelled(name),
             colour=colour(name),
             values=tuple(results.one(data.name, name, at).mean for data, at in groups),
             deviations=tuple(results.one(data.name, name, at).deviation for data, at in groups),

@@ -8,9 +8,8 @@ from statistics import fmean
 from scripts.experiments.reproduce.data_sets import DataSet
 from scripts.experiments.reproduce.results import Results
 from scripts.report import tables
+from scripts.report.algorithms import colour, spelled
 from scripts.report.charts import Series
-from scripts.report.figures import colour
-from scripts.report.names import written
 
 
 def means_table(results: Results) -> str:
@@ -28,7 +27,7 @@ def means_table(results: Results) -> str:
                     cells.append(f"**{text}**" if m is not None and m.mean == best else text)
                 title = next(iter(found.values())).cell.data.title
                 body.append([_row_name(title, at, alone=len(results.data()) == 1), *cells])
-    return tables.plain_table(["", *(written(name) for name in names)], body)
+    return tables.plain_table(["", *(spelled(name) for name in names)], body)
 
 
 def _row_name(title: str, at: str, *, alone: bool) -> str:
@@ -46,7 +45,7 @@ def clients_table(results: Results, data: DataSet) -> tuple[str, str]:
     body.append(["avg", *(f"{fmean(m.clients):.2f}" for m in measured)])
     of = f" of {data.title}" if len(results.data()) > 1 else ""
     heading = f"Every client{of}, last round, seed {measured[0].cell.runs[0].seed}, %"
-    return heading, tables.plain_table(["client", *(written(m.cell.name) for m in measured)], body)
+    return heading, tables.plain_table(["client", *(spelled(m.cell.name) for m in measured)], body)
 
 
 def lines_over_settings(results: Results, data: str, names: Sequence[str]) -> list[Series]:
@@ -54,7 +53,7 @@ def lines_over_settings(results: Results, data: str, names: Sequence[str]) -> li
     settings = results.settings()
     return [
         Series(
-            name=written(name),
+            name=spelled(name),
             colour=colour(name),
             values=tuple(results.one(data, name, at).mean for at in settings),
             deviations=tuple(results.one(data, name, at).deviation for at in settings),

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from fedap_core.errors import InvalidInput
+from fedap_core.strategies import STRATEGIES
+from scripts.report.algorithms import place
 from scripts.report.page.runs import Run
 from scripts.report.page.wording import algorithm_name, counted, listed
 
-ORDER = ("base", "fedavg", "fedprox", "fedper", "fedbn", "d-fedap", "f-fedap", "fedap")
-"""From everyone alone to the most personal."""
-
-COLOURS = 10
-"""The palette: one colour for each of these, two for others."""
-
 PERSONAL = ("fedap", "f-fedap", "d-fedap", "fedbn", "fedper")
-"""Which personalised algorithm stands for the federation: the first of these that ran, never the one that won."""
+"""Which personalised algorithm stands for the federation: the first of these that ran, never the one that won; without
+any of them the first of the others."""
+
+ONE_MODEL = ("fedavg", "fedprox")
+"""One model for all: stands for the federation only where nothing personalised ran."""
 
 _NOT_IN_A_LABEL = frozenset({"algorithm", "seed", "rounds", "evaluate_every", "threads", "device", "model", "run"})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Algorithm:
-    """All seeds of one algorithm. colour: its place in the palette; kind: its bare name."""
+    """All seeds of one algorithm. colour: the number of its style; kind: its bare name."""
 
     kind: str
     name: str
@@ -86,7 +87,8 @@ class Study:
     @property
     def personal(self) -> Algorithm | None:
         """The algorithm that stands for the federation in advice."""
-        return next(filter(None, map(self.plain, PERSONAL)), None) or self.plain("fedavg") or self.plain("fedprox")
+        others = [a.kind for a in self.algorithms if a.kind not in ("base", *PERSONAL, *ONE_MODEL)]
+        return next(filter(None, map(self.plain, (*PERSONAL, *others, *ONE_MODEL))), None)
 
 
 def make_study(runs: Sequence[Run]) -> Study:
@@ -161,15 +163,15 @@ def _algorithms(runs: Sequence[Run], notes: list[str]) -> Iterator[Algorithm]:
             twins.append((run if longer is before else before).source)
     if twins:
         notes.append(f"Left out, because another run has the same algorithm, settings and seed: {listed(twins)}.")
-    places = {kind: place for place, kind in enumerate(ORDER)}
-    ordered = sorted(groups, key=lambda one: (places.get(one[0], len(ORDER)), one[0], _options(groups[one]), one[1]))
-    free = iter([*range(len(ORDER), COLOURS), *(places[kind] for kind in ORDER if kind not in {k for k, _ in groups})])
-    taken: set[str] = set()
+    ordered = sorted(groups, key=lambda one: (place(one[0]), one[0], _options(groups[one]), one[1]))
+    reserved = {place(kind) for kind, _ in ordered}
+    free = (number for number in count(len(STRATEGIES)) if number not in reserved)
+    taken: set[int] = set()
     for kind, name in ordered:
-        own = places[kind] if kind in places and kind not in taken else next(free, COLOURS - 1)
-        taken.add(kind)
+        colour = next(free) if place(kind) in taken else place(kind)
+        taken.add(colour)
         members = tuple(run for _, run in sorted(groups[kind, name].items()))
-        yield Algorithm(kind=kind, name=name, colour=own, runs=members)
+        yield Algorithm(kind=kind, name=name, colour=colour, runs=members)
 
 
 def _options(runs: Mapping[int, Run]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scripts.report.names import option_in_short, written
+from scripts.report.algorithms import option_in_short, spelled
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -15,7 +15,7 @@ NARROW = "\u202f"
 def algorithm_name(algorithm: str, options: Mapping[str, str]) -> str:
     """As the literature writes it, with the options that were set, in short: charts have little room."""
     told = ", ".join(option_in_short(key, value) for key, value in options.items())
-    return f"{written(algorithm)} {told}".rstrip()
+    return f"{spelled(algorithm)} {told}".rstrip()
 
 
 def percent(share: float, digits: int = 1) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fedap_core.errors import InvalidInput
+from scripts.report.algorithms import Style, style
 from scripts.report.page import wording
 from scripts.report.page.finding import find_runs
 from scripts.report.page.overview_view import overview, share
@@ -38,8 +39,13 @@ def render(study: Study) -> str:
     return (
         _environment()
         .get_template("report.html.j2")
-        .render(page=overview(study), participants=participant_views(study), study=study)
+        .render(page=overview(study), participants=participant_views(study), study=study, styles=_styles(study))
     )
+
+
+def _styles(study: Study) -> dict[int, Style]:
+    """Of the algorithms that are shown, by the number that their classes have."""
+    return {algorithm.colour: style(algorithm.colour) for algorithm in study.algorithms}
 
 
 @cache

@@ -13,6 +13,7 @@ from PIL import Image
 from rich.console import Console
 
 from fedap_core.errors import InvalidInput
+from fedap_core.strategies import STRATEGIES
 from scripts.experiments.reproduce.catalogue import TARGETS, find_target
 from scripts.experiments.reproduce.data_sets import DATA_SETS
 from scripts.experiments.reproduce.durations import MEASURED, Duration
@@ -20,7 +21,6 @@ from scripts.experiments.reproduce.running import run_target
 from scripts.experiments.reproduce.target import Job, Plan, Scale, make_plan
 from scripts.experiments.sweep import SweepOptions
 from scripts.lab import main
-from scripts.report.names import NAMES
 from scripts.run.settings import RunSettings
 from tests.support.cohorts import run_command
 from tests.support.finished_runs import finish
@@ -177,7 +177,7 @@ def require_picture(path: Path) -> None:
     assert path.with_suffix(".svg").read_text(encoding="utf-8").startswith("<?xml")
 
 
-RAW = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, [*NAMES, *DATA_SETS]))})(?![\w-])")
+RAW = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, [*STRATEGIES, *DATA_SETS]))})(?![\w-])")
 
 
 def require_shown_names(page: Path) -> None:

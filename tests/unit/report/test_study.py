@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from fedap_core.errors import InvalidInput
+from scripts.report.algorithms import place
 from scripts.report.page.finding import find_runs
 from scripts.report.page.headline import headline, in_words, standings
-from scripts.report.page.study import ORDER, Study, make_study
+from scripts.report.page.study import Study, make_study
 from tests.support.report_runs import write_comparison, write_run
 
 
@@ -132,7 +133,7 @@ def test_plain_algorithm_comes_before_its_options_and_has_the_colour_of_its_kind
     write_run(tmp_path / "z", "fedap", [[40, 40, 40]])
     study = study_of(tmp_path)
     assert names(study) == ["FedAP", "FedAP λ=0.3", "FedAP λ=0.7"]
-    assert study.algorithms[0].colour == ORDER.index("fedap")
+    assert study.algorithms[0].colour == place("fedap")
 
 
 def test_of_two_equal_runs_the_longer_is_shown_and_the_other_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What BN layers remember against what they see: running mean and variance beside the statistics of the layer's inputs.
+"""BN layers: running mean and variance beside the statistics of the layer's inputs.
 
 The ground of f-FedAP. A few rounds of FedBN are trained, then every client's delivered model is fed its own training
 samples. Tensor work happens in a forked child, which leaves a csv file: this process may still have sweeps to fork.
@@ -103,7 +103,7 @@ _PAIRS: tuple[tuple[str, Reader, Reader], ...] = (
 
 
 def correlations(channels: list[Channel]) -> dict[str, dict[tuple[str, str], float]]:
-    """Pearson's r of remembered against seen, for mean and variance, by (client, layer)."""
+    """Pearson's r of running against input statistics, for mean and variance, by (client, layer)."""
     found: dict[str, dict[tuple[str, str], float]] = {}
     for what, seen, kept in _PAIRS:
         found[what] = {}
