@@ -181,8 +181,7 @@ def backup(
     out: Annotated[Path, typer.Option(help="The folder to make.")],
 ) -> None:
     """Copy a run's folder while the run goes on, and check the copy. To restore it, copy it back."""
-    past = look_at(folder)
-    typer.echo(back_up(folder, out, past.machine.rules, past.config))
+    typer.echo(back_up(folder, out, look_at(folder).machine.rules))
 
 
 @app.command()

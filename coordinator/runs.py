@@ -260,7 +260,7 @@ def plan_recovery(folder: Path, *, accept_older: bool, backup: Path | None, agre
         raise InvalidInput("folder", folder, "the folder of a run")
     release = _take_folder(folder)
     try:
-        found = recovery_of(folder, accept_older=accept_older, backup=backup, make_rules=_rules_to_look)
+        found = recovery_of(folder, accept_older=accept_older, backup=backup, make_rules=_stored_rules)
         if agreed and not found.asks:
             found.carry_out()
     finally:
@@ -268,7 +268,9 @@ def plan_recovery(folder: Path, *, accept_older: bool, backup: Path | None, agre
     return found
 
 
-def _rules_to_look(config: RunConfig) -> Rules:
+def _stored_rules(stored: str) -> Rules:
+    """The rules under which the journal in a folder can be read again."""
+    config = make_config(json.loads(stored))
     return make_rules(config, ModelFile(config.initial).spec, _listed_if_readable(config))
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import structlog
 
-from coordinator.computing.jobs import UPDATE, UPDATE_STATS, DamagedReports, Jobs
+from coordinator.computing.jobs import DamagedReports, Jobs
 from coordinator.computing.thread import Compute, Done
 from coordinator.decisions import actions, events
 from coordinator.decisions.machine import RoundMachine
 from coordinator.decisions.run_clock import RunClock
-from coordinator.logs import log_note
+from coordinator.logs import log_fact, log_note
 from coordinator.record.folder_check import mark_not_held, mark_refetch
 from coordinator.record.journal import Journal, NotWritten
 from coordinator.record.journal_check import ACCEPTS_OLDER, OBSTACLE
@@ -29,7 +29,7 @@ from coordinator.record.model_forms import ModelForms
 from coordinator.record.notices import Notices
 from coordinator.record.replaying import replay
 from coordinator.record.space import SpaceGuard
-from coordinator.record.store import Store
+from coordinator.record.store import UPDATE, UPDATE_STATS, Store
 from coordinator.wire.arrivals import Arrivals
 from coordinator.wire.exchange import Exchange
 from coordinator.wire.orders import Orders
@@ -260,12 +260,14 @@ class Coordinator:
     def _act(self) -> None:
         """Make what was decided durable, then do it. A journal that cannot be written leaves all of it undone."""
         try:
-            self._parts.ledger.commit(self._machine.state)
+            written = self._parts.ledger.commit(self._machine.state)
         except NotWritten as error:
             if not self._not_written:
                 log.error("journal.not_written", reason=str(error), so="the run stands still until there is room")
             self._not_written = str(error)
             return
+        for fact in written:
+            log_fact(fact)
         if self._accepts_older and not self._machine.older.accepted:  # agreed to once, for what was found then
             self._accepts_older = False
             self._parts.journal.set_fact(ACCEPTS_OLDER, "")

@@ -26,19 +26,19 @@ from participant.data.base import DataOptions
 from participant.decisions.actions import End
 from participant.decisions.consent import Consent
 from participant.decisions.events import StopRequested
+from participant.decisions.layouts import model_layout
 from participant.decisions.machine import AgentMachine
 from participant.decisions.reconnection import Lifeline
 from participant.record.model_file import make_initial, read_spec
 from participant.record.private_state import PrivateState
+from participant.shell import Shell, run_in_thread
 from participant.training.home_data import HomeData
 from participant.training.home_run import HomeSettings
-from participant.training.outgoing import model_layout
 from participant.training.pace import Progress
 from participant.training.reports import read_scores
 from participant.training.worker import Worker, training_lane
 from participant.wire.line import Context, shared_context
 from participant.wire.sent_log import SentLog
-from participant.wire.shell import Shell, run_in_thread
 from protocol.messages import Hello
 from protocol.tensors import names_digest
 

@@ -15,9 +15,10 @@ from fedap_core.nn.batchnorm import batch_norm_layers, require_batch_norm
 from fedap_core.splits import MIN_TRAIN_SAMPLES
 from fedap_core.strategies import Measure, Strategy, make_strategy
 from participant.config import DataSettings
+from participant.decisions.layouts import shared_layout
 from participant.joining import Home
 from participant.record.model_file import module_of
-from participant.training.outgoing import encoding_of, shared_layout
+from participant.training.outgoing import encoding_of
 from protocol.encodings import ENCODINGS, Encoding
 from protocol.limits import SLICE_BYTES
 from protocol.messages import Cancel, Error, Goodbye, Grant, Heartbeat, Hello, Leave, Message, Slice, Stats, Update

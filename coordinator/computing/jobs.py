@@ -33,7 +33,7 @@ from coordinator.decisions.mixing_plan import mixture_of
 from coordinator.decisions.rules import Rules
 from coordinator.record.blobs import FloatReader, Held, StoredSet, checksum_of, read_bytes, reading
 from coordinator.record.model_forms import ModelForms, Payload
-from coordinator.record.store import Staged, Store
+from coordinator.record.store import UPDATE, UPDATE_STATS, Staged, Store
 from fedap_core.aggregation import TILE_COLUMNS
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
@@ -46,9 +46,6 @@ from protocol.limits import MIB, SLICE_BYTES
 from protocol.tensors import Layout, TensorSet
 
 log = structlog.get_logger()
-
-UPDATE, STATS, UPDATE_STATS = "update", "stats", "update-statistics"
-"""Kinds of blobs: an update's weights, the answer to `anchor`, and statistics that came along with an update."""
 
 ROWS_HELD_BYTES = 384 * MIB
 """Most memory for mixed rows, those still being sent included: 1,000 members of a LeNet-5 and their round before."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from coordinator.config import RunConfig
 from coordinator.decisions.holdings import needed_blobs
 from coordinator.decisions.rules import Rules
 from coordinator.record.blobs import force
@@ -28,7 +27,7 @@ _BESIDE = ("run.toml", "traffic.jsonl", "tables")
 """Results and reports: taken along where they are."""
 
 
-def back_up(folder: Path, out: Path, rules: Rules, config: RunConfig) -> str:
+def back_up(folder: Path, out: Path, rules: Rules) -> str:
     """Copy a run's folder to a new one and look whether the copy is whole; returns a sentence about it."""
     if out.exists():
         raise InvalidInput("out", str(out), "a folder that does not exist yet", "Name another one.")
@@ -55,8 +54,8 @@ def back_up(folder: Path, out: Path, rules: Rules, config: RunConfig) -> str:
         force(path)
     part.rename(out)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    where = f"round {state.round_no} of {config.rounds}, {state.stage}"
-    return f"{out}: run {config.run} in {where}; {size:,} bytes, checked. To restore it, copy it to {folder}."
+    where = f"round {state.round_no} of {rules.rounds}, {state.stage}"
+    return f"{out}: run {rules.run} in {where}; {size:,} bytes, checked. To restore it, copy it to {folder}."
 
 
 def _copy_journal(folder: Path, part: Path) -> None:

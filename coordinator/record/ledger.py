@@ -15,7 +15,6 @@ import structlog
 
 from coordinator.decisions import facts
 from coordinator.decisions.state import State
-from coordinator.logs import log_fact
 from coordinator.record import snapshots
 from coordinator.record.journal import JOURNAL, Draft, Entry, Journal, SqliteJournal
 from coordinator.record.plain import from_plain, to_plain
@@ -75,8 +74,6 @@ class Ledger:
             return []
         serial = self._journal.append(self._drafts)
         told, self._facts, self._drafts = self._facts, [], []
-        for fact in told:
-            log_fact(fact)
         closed = [fact.round_no for fact in told if isinstance(fact, facts.RoundClosed)]
         if closed:
             self._note_round(closed[-1], state, serial)

@@ -6,14 +6,12 @@ members: they keep their latest update, and measure again. Nothing is done here 
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from coordinator.config import RunConfig, make_config
 from coordinator.decisions.actions import BlobRef
 from coordinator.decisions.holdings import needed_blobs
 from coordinator.decisions.machine import RoundMachine
@@ -26,7 +24,8 @@ from coordinator.record.ledger import fact_of
 from coordinator.record.store import set_aside
 from fedap_core.errors import InvalidInput
 
-MakeRules = Callable[[RunConfig], Rules]
+MakeRules = Callable[[str], Rules]
+"""The rules of a run from its configuration as the journal keeps it, which is JSON."""
 
 
 @dataclass(kw_only=True)
@@ -128,7 +127,7 @@ def _faults(folder: Path, journal: JournalState, make_rules: MakeRules) -> list[
     stored = dict(journal.facts).get("config")
     if not journal.sound or stored is None:
         return []
-    machine = RoundMachine(make_rules(make_config(json.loads(stored))))
+    machine = RoundMachine(make_rules(stored))
     for entry in journal.sound:
         machine.handle(fact_of(entry), entry.time_s)
     return blob_faults(folder, needed_blobs(machine.state))

@@ -26,6 +26,9 @@ from protocol.encodings import Encoding
 from protocol.limits import MIB, SLICE_BYTES
 from protocol.tensors import Layout, TensorSet
 
+UPDATE, STATS, UPDATE_STATS = "update", "stats", "update-statistics"
+"""Kinds of blobs: an update's weights, the answer to `anchor`, and statistics that came along with an update."""
+
 TOGETHER = 64
 """Files that are written, and open, before they are forced."""
 

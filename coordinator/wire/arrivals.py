@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator.computing.jobs import STATS, UPDATE, UPDATE_STATS
 from coordinator.decisions.actions import BlobRef, step_at
 from coordinator.decisions.events import Event, GoodbyeArrived, ReportDeclined, StatsArrived, UpdateArrived
-from coordinator.record.store import Store
+from coordinator.record.store import STATS, UPDATE, UPDATE_STATS, Store
 from coordinator.wire.peers import Peer
 from protocol.codec import offers
 from protocol.messages import Goodbye, Grant, Message, Slice, Stats, Step, Update

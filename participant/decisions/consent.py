@@ -7,7 +7,9 @@ in a message names code that is looked up, unless this participant's own configu
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from fedap_core.errors import InvalidInput
@@ -15,8 +17,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.strategies import Measure, Phase, RoundPlan, Strategy, make_strategy
 from participant.decisions.actions import Order
 from participant.decisions.allowance import Allowance
-from participant.record.agreement import changed_fields
-from participant.training.outgoing import model_layout, shared_layout
+from participant.decisions.layouts import model_layout, shared_layout
 from protocol.messages import Anchor, Finish, Plan, Train, Welcome
 from protocol.plan import RESERVED_RUNS
 from protocol.tensors import Layout, TensorSet
@@ -140,7 +141,7 @@ class Consent:
         return Terms(plan, strategy, self.spec)
 
     def _require_same(self, before: Welcome, welcome: Welcome) -> None:
-        changes = changed_fields(before, welcome)
+        changes = changes_between(json.loads(terms_text(before)), json.loads(terms_text(welcome)))
         if changes:
             fix = "Join again to see what to type if you agree."
             raise InvalidInput(f"plan of run {welcome.run}", ", ".join(changes), "the plan that was agreed to", fix)
@@ -166,3 +167,35 @@ def require_layouts(plan: Plan, spec: ModelSpec, strategy: Strategy) -> None:
 
 def _odd(what: str, field: str, got: str, expected: str) -> Refusal:
     return Refusal(code="bad-field", reason=f"{what}: {field}: got {got}, expected {expected}, as the plan has it")
+
+
+def terms_text(welcome: Welcome) -> str:
+    """What is agreed to, as canonical JSON: one's name in the run and everything that shapes its numbers."""
+    return json.dumps({"participant": welcome.participant, "plan": welcome.plan.write([])}, sort_keys=True)
+
+
+def digest_of(text: str) -> str:
+    """By which an operator names a plan."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def agreed_facts(welcome: Welcome) -> Mapping[str, object]:
+    """What an operator is told of a plan that is agreed to; `plan` is its digest."""
+    plan = welcome.plan
+    told = {"run": welcome.run, "participant": welcome.participant, "algorithm": plan.strategy, "rounds": plan.rounds}
+    return {**told, "plan": digest_of(terms_text(welcome))}
+
+
+def changes_between(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
+    """Every field that differs between two agreed texts, as «field old → new»."""
+    old, new = dict(_flat(before)), dict(_flat(after))
+    names = [*old, *(name for name in new if name not in old)]
+    return tuple(f"{n} {old.get(n, 'none')} → {new.get(n, 'none')}" for n in names if old.get(n) != new.get(n))
+
+
+def _flat(described: Mapping[str, object], path: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in described.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}".removeprefix("plan."), value

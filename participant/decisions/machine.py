@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from participant.decisions.actions import Action, CloseLine, End, LetGo, Note, Order, Prepare, Say, StopWork, Work
-from participant.decisions.consent import Consent, Refusal
+from participant.decisions.consent import Consent, Refusal, agreed_facts
 from participant.decisions.events import (
     Announced,
     Declined,
@@ -33,7 +33,6 @@ from participant.decisions.guard import Guard
 from participant.decisions.reconnection import UNREADABLE_ANSWERS, Lifeline
 from participant.decisions.rejection import Rejections
 from participant.decisions.steps import Phase, offered_bytes, order_after, order_step_of, require_had, step_of
-from participant.record.agreement import agreed_facts
 from protocol.delivery import Outbox
 from protocol.limits import TEXT_CHARS
 from protocol.messages import (

@@ -6,32 +6,17 @@ that the refusal names. Whether a plan may be agreed to at all is `consent`'s.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from fedap_core.errors import InvalidInput
+from participant.decisions.consent import changes_between, digest_of, terms_text
 from participant.record.private_state import RunState
 from protocol.messages import Welcome
 
 FILE = "agreement.json"
 _SHOWN_CHANGES = 6
-
-
-def terms_text(welcome: Welcome) -> str:
-    """What is agreed to, as canonical JSON: one's name in the run and everything that shapes its numbers."""
-    return json.dumps({"participant": welcome.participant, "plan": welcome.plan.write([])}, sort_keys=True)
-
-
-def digest_of(text: str) -> str:
-    """By which an operator names a plan."""
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def changed_fields(before: Welcome, after: Welcome) -> tuple[str, ...]:
-    """Every field that differs, as «field old → new»."""
-    return _changes(json.loads(terms_text(before)), json.loads(terms_text(after)))
 
 
 def keep_agreement(files: RunState, welcome: Welcome, *, accepted: str | None = None) -> bool:
@@ -42,7 +27,7 @@ def keep_agreement(files: RunState, welcome: Welcome, *, accepted: str | None = 
     text = terms_text(welcome)
     kept = read_terms(files.path)
     if kept is not None and kept != json.loads(text) and accepted != digest_of(text):
-        changes = _changes(kept, json.loads(text))
+        changes = changes_between(kept, json.loads(text))
         more = f" and {len(changes) - _SHOWN_CHANGES} more" if len(changes) > _SHOWN_CHANGES else ""
         raise InvalidInput(
             f"plan of run {welcome.run}",
@@ -67,13 +52,6 @@ def refuse_another_algorithm(earlier: Path, welcome: Welcome) -> None:
         raise InvalidInput("plan.strategy", welcome.plan.strategy, f"{before}, as in the run before", fix)
 
 
-def agreed_facts(welcome: Welcome) -> Mapping[str, object]:
-    """What an operator is told of a plan that is agreed to; `plan` is its digest."""
-    plan = welcome.plan
-    told = {"run": welcome.run, "participant": welcome.participant, "algorithm": plan.strategy, "rounds": plan.rounds}
-    return {**told, "plan": digest_of(terms_text(welcome))}
-
-
 def read_terms(folder: Path) -> Mapping[str, object] | None:
     """What was agreed to in a run's folder; None before the first contact."""
     path = folder / FILE
@@ -86,17 +64,3 @@ def read_terms(folder: Path) -> Mapping[str, object] | None:
     if not isinstance(kept, dict) or not isinstance(kept.get("plan"), dict):
         raise InvalidInput("state", str(path), "the plan that was agreed to", "Delete it to agree anew.")
     return kept
-
-
-def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
-    old, new = dict(_flat(before)), dict(_flat(after))
-    names = [*old, *(name for name in new if name not in old)]
-    return tuple(f"{n} {old.get(n, 'none')} → {new.get(n, 'none')}" for n in names if old.get(n) != new.get(n))
-
-
-def _flat(described: Mapping[str, object], path: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in described.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{path}{name}.")
-        else:
-            yield f"{path}{name}".removeprefix("plan."), value

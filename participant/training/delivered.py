@@ -18,9 +18,10 @@ from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from participant.decisions.consent import Refusal
+from participant.decisions.layouts import shared_layout
 from participant.record.model_file import read_model
 from participant.record.private_state import RunState
-from participant.training.outgoing import model_of, shared_layout, weights_of
+from participant.training.outgoing import model_of, weights_of
 from participant.training.soundness import unsound
 from protocol.messages import Anchor, Finish, Train, Welcome
 from protocol.tensors import Layout, TensorSet

@@ -21,6 +21,7 @@ from fedap_core.parts import Part
 from fedap_core.strategies import Measure, Strategy, make_strategy
 from participant.decisions.consent import Refusal, require_layouts, strategy_of
 from participant.decisions.events import Report
+from participant.decisions.layouts import shared_layout
 from participant.record.agreement import keep_agreement, refuse_another_algorithm
 from participant.record.model_file import module_of
 from participant.record.private_state import PrivateState, SavedRound
@@ -28,13 +29,7 @@ from participant.training.delivered import anchor_model, delivered_values, initi
 from participant.training.examining import Evaluations, Examiner
 from participant.training.home_data import HomeData
 from participant.training.local import LocalClient, LocalPlan, use_threads
-from participant.training.outgoing import (
-    encoding_of,
-    moments_of,
-    score_of,
-    shared_layout,
-    tables_of,
-)
+from participant.training.outgoing import encoding_of, moments_of, score_of, tables_of
 from participant.training.pace import Pace, Progress
 from participant.training.reports import goodbye_of, saved_scores, update_of
 from protocol.messages import Anchor, Finish, Goodbye, Score, Stats, Train, Update, Welcome

@@ -6,7 +6,7 @@ Only shapes and conversions; which of it is ever sent is decided by the strategy
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -17,20 +17,9 @@ from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
-from fedap_core.parts import Part
 from protocol.encodings import ENCODINGS, Encoding
 from protocol.messages import Score
 from protocol.tensors import Array, Layout, TensorSet
-
-
-def model_layout(spec: ModelSpec) -> Layout:
-    """All tensors of a model, in model order; whole numbers travel as int64."""
-    return Layout.described(spec.tensors)
-
-
-def shared_layout(spec: ModelSpec, home: Collection[Part]) -> Layout:
-    """The tensors that leave when `home` stays home, in the order of the flat buffer."""
-    return Layout.described(spec.shared(home))
 
 
 def encoding_of(name: str) -> Encoding:

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 
 from fedap_core.parts import Part
+from participant.decisions.layouts import model_layout, shared_layout
 from participant.record.model_file import read_spec
-from participant.training.outgoing import model_layout, shared_layout
 from participant.wire.line import Address, Context, Line
 from participant.wire.post import Post
 from participant.wire.sent_log import SentLog

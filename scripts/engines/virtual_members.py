@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from coordinator.decisions.rules import MemberRules, ModelRules, PaceRules, Rules
 from fedap_core.model_spec import ModelSpec
+from participant.decisions.layouts import model_layout
 from participant.record.model_file import read_model
-from participant.training.outgoing import model_layout
 from protocol.tensors import names_digest
 from scripts.engines.inline import InlineOptions, anchor_file, initial_file
 from scripts.engines.pool import make_clients

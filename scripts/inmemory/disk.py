@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.computing.jobs import UPDATE, refs_of
+from coordinator.computing.jobs import refs_of
 from coordinator.computing.thread import Done
 from coordinator.decisions import actions, events
 from coordinator.decisions.actions import BlobRef, RowRef, WeightsRef
 from coordinator.record.journal import MemoryJournal
 from coordinator.record.model_forms import Payload
+from coordinator.record.store import UPDATE
 from fedap_core.arrays import Float32Array
 from fedap_core.strategies import Phase
 from protocol.contracts import Buffer

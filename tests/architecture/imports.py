@@ -34,6 +34,7 @@ LAB_ORDER = ("scripts.run", "scripts.engines", "scripts.report", "scripts.experi
 ZMQ_SHELLS = (
     "coordinator.wire",
     "participant.wire",
+    "participant.shell",
     "scripts.drill.hostile.false_stage",
 )
 """The modules that own a socket; all others decide without one."""
@@ -53,8 +54,25 @@ _MAY_SHARE_WORK = frozenset(
 )
 """Mixing hands whole tiles to threads, naming whole slices: they are gone when it returns, and no bit depends on
 them."""
-PURE_ROOMS = ("protocol", "fedap_core")
-"""Rooms that know no files, sockets, clocks, logs, threads or global randomness."""
+PURE_PLACES = ("protocol", "fedap_core", "coordinator.decisions", "participant.decisions")
+"""Packages that know no files, sockets, clocks, logs, threads or global randomness."""
+
+_COMPUTES = frozenset({"protocol", "fedap_core", "numpy"})
+LAYERS: Mapping[str, frozenset[str]] = {
+    "coordinator.decisions": _COMPUTES | {"coordinator.decisions"},
+    "coordinator.record": frozenset({"coordinator.decisions", "coordinator.record"}),
+    "coordinator.computing": frozenset({"coordinator.decisions", "coordinator.record", "coordinator.computing"}),
+    "coordinator.wire": frozenset({"coordinator.decisions", "coordinator.record", "coordinator.wire"}),
+    "participant.decisions": _COMPUTES | {"participant.decisions"},
+    "participant.data": frozenset({"participant.data"}),
+    "participant.record": frozenset({"participant.decisions", "participant.data", "participant.record"}),
+    "participant.training": frozenset(
+        {"participant.decisions", "participant.data", "participant.record", "participant.training"}
+    ),
+    "participant.wire": frozenset({"participant.decisions", "participant.record", "participant.wire"}),
+}
+"""What a sub-package may import of its own package. Decisions, which others build on, are also held to few libraries.
+The modules directly in a package are on top: command, configuration, and the process that joins the layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,15 +141,30 @@ def direction_faults(source: Source) -> list[str]:
     return faults
 
 
+def layer_faults(source: Source) -> list[str]:
+    """Imports that the law of the file's sub-package does not allow."""
+    place = ".".join(source.module.split(".")[:2])
+    allowed = LAYERS.get(place)
+    if allowed is None:
+        return []
+    judges_libraries = allowed >= _COMPUTES
+    return [
+        f"{source.path}:{found.line}: {place} must not import {found.target}"
+        for found in imports_of(source)
+        if found.top == source.room or (judges_libraries and found.top not in sys.stdlib_module_names)
+        if found.target != source.room and not within(found.target, allowed)
+    ]
+
+
 def purity_faults(source: Source) -> list[str]:
-    """Files, sockets, clocks, logs and threads in a room that decides without them; `open` included."""
+    """Files, sockets, clocks, logs and threads in a package that decides without them; `open` included."""
     faults = [
-        f"{source.path}:{found.line}: {source.room} must not know {found.target}"
+        f"{source.path}:{found.line}: a pure package must not know {found.target}"
         for found in imports_of(source)
         if found.top in _IMPURE and (source.path, found.top) not in _MAY_SHARE_WORK
     ]
     faults += [
-        f"{source.path}:{node.lineno}: {source.room} must not call {node.func.id}()"
+        f"{source.path}:{node.lineno}: a pure package must not call {node.func.id}()"
         for node in ast.walk(ast.parse(source.text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _OUTWARD_CALLS
     ]

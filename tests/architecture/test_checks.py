@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.architecture import checks
-from tests.architecture.imports import direction_faults, imports_of, purity_faults, reachable
+from tests.architecture.imports import direction_faults, imports_of, layer_faults, purity_faults, reachable
 from tests.architecture.sources import source_of, text_files
 from tests.architecture.words import REGISTRY_HOST, SELF_TALK, forbidden_words
 
@@ -52,6 +52,35 @@ def test_import_against_the_direction_is_found(path: str, text: str) -> None:
 )
 def test_import_along_the_direction_passes(path: str, text: str) -> None:
     assert direction_faults(source_of(path, text)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("coordinator/decisions/machine.py", "from coordinator.record import journal"),
+        ("coordinator/decisions/machine.py", "from coordinator import config"),
+        ("coordinator/decisions/machine.py", "import structlog"),
+        ("coordinator/record/ledger.py", "def f():\n    from coordinator.logs import log_fact"),
+        ("coordinator/wire/exchange.py", "from ..computing.jobs import Jobs"),
+        ("participant/decisions/consent.py", "from participant.training.outgoing import weights_of"),
+        ("participant/data/npz.py", "import participant.record.disk"),
+    ],
+)
+def test_import_from_a_layer_above_is_found(path: str, text: str) -> None:
+    assert len(layer_faults(source_of(path, text))) >= 1
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("coordinator/decisions/machine.py", "import numpy\nfrom coordinator import decisions\nfrom . import facts"),
+        ("coordinator/wire/exchange.py", "import structlog, zmq\nfrom coordinator.decisions import events"),
+        ("coordinator/server.py", "from coordinator.wire import router\nfrom coordinator import config"),
+        ("participant/training/worker.py", "import torch\nfrom participant.record import disk"),
+    ],
+)
+def test_import_from_a_layer_below_passes(path: str, text: str) -> None:
+    assert layer_faults(source_of(path, text)) == []
 
 
 def test_relative_imports_are_resolved_from_modules_and_packages() -> None:

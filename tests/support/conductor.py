@@ -20,8 +20,8 @@ from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.nn.state import State
 from fedap_core.strategies import Evidence, Measure, Phase, fedbn_weights, make_strategy
+from participant.decisions.layouts import model_layout, shared_layout
 from participant.record.model_file import read_model
-from participant.training.outgoing import model_layout, shared_layout
 from participant.wire.post import Post
 from protocol.delivery import Outbox
 from protocol.messages import (

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedap_core.strategies import Measure, make_strategy
+from participant.decisions.layouts import model_layout, shared_layout
 from participant.record.model_file import read_spec
-from participant.training.outgoing import model_layout, shared_layout
 from protocol.messages import Compute, Plan, Sgd
 from scripts.engines.processes import shards
 from scripts.run.cohort import Cohort

@@ -21,9 +21,9 @@ import zmq
 from fedap_core.strategies import make_strategy
 from participant.config import DataSettings, JoinSettings
 from participant.decisions.actions import End
+from participant.decisions.layouts import model_layout, shared_layout
 from participant.joining import Home, join, open_home
 from participant.record.model_file import make_initial, read_model, write_model
-from participant.training.outgoing import model_layout, shared_layout
 from protocol.codec import decode, encode
 from protocol.messages import (
     Anchor,

@@ -8,7 +8,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 import numpy as np
 
-from participant.training.outgoing import shared_layout
+from participant.decisions.layouts import shared_layout
 from protocol.codec import encode
 from protocol.limits import MIB
 from protocol.messages import Compute, HelloRequired, Message, Reject, Sgd, Welcome

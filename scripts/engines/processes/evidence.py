@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from coordinator.computing.jobs import UPDATE_STATS, measured_channels
+from coordinator.computing.jobs import measured_channels
 from coordinator.decisions.admission import Judgement, inspect_stats
 from coordinator.record.blobs import describe, read_bytes
+from coordinator.record.store import UPDATE_STATS
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec

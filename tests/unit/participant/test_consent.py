@@ -11,8 +11,8 @@ import pytest
 
 from fedap_core.errors import InvalidInput
 from participant.decisions.allowance import parse_allowance
-from participant.decisions.consent import Consent, Terms
-from participant.record.agreement import digest_of, keep_agreement, terms_text
+from participant.decisions.consent import Consent, Terms, digest_of, terms_text
+from participant.record.agreement import keep_agreement
 from participant.record.disk import Disk
 from participant.record.private_state import RunState
 from participant.training.soundness import unsound

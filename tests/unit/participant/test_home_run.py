@@ -14,11 +14,11 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from fedap_core.strategies import make_strategy
 from participant.data.base import DataOptions
+from participant.decisions.layouts import model_layout, shared_layout
 from participant.record.model_file import make_initial, read_model
 from participant.record.private_state import PERSONAL, PrivateState
 from participant.training.home_data import HomeData
 from participant.training.home_run import HomeRun, HomeSettings
-from participant.training.outgoing import model_layout, shared_layout
 from protocol.messages import Anchor, Compute, Finish, Goodbye, Plan, Sgd, Train, Update, Welcome
 from protocol.tensors import TensorSet
 

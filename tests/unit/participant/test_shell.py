@@ -16,11 +16,11 @@ from participant.decisions.actions import End, Order
 from participant.decisions.events import Event, Reported, StopRequested
 from participant.decisions.machine import AgentMachine
 from participant.decisions.reconnection import UNREADABLE_ANSWERS, Lifeline, Patience
+from participant.shell import Shell, run_in_thread
 from participant.training.worker import Worker
 from participant.wire.line import Address
 from participant.wire.post import Post
 from participant.wire.sent_log import SentLog
-from participant.wire.shell import Shell, run_in_thread
 from protocol.codec import encode
 from protocol.contracts import Buffer
 from protocol.messages import Finish, HelloRequired, Message, Speaker, Step, Welcome
