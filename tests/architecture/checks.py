@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from tests.architecture.sources import Source
 
@@ -43,24 +44,25 @@ class Use:
     """Inside `with torch.random.fork_rng(...)`."""
 
 
-def uses(text: str) -> Iterator[Use]:
+@cache
+def uses(source: Source) -> tuple[Use, ...]:
     """Every use of a name: `import numpy as np; np.load(f)` gives `numpy.load`, `from time import sleep` too."""
-    tree = ast.parse(text)
-    aliases = _aliases(tree)
-    yield from _uses_below(tree, aliases, forked=False)
-
-
-def _uses_below(node: ast.AST, aliases: Mapping[str, str], *, forked: bool) -> Iterator[Use]:
-    if isinstance(node, ast.With | ast.AsyncWith):
-        entered = [_dotted(item.context_expr, aliases) for item in node.items]
-        forked = forked or any(name.endswith("fork_rng") for name in entered)
-    named: ast.expr | None = None
-    if isinstance(node, ast.Call | ast.Name | ast.Attribute) and (name := _dotted(node, aliases)):
-        yield Use(line=node.lineno, name=name, call=node if isinstance(node, ast.Call) else None, forked=forked)
-        named = node.func if isinstance(node, ast.Call) else getattr(node, "value", None)
-    for child in ast.iter_child_nodes(node):
-        if child is not named:  # the inside of a dotted name is no use of its own
-            yield from _uses_below(child, aliases, forked=forked)
+    aliases = _aliases(source)
+    found: list[Use] = []
+    waiting: list[tuple[ast.AST, bool]] = [(source.tree, False)]
+    while waiting:
+        node, forked = waiting.pop()
+        if isinstance(node, ast.With | ast.AsyncWith):
+            entered = [_dotted(item.context_expr, aliases) for item in node.items]
+            forked = forked or any(name.endswith("fork_rng") for name in entered)
+        named: ast.expr | None = None
+        if isinstance(node, ast.Call | ast.Name | ast.Attribute) and (name := _dotted(node, aliases)):
+            call = node if isinstance(node, ast.Call) else None
+            found.append(Use(line=node.lineno, name=name, call=call, forked=forked))
+            named = node.func if isinstance(node, ast.Call) else getattr(node, "value", None)
+        # The inside of a dotted name is no use of its own.
+        waiting += [(child, forked) for child in ast.iter_child_nodes(node) if child is not named]
+    return tuple(sorted(found, key=lambda use: use.line))
 
 
 def _dotted(node: ast.AST, aliases: Mapping[str, str]) -> str:
@@ -74,9 +76,9 @@ def _dotted(node: ast.AST, aliases: Mapping[str, str]) -> str:
     return ""
 
 
-def _aliases(tree: ast.Module) -> dict[str, str]:
+def _aliases(source: Source) -> dict[str, str]:
     aliases: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             aliases |= {name.asname: name.name for name in node.names if name.asname}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -87,7 +89,7 @@ def _aliases(tree: ast.Module) -> dict[str, str]:
 def unsafe_loading(source: Source) -> list[str]:
     """Anything that runs code found in data: pickle and its kin, torch.load, allow_pickle, eval and exec."""
     faults = []
-    for node in ast.walk(ast.parse(source.text)):
+    for node in source.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [name.name for name in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             bad = [name for name in names if name.partition(".")[0] in _LOADERS]
@@ -96,7 +98,7 @@ def unsafe_loading(source: Source) -> list[str]:
             faults.append(f"{source.path}:{node.value.lineno}: allow_pickle must be the literal False")
     faults += [
         f"{source.path}:{use.line}: uses {use.name}"
-        for use in uses(source.text)
+        for use in uses(source)
         if any(use.name == name or use.name.startswith(f"{name}.") for name in _UNSAFE_CALLS)
     ]
     return faults
@@ -108,9 +110,7 @@ def _is_false(value: ast.expr) -> bool:
 
 def global_randomness(source: Source) -> list[str]:
     """Random numbers that no passed-in generator made. Changing torch's own is right only inside its `fork_rng`."""
-    return [
-        f"{source.path}:{use.line}: {use.name}: {reason}" for use in uses(source.text) if (reason := _why_hidden(use))
-    ]
+    return [f"{source.path}:{use.line}: {use.name}: {reason}" for use in uses(source) if (reason := _why_hidden(use))]
 
 
 def _why_hidden(use: Use) -> str:
@@ -132,14 +132,14 @@ def _why_hidden(use: Use) -> str:
 
 def sleeping(source: Source) -> list[str]:
     """Waiting by the clock instead of for a condition."""
-    return [f"{source.path}:{use.line}: {use.name}" for use in uses(source.text) if use.name in _SLEEPS]
+    return [f"{source.path}:{use.line}: {use.name}" for use in uses(source) if use.name in _SLEEPS]
 
 
 def size_faults(source: Source) -> list[str]:
     """Files and functions too long to be read in one go."""
     lines = len(source.text.splitlines())
     faults = [f"{source.path}: {lines} lines, at most {MAX_FILE_LINES}"] if lines > MAX_FILE_LINES else []
-    for function in _functions(source.text):
+    for function in _functions(source):
         length = (function.end_lineno or function.lineno) - function.lineno + 1
         if length > MAX_FUNCTION_LINES:
             faults.append(f"{source.path}:{function.lineno}: {function.name} has {length} lines")
@@ -148,7 +148,7 @@ def size_faults(source: Source) -> list[str]:
 
 def docstring_faults(source: Source) -> list[str]:
     """A file that does not open by saying, in a sentence, what it is for."""
-    docstring = ast.get_docstring(ast.parse(source.text)) or ""
+    docstring = ast.get_docstring(source.tree) or ""
     said = len(docstring.split()) >= 3 and re.search(r"[.!?](\s|$)", docstring)
     return [] if said else [f"{source.path}: opens with no sentence that says what it decides"]
 
@@ -162,7 +162,7 @@ def name_faults(source: Source) -> list[str]:
 def idle_tests(source: Source) -> list[str]:
     """Tests that cannot fail: no assertion, no expected error, no property; or an assertion on a constant."""
     faults = []
-    functions = _functions(source.text)
+    functions = _functions(source)
     failing = _can_fail(functions)
     for function in functions:
         if function.name.startswith("test_") and function.name not in failing:
@@ -201,8 +201,8 @@ def _is_always_true(test: ast.expr) -> bool:
     return isinstance(test, ast.Constant) and bool(test.value)
 
 
-def _functions(text: str) -> list[_Function]:
-    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+def _functions(source: Source) -> list[_Function]:
+    return [node for node in source.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def unregistered(table_text: str, table: str, package: str, modules: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from tests.architecture.sources import ROOMS, Source
 
@@ -87,9 +88,10 @@ class Import:
         return self.target.partition(".")[0]
 
 
+@cache
 def imports_of(source: Source) -> tuple[Import, ...]:
     """Every import of a file. `from a import b` gives both `a` and `a.b`: only the importer knows which one b is."""
-    return tuple(found for node in ast.walk(ast.parse(source.text)) for found in _imports_in(node, source))
+    return tuple(found for node in source.nodes for found in _imports_in(node, source))
 
 
 def _imports_in(node: ast.AST, source: Source) -> Iterator[Import]:
@@ -165,7 +167,7 @@ def purity_faults(source: Source) -> list[str]:
     ]
     faults += [
         f"{source.path}:{node.lineno}: a pure package must not call {node.func.id}()"
-        for node in ast.walk(ast.parse(source.text))
+        for node in source.nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _OUTWARD_CALLS
     ]
     return faults

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -13,15 +14,26 @@ ROOMS = ("protocol", "fedap_core", "coordinator", "participant", "scripts")
 
 _GENERATED = frozenset({"__pycache__", "build", "dist", "runs"})
 _HIDDEN_BUT_OURS = frozenset({".ci"})
+_MEASURED = frozenset({".csv", ".jsonl", ".svg"})
+"""Written by programs and full of numbers: two thirds of all text, and no sentence in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One Python file: its path from the root, its dotted module name, its text."""
+    """One Python file: its path from the root, its dotted module name, its text; parsed once for all checks."""
 
     path: str
     module: str
     text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the file that a check asks for: all but the names' contexts and the operators."""
+        return tuple(node for node in ast.walk(self.tree) if hasattr(node, "lineno"))
 
     @property
     def is_package(self) -> bool:
@@ -56,13 +68,15 @@ def claim_sources() -> tuple[Source, ...]:
 
 
 def text_files(root: Path = ROOT) -> Iterator[tuple[str, str]]:
-    """(path from the root, text) of every project file that is text; caches, environments and results are left out."""
+    """(path from the root, text) of every project file that is text; caches, environments and tables are left out."""
     for path in sorted(root.iterdir()):
         if path.is_dir():
             hidden = path.name.startswith(".") and path.name not in _HIDDEN_BUT_OURS
             if not hidden and path.name not in _GENERATED and not path.name.endswith(".egg-info"):
                 yield from ((f"{path.name}/{below}", text) for below, text in text_files(path))
-        elif path.name != ".git" and (text := _text_of(path)) is not None:  # of a second working tree, it is a file
+        elif path.name == ".git" or path.suffix in _MEASURED:  # of a second working tree, .git is a file
+            continue
+        elif (text := _text_of(path)) is not None:
             yield path.name, text
 
 
