@@ -182,7 +182,7 @@ def _short(value: object) -> object:
 @cache
 def _shown(kind: str) -> tuple[tuple[str, str], ...]:
     """Fields of a fact that a line holds, and their names there."""
-    names = [field.name for field in dataclasses.fields(FACTS[kind])]  # type: ignore[arg-type]
+    names = [field.name for field in dataclasses.fields(FACTS[kind])]
     return tuple((name, _KEYS.get(name, name)) for name in names if name not in _LENGTHY and name != "run")
 
 

@@ -9,9 +9,9 @@ into the machine, then `Started` calls for what is owed. All of it is one thread
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import assert_never
 
 import structlog
 
@@ -37,7 +37,6 @@ from coordinator.wire.router import Router
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import Phase
 from protocol.limits import SLICE_BYTES
-from protocol.messages import Heartbeat
 
 log = structlog.get_logger()
 
@@ -60,7 +59,7 @@ to hear it. The last ones are heard at once."""
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Everything a coordinator is made of; `assembly` puts it together."""
+    """Everything a coordinator is made of; `runs` puts it together."""
 
     machine: RoundMachine
     journal: Journal
@@ -85,7 +84,7 @@ class Parts:
     """Admitted reports whose files are to be fetched again."""
 
 
-Work = actions.Action | tuple[actions.Inspect, ...]
+Job = actions.Work | tuple[actions.Inspect, ...]
 """What the compute thread is asked for: one action, or all reports that wait to be judged."""
 
 
@@ -102,7 +101,7 @@ class Coordinator:
         self._stopped: actions.Stop | None = None
         self._accepts_older = False
         self._listed = parts.allowed()
-        self._due: list[actions.Action] = []
+        self._due: list[actions.Effect] = []
         """Decided and not done yet: what follows facts that are not durable."""
         self._uninspected: list[actions.Inspect] = []
         self._gathered_at = 0.0
@@ -111,20 +110,7 @@ class Coordinator:
         self._fits_messages = parts.forms.shared(Phase.WARMUP).size_bytes(parts.forms.encoding) <= SLICE_BYTES
         """Whether updates come whole: slices are asked for one after the other, and must not wait."""
         self._not_written = ""
-        self._compute: Compute[Work] = Compute(parts.router.wake, time.thread_time)
-        self._perform: Mapping[type[actions.Action], Callable[[Any], None]] = {
-            actions.Discard: self._discard,
-            actions.Collect: self._collect,
-            actions.Send: lambda action: parts.exchange.say(action.connection, action.message),
-            actions.SendWelcome: parts.orders.welcome,
-            actions.SendOrder: parts.orders.order,
-            actions.Forget: lambda action: parts.exchange.forget(action.connection),
-            actions.Inspect: self._inspect,
-            actions.Weigh: lambda action: self._start(action, lambda: parts.jobs.weigh(action)),
-            actions.Aggregate: lambda action: self._start(action, lambda: parts.jobs.aggregate(action)),
-            actions.Note: self._note,
-            actions.Stop: self._stop,
-        }
+        self._compute: Compute[Job] = Compute(parts.router.wake, time.thread_time)
 
     def now(self) -> float:
         """By the run clock."""
@@ -247,15 +233,6 @@ class Coordinator:
                 self._parts.ledger.add(action.fact, now)
             else:
                 self._due.append(action)
-        if isinstance(event, events.GoodbyeArrived | events.ReportDeclined):
-            self._confirm_goodbye(event)
-
-    def _confirm_goodbye(self, event: events.GoodbyeArrived | events.ReportDeclined) -> None:
-        """The last thing a participant waits to see received, once or repeated: no order will ever tell it."""
-        step = event.step if isinstance(event, events.ReportDeclined) else actions.step_at("goodbye", event.round_no)
-        if step.kind == "goodbye" and self._machine.roster.member_of(event.connection) is not None:
-            beat = Heartbeat(run=self._machine.rules.run, round_no=step.round_no, have=step, want=None)
-            self._due.append(actions.Send(connection=event.connection, member=None, message=beat))
 
     def _act(self) -> None:
         """Make what was decided durable, then do it. A journal that cannot be written leaves all of it undone."""
@@ -276,21 +253,50 @@ class Coordinator:
         self._not_written = ""
         due, self._due = self._due, []
         for action in due:
-            self._perform[type(action)](action)
+            self._perform(action)
         self._inspect_more()
+
+    def _perform(self, action: actions.Effect) -> None:
+        parts = self._parts
+        match action:
+            case actions.Send():
+                parts.exchange.say(action.connection, action.message)
+            case actions.SendOrder():
+                parts.orders.order(action)
+            case actions.SendWelcome():
+                parts.orders.welcome(action)
+            case actions.Forget():
+                parts.exchange.forget(action.connection)
+            case actions.Note():
+                log_note(action)
+            case actions.Stop():
+                self._stop(action)
+            case _:
+                self._work_on(action)
+
+    def _work_on(self, action: actions.Work) -> None:
+        """What concerns stored tensors; all but the first two go on in the compute thread."""
+        parts = self._parts
+        match action:
+            case actions.Inspect():
+                self._inspect(action)
+            case actions.Discard():
+                self._discard(action)
+            case actions.Collect():
+                parts.forms.forget_rows(action.rows)
+                self._compute.submit(action, lambda: parts.store.collect(action.blobs, action.rows))
+            case actions.Weigh():
+                self._compute.submit(action, lambda: parts.jobs.weigh(action))
+            case actions.Aggregate():
+                self._compute.submit(action, lambda: parts.jobs.aggregate(action))
+            case _:
+                assert_never(action)
 
     def _discard(self, action: actions.Discard) -> None:
         kinds = (UPDATE, UPDATE_STATS) if action.kind == UPDATE else (action.kind,)
         for kind in kinds:
             ref = actions.BlobRef(member=action.member, kind=kind, round_no=action.round_no)
             self._parts.store.discard(ref)
-
-    def _collect(self, action: actions.Collect) -> None:
-        self._parts.forms.forget_rows(action.rows)
-        self._compute.submit(action, lambda: self._parts.store.collect(action.blobs, action.rows))
-
-    def _start(self, action: actions.Action, job: Callable[[], object]) -> None:
-        self._compute.submit(action, job)
 
     def _inspect(self, action: actions.Inspect) -> None:
         if not self._uninspected:
@@ -307,9 +313,6 @@ class Coordinator:
             self._is_inspecting = True
             self._compute.submit(waiting, lambda: self._parts.jobs.inspect(waiting))
 
-    def _note(self, note: actions.Note) -> None:
-        log_note(note)
-
     def _stop(self, action: actions.Stop) -> None:
         if action.lost is not None:
             mark_not_held(self._parts.journal, [action.lost])
@@ -317,7 +320,7 @@ class Coordinator:
             self._parts.journal.set_fact(OBSTACLE, action.obstacle)
         self._stopped = action
 
-    def _answer(self, done: Done[Work]) -> list[events.Event]:
+    def _answer(self, done: Done[Job]) -> list[events.Event]:
         """What a finished job means for the machine."""
         work = done.key
         if isinstance(work, tuple):
@@ -334,7 +337,7 @@ class Coordinator:
             return [*([self._disk_failed(failed[0].reason)] if failed else []), *done.answer]
         return [done.answer] if isinstance(done.answer, events.Event) else []
 
-    def _failed(self, work: Work, error: Exception) -> list[events.Event]:
+    def _failed(self, work: Job, error: Exception) -> list[events.Event]:
         name = "Inspect" if isinstance(work, tuple) else type(work).__name__
         log.error("work.failed", work=name, reason=str(error), exc_info=error)
         reason = str(error) if isinstance(error, InvalidInput) else f"{type(error).__name__}: {error}"

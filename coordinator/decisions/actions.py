@@ -20,12 +20,6 @@ from fedap_core.strategies import Measure, Phase
 from protocol.messages import ORDERS, Message, Step
 
 
-class Action:
-    """Anything the machine asks for."""
-
-    __slots__ = ()
-
-
 class Source(enum.StrEnum):
     """Where the weights of an order come from."""
 
@@ -103,14 +97,14 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Persist(Action):
+class Persist:
     """Journal this fact, with the `now` that was given to `handle`. Durable before the next action begins."""
 
     fact: Fact
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Discard(Action):
+class Discard:
     """What arrived as this report is not wanted: drop its staged bytes. A repeat, mostly; no fault, no answer."""
 
     member: str
@@ -119,7 +113,7 @@ class Discard(Action):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Collect(Action):
+class Collect:
     """Every stored blob and row that is not listed may be deleted; work under way is listed too."""
 
     blobs: frozenset[BlobRef]
@@ -130,7 +124,7 @@ class Collect(Action):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Send(Action):
+class Send:
     """Say a message that has no tensors: reject, hello-required, heartbeat, error. member: for the log."""
 
     connection: str
@@ -139,7 +133,7 @@ class Send(Action):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SendWelcome(Action):
+class SendWelcome:
     """Say `welcome`. The shell adds run, plan and heartbeat_s; `initial`: with the initial model, else nil."""
 
     connection: str
@@ -149,7 +143,7 @@ class SendWelcome(Action):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SendOrder(Action):
+class SendOrder:
     """Say an order. May come again for the same step; an equal payload already under way is offered again."""
 
     connection: str
@@ -158,7 +152,7 @@ class SendOrder(Action):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Forget(Action):
+class Forget:
     """This connection is nobody's any more: drop its conversation and its transfers. It may say hello."""
 
     connection: str
@@ -168,7 +162,7 @@ class Forget(Action):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Inspect(Action):
+class Inspect:
     """Judge the values of a report that arrived (`admission.inspect_update`, `inspect_stats`), make its blobs durable,
     and answer with Inspected. phase: which tensors are shared (warm-up shares BN too). sent: what the member was given,
     to measure how far it went; None: nothing to compare with. limit: longest admitted distance; None: any.
@@ -187,7 +181,7 @@ class Inspect(Action):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Weigh(Action):
+class Weigh:
     """Compute strategy.mixing over these members' statistics; answer with WeighingDone.
 
     statistics and samples have one entry per member (samples: training samples, the evidence's counts).
@@ -200,7 +194,7 @@ class Weigh(Action):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Aggregate(Action):
+class Aggregate:
     """mix(weights, updates of the givers in this order) -> a row for each receiver; answer with MixingDone.
 
     weights: (receivers, givers), rows sum to 1. With everyone there, givers and receivers are all members in sorted
@@ -233,7 +227,7 @@ class Aggregate(Action):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Note(Action):
+class Note:
     """A log line: `noun.verb` in the past, and what a reader needs. details: (name, value) pairs."""
 
     event: str
@@ -243,7 +237,7 @@ class Note(Action):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stop(Action):
+class Stop:
     """The run is over and everybody who is there knows: flush and end, exit code 0 unless aborted.
 
     halted: the run is not over. It cannot be led on until the operator has done something; nobody is told, and nothing
@@ -255,3 +249,11 @@ class Stop(Action):
     halted: bool = False
     lost: BlobRef | None = None
     obstacle: str = ""
+
+
+Work = Discard | Collect | Inspect | Weigh | Aggregate
+Effect = Send | SendWelcome | SendOrder | Forget | Note | Stop | Work
+"""What is done once the facts before it are durable."""
+
+Action = Persist | Effect
+"""Anything the machine asks for."""

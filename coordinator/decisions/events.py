@@ -2,7 +2,7 @@
 
 The shell makes them. It has run the codec and the conversation before, so what arrives here is well formed, legal and
 of this run; it has put tensors aside under (member, kind, round_no) and names them only. Events are not journalled
-themselves: `machine.handle` answers with the facts that are (`facts`), and takes those facts as events on replay.
+themselves: `machine.handle` answers with the facts that are (`facts`).
 
 A `connection` is the shell's name for one connection of one process life (a routing id in hex, say); the machine only
 compares it. An `identity` is the public key in use, or on loopback without keys the name that the hello gave.
@@ -15,18 +15,11 @@ from dataclasses import dataclass
 from coordinator.decisions.actions import BlobRef
 from protocol.messages import Heartbeat, Hello, Score, Step
 
-
-class Event:
-    """Anything the machine hears and the journal does not keep."""
-
-    __slots__ = ()
-
-
 # ---- from the clock and the operator
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Started(Event):
+class Started:
     """A life of the process begins: first event of a new run, and first after the journal was fed back.
 
     Nobody is connected. Answered by the work that a crash may have interrupted. missing: admitted reports whose files
@@ -39,17 +32,17 @@ class Started(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tick(Event):
+class Tick:
     """Time passed: due at `machine.next_deadline()`, harmless at any other time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StopRequested(Event):
+class StopRequested:
     """SIGTERM. Once: finish the round, tell everybody, end. Twice: end now, with the weights delivered last."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StorageLow(Event):
+class StorageLow:
     """Less disk is free than the next round needs, or writing failed: `reason` says how. Nothing is closed, opened or
     admitted until StorageFree."""
 
@@ -59,14 +52,14 @@ class StorageLow(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StorageFree(Event):
+class StorageFree:
     """There is room again."""
 
     free_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AllowListChanged(Event):
+class AllowListChanged:
     """The list of admitted (identity, name) pairs was edited. Members whose identity is gone are excluded."""
 
     allowed: tuple[tuple[str, str], ...]
@@ -76,7 +69,7 @@ class AllowListChanged(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Greeted(Event):
+class Greeted:
     """A hello arrived. Answered by SendWelcome or by a `reject`."""
 
     connection: str
@@ -85,14 +78,14 @@ class Greeted(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Heard(Event):
+class Heard:
     """Any other sign of life (grant, slice, error, cancel); the shell may thin these out to one per second."""
 
     connection: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Beat(Event):
+class Beat:
     """A heartbeat arrived."""
 
     connection: str
@@ -100,7 +93,7 @@ class Beat(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StatsArrived(Event):
+class StatsArrived:
     """A `stats` message is complete. Answered by Inspect, or by Discard when nobody asked."""
 
     connection: str
@@ -109,7 +102,7 @@ class StatsArrived(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UpdateArrived(Event):
+class UpdateArrived:
     """An `update` message is complete, tensors included. Answered by Inspect or Discard. measured: has statistics."""
 
     connection: str
@@ -121,7 +114,7 @@ class UpdateArrived(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GoodbyeArrived(Event):
+class GoodbyeArrived:
     """A `goodbye` message is complete."""
 
     connection: str
@@ -130,7 +123,7 @@ class GoodbyeArrived(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReportDeclined(Event):
+class ReportDeclined:
     """A report came that is of no use, or over a connection that is nobody's: nothing of it was fetched or kept. Its
     sender has done what it was told, and is free."""
 
@@ -139,7 +132,7 @@ class ReportDeclined(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LeaveArrived(Event):
+class LeaveArrived:
     """A participant leaves on purpose."""
 
     connection: str
@@ -147,7 +140,7 @@ class LeaveArrived(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PeerFaulted(Event):
+class PeerFaulted:
     """The peer broke the protocol (a RemoteProtocolError, or the rate limit); the shell has answered. A strike."""
 
     connection: str
@@ -156,7 +149,7 @@ class PeerFaulted(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PeerLost(Event):
+class PeerLost:
     """The transport says that this connection is gone (EHOSTUNREACH). Not a death: the peer may connect again."""
 
     connection: str
@@ -166,7 +159,7 @@ class PeerLost(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Inspected(Event):
+class Inspected:
     """The answer to Inspect. code None: admitted, and its blobs are durable now. Otherwise the content code and why.
 
     distance: as in UpdateAccepted; None for statistics or where what was sent is no longer there.
@@ -181,7 +174,7 @@ class Inspected(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InspectionFailed(Event):
+class InspectionFailed:
     """A report could not be judged or kept for a fault of ours, such as a disk that fails. It must come again; whoever
     sent it has done nothing wrong."""
 
@@ -192,14 +185,14 @@ class InspectionFailed(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WorkInterrupted(Event):
+class WorkInterrupted:
     """Weighing or mixing was stopped by the disk. Nothing is lost; it is asked for again when the run goes on."""
 
     ticket: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WorkDamaged(Event):
+class WorkDamaged:
     """Weighing or mixing found that stored reports are damaged or gone. They were put aside and are asked for again."""
 
     ticket: int
@@ -207,7 +200,7 @@ class WorkDamaged(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WeighingDone(Event):
+class WeighingDone:
     """The answer to Weigh: W over its members, in its order."""
 
     ticket: int
@@ -215,15 +208,24 @@ class WeighingDone(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MixingDone(Event):
+class MixingDone:
     """The answer to Aggregate: every row it names can be sent."""
 
     ticket: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WorkFailed(Event):
+class WorkFailed:
     """Weighing or mixing cannot be done (a strategy's objection, a broken blob). The run is aborted with this."""
 
     ticket: int
     reason: str
+
+
+FromOperator = Started | Tick | StopRequested | StorageLow | StorageFree | AllowListChanged
+Report = StatsArrived | UpdateArrived | GoodbyeArrived
+FromMember = Heard | Beat | Report | ReportDeclined | LeaveArrived
+FromSocket = Greeted | FromMember | PeerFaulted | PeerLost
+FromWork = Inspected | InspectionFailed | WorkInterrupted | WorkDamaged | WeighingDone | MixingDone | WorkFailed
+Event = FromOperator | FromSocket | FromWork
+"""Anything the machine hears; the journal keeps none of it."""

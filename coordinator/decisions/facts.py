@@ -1,7 +1,7 @@
 """What happened in a run, as the journal keeps it: the coordinator's durable state is a function of these facts alone.
 
 The machine turns what it hears (`events`) into facts and asks for each to be journalled (`actions.Persist`) before
-anything that follows from it is done. Fed back into `machine.handle`, a fact changes the state exactly as it did live
+anything that follows from it is done. Fed back into `machine.replay`, a fact changes the state exactly as it did live
 and calls for nothing. Facts hold words and numbers only (texts, whole and real numbers, truth values, None, tuples of
 these, and scores): tensors are named by (member, round_no) and never sit in here. Encoding is `plain`'s.
 """
@@ -9,25 +9,20 @@ these, and scores): tensors are named by (member, round_no) and never sit in her
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 from protocol.messages import Score
 
 
-class Fact:
-    """Anything the journal keeps."""
-
-    __slots__ = ()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Began(Fact):
+class Began:
     """The run clock started: enrolment is open."""
 
     run: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Joined(Fact):
+class Joined:
     """Somebody became a member, for the first time or again after leaving. instance: digest of its process's token;
     empty in journals of format 2."""
 
@@ -40,7 +35,7 @@ class Joined(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Returned(Fact):
+class Returned:
     """A member that was thought dead, or whose process started anew, is here; instance as in Joined."""
 
     member: str
@@ -50,7 +45,7 @@ class Returned(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Contested(Fact):
+class Contested:
     """Another process than the one that has this name said hello under it and was refused; told now and again.
 
     instance: digest of the other's token. attempts: how many were refused since this was told last.
@@ -62,7 +57,7 @@ class Contested(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lost(Fact):
+class Lost:
     """A member has been silent for so long that nobody waits for it; it stays a member."""
 
     member: str
@@ -70,7 +65,7 @@ class Lost(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Left(Fact):
+class Left:
     """A member went on purpose; it is no member until it says hello again."""
 
     member: str
@@ -78,7 +73,7 @@ class Left(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Refused(Fact):
+class Refused:
     """A message of a member was not admitted. kind and round_no name the report, where it was one."""
 
     member: str
@@ -89,7 +84,7 @@ class Refused(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Quarantined(Fact):
+class Quarantined:
     """A member was excluded: too many refused messages, or its key was taken off the list."""
 
     member: str
@@ -98,14 +93,14 @@ class Quarantined(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AllowListSet(Fact):
+class AllowListSet:
     """The list of admitted (identity, name) pairs changed while the run went on."""
 
     allowed: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EnrolmentClosed(Fact):
+class EnrolmentClosed:
     """The members of the first round are known."""
 
     members: tuple[str, ...]
@@ -113,14 +108,14 @@ class EnrolmentClosed(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MeasuringOpened(Fact):
+class MeasuringOpened:
     """Members are asked for statistics before training starts; round_no is the round that waits for them."""
 
     round_no: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StatsAccepted(Fact):
+class StatsAccepted:
     """Statistics of a member were admitted and are stored as (member, "stats", round_no)."""
 
     member: str
@@ -129,7 +124,7 @@ class StatsAccepted(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StatisticsLost(Fact):
+class StatisticsLost:
     """Admitted statistics of a member are of no use any more: their file was damaged. It measures again."""
 
     member: str
@@ -137,7 +132,7 @@ class StatisticsLost(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CaughtUp(Fact):
+class CaughtUp:
     """The folder was older than the federation, and the operator agreed to go on from what the members hold: the round
     is open again. held: (member, round of the update that it reports again)."""
 
@@ -146,7 +141,7 @@ class CaughtUp(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Weighed(Fact):
+class Weighed:
     """W over `members`, each of whom gave statistics. weights: one row per member, rows sum to 1."""
 
     members: tuple[str, ...]
@@ -154,7 +149,7 @@ class Weighed(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RoundOpened(Fact):
+class RoundOpened:
     """Orders for a round exist. members: who trains in it."""
 
     round_no: int
@@ -162,7 +157,7 @@ class RoundOpened(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UpdateAccepted(Fact):
+class UpdateAccepted:
     """An update was admitted and is stored as (member, "update", round_no); its statistics, if any, beside it.
 
     distance: length of (update - what was sent), None where nothing was compared. measured: it brought statistics,
@@ -179,7 +174,7 @@ class UpdateAccepted(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RowPlanned(Fact):
+class RowPlanned:
     """One member gets a mix of its own, for its order `round_no`: it reported late, or rounds have no barrier."""
 
     member: str
@@ -187,7 +182,7 @@ class RowPlanned(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RoundClosed(Fact):
+class RoundClosed:
     """A round is mixed from what is there. reason: the sentence of the quorum; missing: who was waited for in vain."""
 
     round_no: int
@@ -197,12 +192,12 @@ class RoundClosed(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StopAsked(Fact):
+class StopAsked:
     """The operator asked for the end; the first time after this round, the second time at once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Paused(Fact):
+class Paused:
     """Too little disk is free to go on, or, where `reason` says so, the disk failed."""
 
     free_bytes: int
@@ -211,14 +206,14 @@ class Paused(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Resumed(Fact):
+class Resumed:
     """Enough disk is free again; clocks of the open round go on from where they stood."""
 
     free_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finished(Fact):
+class Finished:
     """Everybody is told to stop. reason: as in the message `finish`; sentence: the same for a person."""
 
     reason: str
@@ -226,7 +221,7 @@ class Finished(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GoodbyeAccepted(Fact):
+class GoodbyeAccepted:
     """A member has its last model; how good it is."""
 
     member: str
@@ -235,18 +230,18 @@ class GoodbyeAccepted(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ended(Fact):
+class Ended:
     """Nobody is waited for any more; the process may end. absent: members that never fetched their last model."""
 
     absent: tuple[str, ...]
 
 
-FACTS: dict[str, type[Fact]] = {
-    kind.__name__: kind
-    for kind in (
-        *(Began, Joined, Returned, Contested, Lost, Left, Refused, Quarantined, AllowListSet, EnrolmentClosed),
-        *(MeasuringOpened, StatsAccepted, Weighed, RoundOpened, UpdateAccepted, RowPlanned, RoundClosed, StopAsked),
-        *(Paused, Resumed, Finished, GoodbyeAccepted, Ended, StatisticsLost, CaughtUp),
-    )
-}
+MemberFact = Joined | Returned | Contested | Lost | Left | Refused | Quarantined
+ReportFact = StatsAccepted | StatisticsLost | UpdateAccepted | GoodbyeAccepted
+RoundFact = EnrolmentClosed | MeasuringOpened | Weighed | RoundOpened | RowPlanned | RoundClosed | CaughtUp
+RunFact = Began | AllowListSet | StopAsked | Paused | Resumed | Finished | Ended
+Fact = MemberFact | ReportFact | RoundFact | RunFact
+"""Anything the journal keeps."""
+
+FACTS: dict[str, type[Fact]] = {kind.__name__: kind for kind in get_args(Fact)}
 """Every kind of fact by the name the journal knows it under."""

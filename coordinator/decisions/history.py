@@ -6,9 +6,8 @@ moment. Equal facts at equal times give equal states.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import assert_never
 
 import numpy as np
 
@@ -22,13 +21,97 @@ from fedap_core.strategies import Measure
 
 def apply(state: State, rules: Rules, fact: facts.Fact, now: float) -> None:
     """Change the state by one fact that became true at `now` on the run clock."""
-    _CHANGES[type(fact)](state, rules, fact, now)
+    if isinstance(fact, facts.ReportFact):
+        _apply_report(state, rules, fact, now)
+    elif isinstance(fact, facts.RoundFact):
+        _apply_round(state, rules, fact, now)
+    elif isinstance(fact, facts.MemberFact):
+        _apply_member(state, rules, fact, now)
+    else:
+        _apply_run(state, rules, fact, now)
 
 
-def _began(state: State, rules: Rules, fact: facts.Began, now: float) -> None:
-    del fact
-    state.began_at = state.opened_at = now
-    state.allowed = rules.members.allowed
+def _apply_run(state: State, rules: Rules, fact: facts.RunFact, now: float) -> None:
+    match fact:
+        case facts.Began():
+            state.began_at = state.opened_at = now
+            state.allowed = rules.members.allowed
+        case facts.AllowListSet():
+            state.allowed = fact.allowed
+        case facts.StopAsked():
+            state.stops_asked += 1
+        case facts.Paused():
+            lacking = f"{fact.free_bytes:,} bytes of disk are free, {fact.needed_bytes:,} are needed"
+            state.paused_at, state.paused_reason = now, fact.reason or lacking
+        case facts.Resumed():
+            _resumed(state, now)
+        case facts.Finished():
+            _finished(state, rules, fact, now)
+        case facts.Ended():
+            state.ended = True
+        case _:
+            assert_never(fact)
+
+
+def _apply_member(state: State, rules: Rules, fact: facts.MemberFact, now: float) -> None:
+    if isinstance(fact, facts.Joined):
+        _joined(state, rules, fact, now)
+        return
+    member = state.members[fact.member]
+    match fact:
+        case facts.Returned():
+            _returned(member, fact, now)
+        case facts.Contested():
+            member.contested, member.contested_at = member.contested + fact.attempts, now
+        case facts.Lost():
+            member.status = Status.LOST
+        case facts.Left():
+            _exclude(state, member, Status.LEFT)
+        case facts.Quarantined():
+            _exclude(state, member, Status.REMOVED if fact.code == "unknown-key" else Status.QUARANTINED)
+        case facts.Refused():
+            _refused(member, rules, fact)
+        case _:
+            assert_never(fact)
+
+
+def _apply_report(state: State, rules: Rules, fact: facts.ReportFact, now: float) -> None:
+    match fact:
+        case facts.UpdateAccepted():
+            _update_accepted(state, rules, fact, now)
+        case facts.StatsAccepted():
+            _stats_accepted(state, rules, fact)
+        case facts.StatisticsLost():
+            _statistics_lost(state, rules, fact)
+        case facts.GoodbyeAccepted():
+            member = state.members[fact.member]
+            _answer(member, "goodbye", fact.round_no)
+            member.said_goodbye = True
+        case _:
+            assert_never(fact)
+
+
+def _apply_round(state: State, rules: Rules, fact: facts.RoundFact, now: float) -> None:
+    match fact:
+        case facts.EnrolmentClosed():
+            state.enrolled = True
+            state.anchor = WeightsRef(source=Source.ANCHOR) if rules.anchor_file else None
+        case facts.MeasuringOpened():
+            _measuring_opened(state, rules, fact, now)
+        case facts.Weighed():
+            state.weighed_members, state.weighed = fact.members, np.asarray(fact.weights, dtype=np.float64)
+        case facts.RoundOpened():
+            _round_opened(state, rules, fact, now)
+        case facts.RowPlanned():
+            member = state.members[fact.member]
+            _order_training(state, rules, member, fact.round_no, alone=mixing_plan.can_mix(state, rules, member))
+            member.answer_due = False
+        case facts.RoundClosed():
+            _round_closed(state, rules, fact)
+        case facts.CaughtUp():
+            _caught_up(state, rules, fact, now)
+        case _:
+            assert_never(fact)
 
 
 def _joined(state: State, rules: Rules, fact: facts.Joined, now: float) -> None:
@@ -59,36 +142,12 @@ def _receive_newcomer(state: State, rules: Rules, member: Member) -> None:
         member.answer_due = True
 
 
-def _returned(state: State, rules: Rules, fact: facts.Returned, now: float) -> None:
-    del rules
-    member = state.members[fact.member]
+def _returned(member: Member, fact: facts.Returned, now: float) -> None:
     member.status = Status.PRESENT
     member.train_samples, member.test_samples = fact.train_samples, fact.test_samples
     if not instances.is_same(member, fact.instance):
         member.first_samples = fact.train_samples
     instances.hand_over(member, member, fact.instance, now)
-
-
-def _contested(state: State, rules: Rules, fact: facts.Contested, now: float) -> None:
-    del rules
-    member = state.members[fact.member]
-    member.contested, member.contested_at = member.contested + fact.attempts, now
-
-
-def _lost(state: State, rules: Rules, fact: facts.Lost, now: float) -> None:
-    del rules, now
-    state.members[fact.member].status = Status.LOST
-
-
-def _left(state: State, rules: Rules, fact: facts.Left, now: float) -> None:
-    del rules, now
-    _exclude(state, state.members[fact.member], Status.LEFT)
-
-
-def _quarantined(state: State, rules: Rules, fact: facts.Quarantined, now: float) -> None:
-    del rules, now
-    status = Status.REMOVED if fact.code == "unknown-key" else Status.QUARANTINED
-    _exclude(state, state.members[fact.member], status)
 
 
 def _exclude(state: State, member: Member, status: Status) -> None:
@@ -101,9 +160,7 @@ def _exclude(state: State, member: Member, status: Status) -> None:
     member.answer_due = False
 
 
-def _refused(state: State, rules: Rules, fact: facts.Refused, now: float) -> None:
-    del now
-    member = state.members[fact.member]
+def _refused(member: Member, rules: Rules, fact: facts.Refused) -> None:
     member.strikes, member.admitted = member.strikes + 1, 0
     if fact.kind is not None and fact.round_no is not None:
         _answer(member, fact.kind, fact.round_no)
@@ -115,17 +172,6 @@ def _answer(member: Member, kind: str, round_no: int) -> None:
     step = step_at(kind, round_no)
     if member.answered is None or step.place > member.answered.place:
         member.answered = step
-
-
-def _allow_list_set(state: State, rules: Rules, fact: facts.AllowListSet, now: float) -> None:
-    del rules, now
-    state.allowed = fact.allowed
-
-
-def _enrolment_closed(state: State, rules: Rules, fact: facts.EnrolmentClosed, now: float) -> None:
-    del fact, now
-    state.enrolled = True
-    state.anchor = WeightsRef(source=Source.ANCHOR) if rules.anchor_file else None
 
 
 def _measuring_opened(state: State, rules: Rules, fact: facts.MeasuringOpened, now: float) -> None:
@@ -142,8 +188,7 @@ def _measuring_opened(state: State, rules: Rules, fact: facts.MeasuringOpened, n
         )
 
 
-def _stats_accepted(state: State, rules: Rules, fact: facts.StatsAccepted, now: float) -> None:
-    del now
+def _stats_accepted(state: State, rules: Rules, fact: facts.StatsAccepted) -> None:
     member = state.members[fact.member]
     _answer(member, "stats", fact.round_no)
     member.has_anchor = True
@@ -153,10 +198,9 @@ def _stats_accepted(state: State, rules: Rules, fact: facts.StatsAccepted, now: 
         member.answer_due = True
 
 
-def _statistics_lost(state: State, rules: Rules, fact: facts.StatisticsLost, now: float) -> None:
+def _statistics_lost(state: State, rules: Rules, fact: facts.StatisticsLost) -> None:
     """Between rounds or after its next report the member measures again; the same samples under the same anchor give
     the same statistics, so that W stays what it was."""
-    del now
     member = state.members[fact.member]
     member.statistics = None
     if state.stage is Stage.MEASURING:
@@ -182,11 +226,6 @@ def _caught_up(state: State, rules: Rules, fact: facts.CaughtUp, now: float) -> 
         if (round_no := held.get(member.name)) is not None:
             member.answered = step_at("stats", round_no)  # the place before the report that is to come again
             member.order = ordering.train_order(state, rules, member, round_no)
-
-
-def _weighed(state: State, rules: Rules, fact: facts.Weighed, now: float) -> None:
-    del rules, now
-    state.weighed_members, state.weighed = fact.members, np.asarray(fact.weights, dtype=np.float64)
 
 
 def _round_opened(state: State, rules: Rules, fact: facts.RoundOpened, now: float) -> None:
@@ -261,15 +300,7 @@ def _note_accuracy(state: State, members: list[Member]) -> None:
         state.accuracies = (*state.accuracies, sum(known) / len(known))
 
 
-def _row_planned(state: State, rules: Rules, fact: facts.RowPlanned, now: float) -> None:
-    del now
-    member = state.members[fact.member]
-    _order_training(state, rules, member, fact.round_no, alone=mixing_plan.can_mix(state, rules, member))
-    member.answer_due = False
-
-
-def _round_closed(state: State, rules: Rules, fact: facts.RoundClosed, now: float) -> None:
-    del now
+def _round_closed(state: State, rules: Rules, fact: facts.RoundClosed) -> None:
     state.stage = Stage.AGGREGATING
     if rules.continuous and state.round_no >= rules.warmup_rounds:
         state.recipe = mixing_plan.final_recipe(state, rules)
@@ -282,19 +313,7 @@ def _round_closed(state: State, rules: Rules, fact: facts.RoundClosed, now: floa
         member.answer_due = False
 
 
-def _stop_asked(state: State, rules: Rules, fact: facts.StopAsked, now: float) -> None:
-    del rules, fact, now
-    state.stops_asked += 1
-
-
-def _paused(state: State, rules: Rules, fact: facts.Paused, now: float) -> None:
-    del rules
-    lacking = f"{fact.free_bytes:,} bytes of disk are free, {fact.needed_bytes:,} are needed"
-    state.paused_at, state.paused_reason = now, fact.reason or lacking
-
-
-def _resumed(state: State, rules: Rules, fact: facts.Resumed, now: float) -> None:
-    del rules, fact
+def _resumed(state: State, now: float) -> None:
     if state.paused_at is not None:
         state.opened_at += now - max(state.paused_at, state.opened_at)
     state.paused_at, state.paused_reason = None, ""
@@ -306,44 +325,3 @@ def _finished(state: State, rules: Rules, fact: facts.Finished, now: float) -> N
         member.earlier, member.answer_due = None, False
     state.stage = Stage.ABORTED if fact.reason == "aborted" else Stage.FINISHED
     state.finish_reason, state.sentence, state.opened_at = fact.reason, fact.sentence, now
-
-
-def _goodbye_accepted(state: State, rules: Rules, fact: facts.GoodbyeAccepted, now: float) -> None:
-    del rules, now
-    member = state.members[fact.member]
-    _answer(member, "goodbye", fact.round_no)
-    member.said_goodbye = True
-
-
-def _ended(state: State, rules: Rules, fact: facts.Ended, now: float) -> None:
-    del rules, fact, now
-    state.ended = True
-
-
-_CHANGES: dict[type[facts.Fact], Callable[[State, Rules, Any, float], None]] = {
-    facts.Began: _began,
-    facts.Joined: _joined,
-    facts.Returned: _returned,
-    facts.Contested: _contested,
-    facts.Lost: _lost,
-    facts.Left: _left,
-    facts.Refused: _refused,
-    facts.Quarantined: _quarantined,
-    facts.AllowListSet: _allow_list_set,
-    facts.EnrolmentClosed: _enrolment_closed,
-    facts.MeasuringOpened: _measuring_opened,
-    facts.StatsAccepted: _stats_accepted,
-    facts.StatisticsLost: _statistics_lost,
-    facts.CaughtUp: _caught_up,
-    facts.Weighed: _weighed,
-    facts.RoundOpened: _round_opened,
-    facts.UpdateAccepted: _update_accepted,
-    facts.RowPlanned: _row_planned,
-    facts.RoundClosed: _round_closed,
-    facts.StopAsked: _stop_asked,
-    facts.Paused: _paused,
-    facts.Resumed: _resumed,
-    facts.Finished: _finished,
-    facts.GoodbyeAccepted: _goodbye_accepted,
-    facts.Ended: _ended,
-}

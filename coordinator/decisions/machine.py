@@ -2,16 +2,15 @@
 
 Three steps: note what the event says; let every fact that has become true by it happen, one after the other (`ending`,
 `barrier`, `continuous`); ask for the work and say the orders that the state then calls for. The last two look at every
-member and are left out where nothing can follow (`lull`). No socket, file, clock, log or random number. A
-fact given as an event is replay: it changes the state and calls for nothing; afterwards `Started` calls for whatever is
+member and are left out where nothing can follow (`lull`). No socket, file, clock, log or random number.
+After a crash the journal's facts are replayed: each changes the state as it did then; `Started` calls for whatever is
 still owed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from typing import assert_never
 
 from coordinator.decisions import (
     admission,
@@ -35,7 +34,7 @@ from coordinator.decisions.roster import Roster
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.state import Member, Stage, State, Status
 from coordinator.decisions.work import Work
-from protocol.messages import Error, HelloRequired, Reject, Step
+from protocol.messages import Error, Heartbeat, HelloRequired, Reject, Step
 
 _COLLECTS = (facts.RoundOpened, facts.RowPlanned, facts.Finished)
 """Facts after which something that was kept may have become useless."""
@@ -46,47 +45,37 @@ class RoundMachine:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.state = State()
+        self._state = State()
         self.roster = Roster()
         self.reports = reports.Desk(rules)
         self.work = Work(rules, self.reports.missing)
         self.older = OlderFolder(rules)
         self._lull = Lull()
         self._deadline: float | None = None
-        self._handlers: dict[type[events.Event], Callable[[Any, float], list[Action]]] = {
-            events.Started: self._started,
-            events.Tick: lambda _event, _now: [],
-            events.StopRequested: self._stop_requested,
-            events.StorageLow: self._storage_low,
-            events.StorageFree: self._storage_free,
-            events.AllowListChanged: self._allow_list_changed,
-            events.Greeted: self._greeted,
-            events.Heard: self._heard,
-            events.Beat: self._beat,
-            events.StatsArrived: self._arrived,
-            events.UpdateArrived: self._arrived,
-            events.GoodbyeArrived: self._arrived,
-            events.ReportDeclined: self._declined,
-            events.LeaveArrived: self._leave_arrived,
-            events.PeerFaulted: self._peer_faulted,
-            events.PeerLost: self._peer_lost,
-            events.Inspected: self._inspected,
-            events.InspectionFailed: self._inspection_failed,
-            events.WorkInterrupted: self._work_interrupted,
-            events.WorkDamaged: self._work_damaged,
-            events.WeighingDone: self._weighing_done,
-            events.MixingDone: self._mixing_done,
-            events.WorkFailed: self._work_failed,
-        }
 
-    # ---- the three questions a shell may ask
+    # ---- the questions a shell may ask
 
-    def handle(self, event: events.Event | facts.Fact, now: float) -> list[Action]:
-        """Take one event, or on replay one fact, at a time of the run clock, which never goes back."""
-        if isinstance(event, facts.Fact):
-            history.apply(self.state, self.rules, event, now)
-            return []
-        actions = self._handlers[type(event)](event, now)
+    @property
+    def state(self) -> State:
+        """What the journal says. Changes by facts alone: read it, and hand events to `handle`."""
+        return self._state
+
+    def restore(self, state: State) -> None:
+        """Begin from a stored state instead of an empty one; before any fact or event."""
+        self._state = state
+
+    def replay(self, fact: facts.Fact, now: float) -> None:
+        """Take one fact of the journal, with its time. It calls for nothing; `Started` does, after the last one."""
+        history.apply(self._state, self.rules, fact, now)
+
+    def handle(self, event: events.Event, now: float) -> list[Action]:
+        """Take one event at a time of the run clock, which never goes back."""
+        if isinstance(event, events.FromSocket):
+            actions = self._from_socket(event, now)
+        elif isinstance(event, events.FromWork):
+            actions = self._from_work(event, now)
+        else:
+            actions = self._from_operator(event, now)
         if self._lull.holds(event, actions, now):
             return actions  # nothing follows from it; what is due by time alone is for the next Tick
         return actions + self._settle(now)
@@ -209,6 +198,29 @@ class RoundMachine:
 
     # ---- from clock and operator
 
+    def _from_operator(self, event: events.FromOperator, now: float) -> list[Action]:
+        state = self.state
+        match event:
+            case events.Tick():
+                return []
+            case events.Started():
+                return self._started(event, now)
+            case events.StopRequested():
+                return self._stop_requested(now)
+            case events.StorageLow(free_bytes=free, needed_bytes=needed, reason=reason):
+                unwanted = state.paused_at is not None or (state.stage.is_over and not reason)
+                return (
+                    []
+                    if unwanted
+                    else self._let(facts.Paused(free_bytes=free, needed_bytes=needed, reason=reason), now)
+                )
+            case events.StorageFree(free_bytes=free):
+                return self._let(facts.Resumed(free_bytes=free), now) if state.paused_at is not None else []
+            case events.AllowListChanged(allowed=allowed):
+                return self._let(facts.AllowListSet(allowed=allowed), now) if allowed != state.allowed else []
+            case _:
+                assert_never(event)
+
     def _started(self, event: events.Started, now: float) -> list[Action]:
         self.roster.restart((member.name for member in self.state.active()), now)
         self.reports = reports.Desk(self.rules)
@@ -226,27 +238,46 @@ class RoundMachine:
         lost = self.reports.missing.take(self.state, refs)
         return [action for fact in lost for action in self._let(fact, now)]
 
-    def _stop_requested(self, event: events.StopRequested, now: float) -> list[Action]:
+    def _stop_requested(self, now: float) -> list[Action]:
         """Where the run waits for its operator, there is nothing to end: nobody is told, nothing is journalled."""
-        del event
         if self.older.holds(self.state):
             sentence = self.older.sentence(self.state) or "members were being asked what they hold"
             return [Stop(aborted=True, sentence=sentence, halted=True)]
         return self._let(facts.StopAsked(), now)
 
-    def _storage_low(self, event: events.StorageLow, now: float) -> list[Action]:
-        if self.state.paused_at is not None or (self.state.stage.is_over and not event.reason):
-            return []
-        free, needed = event.free_bytes, event.needed_bytes
-        return self._let(facts.Paused(free_bytes=free, needed_bytes=needed, reason=event.reason), now)
-
-    def _storage_free(self, event: events.StorageFree, now: float) -> list[Action]:
-        return self._let(facts.Resumed(free_bytes=event.free_bytes), now) if self.state.paused_at is not None else []
-
-    def _allow_list_changed(self, event: events.AllowListChanged, now: float) -> list[Action]:
-        return self._let(facts.AllowListSet(allowed=event.allowed), now) if event.allowed != self.state.allowed else []
-
     # ---- from the socket
+
+    def _from_socket(self, event: events.FromSocket, now: float) -> list[Action]:
+        if isinstance(event, events.Greeted):
+            return self._greeted(event, now)
+        if isinstance(event, events.PeerLost):
+            name = self.roster.release(event.connection)
+            return [Note(event="connection.lost", member=name)] if name is not None else []
+        if isinstance(event, events.PeerFaulted):
+            name = self.roster.heard(event.connection, now)
+            refused = None if name is None else facts.Refused(member=name, code=event.code, reason=event.reason)
+            return self._let(refused, now) if refused is not None else []
+        member, actions = self._alive(event.connection, now)
+        return actions if member is None else [*actions, *self._from_member(member, event, now)]
+
+    def _from_member(self, member: Member, event: events.FromMember, now: float) -> list[Action]:
+        match event:
+            case events.Heard():
+                return []
+            case events.Beat(beat=beat):
+                return self._beat(member, beat, now)
+            case events.StatsArrived() | events.UpdateArrived() | events.GoodbyeArrived():
+                fact, answers = self.reports.arrived(self.state, member, event)
+                actions = self._let(fact, now) if fact is not None else []
+                return [*actions, *answers, *self._received(member, event.connection, reports.step_of(event))]
+            case events.ReportDeclined(step=step):
+                note = Note(event="report.repeated", member=member.name, round_no=step.round_no)
+                return [note, *self._received(member, event.connection, step)]
+            case events.LeaveArrived(reason=reason):
+                self.roster.drop(member.name)
+                return self._let(facts.Left(member=member.name, reason=reason), now)
+            case _:
+                assert_never(event)
 
     def _greeted(self, event: events.Greeted, now: float) -> list[Action]:
         """Let somebody in, or say why not. Its newest connection is the one that counts."""
@@ -293,66 +324,28 @@ class RoundMachine:
         samples = {"train_samples": member.train_samples, "test_samples": member.test_samples}
         return member, self._let(facts.Returned(member=member.name, instance=member.instance, **samples), now)
 
-    def _heard(self, event: events.Heard, now: float) -> list[Action]:
-        return self._alive(event.connection, now)[1]
-
-    def _beat(self, event: events.Beat, now: float) -> list[Action]:
-        member, actions = self._alive(event.connection, now)
-        link = self.roster.link(member.name) if member is not None else None
-        if member is None or link is None:
-            return actions
-        self.older.heard(self.state, member, event.beat)
+    def _beat(self, member: Member, beat: Heartbeat, now: float) -> list[Action]:
+        self.older.heard(self.state, member, beat)
         if self.older.holds(self.state):
             self._lull.freed = True
-            return [*actions, *self.older.halts(self.state)]
-        actions += self.work.hopeless(self.state, member, event.beat)
-        if self.roster.beat(member.name, event.beat) is None:
+            return list(self.older.halts(self.state))
+        actions = self.work.hopeless(self.state, member, beat)
+        link = self.roster.link(member.name)
+        if link is None or self.roster.beat(member.name, beat) is None:
             return actions
         return [*actions, *speaking.order(self.work, member, link, now, asked=True)]
 
-    def _arrived(
-        self, event: events.StatsArrived | events.UpdateArrived | events.GoodbyeArrived, now: float
-    ) -> list[Action]:
-        member, actions = self._alive(event.connection, now)
-        if member is None:
-            return actions
-        fact, answers = self.reports.arrived(self.state, member, event)
-        if fact is not None:
-            actions += self._let(fact, now)
-        self._let_go(member, reports.step_of(event))
-        return [*actions, *answers]
-
-    def _declined(self, event: events.ReportDeclined, now: float) -> list[Action]:
-        member, actions = self._alive(event.connection, now)
-        if member is None:
-            return actions
-        self._let_go(member, event.step)
-        return [*actions, Note(event="report.repeated", member=member.name, round_no=event.step.round_no)]
-
-    def _let_go(self, member: Member, step: Step) -> None:
-        """Somebody who has done what it was told in vain may be told its next order."""
+    def _received(self, member: Member, connection: str, step: Step) -> list[Action]:
+        """After a report, wanted or not. Somebody who has done what it was told in vain may be told its next order; a
+        goodbye is confirmed, once or repeated: its sender waits for that, and no order will ever tell it."""
         link = self.roster.link(member.name)
         if link is not None and self.reports.leaves_free(member, step, link.said):
             link.said = None
             self._lull.freed = True
-
-    def _leave_arrived(self, event: events.LeaveArrived, now: float) -> list[Action]:
-        member, actions = self._alive(event.connection, now)
-        if member is None:
-            return actions
-        self.roster.drop(member.name)
-        return [*actions, *self._let(facts.Left(member=member.name, reason=event.reason), now)]
-
-    def _peer_faulted(self, event: events.PeerFaulted, now: float) -> list[Action]:
-        name = self.roster.heard(event.connection, now)
-        if name is None:
+        if step.kind != "goodbye":
             return []
-        return self._let(facts.Refused(member=name, code=event.code, reason=event.reason), now)
-
-    def _peer_lost(self, event: events.PeerLost, now: float) -> list[Action]:
-        del now
-        name = self.roster.release(event.connection)
-        return [Note(event="connection.lost", member=name)] if name is not None else []
+        receipt = Heartbeat(run=self.rules.run, round_no=step.round_no, have=step, want=None)
+        return [Send(connection=connection, member=member.name, message=receipt)]
 
     def _show_out(self, fact: facts.Quarantined) -> list[Action]:
         connection = self.roster.drop(fact.member)
@@ -363,38 +356,32 @@ class RoundMachine:
 
     # ---- from finished work
 
-    def _inspected(self, event: events.Inspected, now: float) -> list[Action]:
-        member = self.state.members.get(event.member)
-        if member is None:
-            return []
-        link = self.roster.link(event.member)
-        fact, answers = self.reports.judged(self.state, member, event, link.connection if link is not None else None)
+    def _from_work(self, event: events.FromWork, now: float) -> list[Action]:
+        match event:
+            case events.Inspected(member=name) | events.InspectionFailed(member=name):
+                return self._judged(event, self.roster.connection_of(name), now)
+            case events.WeighingDone(ticket=ticket, weights=weights):
+                fact = self.work.weighed(ticket, weights)
+                return self._let(fact, now) if fact is not None else []
+            case events.MixingDone(ticket=ticket):
+                self.work.mixed(ticket)
+                return []
+            case events.WorkInterrupted(ticket=ticket):
+                self.work.interrupted(ticket)
+                return []
+            case events.WorkDamaged(ticket=ticket, blobs=blobs):
+                self.work.interrupted(ticket)
+                return self._ask_again(blobs, now)
+            case events.WorkFailed(ticket=ticket, reason=reason):
+                fails = self.work.failed(ticket) and not self.state.stage.is_over
+                return self._let(facts.Finished(reason="aborted", sentence=reason), now) if fails else []
+            case _:
+                assert_never(event)
+
+    def _judged(
+        self, event: events.Inspected | events.InspectionFailed, connection: str | None, now: float
+    ) -> list[Action]:
+        if isinstance(event, events.InspectionFailed):
+            return self.reports.unjudged(event, connection)
+        fact, answers = self.reports.judged(self.state, event, connection)
         return [*(self._let(fact, now) if fact is not None else []), *answers]
-
-    def _inspection_failed(self, event: events.InspectionFailed, now: float) -> list[Action]:
-        del now
-        link = self.roster.link(event.member)
-        return self.reports.unjudged(event, link.connection if link is not None else None)
-
-    def _weighing_done(self, event: events.WeighingDone, now: float) -> list[Action]:
-        fact = self.work.weighed(event.ticket, event.weights)
-        return self._let(fact, now) if fact is not None else []
-
-    def _mixing_done(self, event: events.MixingDone, now: float) -> list[Action]:
-        del now
-        self.work.mixed(event.ticket)
-        return []
-
-    def _work_interrupted(self, event: events.WorkInterrupted, now: float) -> list[Action]:
-        del now
-        self.work.interrupted(event.ticket)
-        return []
-
-    def _work_damaged(self, event: events.WorkDamaged, now: float) -> list[Action]:
-        self.work.interrupted(event.ticket)
-        return self._ask_again(event.blobs, now)
-
-    def _work_failed(self, event: events.WorkFailed, now: float) -> list[Action]:
-        if not self.work.failed(event.ticket) or self.state.stage.is_over:
-            return []
-        return self._let(facts.Finished(reason="aborted", sentence=event.reason), now)

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from coordinator.decisions import continuous
 from coordinator.decisions.actions import Action, BlobRef, Discard, Inspect, Note, Order, Send, step_at
-from coordinator.decisions.events import GoodbyeArrived, Inspected, InspectionFailed, StatsArrived, UpdateArrived
+from coordinator.decisions.events import (
+    GoodbyeArrived,
+    Inspected,
+    InspectionFailed,
+    Report,
+    StatsArrived,
+    UpdateArrived,
+)
 from coordinator.decisions.facts import Fact, GoodbyeAccepted, Refused, StatsAccepted, UpdateAccepted
 from coordinator.decisions.refetching import Missing
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.state import Member, Stage, State
 from fedap_core.strategies import Measure, Phase
 from protocol.messages import Error, Step
-
-Report = StatsArrived | UpdateArrived | GoodbyeArrived
 
 _KINDS: dict[type[Report], str] = {StatsArrived: "stats", UpdateArrived: "update", GoodbyeArrived: "goodbye"}
 
@@ -101,18 +106,16 @@ class Desk:
         """None where nobody has moved yet; the bound that always holds is the computing thread's to add."""
         return self._rules.admission.max_outlier * state.typical_step if state.typical_step else None
 
-    def judged(
-        self, state: State, member: Member, event: Inspected, connection: str | None
-    ) -> tuple[Fact | None, list[Action]]:
+    def judged(self, state: State, event: Inspected, connection: str | None) -> tuple[Fact | None, list[Action]]:
         """The judgement of a report that was waiting: it counts, or it is refused; once is enough either way."""
         step = step_at(event.kind, event.round_no)
         report = self._waiting.pop((event.member, event.kind, event.round_no), None)
         if report is None:
             return None, []
         discard = Discard(member=event.member, kind=event.kind, round_no=event.round_no)
-        if not self.wants(state, member, step):
+        if not self.wants(state, state.members[event.member], step):
             return None, [discard]
-        if self.missing.is_missing(member.name, step):
+        if self.missing.is_missing(event.member, step):
             return None, self._judged_again(event, step, discard)
         if event.code is not None:
             error = Error(code=event.code, reason=event.reason[:500], about=step)

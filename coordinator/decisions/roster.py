@@ -111,6 +111,10 @@ class Roster:
         """The connection of each member that has one."""
         return {member: connection for connection, member in self._members.items()}
 
+    def connection_of(self, member: str) -> str | None:
+        link = self._links.get(member)
+        return link.connection if link is not None else None
+
     def link(self, member: str) -> Link | None:
         return self._links.get(member)
 

@@ -7,7 +7,7 @@ refused: a journal is never guessed at. Knows no file and no byte format.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from coordinator.decisions.facts import FACTS, Fact
@@ -30,12 +30,12 @@ def to_plain(fact: Fact) -> tuple[str, dict[str, object]]:
 
 @cache
 def _names(kind: str) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(FACTS[kind]))  # type: ignore[arg-type]
+    return tuple(field.name for field in dataclasses.fields(FACTS[kind]))
 
 
 def from_plain(kind: str, fields: Mapping[str, object]) -> Fact:
     """The fact that `to_plain` took apart; lists count as tuples, as byte formats do not tell them apart."""
-    made = FACTS.get(kind)
+    made: Callable[..., Fact] | None = FACTS.get(kind)
     if made is None:
         raise InvalidInput("journal", f"a fact of kind {kind!r}", "one this version knows")
     try:

@@ -129,7 +129,7 @@ def _faults(folder: Path, journal: JournalState, make_rules: MakeRules) -> list[
         return []
     machine = RoundMachine(make_rules(stored))
     for entry in journal.sound:
-        machine.handle(fact_of(entry), entry.time_s)
+        machine.replay(fact_of(entry), entry.time_s)
     return blob_faults(folder, needed_blobs(machine.state))
 
 

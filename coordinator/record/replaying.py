@@ -16,10 +16,10 @@ def replay(machine: RoundMachine, journal: Journal) -> float:
     snapshot = journal.latest_snapshot()
     state = snapshots.restore(snapshot) if snapshot is not None else None
     if snapshot is not None and state is not None:
-        machine.state = state
+        machine.restore(state)
         after = snapshot.serial - 1  # its own entry once more, for the time alone
     for entry in journal.entries(after):
         ran_s = entry.time_s
         if state is None or entry.serial > after + 1:
-            machine.handle(fact_of(entry), entry.time_s)
+            machine.replay(fact_of(entry), entry.time_s)
     return ran_s

@@ -109,6 +109,6 @@ class Ticked:
     """Time has passed; the machine's deadline may be over."""
 
 
-Work = Prepared | Reported | Stopped | Declined | Failed
+FromWork = Prepared | Reported | Stopped | Declined | Failed
 FromLine = LineOpened | LineLost | Heard | Announced | NotUnderstood | PayloadMoved
-Event = FromLine | Work | StopRequested | Ticked
+Event = FromLine | FromWork | StopRequested | Ticked

@@ -9,6 +9,7 @@ coordinator is known to hold it; orders already carried out are never carried ou
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from participant.decisions.actions import Action, CloseLine, End, LetGo, Note, Order, Prepare, Say, StopWork, Work
 from participant.decisions.consent import Consent, Refusal, agreed_facts
@@ -17,6 +18,7 @@ from participant.decisions.events import (
     Declined,
     Event,
     Failed,
+    FromWork,
     Heard,
     LineLost,
     LineOpened,
@@ -215,7 +217,7 @@ class AgentMachine:
                 unheard = [] if message.code == "rate" else self._on_no_answer(f"{message.code}: {message.reason}")
                 return [Note(name="message.refused", facts=facts, warn=True), *unheard]
             case _:
-                return []
+                return []  # what transfers need is the shell's; anything else, a coordinator does not send
 
     def _on_no_answer(self, reason: str) -> list[Action]:
         """What came instead of an answer to hello cannot be acted on: hello is not repeated for ever."""
@@ -320,7 +322,7 @@ class AgentMachine:
 
     # --- work ---------------------------------------------------------------------------------------------------
 
-    def _on_work(self, event: Event, now: float) -> list[Action]:
+    def _on_work(self, event: FromWork, now: float) -> list[Action]:
         match event:
             case Prepared():
                 return self._on_prepared(event, now)
@@ -337,7 +339,7 @@ class AgentMachine:
             case Failed(reason=reason):
                 return [*self._leave("it failed"), *self._end(2, reason)]
             case _:
-                return []
+                assert_never(event)
 
     def _on_prepared(self, event: Prepared, now: float) -> list[Action]:
         if self._welcome is None or event.run != self._welcome.run:

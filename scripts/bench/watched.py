@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 
 from coordinator.config import make_config
-from coordinator.decisions import events, facts
+from coordinator.decisions import events
 from coordinator.decisions.actions import Action
 from coordinator.runs import Federation, open_run
 from scripts.bench.light_peers import PATIENCE_S
@@ -81,7 +81,7 @@ def _serve(fields: dict[str, object], log: Path, parent: Connection) -> None:
 def _listen(federation: Federation, parent: Connection) -> None:
     decide = federation.machine.handle
 
-    def handle(event: events.Event | facts.Fact, now: float) -> list[Action]:
+    def handle(event: events.Event, now: float) -> list[Action]:
         if isinstance(event, events.UpdateArrived | events.MixingDone | events.Inspected):
             parent.send_bytes(json.dumps([type(event).__name__, time.monotonic()]).encode())
         return decide(event, now)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from coordinator.decisions.actions import Aggregate, Order
 from coordinator.decisions.facts import Fact, UpdateAccepted
 from coordinator.decisions.machine import RoundMachine
+from coordinator.decisions.work import Work
 from fedap_core.errors import InvalidInput
 from protocol.messages import Step
 from scripts.engines.virtual_members import VirtualFederation
@@ -19,15 +20,15 @@ from scripts.engines.virtual_members import VirtualFederation
 
 def retrace(federation: VirtualFederation, facts: Iterable[tuple[Fact, float]]) -> None:
     """Bring every home to the model that its member had at the end of these facts."""
-    machine, bench = RoundMachine(federation.rules), federation.bench
+    machine, work, bench = RoundMachine(federation.rules), Work(federation.rules), federation.bench
     for fact, now in facts:
         if isinstance(fact, UpdateAccepted):
             _train(machine, federation, fact)
-        machine.handle(fact, now)
-        for action in machine.work.due(machine.state, now):
+        machine.replay(fact, now)
+        for action in work.due(machine.state, now):
             if isinstance(action, Aggregate):  # W itself is a fact
-                machine.work.mixed(bench.mix(action).ticket)
-        bench.collect(machine.work.collect(machine.state, frozenset()))
+                work.mixed(bench.mix(action).ticket)
+        bench.collect(work.collect(machine.state, frozenset()))
     for member in machine.state.active():
         if member.order is not None and member.order.kind == "finish":
             federation.homes[member.name].deliver(bench.weights(member.order.weights))

@@ -190,7 +190,7 @@ class Federation:
         before = self.machine.digest()
         self.machine = RoundMachine(self.rules)
         for fact, time in self.journal:
-            self.machine.handle(fact, time)
+            self.machine.replay(fact, time)
         if self.machine.digest() != before:
             raise AssertionError("replay led to another state")
         self.work, self.down, self.up = [], [], []

@@ -32,7 +32,7 @@ def _made(kind: type[facts.Fact]) -> facts.Fact:
         "tuple[tuple[float, ...], ...]": ((0.1, 0.9), (0.3, 0.7)),
         "tuple[Score, ...]": validation(1),
     }
-    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    fields = dataclasses.fields(kind)
     values["tuple[tuple[str, int], ...]"] = (("a", 1), ("b", 2))
     return kind(**{field.name: values[str(field.type)] for field in fields})
 

@@ -34,7 +34,7 @@ def test_every_state_of_a_run_comes_back_equal(folder: Path) -> None:
     machine = type(past.machine)(past.machine.rules)
     taken = 0
     for entry in past.journal.entries():
-        machine.handle(fact_of(entry), entry.time_s)
+        machine.replay(fact_of(entry), entry.time_s)
         restored = snapshots.restore(snapshots.take(machine.state, entry.serial))
         assert restored is not None
         assert restored.digest() == machine.state.digest()

@@ -76,7 +76,7 @@ def test_scores_belong_to_the_round_that_made_the_model(tmp_path: Path) -> None:
 
 
 def test_what_trained_alone_is_a_result_of_its_own_round(tmp_path: Path) -> None:
-    told = [(0.0, joined("north")), (1.0, update("north", 0, score(4, "trained")))]
+    told: list[tuple[float, facts.Fact]] = [(0.0, joined("north")), (1.0, update("north", 0, score(4, "trained")))]
     run = read_journal_run(write_journal(tmp_path / "run", told, rounds=1))
     assert [(record.number, record.mean) for record in run.rounds] == [(0, 0.4)]
 
