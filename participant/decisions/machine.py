@@ -11,26 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from participant.decisions import events
 from participant.decisions.actions import Action, CloseLine, End, LetGo, Note, Order, Prepare, Say, StopWork, Work
 from participant.decisions.consent import Consent, Refusal, agreed_facts
-from participant.decisions.events import (
-    Announced,
-    Declined,
-    Event,
-    Failed,
-    FromWork,
-    Heard,
-    LineLost,
-    LineOpened,
-    NotUnderstood,
-    PayloadMoved,
-    Prepared,
-    Report,
-    Reported,
-    Stopped,
-    StopRequested,
-    Ticked,
-)
+from participant.decisions.events import Event, FromWork, Prepared, Report
 from participant.decisions.guard import Guard
 from participant.decisions.reconnection import UNREADABLE_ANSWERS, Lifeline
 from participant.decisions.rejection import Rejections
@@ -105,25 +89,25 @@ class AgentMachine:
         if self._ended is not None:
             return []
         match event:
-            case LineOpened():
+            case events.LineOpened():
                 self._line.opened(now)
                 return self._greet(now)
-            case LineLost(reason=reason):
+            case events.LineLost(reason=reason):
                 return self._line.lost(reason, now)
-            case PayloadMoved():
+            case events.PayloadMoved():
                 self._line.moved(now)
                 return []
-            case Heard(message=message):
+            case events.Heard(message=message):
                 self._line.heard(now)
                 return self._on_message(message, now)
-            case Announced(message=message):
+            case events.Announced(message=message):
                 self._line.heard(now)
                 return self._on_announced(message, now)
-            case NotUnderstood(reason=reason):
+            case events.NotUnderstood(reason=reason):
                 return self._on_no_answer(reason)
-            case Ticked():
+            case events.Ticked():
                 return self._on_tick(now)
-            case StopRequested(reason=reason, code=code):
+            case events.StopRequested(reason=reason, code=code):
                 return [StopWork(), *self._leave(reason), *self._end(code, reason)]
             case _:
                 return self._on_work(event, now)
@@ -324,19 +308,19 @@ class AgentMachine:
 
     def _on_work(self, event: FromWork, now: float) -> list[Action]:
         match event:
-            case Prepared():
+            case events.Prepared():
                 return self._on_prepared(event, now)
-            case Reported(report=report, refused=refused):
+            case events.Reported(report=report, refused=refused):
                 odd = [] if refused is None else self._refuse(refused, order_step_of(report))
                 return odd if self._ended is not None else [*odd, *self._on_reported(report, now)]
-            case Declined(refused=refused):
+            case events.Declined(refused=refused):
                 about, self._working = self._working, None
                 odd = [] if about is None else self._refuse(refused, step_of(about))
                 return odd if self._ended is not None else [*odd, *self._begin_waiting()]
-            case Stopped():
+            case events.Stopped():
                 self._working = None
                 return self._begin_waiting()
-            case Failed(reason=reason):
+            case events.Failed(reason=reason):
                 return [*self._leave("it failed"), *self._end(2, reason)]
             case _:
                 assert_never(event)
