@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import select
 import socket
 import struct
 import sys
@@ -75,6 +76,7 @@ class Guard:
         self._monitor.rcvhwm = 0  # the library waits for room in this queue with all of its connections
         self._monitor.linger = 0
         self._monitor.connect(_MONITOR)
+        self._monitor_fd = self._monitor.fd
         self._lock = threading.Lock()
         self._watched: dict[int, _Watched] = {}
         """By the library's descriptor: the latest connection that had it."""
@@ -140,9 +142,12 @@ class Guard:
     # ---- the guard's thread
 
     def _run(self) -> None:
-        poller = zmq.Poller()
-        poller.register(self._monitor, zmq.POLLIN)
-        poller.register(self._stop_read, zmq.POLLIN)
+        # The monitor's descriptor, not the monitor: zmq.Poller would look into the socket without the lock, and two
+        # threads inside one ZeroMQ socket corrupt its memory. The descriptor tells of changes alone, so `_take_events`
+        # always reads to the end.
+        poller = select.poll()
+        poller.register(self._monitor_fd, select.POLLIN)
+        poller.register(self._stop_read, select.POLLIN)
         while True:
             is_waiting = bool(self._watched or self._unheard or self._is_shut)
             ready = dict(poller.poll(LOOK_MS if is_waiting else None))
