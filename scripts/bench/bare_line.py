@@ -6,7 +6,6 @@ way, as in a real transfer. What this costs beside a raw socket is what ZeroMQ a
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
@@ -16,9 +15,8 @@ from participant.wire.line import Address, Context, Line
 from protocol.limits import SLICE_BYTES, WINDOW_SLICES
 from protocol.naming import cut
 from scripts.bench.light_peers import PATIENCE_S
-from scripts.run.forked import signals_held, unwind_on_sigterm
+from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 
-_FORK = multiprocessing.get_context("fork")
 _PATIENCE_MS = int(PATIENCE_S * 1000)
 
 
@@ -27,8 +25,8 @@ class BareLine:
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
-        pipe, theirs = _FORK.Pipe(duplex=False)
-        process = _FORK.Process(target=_serve, args=(theirs,))
+        pipe, theirs = FORK.Pipe(duplex=False)
+        process = FORK.Process(target=_serve, args=(theirs,))
         with signals_held():
             process.start()
         stack.callback(process.join)

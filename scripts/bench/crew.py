@@ -7,16 +7,13 @@ timed is rounds alone. A child ends when its pipe closes. What a round is, the b
 from __future__ import annotations
 
 import json
-import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from types import TracebackType
 
-from scripts.run.forked import signals_held, unwind_on_sigterm
-
-_FORK = multiprocessing.get_context("fork")
+from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 
 
 class Gate:
@@ -63,8 +60,8 @@ class Crew:
     def __init__(self, bodies: Sequence[Body]) -> None:
         self._members: list[tuple[ForkProcess, Connection]] = []
         for body in bodies:
-            ours, theirs = _FORK.Pipe()
-            process = _FORK.Process(target=_live, args=(body, theirs, [ours, *(one for _, one in self._members)]))
+            ours, theirs = FORK.Pipe()
+            process = FORK.Process(target=_live, args=(body, theirs, [ours, *(one for _, one in self._members)]))
             with signals_held():
                 process.start()
                 self._members.append((process, ours))

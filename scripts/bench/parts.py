@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import multiprocessing
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +15,8 @@ from multiprocessing.connection import Connection
 from fedap_core.errors import InvalidInput, unknown_name
 from scripts.bench.job import Scope
 from scripts.bench.sheet import PartResult, from_json, to_json
-from scripts.run.forked import signals_held, unwind_on_sigterm
+from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 from scripts.run.messages import error_from_json, error_to_json
-
-_FORK = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +50,8 @@ def chosen(names: Sequence[str]) -> list[str]:
 
 def run_part(name: str, scope: Scope) -> PartResult:
     """Measure one part in a child."""
-    ours, theirs = _FORK.Pipe(duplex=False)
-    child = _FORK.Process(target=_measure, args=(name, scope, theirs))
+    ours, theirs = FORK.Pipe(duplex=False)
+    child = FORK.Process(target=_measure, args=(name, scope, theirs))
     began = time.perf_counter()
     with signals_held():
         child.start()

@@ -7,7 +7,6 @@ file that holds the bytes, and a disk that has been forced to keep them.
 from __future__ import annotations
 
 import enum
-import multiprocessing
 import os
 import socket
 import time
@@ -16,9 +15,8 @@ from types import TracebackType
 
 import xxhash
 
-from scripts.run.forked import signals_held, unwind_on_sigterm
+from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 
-_FORK = multiprocessing.get_context("fork")
 _RECEIPT = b"!"
 
 
@@ -40,7 +38,7 @@ class RawSocket:
     def __init__(self, size_bytes: int, duty: Duty = Duty.NONE, file: Path | None = None) -> None:
         self._duty = duty
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            self._process = _FORK.Process(target=_take, args=(listener, size_bytes, duty, file or Path(os.devnull)))
+            self._process = FORK.Process(target=_take, args=(listener, size_bytes, duty, file or Path(os.devnull)))
             with signals_held():
                 self._process.start()
             self._socket = socket.create_connection(listener.getsockname())

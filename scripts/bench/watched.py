@@ -7,7 +7,6 @@ processes of a machine share.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import time
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
@@ -22,9 +21,7 @@ from coordinator.decisions import events
 from coordinator.decisions.actions import Action
 from coordinator.runs import Federation, open_run
 from scripts.bench.light_peers import PATIENCE_S
-from scripts.run.forked import signals_held, unwind_on_sigterm
-
-_FORK = multiprocessing.get_context("fork")
+from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 
 Moment = tuple[str, float]
 """(name of the event's class, monotonic time at which the machine was told)."""
@@ -34,8 +31,8 @@ class WatchedCoordinator:
     """Listens at `endpoint`; ended at the end of the `with` block."""
 
     def __init__(self, fields: Mapping[str, object], log: Path) -> None:
-        self._pipe, theirs = _FORK.Pipe(duplex=False)
-        self._process = _FORK.Process(target=_serve, args=(dict(fields), log, theirs))
+        self._pipe, theirs = FORK.Pipe(duplex=False)
+        self._process = FORK.Process(target=_serve, args=(dict(fields), log, theirs))
         with signals_held():
             self._process.start()
         theirs.close()

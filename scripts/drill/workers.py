@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -34,10 +33,8 @@ from scripts.drill.record import (
 )
 from scripts.drill.schedule import KINDS, faults_of
 from scripts.drill.spec import Drill
-from scripts.run.forked import end_with_parent, signals_held, unwind_on_sigterm
+from scripts.run.forked import FORK, end_with_parent, signals_held, unwind_on_sigterm
 from scripts.run.versions import versions
-
-_FORK = get_context("fork")
 
 
 class Theatre:
@@ -125,8 +122,8 @@ class Workers:
         self._lines: list[Connection] = []
         self._processes: list[ForkProcess] = []
         for _ in range(jobs):
-            ours, theirs = _FORK.Pipe()
-            process = _FORK.Process(target=_work, args=(theirs, root, os.getpid()))
+            ours, theirs = FORK.Pipe()
+            process = FORK.Process(target=_work, args=(theirs, root, os.getpid()))
             with signals_held():
                 process.start()
                 self._processes.append(process)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import mmap
-import multiprocessing
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
@@ -28,7 +27,7 @@ from fedap_core.strategies import Measure
 from participant.training.local import LocalPlan, LocalReport
 from scripts.engines.pool import InlinePool, make_clients
 from scripts.run.cohort import Cohort
-from scripts.run.forked import signals_held, unwind_on_sigterm
+from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 from scripts.run.messages import (
     error_from_json,
     error_to_json,
@@ -41,7 +40,6 @@ from scripts.run.messages import (
 )
 
 T = TypeVar("T")
-_FORK = multiprocessing.get_context("fork")
 _ALIGNED_FLOATS = 16
 """Every client's buffer starts on 64 bytes, as torch allocates them: alignment can change the bits of a product."""
 
@@ -62,7 +60,7 @@ class ForkedPool:
         self._workers: list[tuple[ForkProcess, Connection]] = []
         for number in range(min(workers, count)):
             mine = range(number, count, workers)
-            ours, theirs = _FORK.Pipe()
+            ours, theirs = FORK.Pipe()
             earlier = [connection for _, connection in self._workers] + [ours]
 
             def work(mine: range = mine, theirs: Connection = theirs, earlier: list[Connection] = earlier) -> None:
@@ -76,7 +74,7 @@ class ForkedPool:
                 )
                 _serve(InlinePool(clients, spec), theirs)
 
-            process = _FORK.Process(target=work, daemon=True)
+            process = FORK.Process(target=work, daemon=True)
             with signals_held():
                 process.start()
                 self._workers.append((process, ours))

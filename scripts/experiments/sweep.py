@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import importlib
 import json
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,13 +31,10 @@ from rich.progress import (
 from fedap_core.errors import InvalidInput, unknown_name
 from scripts.run.cohort import Cohort
 from scripts.run.cohort_apart import CohortApart
-from scripts.run.forked import end_with_parent, signals_held, unwind_on_sigterm
+from scripts.run.forked import FORK, end_with_parent, signals_held, unwind_on_sigterm
 from scripts.run.messages import Json, error_from_json, error_to_json
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
-
-_FORK = multiprocessing.get_context("fork")
-
 
 ENGINES = {"inline": "scripts.engines.inline", "processes": "scripts.engines.processes.run"}
 """Clients trained here, or a federation of processes: the same bits. Where each is, to be loaded when it is needed."""
@@ -145,8 +141,8 @@ class _Jobs:
 
     def _start(self, run: RunSettings) -> None:
         cohort = self._cohort(run)
-        ours, theirs = _FORK.Pipe(duplex=False)
-        process = _FORK.Process(
+        ours, theirs = FORK.Pipe(duplex=False)
+        process = FORK.Process(
             target=_job, args=(run, cohort, self._options, theirs, [*self._running, ours], os.getpid())
         )
         task = self._progress.add_task(f"  {run.label} seed {run.seed}", total=run.rounds)

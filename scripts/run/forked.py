@@ -15,18 +15,39 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
+from threadpoolctl import ThreadpoolController
+
 from fedap_core.errors import InvalidInput
 from scripts.run.messages import error_from_json, error_to_json
 
-_FORK = multiprocessing.get_context("fork")
+FORK = multiprocessing.get_context("fork")
+"""The way every process of the lab, the drills and the benchmarks is started: it inherits the data and the code of the
+parent, strategies defined in a notebook included."""
+
+_PAUSE_HARD = 2
+"""omp_pause_hard of omp.h."""
+
+
+def _stop_openmp_threads() -> None:
+    """End the OpenMP threads of the process that is about to fork; its next parallel region starts new ones.
+
+    A fork copies the table of those threads, not the threads: GNU OpenMP in the child then waits forever for their part
+    of the first tensor operation. Anybody who used torch before a fork would meet that, in a notebook for instance.
+    """
+    for library in ThreadpoolController().select(user_api="openmp").lib_controllers:
+        if pause := getattr(library.dynlib, "omp_pause_resource_all", None):  # runtimes without it survive a fork
+            pause(_PAUSE_HARD)
+
+
+os.register_at_fork(before=_stop_openmp_threads)
 
 
 class Errand:
     """A piece of work under way in a child; its answer is lost with it. Say `wait`, or `abandon`."""
 
     def __init__(self, work: Callable[[], object]) -> None:
-        self._outcome, theirs = _FORK.Pipe(duplex=False)
-        self._child = _FORK.Process(target=_report_failure, args=(work, theirs, os.getpid()))
+        self._outcome, theirs = FORK.Pipe(duplex=False)
+        self._child = FORK.Process(target=_report_failure, args=(work, theirs, os.getpid()))
         with signals_held():
             self._child.start()
         theirs.close()

@@ -21,7 +21,8 @@ LAW: Mapping[str, frozenset[str]] = {
     "coordinator": _WIRE | {"coordinator", "msgpack", "xxhash"},
     "participant": _WIRE | {"participant", "msgpack", "torch", "medmnist", "PIL"},
     "scripts": _WIRE
-    | {"scripts", "coordinator", "participant", "msgpack", "torch", "matplotlib", "jinja2", "xxhash", "atheris"},
+    | {"scripts", "coordinator", "participant", "msgpack", "torch", "matplotlib", "jinja2", "xxhash"}
+    | {"atheris", "threadpoolctl"},
 }
 """Top-level packages that each room may import besides the standard library."""
 

@@ -1,6 +1,6 @@
 """Processes forked from this one: each with its log, its exit code, and no life beyond ours.
 
-The parent may only have imported until the last fork: no tensor operation, thread, ZeroMQ context or database handle,
+The parent may only have imported until the last fork: no thread of its own, ZeroMQ context or database handle,
 which a child would inherit half alive. A child is ended by SIGKILL and by nothing else: whatever it does survives that
 by design, whereas a polite request would be reported to the federation as a wish to leave.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import multiprocessing
 import os
 import signal
 import sys
@@ -23,9 +22,8 @@ from pathlib import Path
 from types import TracebackType
 
 from fedap_core.errors import InvalidInput
-from scripts.run.forked import signals_held
+from scripts.run.forked import FORK, signals_held
 
-_FORK = multiprocessing.get_context("fork")
 _LAST_LINES = 5
 """Of a failed child's log: enough to see why, few enough for one message."""
 
@@ -79,7 +77,7 @@ class Children:
     def fork(self, name: str, work: Callable[[], int], *, stdout: int | None = None) -> Child:
         """Start `work` in a process of its own; its answer is the exit code. stdout: where it prints, else its log."""
         log = self._logs / f"{name}.log"
-        process = _FORK.Process(target=self._live, args=(work, log, stdout), daemon=True, name=name)
+        process = FORK.Process(target=self._live, args=(work, log, stdout), daemon=True, name=name)
         with signals_held():
             process.start()
             child = Child(name=name, process=process, log=log)

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from scripts.engines.inline import InlineOptions, run_inline
-from scripts.run.forked import signals_held, unwind_on_sigterm
+from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 from tests.support.cohorts import clients_of, rounds_run, small_run
-
-_FORK = multiprocessing.get_context("fork")
 
 
 @pytest.fixture
@@ -40,14 +39,14 @@ def test_signal_that_is_held_arrives_afterwards(number: signal.Signals, heard: l
 
 def test_child_started_under_the_hold_is_deaf_to_interrupts_and_heeds_termination() -> None:
     """The interrupt is sent before the question, so an answer proves that it did nothing."""
-    ours, theirs = _FORK.Pipe()
+    ours, theirs = FORK.Pipe()
 
     def answer() -> None:
         unwind_on_sigterm()
         while True:
             theirs.send_bytes(theirs.recv_bytes())
 
-    child = _FORK.Process(target=answer, daemon=True)
+    child = FORK.Process(target=answer, daemon=True)
     with signals_held():
         child.start()
     assert child.pid is not None
@@ -58,6 +57,27 @@ def test_child_started_under_the_hold_is_deaf_to_interrupts_and_heeds_terminatio
     child.terminate()
     child.join(timeout=60)
     assert child.exitcode == 143
+
+
+def in_two_threads() -> None:
+    """A tensor operation large enough to be shared out."""
+    torch.set_num_threads(2)
+    assert torch.ones(1_000_000).relu().sum() == 1_000_000
+
+
+def test_child_of_a_process_that_has_used_torch_can_use_it_too() -> None:
+    """As in a notebook that trains something before it calls the lab. The threads that GNU OpenMP keeps are lost in a
+    fork, and it would wait for them without end."""
+    before = torch.get_num_threads()
+    try:
+        in_two_threads()
+        child = FORK.Process(target=in_two_threads, daemon=True)
+        child.start()
+        child.join(timeout=60)
+        assert child.exitcode == 0
+        in_two_threads()
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_worker_that_dies_is_named_and_the_run_goes_on_when_called_again(tmp_path: Path) -> None:
