@@ -17,12 +17,12 @@ from coordinator.exporting import export_weights
 from coordinator.logs import configure_logs
 from coordinator.model_checks import require_usable_models
 from coordinator.record.backing_up import back_up
-from coordinator.record.keys import MemberList, read_key_file, write_key_file
+from coordinator.record.member_list import MemberList
 from coordinator.retelling import explain, history_lines, status_lines
 from coordinator.run_plan import make_plan, make_rules, require_enough_listed
 from coordinator.runs import look_at, open_run, plan_recovery
-from coordinator.wire.auth import generate_keys
 from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
+from protocol.host.keys import generate_keys, read_key_file, write_key_file
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 

@@ -8,13 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
-import logging.handlers
 import re
 import sys
-import threading
-import time
-from collections.abc import Callable, MutableMapping
 from functools import cache
 from pathlib import Path
 
@@ -22,8 +17,7 @@ import structlog
 
 from coordinator.decisions.actions import Note
 from coordinator.decisions.facts import FACTS, Fact
-from fedap_core.errors import InvalidInput
-from protocol.repeats import Repeats
+from protocol.host.logs import CountRepeats, Line, LogFile
 
 _NAMED = {
     "Began": "run.began",
@@ -55,7 +49,7 @@ class _Place:
         self._run = run
         self._round: object = None
 
-    def __call__(self, _logger: object, _method: str, line: MutableMapping[str, object]) -> MutableMapping[str, object]:
+    def __call__(self, _logger: object, _method: str, line: Line) -> Line:
         if line["event"] in ("round.opened", "run.resumed"):
             self._round = line.get("round")
         for name, value in (("run", self._run), ("round", self._round), ("participant", None)):
@@ -67,66 +61,8 @@ _encoded = json.JSONEncoder(default=repr, check_circular=False).encode
 """Made once: structlog would have one made for every line."""
 
 
-FILE_BYTES = 10 << 20
-FILES_KEPT = 5
-"""A log file is put aside when it has become so large, and so many older ones are kept: 60 MB in all. The journal is
-the record; the log is for whoever looks for the cause of something."""
-
 _COUNTED = frozenset({"transfer.cancelled", "connection.lost", "member.returned"})
 """Lines that are no warnings and that a peer can cause as often as it likes."""
-
-Line = MutableMapping[str, object]
-
-
-class _Rotating(logging.handlers.RotatingFileHandler):
-    """A full disk loses lines and ends nobody."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
-        """Nothing can be said about it here."""
-
-
-class _File:
-    """What structlog prints to, where a file was asked for."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._handler = _Rotating(path, maxBytes=FILE_BYTES, backupCount=FILES_KEPT)
-        except OSError as error:
-            raise InvalidInput("log-file", str(path), "a file that can be written", str(error)) from error
-
-    def write(self, text: str) -> None:
-        if text != "\n":  # the handler ends every line itself
-            self._handler.handle(logging.makeLogRecord({"msg": text}))
-
-    def flush(self) -> None:
-        self._handler.flush()
-
-
-class _Counted:
-    """Renders a line, with what is due to be told of earlier ones before it; drops what came too often."""
-
-    def __init__(self, render: Callable[[Line], str], place: _Place) -> None:
-        self._render, self._place = render, place
-        self._repeats = Repeats()
-        self._lock = threading.Lock()
-
-    def __call__(self, _logger: object, method: str, line: Line) -> str:
-        now, event = time.monotonic(), str(line["event"])
-        who = line.get("participant") or line.get("address") or ""
-        with self._lock:
-            counts = method not in ("debug", "info") or event in _COUNTED
-            told = not counts or self._repeats.admit(f"{event} {who}".strip(), now)
-            due = self._repeats.untold(now, at_once=event == "coordinator.ended")
-        if not told and not due:
-            raise structlog.DropEvent
-        stamp = {"timestamp": line.get("timestamp"), "level": "warning"}
-        lines: list[Line] = [
-            {"event": "lines.counted", "of": one.subject or "others", "more": one.times, "seconds": round(one.seconds)}
-            for one in due
-        ]
-        rendered = [self._render(self._place(None, method, {**one, **stamp})) for one in lines]
-        return "\n".join([*rendered, *([self._render(line)] if told else [])])
 
 
 def configure_logs(run: str, file: Path | None = None) -> None:
@@ -139,12 +75,12 @@ def configure_logs(run: str, file: Path | None = None) -> None:
     ]
     console = structlog.dev.ConsoleRenderer() if file is None and sys.stderr.isatty() else None
 
-    def render(line: Line) -> str:
-        return _encoded(line) if console is None else console(None, "", line)
+    def render(logger: object, method: str, line: Line) -> str:
+        return _encoded(line) if console is None else console(logger, method, line)
 
     structlog.configure(
-        processors=[*processors, structlog.processors.format_exc_info, _Counted(render, place)],
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr if file is None else _File(file)),  # type: ignore[arg-type]
+        processors=[*processors, structlog.processors.format_exc_info, CountRepeats(render, place, also=_COUNTED)],
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr if file is None else LogFile(file)),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
     _logger.cache_clear()

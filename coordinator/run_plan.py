@@ -10,7 +10,7 @@ import math
 
 from coordinator.config import RunConfig, endless
 from coordinator.decisions.rules import AdmissionRules, MemberRules, ModelRules, PaceRules, Rules
-from coordinator.record.keys import MemberList
+from coordinator.record.member_list import MemberList
 from coordinator.record.model_forms import shared_layout, whole_layout
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec

@@ -23,8 +23,8 @@ from coordinator.decisions.machine import RoundMachine
 from coordinator.decisions.rules import Rules
 from coordinator.record.folder_check import note_models, require_sound
 from coordinator.record.journal import JOURNAL, Journal, SqliteJournal
-from coordinator.record.keys import MemberList, read_key_file
 from coordinator.record.ledger import Ledger
+from coordinator.record.member_list import MemberList
 from coordinator.record.model_forms import ModelFile, ModelForms
 from coordinator.record.notices import Notices, read_notices
 from coordinator.record.recovering import Recovery, recovery_of
@@ -50,6 +50,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import METADATA_KEY, ModelSpec
 from fedap_core.strategies import Measure, Phase
 from protocol.backlog import MESSAGE_BYTES, Bounds
+from protocol.host.keys import read_key_file
 from protocol.limits import FRAME_BYTES, HEADER_BYTES, KIB, SLICE_BYTES
 from protocol.messages import Plan
 from protocol.traffic import Dispatch, Intake

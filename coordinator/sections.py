@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import make_strategy
 from protocol.limits import IN_FLIGHT_BYTES, MIB
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+from protocol.plan import PEER_NAME, PEER_NAME_IN_WORDS
 
 
 class Section(BaseModel):
@@ -114,10 +113,8 @@ class Members(Section):
     @classmethod
     def _names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
-            if not _NAME.fullmatch(name):
-                raise InvalidInput(
-                    "members.names", name, "letters, digits, dots, _ and -, beginning with the first two"
-                )
+            if not re.fullmatch(PEER_NAME, name):
+                raise InvalidInput("members.names", name, PEER_NAME_IN_WORDS)
         return names
 
 

@@ -19,6 +19,7 @@ from participant.decisions.allowance import SHARED_TABLES, Allowance, parse_allo
 from participant.decisions.reconnection import Patience
 from participant.wire.keys import read_keys
 from participant.wire.line import Address
+from protocol.plan import PEER_NAME
 
 Seconds = Annotated[float, Field(gt=0.0)]
 
@@ -34,7 +35,7 @@ class DataSettings(BaseModel):
     model_file: Path | None = Field(default=None, description="The federation's initial model file.")
     model: str | None = Field(default=None, description="Or the model's name; its initial values then come by welcome.")
     name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        pattern=f"^{PEER_NAME}$",
         description="What the participant calls itself: up to 64 letters, digits, dots, _ and -.",
     )
     split: Literal["paper", "reference"] = Field(default="paper", description="Split assumed in the first hello.")

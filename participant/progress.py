@@ -12,10 +12,13 @@ import structlog
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from participant.logs import Counted, LogFile
 from participant.training import pace
+from protocol.host.logs import CountRepeats, LogFile
 
 log = structlog.get_logger()
+
+_COUNTED = frozenset({"message.withheld", "line.lost", "line.opened"})
+"""Lines that are no warnings and that a coordinator can cause as often as it likes."""
 
 Watch = Callable[[pace.Progress], None]
 
@@ -37,7 +40,7 @@ def configure_logging(*, terminal: bool, file: Path | None = None) -> None:
     )
     output = Unfailing(sys.stderr) if file is None else LogFile(file)
     structlog.configure(
-        processors=[*shared, Counted(render, complete)],
+        processors=[*shared, CountRepeats(render, complete, also=_COUNTED)],
         logger_factory=structlog.PrintLoggerFactory(output),  # type: ignore[arg-type]
     )
 

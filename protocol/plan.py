@@ -19,12 +19,9 @@ RunId = Annotated[str, matching(r"[a-z0-9][a-z0-9-]{0,63}", "1 to 64 of a-z, 0-9
 RESERVED_RUNS = frozenset({"current"})
 """Names that no run may have: a participant keeps a file of this name among the folders of its runs."""
 
-PeerName = Annotated[
-    str,
-    matching(
-        r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "1 to 64 letters, digits, dots, _ and -, beginning with a letter or digit"
-    ),
-]
+PEER_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+PEER_NAME_IN_WORDS = "1 to 64 letters, digits, dots, _ and -, beginning with a letter or digit"
+PeerName = Annotated[str, matching(PEER_NAME, PEER_NAME_IN_WORDS)]
 RoundNo = Annotated[int, whole(0, ROUNDS)]
 Count = Annotated[int, whole(0, 2**53)]
 Digest = Annotated[str, matching(r"(?:[0-9a-f]{2}){8,32}", "16 to 64 lower-case hex digits, an even number of them")]

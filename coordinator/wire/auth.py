@@ -1,4 +1,4 @@
-"""Who may speak to the socket at all: CURVE keys and the ZAP authenticator, which runs in a thread of its own.
+"""Who may connect to the socket at all: CURVE keys and the ZAP authenticator, which runs in a thread of its own.
 
 A connection whose key is not admitted never gets further than its handshake, so not one of its messages is parsed.
 An admitted one carries its true public key as User-Id. What a member may do afterwards is not decided here.
@@ -20,12 +20,6 @@ log = structlog.get_logger()
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 ZAP_DOMAIN = b"fedap"
 _STOP_ENDPOINT = "inproc://fedap.zap.stop"
-
-
-def generate_keys() -> KeyPair:
-    """A fresh pair from the system's randomness."""
-    public, secret = zmq.curve_keypair()
-    return KeyPair(public=public.decode(), secret=secret.decode())
 
 
 def secure(socket: zmq.Socket[bytes], pair: KeyPair) -> None:

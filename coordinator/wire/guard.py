@@ -11,15 +11,10 @@ queue limits take its place.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import fcntl
 import os
 import select
 import socket
 import struct
-import sys
-import termios
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -29,7 +24,7 @@ import structlog
 import zmq
 
 from protocol.backlog import Account, Bounds, Excess, Unheard, excesses, must_hold, wire_bytes
-from protocol.limits import KIB
+from protocol.host.tcp import count_received, cut, drop_packets, own_socket
 
 log = structlog.get_logger()
 
@@ -42,17 +37,6 @@ MEMBERS_AT_ONCE = 100
 _MONITOR = "inproc://fedap.guard"
 _ACCEPTED, _ENDED, _LISTENING = int(zmq.EVENT_ACCEPTED), int(zmq.EVENT_DISCONNECTED), int(zmq.EVENT_LISTENING)
 _EVENT = struct.Struct("=Hi")
-_ATTACH_FILTER, _DETACH_FILTER = 26, 27
-_DROP_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0)
-"""Linux's SO_ATTACH_FILTER, SO_DETACH_FILTER, and the shortest filter: return 0, which is to drop the packet."""
-_TCP_INFO_BYTES = 136
-_RECEIVED_AT = 128
-"""Where `tcpi_bytes_received` stands in Linux's `struct tcp_info`, since 4.1."""
-
-
-def can_guard(endpoint: str) -> bool:
-    """Whether connections at this address can be watched."""
-    return sys.platform == "linux" and endpoint.startswith("tcp://")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -183,7 +167,7 @@ class Guard:
                 return
             event, descriptor = _EVENT.unpack(first)
             if event == _LISTENING:
-                self._listener = _own(descriptor)
+                self._listener = own_socket(descriptor)
                 continue
             self._end(descriptor)
             if event == _ACCEPTED:
@@ -193,18 +177,18 @@ class Guard:
     def _look(self, descriptor: int, watched: _Watched) -> None:
         if watched.socket is None:
             try:
-                watched.socket = _own(descriptor)
+                watched.socket = own_socket(descriptor)
                 watched.account.address = str(watched.socket.getpeername()[0])
             except OSError:  # it has ended, and its end will be told; its descriptor may be something else by now
                 return
-        _count(watched.account, watched.socket)
+        count_received(watched.account, watched.socket)
 
     def _end(self, descriptor: int) -> None:
         watched = self._watched.pop(descriptor, None)
         if watched is None:
             return
         if watched.socket is not None:
-            _count(watched.account, watched.socket)
+            count_received(watched.account, watched.socket)
             watched.socket.close()
         self._unheard.gone(watched.account, self._drains)
         for connection in watched.connections:
@@ -216,7 +200,7 @@ class Guard:
         if shut == self._is_shut or self._listener is None:
             return
         self._is_shut = shut
-        _drop_packets(self._listener, drop=shut)
+        drop_packets(self._listener, drop=shut)
         if shut:
             log.warning("door.shut", reason="more than can be heard came from connections that were not welcomed")
 
@@ -227,8 +211,7 @@ class Guard:
             hold = must_hold(account)
             if hold != account.is_held and watched.socket is not None:
                 account.is_held = hold
-                with contextlib.suppress(OSError):  # it has ended by itself
-                    _drop_packets(watched.socket, drop=hold)
+                drop_packets(watched.socket, drop=hold)
 
     def _cut(self, excess: Excess) -> None:
         account = excess.account
@@ -239,38 +222,5 @@ class Guard:
             account.is_cut = True
             self.cut += 1
             if watched.socket is not None:
-                with contextlib.suppress(OSError):  # it has ended by itself
-                    watched.socket.shutdown(socket.SHUT_RDWR)
+                cut(watched.socket)
         log.warning("connection.cut", address=account.address, member=account.is_member, reason=excess.reason)
-
-
-def _drop_packets(connection: socket.socket, *, drop: bool) -> None:
-    """Let a socket be as good as unplugged, or not. For one that listens, this keeps newcomers waiting."""
-    if not drop:
-        connection.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)
-        return
-    program = ctypes.create_string_buffer(_DROP_ALL)
-    connection.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("@HP", 1, ctypes.addressof(program)))
-
-
-def _own(descriptor: int) -> socket.socket:
-    """A descriptor of ours for the same connection; OSError where it is none."""
-    copy = os.dup(descriptor)
-    try:
-        return socket.socket(fileno=copy)
-    except OSError:
-        os.close(copy)
-        raise
-
-
-def _count(account: Account, connection: socket.socket) -> None:
-    """Bring the count up to date. What still lies in the kernel has cost the library nothing; it is asked for only
-    where it matters, and after the total, so that the difference is never too large."""
-    try:
-        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-        taken = struct.unpack_from("=Q", info, _RECEIVED_AT)[0]
-        if taken - account.heard > KIB:
-            taken -= struct.unpack("=i", fcntl.ioctl(connection, termios.FIONREAD, bytes(4)))[0]
-    except (OSError, struct.error):  # closed meanwhile, or a kernel without this count
-        return
-    account.taken = taken

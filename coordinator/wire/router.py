@@ -16,10 +16,11 @@ import structlog
 import zmq
 
 from coordinator.wire.auth import Authenticator, secure
-from coordinator.wire.guard import Guard, can_guard
+from coordinator.wire.guard import Guard
 from fedap_core.errors import InvalidInput
 from protocol.backlog import Bounds
 from protocol.contracts import Buffer
+from protocol.host.tcp import can_guard
 from protocol.keys import KeyPair
 from protocol.limits import FRAME_BYTES, IN_FLIGHT_BYTES, SETS_PER_MESSAGE, SLICE_BYTES, WINDOW_SLICES
 

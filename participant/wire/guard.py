@@ -7,14 +7,7 @@ that is cut is lost like any other: the participant connects again. Linux and tc
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import fcntl
-import os
 import socket
-import struct
-import sys
-import termios
 import threading
 import time
 from collections.abc import Iterable
@@ -22,7 +15,7 @@ from collections.abc import Iterable
 import structlog
 
 from protocol.backlog import Account, Bounds, Unheard, excesses, must_hold, wire_bytes
-from protocol.limits import KIB
+from protocol.host.tcp import count_received, cut, drop_packets, own_socket
 
 log = structlog.get_logger()
 
@@ -30,17 +23,6 @@ LOOK_S = 0.05
 """Between two looks: what a coordinator can send meanwhile comes on top of the bound."""
 
 _BOUNDS = Bounds(strangers=1)
-_ATTACH_FILTER, _DETACH_FILTER = 26, 27
-_DROP_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0)
-"""Linux's SO_ATTACH_FILTER, SO_DETACH_FILTER, and the shortest filter: return 0, which is to drop the packet."""
-_TCP_INFO_BYTES = 136
-_RECEIVED_AT = 128
-"""Where `tcpi_bytes_received` stands in Linux's `struct tcp_info`, since 4.1."""
-
-
-def can_guard(endpoint: str) -> bool:
-    """Whether connections to this address can be watched."""
-    return sys.platform == "linux" and endpoint.startswith("tcp://")
 
 
 class Watched:
@@ -63,31 +45,14 @@ class Watched:
     def look(self) -> None:
         """Bring the count up to date and cut the connection if it is due."""
         account = self.account
-        try:
-            info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-            taken = struct.unpack_from("=Q", info, _RECEIVED_AT)[0]
-            if taken - account.heard > KIB:
-                taken -= struct.unpack("=i", fcntl.ioctl(self.socket, termios.FIONREAD, bytes(4)))[0]
-        except (OSError, struct.error):  # a kernel without this count
-            return
-        account.taken = taken
+        count_received(account, self.socket)
         for excess in excesses([account], _BOUNDS, Unheard(), now=time.monotonic(), drains=self.drains):
             account.is_cut = True
-            with contextlib.suppress(OSError):  # it has ended by itself
-                self.socket.shutdown(socket.SHUT_RDWR)
+            cut(self.socket)
             log.warning("connection.cut", address=account.address, reason=excess.reason)
         if (hold := must_hold(account)) != account.is_held:
             account.is_held = hold
-            with contextlib.suppress(OSError):
-                self._drop_packets(drop=hold)
-
-    def _drop_packets(self, *, drop: bool) -> None:
-        """Let nothing more come for a while, or let it come again: TCP repeats what was dropped."""
-        if not drop:
-            self.socket.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)
-            return
-        program = ctypes.create_string_buffer(_DROP_ALL)
-        self.socket.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("@HP", 1, ctypes.addressof(program)))
+            drop_packets(self.socket, drop=hold)
 
 
 class Sentry:
@@ -102,13 +67,8 @@ class Sentry:
     def watch(self, descriptor: int, *, encrypted: bool) -> Watched | None:
         """Begin with a connection that the library calls by this descriptor; None where it is gone already."""
         try:
-            copy = os.dup(descriptor)
+            watched = Watched(own_socket(descriptor), encrypted=encrypted)
         except OSError:
-            return None
-        try:
-            watched = Watched(socket.socket(fileno=copy), encrypted=encrypted)
-        except OSError:
-            os.close(copy)
             return None
         with self._lock:
             self._watched.append(watched)

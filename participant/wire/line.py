@@ -14,10 +14,11 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from fedap_core.errors import InvalidInput
-from participant.wire.guard import Sentry, Watched, can_guard
+from participant.wire.guard import Sentry, Watched
 from participant.wire.keys import Keys
 from protocol.contracts import Buffer
 from protocol.endpoints import is_local
+from protocol.host.tcp import can_guard
 from protocol.limits import FRAME_BYTES
 
 QUEUED_MESSAGES = 16

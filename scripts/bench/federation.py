@@ -18,11 +18,10 @@ from coordinator.config import RunConfig, read_config
 from coordinator.decisions.facts import RoundClosed, UpdateAccepted
 from coordinator.logs import configure_logs
 from coordinator.record.journal import JOURNAL, Entry, SqliteJournal
-from coordinator.record.keys import write_key_file
 from coordinator.runs import open_run
-from coordinator.wire.auth import generate_keys
 from participant.config import JoinSettings
 from participant.wire.keys import make_keys
+from protocol.host.keys import generate_keys, write_key_file
 from scripts.bench.job import Job
 from scripts.engines.inline import InlineOptions, initial_file
 from scripts.engines.processes.children import Children

@@ -17,12 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.record.keys import write_key_file
-from coordinator.wire.auth import generate_keys
 from fedap_core.preprocessing import IMAGE_8BIT
 from participant.record.model_file import make_initial, write_model
 from participant.wire.keys import Keys
 from participant.wire.line import Address, Context
+from protocol.host.keys import generate_keys, write_key_file
 from protocol.keys import KeyPair
 from protocol.tensors import TensorSet
 from scripts.bench.bare_line import BareLine

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.record.keys import write_key_file
-from coordinator.wire.auth import generate_keys
 from participant.wire.keys import make_keys
+from protocol.host.keys import generate_keys, write_key_file
 from scripts.drill.spec import COORDINATOR, MEMBERS, Drill
 from scripts.engines.processes.configuring import toml_lines
 

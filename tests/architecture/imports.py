@@ -37,6 +37,7 @@ ZMQ_SHELLS = (
     "coordinator.wire",
     "participant.wire",
     "participant.shell",
+    "protocol.host.keys",
     "scripts.drill.hostile.false_stage",
 )
 """The modules that own a socket; all others decide without one."""
@@ -57,10 +58,14 @@ _MAY_SHARE_WORK = frozenset(
 """Mixing hands whole tiles to threads, naming whole slices: they are gone when it returns, and no bit depends on
 them."""
 PURE_PLACES = ("protocol", "fedap_core", "coordinator.decisions", "participant.decisions")
-"""Packages that know no files, sockets, clocks, logs, threads or global randomness."""
+"""Packages that know no files, sockets, clocks, logs, threads or global randomness; HOST is the exception."""
+
+HOST = "protocol.host"
+"""What both processes ask of their machine. No pure package may import it."""
 
 _COMPUTES = frozenset({"protocol", "fedap_core", "numpy"})
 LAYERS: Mapping[str, frozenset[str]] = {
+    HOST: frozenset({"protocol", "fedap_core.errors", "structlog", "zmq"}),
     "coordinator.decisions": _COMPUTES | {"coordinator.decisions"},
     "coordinator.record": frozenset({"coordinator.decisions", "coordinator.record"}),
     "coordinator.computing": frozenset({"coordinator.decisions", "coordinator.record", "coordinator.computing"}),
@@ -73,7 +78,7 @@ LAYERS: Mapping[str, frozenset[str]] = {
     ),
     "participant.wire": frozenset({"participant.decisions", "participant.record", "participant.wire"}),
 }
-"""What a sub-package may import of its own package. Decisions, which others build on, are also held to few libraries.
+"""What a sub-package may import of its own package. Where other packages are named, no other library may be imported.
 The modules directly in a package are on top: command, configuration, and the process that joins the layers."""
 
 
@@ -131,7 +136,7 @@ def direction_faults(source: Source) -> list[str]:
     faults = []
     place = next((at for at, package in enumerate(LAB_ORDER) if within(source.module, [package])), len(LAB_ORDER))
     for found in imports_of(source):
-        if found.top not in LAW[source.room] and found.top not in sys.stdlib_module_names:
+        if found.top not in LAW[source.room] | _libraries(source) and found.top not in sys.stdlib_module_names:
             faults.append(f"{source.path}:{found.line}: {source.room} must not import {found.target}")
         elif within(found.target, TORCH_HALF) and not within(source.module, TORCH_ROOMS):
             faults.append(
@@ -144,13 +149,22 @@ def direction_faults(source: Source) -> list[str]:
     return faults
 
 
+def _place(source: Source) -> str:
+    return ".".join(source.module.split(".")[:2])
+
+
+def _libraries(source: Source) -> frozenset[str]:
+    """Top-level packages that the law of the file's sub-package names."""
+    return frozenset(name.partition(".")[0] for name in LAYERS.get(_place(source), ())) - {source.room}
+
+
 def layer_faults(source: Source) -> list[str]:
     """Imports that the law of the file's sub-package does not allow."""
-    place = ".".join(source.module.split(".")[:2])
+    place = _place(source)
     allowed = LAYERS.get(place)
     if allowed is None:
         return []
-    judges_libraries = allowed >= _COMPUTES
+    judges_libraries = bool(_libraries(source))
     return [
         f"{source.path}:{found.line}: {place} must not import {found.target}"
         for found in imports_of(source)
@@ -164,7 +178,7 @@ def purity_faults(source: Source) -> list[str]:
     faults = [
         f"{source.path}:{found.line}: a pure package must not know {found.target}"
         for found in imports_of(source)
-        if found.top in _IMPURE and (source.path, found.top) not in _MAY_SHARE_WORK
+        if within(found.target, [HOST]) or (found.top in _IMPURE and (source.path, found.top) not in _MAY_SHARE_WORK)
     ]
     faults += [
         f"{source.path}:{node.lineno}: a pure package must not call {node.func.id}()"

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 import zmq
 
-from coordinator.record.keys import write_key_file
-from coordinator.wire.auth import generate_keys
 from fedap_core.arrays import Float32Array
 from protocol.codec import decode, encode
+from protocol.host.keys import generate_keys, write_key_file
 from protocol.limits import HEADER_BYTES
 from protocol.messages import Error, Hello, HelloRequired, Message, Reject, Welcome
 from protocol.versions import VERSION

@@ -16,12 +16,11 @@ import pytest
 import zmq
 
 from coordinator.decisions import facts
-from coordinator.record.keys import write_key_file
 from coordinator.retelling import status_lines
 from coordinator.runs import look_at
-from coordinator.wire.auth import generate_keys
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
+from protocol.host.keys import generate_keys, write_key_file
 from protocol.keys import KeyPair
 from tests.support.cohorts import wait_until
 from tests.support.federation import WAIT_S, fields, running

@@ -12,9 +12,8 @@ from typing import Any
 
 import zmq
 
-from coordinator.record.keys import write_key_file
-from coordinator.wire.auth import generate_keys
 from protocol.codec import encode
+from protocol.host.keys import generate_keys, write_key_file
 from protocol.keys import KeyPair
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running
 from tests.support.peer import Peer

@@ -15,10 +15,10 @@ from pathlib import Path
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import Measure
 from participant.config import JoinSettings
+from protocol.plan import PEER_NAME
 from scripts.run.cohort import Cohort
 from scripts.run.settings import RunSettings
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 HEARTBEAT_S = 30.0
 """Rare: on one machine a broken line is seen at once, and a thousand participants must not keep it busy."""
 ANSWER_S = 60.0
@@ -41,7 +41,7 @@ def require_possible(settings: RunSettings, cohort: Cohort) -> None:
     if settings.device != "cpu":
         raise InvalidInput("device", settings.device, "cpu, where every participant is a process", fix)
     for client in cohort.clients:
-        if not _NAME.fullmatch(client.name):
+        if not re.fullmatch(PEER_NAME, client.name):
             raise InvalidInput("client", client.name, "a name of letters, digits, dots, _ and -, at most 64", fix)
 
 

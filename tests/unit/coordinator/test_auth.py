@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import zmq
 
-from coordinator.record.keys import MemberList, parse_members, read_key_file, write_key_file
-from coordinator.wire.auth import Authenticator, generate_keys, secure
+from coordinator.record.member_list import MemberList, parse_members
+from coordinator.wire.auth import Authenticator, secure
 from fedap_core.errors import InvalidInput
+from protocol.host.keys import generate_keys, read_key_file, write_key_file
 from protocol.keys import KeyPair
 
 WAIT_MS = 10_000

@@ -12,7 +12,7 @@ import structlog
 from safetensors.numpy import load_file
 
 from coordinator.cli import main
-from coordinator.record.keys import read_key_file
+from protocol.host.keys import read_key_file
 from tests.support.cohorts import wait_until
 from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
 from tests.support.processes import config_file

@@ -1,50 +1,19 @@
-"""Key files and the list of members: how they look on disk and what is refused. No socket, no network.
+"""The list of members: how it looks on disk and what is refused. No socket, no network.
 
-A key file, whose text is `protocol.keys`', is readable by its owner alone. The list of members has one line for each,
-name and public key, and may be edited while a run goes on: it is read again when the file has changed, and a broken
-edit leaves the list as it was. Who is let in at a socket is `auth`'s to decide.
+It has one line per member, name and public key, and may be edited during a run: it is read again when the file has
+changed, and a broken edit leaves the list as it was. Who may connect to a socket is `auth`'s to decide.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 from fedap_core.errors import InvalidInput
-from protocol.errors import InvalidField
-from protocol.keys import KeyPair, is_key, parse_pair
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-def write_key_file(path: Path, pair: KeyPair) -> None:
-    """Write both halves, mode 0600; an existing file is never replaced: a key that members know would be lost."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise InvalidInput("key file", path, "a file that does not exist yet", "Delete it first.") from error
-    with os.fdopen(handle, "w") as file:
-        file.write(pair.text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def read_key_file(path: Path) -> KeyPair:
-    """Both halves; refused when others than the owner may read them."""
-    try:
-        mode, text = path.stat().st_mode, path.read_text()
-    except OSError as error:
-        raise InvalidInput("key file", path, "a readable file", "Make one with keygen.") from error
-    if mode & 0o077:
-        raise InvalidInput("key file", f"{path} of mode {mode & 0o777:04o}", "mode 0600", f"chmod 600 {path}")
-    try:
-        return parse_pair(text)
-    except InvalidField as error:
-        raise InvalidInput("key file", f"{path}: {error.got}", error.expected, "Make one with keygen.") from error
+from protocol.keys import is_key
+from protocol.plan import PEER_NAME
 
 
 def parse_members(text: str, *, source: str) -> Mapping[str, str]:
@@ -54,7 +23,7 @@ def parse_members(text: str, *, source: str) -> Mapping[str, str]:
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        if len(words) != 2 or not _NAME.fullmatch(words[0]) or not is_key(words[1]):
+        if len(words) != 2 or not re.fullmatch(PEER_NAME, words[0]) or not is_key(words[1]):
             raise InvalidInput(f"{source} line {number}", line, "a name and a public key")
         name, key = words
         if key in names or name in names.values():

@@ -1,7 +1,7 @@
-"""What keeps a participant's log small: a file that is put aside when it has become large, and repetitions as a number.
+"""What keeps a process's log small: a file that is rotated when it has become large, and repeated lines as a number.
 
-Warnings that come again and again are counted, and their number is told once a minute (`protocol.repeats`): a
-coordinator that misbehaves must not fill this machine's disk.
+Warnings that come again and again are counted, and their number is logged once a minute (`protocol.repeats`): a peer
+that misbehaves must not fill this machine's disk.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import logging.handlers
 import threading
 import time
-from collections.abc import MutableMapping
+from collections.abc import Collection, MutableMapping
 from pathlib import Path
 
 import structlog
@@ -20,23 +20,20 @@ from protocol.repeats import Repeats
 
 FILE_BYTES = 10 << 20
 FILES_KEPT = 5
-"""A log file is put aside when it has become so large, and so many older ones are kept."""
-
-_COUNTED = frozenset({"message.withheld", "line.lost", "line.opened"})
-"""Lines that are no warnings and that a coordinator can cause as often as it likes."""
+"""A log file is rotated at this size, and so many older ones are kept: 60 MB in all."""
 
 Line = MutableMapping[str, object]
 
 
 class _Rotating(logging.handlers.RotatingFileHandler):
-    """A full disk loses lines and ends nobody."""
+    """A full disk loses lines and does not end the process."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
-        """Nothing can be said about it here."""
+        """Nothing can be logged about a log that fails."""
 
 
 class LogFile:
-    """What structlog prints to, where a file was asked for."""
+    """What structlog prints to when a file was asked for."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -53,30 +50,33 @@ class LogFile:
         self._handler.flush()
 
 
-class Counted:
-    """Renders a line, with what is due to be told of earlier ones before it; drops what came too often."""
+class CountRepeats:
+    """The last processor of a log: renders a line, preceded by the numbers of repeated ones that are due."""
 
-    def __init__(self, render: structlog.typing.Processor, complete: structlog.typing.Processor) -> None:
-        """complete: gives the lines that are made here what every line has."""
-        self._render, self._complete = render, complete
+    def __init__(
+        self, render: structlog.typing.Processor, complete: structlog.typing.Processor, *, also: Collection[str]
+    ) -> None:
+        """complete: adds the fields that every line has. also: events that are no warnings and are counted too, because
+        a peer can cause them as often as it likes."""
+        self._render, self._complete, self._also = render, complete, also
         self._repeats = Repeats()
         self._lock = threading.Lock()
 
     def __call__(self, logger: object, method: str, line: Line) -> str:
         now, event = time.monotonic(), str(line["event"])
+        who = line.get("participant") or line.get("address") or ""
         with self._lock:
-            counts = method not in ("debug", "info") or event in _COUNTED
-            told = not counts or self._repeats.admit(f"{event} {line.get('participant') or ''}".strip(), now)
-            due = self._repeats.untold(now)
-        if not told and not due:
+            counts = method not in ("debug", "info") or event in self._also
+            shown = not counts or self._repeats.admit(f"{event} {who}".strip(), now)
+            due = self._repeats.untold(now, at_once=event == "coordinator.ended")
+        if not shown and not due:
             raise structlog.DropEvent
-        stamp = {"level": "warning", "timestamp": line.get("timestamp")}
         lines: list[Line] = [
             {"event": "lines.counted", "of": one.subject or "others", "more": one.times, "seconds": round(one.seconds)}
             for one in due
         ]
         for one in lines:
             self._complete(logger, method, one)
-            one.update(stamp)
-        lines += [line] if told else []
+            one.update(timestamp=line.get("timestamp"), level="warning")
+        lines += [line] if shown else []
         return "\n".join(str(self._render(logger, method, one)) for one in lines)

@@ -1,0 +1,48 @@
+"""Key files: a CURVE pair from the system's randomness, written for its owner alone, read back with every check.
+
+The text of a key file is `protocol.keys`'. Whose keys are admitted is the coordinator's to decide.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import zmq
+
+from fedap_core.errors import InvalidInput
+from protocol.errors import InvalidField
+from protocol.keys import KeyPair, parse_pair
+
+
+def generate_keys() -> KeyPair:
+    """A fresh pair."""
+    public, secret = zmq.curve_keypair()
+    return KeyPair(public=public.decode(), secret=secret.decode())
+
+
+def write_key_file(path: Path, pair: KeyPair) -> None:
+    """Write both halves, mode 0600; an existing file is never replaced: a key that others know would be lost."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise InvalidInput("key file", path, "a file that does not exist yet", "Delete it first.") from error
+    with os.fdopen(handle, "w") as file:
+        file.write(pair.text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_key_file(path: Path, make: str = "Make one with keygen.") -> KeyPair:
+    """Both halves; refused when others than the owner may read them. make: how to get such a file, for the error."""
+    try:
+        mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput("key file", path, "a readable file", make) from error
+    if mode & 0o077:
+        raise InvalidInput("key file", f"{path} of mode {mode & 0o777:04o}", "mode 0600", f"chmod 600 {path}")
+    try:
+        return parse_pair(text)
+    except InvalidField as error:
+        raise InvalidInput("key file", f"{path}: {error.got}", error.expected, make) from error
