@@ -18,7 +18,7 @@ MODES: tuple[Mode, ...] = ("barrier", "continuous")
 SIZES = {"small": 16_384, "large": 10_700_000}
 """Bytes of the model. The large one travels in slices, the small one in one message."""
 
-PACE_S = 0.5
+PACE_S = 2.0
 """Pause of a round in runs that are to last."""
 
 MOST_BYTES = 1 << 30
