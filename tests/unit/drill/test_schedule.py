@@ -72,10 +72,10 @@ def test_what_is_asked_for_wins_over_the_seed() -> None:
 
 
 def test_runs_that_last_have_as_many_paced_rounds_and_go_through_the_kinds() -> None:
-    """Ten minutes of half a second a round are 1200 rounds."""
+    """Ten minutes of two seconds a round are 300 rounds."""
     drills = [Choice(kinds=FLOODS).lasting(10.0).drill(seed) for seed in range(len(FLOODS))]
     assert [one.kind for one in drills] == list(FLOODS)
-    assert {one.setting for one in drills} == {"16384-plain-barrier-1200"}
+    assert {one.setting for one in drills} == {"16384-plain-barrier-300"}
     assert drills[0].replay.endswith("--hostile-minutes 10")
 
 
