@@ -1,1 +1,1 @@
-"""Rules of the house."""
+"""Rules of the code base: imports, layers, sizes, names, documents."""

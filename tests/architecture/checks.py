@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -203,6 +203,16 @@ def _is_always_true(test: ast.expr) -> bool:
 
 def _functions(source: Source) -> list[_Function]:
     return [node for node in source.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def doubled_types(sources: Iterable[Source]) -> dict[str, list[str]]:
+    """Class names that are defined more than once, with the files that do: such a name tells a reader too little."""
+    places: dict[str, list[str]] = {}
+    for source in sources:
+        for node in source.nodes:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(f"{source.path}:{node.lineno}")
+    return {name: where for name, where in places.items() if len(where) > 1}
 
 
 def unregistered(table_text: str, table: str, package: str, modules: list[str]) -> list[str]:

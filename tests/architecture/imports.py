@@ -1,4 +1,4 @@
-"""Who imports whom, read from source text: the rooms' law as a table, and what can be reached from where.
+"""Who imports whom, read from source text: what each package may import as a table, and what can be reached from where.
 
 Imports count wherever they stand: inside functions, under TYPE_CHECKING, in `importlib.import_module("...")` with a
 literal. Nothing is imported here. What may follow which import is `LAW`; nothing else decides it.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from tests.architecture.sources import ROOMS, Source
+from tests.architecture.sources import PACKAGES, Source
 
 _WIRE = frozenset({"protocol", "fedap_core", "numpy", "zmq", "structlog", "typer", "rich", "safetensors", "pydantic"})
 LAW: Mapping[str, frozenset[str]] = {
@@ -24,10 +24,10 @@ LAW: Mapping[str, frozenset[str]] = {
     | {"scripts", "coordinator", "participant", "msgpack", "torch", "matplotlib", "jinja2", "xxhash"}
     | {"atheris", "threadpoolctl"},
 }
-"""Top-level packages that each room may import besides the standard library."""
+"""Top-level packages that each package may import besides the standard library."""
 
 TORCH_HALF = ("torch", "fedap_core.nn", "fedap_core.models")
-TORCH_ROOMS = ("fedap_core.nn", "fedap_core.models", "participant", "scripts")
+TORCH_PACKAGES = ("fedap_core.nn", "fedap_core.models", "participant", "scripts")
 """Where torch, and the half of the mathematics that needs it, may be imported."""
 
 LAB_ORDER = ("scripts.run", "scripts.engines", "scripts.report", "scripts.experiments")
@@ -132,15 +132,15 @@ def within(module: str, places: Iterable[str]) -> bool:
 
 
 def direction_faults(source: Source) -> list[str]:
-    """Imports that the law of the file's room does not allow."""
+    """Imports that the law of the file's package does not allow."""
     faults = []
     place = next((at for at, package in enumerate(LAB_ORDER) if within(source.module, [package])), len(LAB_ORDER))
     for found in imports_of(source):
-        if found.top not in LAW[source.room] | _libraries(source) and found.top not in sys.stdlib_module_names:
-            faults.append(f"{source.path}:{found.line}: {source.room} must not import {found.target}")
-        elif within(found.target, TORCH_HALF) and not within(source.module, TORCH_ROOMS):
+        if found.top not in LAW[source.package] | _libraries(source) and found.top not in sys.stdlib_module_names:
+            faults.append(f"{source.path}:{found.line}: {source.package} must not import {found.target}")
+        elif within(found.target, TORCH_HALF) and not within(source.module, TORCH_PACKAGES):
             faults.append(
-                f"{source.path}:{found.line}: {found.target} may be imported under {', '.join(TORCH_ROOMS)} alone"
+                f"{source.path}:{found.line}: {found.target} may be imported under {', '.join(TORCH_PACKAGES)} alone"
             )
         elif place < len(LAB_ORDER) and found.top == "scripts" and not within(found.target, LAB_ORDER[: place + 1]):
             faults.append(f"{source.path}:{found.line}: {LAB_ORDER[place]} must not import {found.target}")
@@ -155,7 +155,7 @@ def _place(source: Source) -> str:
 
 def _libraries(source: Source) -> frozenset[str]:
     """Top-level packages that the law of the file's sub-package names."""
-    return frozenset(name.partition(".")[0] for name in LAYERS.get(_place(source), ())) - {source.room}
+    return frozenset(name.partition(".")[0] for name in LAYERS.get(_place(source), ())) - {source.package}
 
 
 def layer_faults(source: Source) -> list[str]:
@@ -168,8 +168,8 @@ def layer_faults(source: Source) -> list[str]:
     return [
         f"{source.path}:{found.line}: {place} must not import {found.target}"
         for found in imports_of(source)
-        if found.top == source.room or (judges_libraries and found.top not in sys.stdlib_module_names)
-        if found.target != source.room and not within(found.target, allowed)
+        if found.top == source.package or (judges_libraries and found.top not in sys.stdlib_module_names)
+        if found.target != source.package and not within(found.target, allowed)
     ]
 
 
@@ -202,7 +202,7 @@ def reachable(sources: Iterable[Source], starts: Iterable[str]) -> dict[str, str
         targets = [found.target for found in imports_of(source)] if source else []
         for target in targets:
             for prefix in _prefixes(target):
-                known = prefix in by_module or prefix.partition(".")[0] not in ROOMS
+                known = prefix in by_module or prefix.partition(".")[0] not in PACKAGES
                 if known and prefix not in origin:
                     origin[prefix] = module
                     queue.append(prefix)

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("protocol", "fedap_core", "coordinator", "participant", "scripts")
+PACKAGES = ("protocol", "fedap_core", "coordinator", "participant", "scripts")
 """The packages of the wheel, exactly these."""
 
 _GENERATED = frozenset({"__pycache__", "build", "dist", "runs"})
@@ -40,7 +40,7 @@ class Source:
         return self.path.endswith("__init__.py")
 
     @property
-    def room(self) -> str:
+    def package(self) -> str:
         return self.path.partition("/")[0]
 
 
@@ -57,12 +57,12 @@ def python_sources(*folders: str) -> tuple[Source, ...]:
     return tuple(source_of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in paths)
 
 
-def room_sources() -> tuple[Source, ...]:
+def sources_of_packages() -> tuple[Source, ...]:
     """The five packages."""
-    return python_sources(*ROOMS)
+    return python_sources(*PACKAGES)
 
 
-def claim_sources() -> tuple[Source, ...]:
+def sources_of_tests() -> tuple[Source, ...]:
     """The tests and what they build on."""
     return python_sources("tests")
 

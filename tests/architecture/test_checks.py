@@ -106,7 +106,7 @@ def test_torch_behind_a_lazy_import_two_modules_away_is_reached() -> None:
 
 
 @pytest.mark.parametrize("text", ["import time", "from pathlib import Path", "print(1)", "import protocol.host.keys"])
-def test_clock_file_and_log_in_a_pure_room_are_found(text: str) -> None:
+def test_clock_file_and_log_in_a_pure_package_are_found(text: str) -> None:
     assert len(purity_faults(source_of("fedap_core/mixing.py", text))) >= 1
 
 
@@ -120,7 +120,7 @@ def test_only_mixing_may_have_threads_and_nothing_else() -> None:
     ]
 
 
-def test_mathematics_in_a_pure_room_passes() -> None:
+def test_mathematics_in_a_pure_package_passes() -> None:
     assert purity_faults(source_of("fedap_core/mixing.py", "import math\nimport numpy as np\nnp.ones(3)")) == []
 
 
@@ -249,6 +249,16 @@ def test_test_that_cannot_fail_is_found(text: str) -> None:
 )
 def test_test_that_can_fail_passes(text: str) -> None:
     assert checks.idle_tests(source_of("tests/test_a.py", text)) == []
+
+
+def test_class_defined_in_two_files_is_found_and_one_used_in_two_is_not() -> None:
+    files = {
+        "coordinator/a.py": "class Work: ...\nclass Alone: ...",
+        "participant/a.py": "class Outer:\n    class Work: ...",
+        "participant/b.py": "from coordinator.a import Alone\nx = Alone()",
+    }
+    found = checks.doubled_types(source_of(path, text) for path, text in files.items())
+    assert found == {"Work": ["coordinator/a.py:1", "participant/a.py:2"]}
 
 
 def test_file_that_the_table_does_not_use_is_found() -> None:

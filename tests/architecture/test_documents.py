@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from tests.architecture.commands import CommandTree, command_faults, shown_commands
 from tests.architecture.imports import imports_of
-from tests.architecture.sources import ROOMS, ROOT, room_sources, text_files
+from tests.architecture.sources import PACKAGES, ROOT, sources_of_packages, text_files
 from tests.architecture.words import REGISTRY_HOST, SELF_TALK, forbidden_words
 
 BUILD: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -86,22 +86,22 @@ def test_wheel_holds_exactly_the_five_packages() -> None:
     tops = [top for top in ROOT.iterdir() if top.is_dir() and not top.name.startswith(".")]
     names = {".".join(path.parent.relative_to(ROOT).parts) for top in tops for path in top.rglob("*.py")}
     packed = {name for name in names if any(fnmatch(name, pattern) for pattern in found["include"])}
-    assert {name.partition(".")[0] for name in packed} == set(ROOMS)
-    assert {name for name in names if name.partition(".")[0] in ROOMS} == packed
+    assert {name.partition(".")[0] for name in packed} == set(PACKAGES)
+    assert {name for name in names if name.partition(".")[0] in PACKAGES} == packed
 
 
 def test_every_folder_with_code_is_a_package() -> None:
-    folders = {(ROOT / source.path).parent for source in room_sources()}
+    folders = {(ROOT / source.path).parent for source in sources_of_packages()}
     assert [str(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
 
 
 def test_every_package_tells_type_checkers_that_it_is_typed() -> None:
-    assert [room for room in ROOMS if not (ROOT / room / "py.typed").exists()] == []
+    assert [package for package in PACKAGES if not (ROOT / package / "py.typed").exists()] == []
 
 
 def test_every_imported_library_is_declared() -> None:
-    tops = {found.top for source in room_sources() for found in imports_of(source)}
-    outside = tops - set(sys.stdlib_module_names) - set(ROOMS)
+    tops = {found.top for source in sources_of_packages() for found in imports_of(source)}
+    outside = tops - set(sys.stdlib_module_names) - set(PACKAGES)
     assert {DISTRIBUTIONS.get(name, name) for name in outside} <= {*REQUIREMENTS, *EXTRAS}
 
 

@@ -1,4 +1,4 @@
-"""The law of the house over every file: import directions, no torch on the coordinator's side, no unsafe loading,
+"""The rules that every file keeps: import directions, no torch on the coordinator's side, no unsafe loading,
 no hidden randomness, sizes, names, opening sentences, tests that can fail."""
 
 from __future__ import annotations
@@ -19,18 +19,70 @@ from tests.architecture.imports import (
     reachable,
     within,
 )
-from tests.architecture.sources import ROOMS, ROOT, Source, claim_sources, python_sources, room_sources
+from tests.architecture.sources import PACKAGES, ROOT, Source, python_sources, sources_of_packages, sources_of_tests
 
 MAY_UNPICKLE = ("participant/data/watch.py", "tests/unit/data/test_watch.py", "tests/unit/data/test_npz.py")
 """The bundled demo recordings of a pinned dependency are a pickle: hash checked, read by an unpickler that knows a few
 array types and nothing else. The tests write hostile files, to see them refused."""
 
-MAY_SPEAK = ("fedap_core/errors.py",)
+MAY_PRINT = ("fedap_core/errors.py",)
 """Holds the way in which every command of both sides ends on wrong input: one line on stderr."""
+
+DOUBLED = frozenset(
+    [
+        "Algorithm",
+        "Allowance",
+        "Anchor",
+        "Attack",
+        "Bar",
+        "Bounds",
+        "Cast",
+        "Choice",
+        "Compute",
+        "Curve",
+        "Disk",
+        "Ended",
+        "Federation",
+        "Finding",
+        "Guard",
+        "Heard",
+        "Home",
+        "Incoming",
+        "Job",
+        "Jobs",
+        "Lane",
+        "Life",
+        "Note",
+        "Notices",
+        "Outcome",
+        "Outgoing",
+        "Pace",
+        "Part",
+        "Phase",
+        "Plan",
+        "Record",
+        "Scale",
+        "Scope",
+        "Series",
+        "Stage",
+        "State",
+        "StopRequested",
+        "Store",
+        "Study",
+        "Target",
+        "TensorSpec",
+        "Traffic",
+        "Verdict",
+        "Watched",
+        "Work",
+        "_Rotating",
+    ]
+)
+"""Type names that are still defined more than once. A name that was cleaned leaves this list; none is added."""
 
 TORCH_FREE = ("protocol", "coordinator")
 
-EVERY_FILE = (*room_sources(), *claim_sources())
+EVERY_FILE = (*sources_of_packages(), *sources_of_tests())
 
 EVERYWHERE: dict[str, Callable[[Source], list[str]]] = {
     "sleeps": checks.sleeping,
@@ -45,32 +97,32 @@ def test_no_file_breaks_the_rule(rule: str) -> None:
     assert [fault for source in EVERY_FILE for fault in EVERYWHERE[rule](source)] == []
 
 
-def test_rooms_draw_only_from_generators_passed_in() -> None:
-    assert [fault for source in room_sources() for fault in checks.global_randomness(source)] == []
+def test_packages_draw_only_from_generators_passed_in() -> None:
+    assert [fault for source in sources_of_packages() for fault in checks.global_randomness(source)] == []
 
 
 def test_tests_leave_the_global_generators_alone() -> None:
     """They may draw from torch's own, seeded only inside fork_rng; never from numpy's or the standard library's."""
-    faults = [fault for source in claim_sources() for fault in checks.global_randomness(source)]
+    faults = [fault for source in sources_of_tests() for fault in checks.global_randomness(source)]
     assert [fault for fault in faults if checks.UNSEEDED_DRAW not in fault] == []
 
 
-def test_every_room_imports_only_what_its_law_allows() -> None:
-    assert [fault for source in room_sources() for fault in direction_faults(source)] == []
+def test_every_package_imports_only_what_its_law_allows() -> None:
+    assert [fault for source in sources_of_packages() for fault in direction_faults(source)] == []
 
 
 def test_every_sub_package_imports_only_what_its_layer_allows() -> None:
-    assert [fault for source in room_sources() for fault in layer_faults(source)] == []
+    assert [fault for source in sources_of_packages() for fault in layer_faults(source)] == []
 
 
 def test_pure_packages_know_no_files_sockets_clocks_or_logs() -> None:
-    pure = [source for source in room_sources() if within(source.module, PURE_PLACES)]
-    judged = [one for one in pure if one.path not in MAY_SPEAK and not within(one.module, [HOST])]
+    pure = [source for source in sources_of_packages() if within(source.module, PURE_PLACES)]
+    judged = [one for one in pure if one.path not in MAY_PRINT and not within(one.module, [HOST])]
     assert [fault for source in judged for fault in purity_faults(source)] == []
 
 
 def test_torch_cannot_be_reached_from_protocol_or_coordinator() -> None:
-    found = reachable(room_sources(), TORCH_FREE)
+    found = reachable(sources_of_packages(), TORCH_FREE)
     chain = ["torch"]
     while chain[-1] in found and found[chain[-1]]:
         chain.append(found[chain[-1]])
@@ -91,8 +143,13 @@ def test_nothing_loads_data_that_could_run_code() -> None:
 
 
 def test_torchvision_is_imported_nowhere() -> None:
-    assert "torchvision" not in reachable(EVERY_FILE, (*ROOMS, "tests"))
+    assert "torchvision" not in reachable(EVERY_FILE, (*PACKAGES, "tests"))
 
 
 def test_every_test_can_fail() -> None:
-    assert [fault for source in claim_sources() for fault in checks.idle_tests(source)] == []
+    assert [fault for source in sources_of_tests() for fault in checks.idle_tests(source)] == []
+
+
+def test_type_name_is_defined_once() -> None:
+    doubled = checks.doubled_types(sources_of_packages())
+    assert {name: where for name, where in doubled.items() if name not in DOUBLED} == {}
