@@ -14,7 +14,7 @@ from coordinator.decisions import facts
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.state import State, Status
 from coordinator.logs import fact_event
-from coordinator.record.ledger import fact_of
+from coordinator.record.journal import fact_of
 from coordinator.record.model_forms import shared_layout
 from coordinator.runs import Past
 from fedap_core.model_spec import ModelSpec

@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from coordinator.computing.jobs import Jobs, measured_channels
@@ -21,15 +22,13 @@ from coordinator.config import RunConfig, make_config, require_safe
 from coordinator.decisions.actions import BlobRef
 from coordinator.decisions.machine import RoundMachine
 from coordinator.decisions.rules import Rules
+from coordinator.record.disk import SpaceGuard, expected_members
 from coordinator.record.folder_check import note_models, require_sound
-from coordinator.record.journal import JOURNAL, Journal, SqliteJournal
-from coordinator.record.ledger import Ledger
+from coordinator.record.journal import JOURNAL, Journal, Ledger, SqliteJournal, replay
 from coordinator.record.member_list import MemberList
 from coordinator.record.model_forms import ModelFile, ModelForms
 from coordinator.record.notices import Notices, read_notices
 from coordinator.record.recovering import Recovery, recovery_of
-from coordinator.record.replaying import replay
-from coordinator.record.space import SpaceGuard
 from coordinator.record.store import Store
 from coordinator.run_plan import (
     allowed_members,
@@ -40,11 +39,8 @@ from coordinator.run_plan import (
     require_same_plan,
 )
 from coordinator.server import Coordinator, Parts
-from coordinator.wire.arrivals import Arrivals, Limits
-from coordinator.wire.deliveries import Deliveries
-from coordinator.wire.exchange import Exchange
-from coordinator.wire.orders import Orders
-from coordinator.wire.peers import Peers
+from coordinator.wire.connections import Arrivals, Deliveries, Limits, Peers
+from coordinator.wire.exchange import Exchange, Orders
 from coordinator.wire.router import STRANGERS, Router
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import METADATA_KEY, ModelSpec
@@ -85,7 +81,7 @@ def open_run(
     try:
         missing = require_sound(config.folder, rules, models)
         journal = open_journal(config.folder / JOURNAL)
-        if journal.fact("plan") is None:
+        if journal.metadata("plan") is None:
             require_enough_listed(config, listed)
         _introduce(journal, config, plan, initial.spec, models)
     except InvalidInput:
@@ -139,7 +135,7 @@ def _assemble(
         ledger=Ledger(
             journal,
             traffic=exchange.taken_traffic,
-            keep_traffic=lambda closed, counted: _write_traffic(config.folder / "traffic.jsonl", closed, counted),
+            traffic_file=config.folder / "traffic.jsonl",
         ),
         store=store,
         forms=forms,
@@ -171,7 +167,7 @@ def _space_guard(config: RunConfig, machine: RoundMachine, store: Store, row_byt
     return SpaceGuard(
         free_bytes=store.free_bytes,
         can_write=store.can_write,
-        members=lambda: max(len(machine.state.active()), config.members.at_least),
+        members=partial(expected_members, machine, config.members.at_least),
         row_bytes=row_bytes,
         reserve_bytes=config.storage.reserve_bytes,
         clock=time.monotonic,
@@ -217,30 +213,23 @@ def _take_folder(folder: Path) -> Callable[[], None]:
     return lambda: os.close(handle)
 
 
-def _write_traffic(path: Path, closed: int, counted: Mapping[tuple[str, int, str], int]) -> None:
-    """One line per closed round: bytes on the wire per member and direction; a report, not part of the record."""
-    entries = [[member, round_no, way, size] for (member, round_no, way), size in sorted(counted.items())]
-    with path.open("a") as file:
-        file.write(json.dumps({"closed_round": closed, "bytes": entries}) + "\n")
-
-
 def _introduce(
     journal: Journal, config: RunConfig, plan: Plan, spec: ModelSpec, models: Mapping[str, Path | None]
 ) -> None:
     """Write down what the run is, once; afterwards refuse to lead it as something else."""
-    before = journal.fact("plan")
+    before = journal.metadata("plan")
     if before is not None:
         require_same_plan(before, plan)
-        if (named := journal.fact("run")) != config.run:
+        if (named := journal.metadata("run")) != config.run:
             raise InvalidInput("run", config.run, f"{named}, whose folder this is")
-        if journal.fact("model") != _described(spec):
+        if journal.metadata("model") != _described(spec):
             raise InvalidInput("initial", str(config.initial), "the model with which this run began")
-    journal.set_fact("config", config.model_dump_json())
+    journal.set_metadata("config", config.model_dump_json())
     note_models(journal, models)
     if before is None:
-        journal.set_fact("run", config.run)
-        journal.set_fact("model", _described(spec))
-        journal.set_fact("plan", plan_text(plan))
+        journal.set_metadata("run", config.run)
+        journal.set_metadata("model", _described(spec))
+        journal.set_metadata("plan", plan_text(plan))
 
 
 def _described(spec: ModelSpec) -> str:
@@ -294,7 +283,7 @@ class Past:
 def look_at(folder: Path) -> Past:
     """Read a run's folder, while it is being led or afterwards."""
     journal = SqliteJournal(folder / JOURNAL, read_only=True)
-    stored, described = journal.fact("config"), journal.fact("model")
+    stored, described = journal.metadata("config"), journal.metadata("model")
     if stored is None or described is None:
         raise InvalidInput("folder", folder, "a run that has begun")
     config = make_config(json.loads(stored))

@@ -15,24 +15,20 @@ from typing import assert_never
 
 import structlog
 
-from coordinator.computing.jobs import DamagedReports, Jobs
-from coordinator.computing.thread import Compute, Done
+from coordinator.computing.jobs import Compute, DamagedReports, Done, Jobs
 from coordinator.decisions import actions, events
 from coordinator.decisions.machine import RoundMachine
 from coordinator.decisions.run_clock import RunClock
 from coordinator.logs import log_fact, log_note
+from coordinator.record.disk import SpaceGuard
 from coordinator.record.folder_check import mark_not_held, mark_refetch
-from coordinator.record.journal import Journal, NotWritten
+from coordinator.record.journal import Journal, Ledger, NotWritten, replay
 from coordinator.record.journal_check import ACCEPTS_OLDER, OBSTACLE
-from coordinator.record.ledger import Ledger
 from coordinator.record.model_forms import ModelForms
 from coordinator.record.notices import Notices
-from coordinator.record.replaying import replay
-from coordinator.record.space import SpaceGuard
 from coordinator.record.store import UPDATE, UPDATE_STATS, Store
-from coordinator.wire.arrivals import Arrivals
-from coordinator.wire.exchange import Exchange
-from coordinator.wire.orders import Orders
+from coordinator.wire.connections import Arrivals
+from coordinator.wire.exchange import Exchange, Orders
 from coordinator.wire.router import Router
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import Phase
@@ -127,7 +123,7 @@ class Coordinator:
             if self._machine.state.ended:
                 state = self._machine.state
                 return actions.Stop(aborted=state.finish_reason == "aborted", sentence=state.sentence)
-            self._accepts_older = bool(self._parts.journal.fact(ACCEPTS_OLDER))
+            self._accepts_older = bool(self._parts.journal.metadata(ACCEPTS_OLDER))
             self._decide(events.Started(missing=self._parts.missing, accepts_older=self._accepts_older))
             if self._listed is not None:  # edited while nobody was here to notice
                 self._decide(events.AllowListChanged(allowed=self._listed))
@@ -212,7 +208,7 @@ class Coordinator:
     def _look_around(self) -> None:
         self._looked_at = self.now()
         opening = self._parts.space.is_low
-        if (event := self._parts.space.look(opening=opening)) is not None:
+        if (event := self._parts.space.check(opening=opening)) is not None:
             self._decide(event)
         self._look_at_list()
 
@@ -225,7 +221,7 @@ class Coordinator:
 
     def _decide(self, event: events.Event) -> None:
         """Let the machine decide on one event; what it answers waits for `_act`."""
-        if isinstance(event, SpaceGuard.OPENING) and (low := self._parts.space.look(opening=True)) is not None:
+        if isinstance(event, SpaceGuard.OPENING) and (low := self._parts.space.check(opening=True)) is not None:
             self._decide(low)
         now = self.now()
         for action in self._machine.handle(event, now):
@@ -247,7 +243,7 @@ class Coordinator:
             log_fact(fact)
         if self._accepts_older and not self._machine.older.accepted:  # agreed to once, for what was found then
             self._accepts_older = False
-            self._parts.journal.set_fact(ACCEPTS_OLDER, "")
+            self._parts.journal.set_metadata(ACCEPTS_OLDER, "")
         if self._not_written:
             log.info("journal.written", so="the run goes on")
         self._not_written = ""
@@ -317,7 +313,7 @@ class Coordinator:
         if action.lost is not None:
             mark_not_held(self._parts.journal, [action.lost])
         if action.obstacle:
-            self._parts.journal.set_fact(OBSTACLE, action.obstacle)
+            self._parts.journal.set_metadata(OBSTACLE, action.obstacle)
         self._stopped = action
 
     def _answer(self, done: Done[Job]) -> list[events.Event]:

@@ -72,7 +72,7 @@ def mix(
         with _borrowed_scratch(weights) as scratch:
             for start in tiles:
                 stop = min(start + columns, parameters)
-                if source is not None and stop - start == columns:  # as good as a copy of it, and spares one
+                if source is not None and stop - start == columns:  # as good as a copy of it, and reusable one
                     mixed = scratch.product(weights, stop - start, source[:, start:stop])
                 else:
                     for row, update in zip(scratch.tile(stop - start), updates, strict=True):

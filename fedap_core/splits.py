@@ -101,7 +101,7 @@ def _stratify(
 
 
 def _stratify_pure(order: IndexArray, counts: FloatArray, share_of_class: FloatArray, need: FloatArray) -> IndexArray:
-    """The same, to the bit, where every group has one class: only that class's needs are looked at, which spares
+    """The same, to the bit, where every group has one class: only that class's needs are looked at, which reusable
     thousands of samples that stand alone the price of an array operation each. order: (groups,), largest first."""
     class_of = counts.argmax(axis=1)
     everyone = np.arange(class_of.size)

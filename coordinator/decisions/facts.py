@@ -3,7 +3,7 @@
 The machine turns what it hears (`events`) into facts and asks for each to be journalled (`actions.Persist`) before
 anything that follows from it is done. Fed back into `machine.replay`, a fact changes the state exactly as it did live
 and calls for nothing. Facts hold words and numbers only (texts, whole and real numbers, truth values, None, tuples of
-these, and scores): tensors are named by (member, round_no) and never sit in here. Encoding is `plain`'s.
+these, and scores): tensors are named by (member, round_no) and never sit in here. Encoding is the journal's.
 """
 
 from __future__ import annotations

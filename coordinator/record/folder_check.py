@@ -18,9 +18,8 @@ from coordinator.decisions.machine import RoundMachine
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.state import State
 from coordinator.record.blobs import fault_of
-from coordinator.record.journal import JOURNAL, Journal, SqliteJournal
+from coordinator.record.journal import JOURNAL, Journal, SqliteJournal, replay
 from coordinator.record.journal_check import read_journal
-from coordinator.record.replaying import replay
 from fedap_core.errors import InvalidInput
 
 REFETCH = "refetch"
@@ -92,7 +91,7 @@ def blob_faults(folder: Path, refs: Collection[BlobRef]) -> list[BlobFault]:
 
 def to_refetch(journal: Journal) -> frozenset[BlobRef]:
     """The reports that the operator, or an earlier life, has given up as files."""
-    return listed_reports(journal.fact(REFETCH))
+    return listed_reports(journal.metadata(REFETCH))
 
 
 def mark_refetch(journal: Journal, refs: Collection[BlobRef]) -> None:
@@ -112,8 +111,8 @@ def listed_reports(text: str | None) -> frozenset[BlobRef]:
 
 
 def _mark(journal: Journal, name: str, refs: Collection[BlobRef]) -> None:
-    marked = listed_reports(journal.fact(name)) | frozenset(refs)
-    journal.set_fact(name, json.dumps(sorted([one.member, one.kind, one.round_no] for one in marked)))
+    marked = listed_reports(journal.metadata(name)) | frozenset(refs)
+    journal.set_metadata(name, json.dumps(sorted([one.member, one.kind, one.round_no] for one in marked)))
 
 
 def digest_of(path: Path | None) -> str:
@@ -127,8 +126,8 @@ def digest_of(path: Path | None) -> str:
 def note_models(journal: Journal, models: Mapping[str, Path | None]) -> None:
     """Write down once with which values a run begins."""
     for name, path in models.items():
-        if journal.fact(f"digest of {name}") is None:
-            journal.set_fact(f"digest of {name}", digest_of(path))
+        if journal.metadata(f"digest of {name}") is None:
+            journal.set_metadata(f"digest of {name}", digest_of(path))
 
 
 def _require_same_models(facts: Mapping[str, str], models: Mapping[str, Path | None]) -> None:

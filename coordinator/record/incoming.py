@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from coordinator.record.blobs import opened, read_exactly, write_exactly
-from coordinator.record.spares import Spares
+from coordinator.record.disk import ReusableFiles
 from protocol.contracts import Buffer
 from protocol.limits import SLICE_BYTES, WINDOW_SLICES
 from protocol.naming import Digest, slice_digest
@@ -57,12 +57,12 @@ class Lane:
 class Incoming:
     """The half-way payloads of a run, each a file. One thread's, but for what its lanes do.
 
-    spares: files that may be written over; to fill one costs half of what a new one does, and often much less.
+    reusable: files that may be written over; to fill one costs half of what a new one does, and often much less.
     """
 
-    def __init__(self, folder: Path, spares: Spares) -> None:
+    def __init__(self, folder: Path, reusable: ReusableFiles) -> None:
         self._folder = folder
-        self._spares = spares
+        self._reusable = reusable
         self._writing = Lane("slices")
         self._digesting = Lane("digests", threads=2)  # in any order; two, so that the last ones take less time
         self._sizes: dict[Path, int] = {}
@@ -82,7 +82,7 @@ class Incoming:
         is_ours = path in self._sizes
         self._sizes[path] = size_bytes
         if not path.exists():
-            self._spares.take(path)
+            self._reusable.take(path)
             self._note(path, 0)
         with opened(path, os.O_RDWR) as handle:
             whole = min(_progress(handle, size_bytes), size_bytes - 1) // SLICE_BYTES

@@ -1,25 +1,37 @@
-"""The record of a run: events in the order in which they changed its state, each durable before anything follows it.
+"""The journal of a run: facts in the order in which they changed its state, each durable before anything follows it.
 
-A journal knows nothing of what an event means: it keeps a number, the run clock's time, a kind and bytes. `Journal` is
-the contract; `MemoryJournal` keeps it for as long as the process lives, `SqliteJournal` across any crash. Reading goes
-on while another process writes. Every entry carries a checksum over itself and the one before; the last one's stands in
-a file beside the journal, so that an older copy or a lost part is noticed (`journal_check`).
+`SqliteJournal` keeps numbered entries of bytes across any crash; other processes may read while it writes. Every entry
+carries a checksum over itself and the one before; the last one's stands in a file beside the journal, so that an older
+copy or a lost part is noticed (`journal_check`). `Ledger` writes the facts of one turn as one transaction: nothing that
+follows from a fact may be done before `commit` has returned. `replay` feeds a journal's facts back into a machine.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+import structlog
 import xxhash
 
+from coordinator.decisions import facts
+from coordinator.decisions.facts import FACTS, Fact
+from coordinator.decisions.machine import RoundMachine
+from coordinator.decisions.state import State
+from coordinator.record import snapshots
+from coordinator.record.snapshots import Snapshot
 from fedap_core.errors import InvalidInput
+from protocol.errors import InvalidField
+from protocol.messages import Score
 
 JOURNAL = "journal.sqlite"
 """Its name in a run's folder."""
@@ -65,7 +77,7 @@ def chained(before: int, draft: Draft | Entry) -> int:
 
 
 def sealed(name: str, value: str) -> int:
-    """The checksum of a fact about the whole run."""
+    """The checksum of a text about the whole run."""
     return xxhash.xxh3_64_intdigest(f"{name}\0{value}".encode()) >> 1
 
 
@@ -81,14 +93,6 @@ class Entry:
     serial: int
     time_s: float
     kind: str
-    body: bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
-    """The state after the entry `serial`; replay may begin behind it."""
-
-    serial: int
     body: bytes
 
 
@@ -108,47 +112,14 @@ class Journal(Protocol):
     def latest_snapshot(self) -> Snapshot | None:
         """The newest state kept, or None."""
 
-    def fact(self, name: str) -> str | None:
+    def metadata(self, name: str) -> str | None:
         """What was written down once about the whole run."""
 
-    def set_fact(self, name: str, value: str) -> None:
+    def set_metadata(self, name: str, value: str) -> None:
         """Write down, or replace, something about the whole run; durable when this returns."""
 
     def close(self) -> None:
         """Let go of it; nothing is lost by not calling this."""
-
-
-class MemoryJournal:
-    """For tests of what stands above a journal."""
-
-    def __init__(self) -> None:
-        self._entries: list[Entry] = []
-        self._snapshots: list[Snapshot] = []
-        self._facts: dict[str, str] = {}
-
-    def append(self, drafts: Sequence[Draft]) -> int:
-        for draft in drafts:
-            serial = len(self._entries) + 1
-            self._entries.append(Entry(serial=serial, time_s=draft.time_s, kind=draft.kind, body=draft.body))
-        return len(self._entries)
-
-    def entries(self, after: int = 0) -> Iterator[Entry]:
-        yield from self._entries[after:]
-
-    def save_snapshot(self, snapshot: Snapshot) -> None:
-        self._snapshots = [*self._snapshots, snapshot][-_SNAPSHOTS_KEPT:]
-
-    def latest_snapshot(self) -> Snapshot | None:
-        return self._snapshots[-1] if self._snapshots else None
-
-    def fact(self, name: str) -> str | None:
-        return self._facts.get(name)
-
-    def set_fact(self, name: str, value: str) -> None:
-        self._facts[name] = value
-
-    def close(self) -> None:
-        pass
 
 
 class SqliteJournal:
@@ -176,9 +147,9 @@ class SqliteJournal:
         return int(found[0]) if found else 0
 
     def _check_format(self, path: Path, read_only: bool) -> None:
-        found = self.fact("format")
+        found = self.metadata("format")
         if found is None and not read_only:
-            self.set_fact("format", str(FORMAT))
+            self.set_metadata("format", str(FORMAT))
         elif found != str(FORMAT) and not (read_only and found in READABLE):
             fix = "Go on with the version that began this run."
             raise InvalidInput("journal", f"{path} of format {found}", f"format {FORMAT}", fix)
@@ -228,11 +199,11 @@ class SqliteJournal:
         found = self._db.execute("select serial, body from snapshots order by 1 desc limit 1").fetchone()
         return Snapshot(serial=found[0], body=found[1]) if found else None
 
-    def fact(self, name: str) -> str | None:
+    def metadata(self, name: str) -> str | None:
         found = self._db.execute("select value from facts where name = ?", (name,)).fetchone()
         return str(found[0]) if found else None
 
-    def set_fact(self, name: str, value: str) -> None:
+    def set_metadata(self, name: str, value: str) -> None:
         self._db.execute("insert or replace into facts values (?, ?, ?)", (name, value, sealed(name, value)))
 
     def copy_to(self, path: Path) -> None:
@@ -251,3 +222,136 @@ class SqliteJournal:
         if self._head is not None:
             os.close(self._head)
             self._head = None
+
+
+_SCORES = "scores"
+"""The one field that holds records instead of words and numbers."""
+
+
+def fields_of(fact: Fact) -> tuple[str, dict[str, object]]:
+    """(kind, fields) of a fact; fields nest tuples only."""
+    fields: dict[str, object] = {name: getattr(fact, name) for name in _names(type(fact).__name__)}
+    scores = fields.get(_SCORES)
+    if isinstance(scores, tuple):
+        fields[_SCORES] = tuple(score.write([]) for score in scores)
+    return type(fact).__name__, fields
+
+
+@cache
+def _names(kind: str) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(FACTS[kind]))
+
+
+def fact_from(kind: str, fields: Mapping[str, object]) -> Fact:
+    """The fact that `fields_of` took apart; lists count as tuples, as byte formats do not tell them apart."""
+    made: Callable[..., Fact] | None = FACTS.get(kind)
+    if made is None:
+        raise InvalidInput("journal", f"a fact of kind {kind!r}", "one this version knows")
+    try:
+        return made(**{name: _value(name, value) for name, value in fields.items()})
+    except (TypeError, InvalidField) as error:
+        raise InvalidInput("journal", f"a fact {kind} that does not fit ({error})", "one this version wrote") from error
+
+
+def _value(name: str, value: object) -> object:
+    if name == _SCORES and isinstance(value, list | tuple):
+        return tuple(Score(**one) for one in value)
+    return _tuples(value)
+
+
+def _tuples(value: object) -> object:
+    return tuple(_tuples(one) for one in value) if isinstance(value, list | tuple) else value
+
+
+log = structlog.get_logger()
+
+_encoded = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+Traffic = Mapping[tuple[str, int, str], int]
+"""Bytes of messages by (member, round of its order, in or out)."""
+
+
+def fact_of(entry: Entry) -> Fact:
+    """What an entry tells."""
+    return fact_from(entry.kind, json.loads(entry.body))
+
+
+def facts_of(journal: Journal) -> Iterator[tuple[Fact, float]]:
+    """Everything that a journal tells, each with its time on the run clock."""
+    for entry in journal.entries():
+        yield fact_of(entry), entry.time_s
+
+
+def facts_in(folder: Path) -> list[tuple[Fact, float]]:
+    """The same of a run's folder, for those who only look."""
+    journal = SqliteJournal(folder / JOURNAL, read_only=True)
+    try:
+        return list(facts_of(journal))
+    finally:
+        journal.close()
+
+
+class Ledger:
+    """Writes one run's facts. Where the disk refuses them they wait, and are written first when it takes them: the
+    journal never lacks one in the middle. Snapshots and counts of bytes are by-products that a run does without.
+
+    traffic: bytes counted since the last call; traffic_file: where they are reported, if anywhere.
+    """
+
+    def __init__(self, journal: Journal, *, traffic: Callable[[], Traffic], traffic_file: Path | None) -> None:
+        self._journal = journal
+        self._traffic = traffic
+        self._traffic_file = traffic_file
+        self._facts: list[Fact] = []
+        self._drafts: list[Draft] = []
+
+    def add(self, fact: Fact, now: float) -> None:
+        """Write this with the next `commit`."""
+        kind, fields = fields_of(fact)
+        self._facts.append(fact)
+        self._drafts.append(Draft(time_s=now, kind=kind, body=_encoded(fields).encode()))
+
+    def commit(self, state: State) -> list[Fact]:
+        """Make everything added durable; returns it. NotWritten: nothing is, and all of it waits for the next time.
+
+        state: exactly what the journal will tell then; kept as a snapshot now and again.
+        """
+        if not self._drafts:
+            return []
+        serial = self._journal.append(self._drafts)
+        written, self._facts, self._drafts = self._facts, [], []
+        closed = [fact.round_no for fact in written if isinstance(fact, facts.RoundClosed)]
+        has_ended = any(isinstance(fact, facts.Ended) for fact in written)
+        if closed or has_ended:  # at the end: the last models have been delivered since the last round
+            round_no = closed[-1] if closed else state.round_no
+            try:
+                self._report_traffic(round_no)
+                if closed and (round_no + 1) % snapshots.EVERY_ROUNDS == 0:
+                    self._journal.save_snapshot(snapshots.take(state, serial))
+            except OSError as error:
+                log.warning("report.not_written", round=round_no, reason=str(error))
+        return written
+
+    def _report_traffic(self, round_no: int) -> None:
+        """One line per closed round: bytes on the wire per member and direction; a report, not part of the record."""
+        counted = [[member, at, way, size] for (member, at, way), size in sorted(self._traffic().items())]
+        if self._traffic_file is not None:
+            with self._traffic_file.open("a") as file:
+                file.write(json.dumps({"closed_round": round_no, "bytes": counted}) + "\n")
+
+
+def replay(machine: RoundMachine, journal: Journal) -> float:
+    """Feed a journal's facts back, from its latest snapshot on; returns the run clock's time of the last.
+
+    A snapshot that cannot be used costs time only: everything is told again from the beginning."""
+    ran_s, after = 0.0, 0
+    snapshot = journal.latest_snapshot()
+    state = snapshots.restore(snapshot) if snapshot is not None else None
+    if snapshot is not None and state is not None:
+        machine.restore(state)
+        after = snapshot.serial - 1  # its own entry once more, for the time alone
+    for entry in journal.entries(after):
+        ran_s = entry.time_s
+        if state is None or entry.serial > after + 1:
+            machine.replay(fact_of(entry), entry.time_s)
+    return ran_s

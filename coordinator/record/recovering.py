@@ -18,9 +18,8 @@ from coordinator.decisions.machine import RoundMachine
 from coordinator.decisions.rules import Rules
 from coordinator.record.blobs import fault_of, force
 from coordinator.record.folder_check import NOT_HELD, BlobFault, blob_faults, listed_reports, mark_refetch
-from coordinator.record.journal import HEAD, JOURNAL, Draft, Entry, SqliteJournal
+from coordinator.record.journal import HEAD, JOURNAL, Draft, Entry, SqliteJournal, fact_of
 from coordinator.record.journal_check import ACCEPTS_OLDER, OBSTACLE, JournalState, read_journal
-from coordinator.record.ledger import fact_of
 from coordinator.record.store import set_aside
 from fedap_core.errors import InvalidInput
 
@@ -69,7 +68,7 @@ def recovery_of(folder: Path, *, accept_older: bool, backup: Path | None, make_r
         _mend_blobs(recovery, faults, backup, not_held=not_held)
     if accept_older:
         step = "ask every member what it holds when it comes, and go on from the latest round that they know"
-        recovery.plan(step, lambda: _with_journal(folder, lambda one: one.set_fact(ACCEPTS_OLDER, "yes")))
+        recovery.plan(step, lambda: _with_journal(folder, lambda one: one.set_metadata(ACCEPTS_OLDER, "yes")))
     return recovery
 
 
@@ -111,7 +110,7 @@ def _write_journal(folder: Path, entries: Sequence[Entry], facts: dict[str, str]
         journal.append(drafts)
     for name, value in facts.items():
         if name != "format":
-            journal.set_fact(name, value)
+            journal.set_metadata(name, value)
     journal.close()
     for name in (JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", HEAD):
         set_aside(folder, folder / name)

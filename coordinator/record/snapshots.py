@@ -11,15 +11,23 @@ import enum
 import json
 import types
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from coordinator.decisions.state import State
-from coordinator.record.journal import Snapshot
 
 EVERY_ROUNDS = 50
 """Closed rounds between two snapshots."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The state after the entry `serial`; replay may begin behind it."""
+
+    serial: int
+    body: bytes
 
 
 def take(state: State, serial: int) -> Snapshot:

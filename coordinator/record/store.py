@@ -19,8 +19,8 @@ from pathlib import Path
 
 from coordinator.decisions.actions import BlobRef, RowRef
 from coordinator.record.blobs import StoredSet, checksum_of, describe, fault_of, finish, force, opened, write_finished
+from coordinator.record.disk import ReusableFiles
 from coordinator.record.incoming import Incoming
-from coordinator.record.spares import Spares
 from fedap_core.errors import InvalidInput
 from protocol.encodings import Encoding
 from protocol.limits import MIB, SLICE_BYTES
@@ -61,10 +61,10 @@ class Store:
             shutil.rmtree(self._scratch / name, ignore_errors=True)
         for name in ("incoming", "staged", "rows", "fixed"):
             (self._scratch / name).mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._large_spares = Spares(self._scratch / "spare" / "large")
-        self.incoming = Incoming(self._scratch / "incoming", self._large_spares)
+        self._large_reusable = ReusableFiles(self._scratch / "spare" / "large")
+        self.incoming = Incoming(self._scratch / "incoming", self._large_reusable)
         """Slices of payloads that are under way."""
-        self._spares = Spares(self._scratch / "spare")
+        self._reusable = ReusableFiles(self._scratch / "spare")
         self._staged: dict[BlobRef, Staged] = {}
         self._room = held_bytes
         self._counting = threading.Lock()
@@ -120,8 +120,8 @@ class Store:
             for folder in folders:
                 force(folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
-            self._large_spares.drop()
-            self._spares.drop()
+            self._large_reusable.drop()
+            self._reusable.drop()
             for ref in checksums:
                 self.discard(ref)
                 with contextlib.suppress(OSError):  # the disk that failed need not take this, either
@@ -143,7 +143,7 @@ class Store:
                     finish(staged.path, staged.layout, staged.encoding, checksum)
                     staged.path.replace(path)
                 else:
-                    self._spares.take(path)
+                    self._reusable.take(path)
                 handle = files.enter_context(opened(path, os.O_RDWR | os.O_CREAT))
                 if staged.data is not None:
                     write_finished(handle, staged.data, staged.layout, staged.encoding, checksum)
@@ -212,7 +212,7 @@ class Store:
         old = self._rows - rows
         self._rows &= rows
         paths = [self._name("blobs", ref) for ref in gone] + [str(self.row_path(ref)) for ref in old]
-        freed = self._spares.put(small) + self._large_spares.put(large)
+        freed = self._reusable.put(small) + self._large_reusable.put(large)
         freed += sum(map(_delete, set(paths).difference(small, large)))
         for folder in {os.path.dirname(path) for path in paths}:  # noqa: PTH120 - hundreds of paths in every round
             with contextlib.suppress(OSError):  # others are in it still
@@ -221,17 +221,13 @@ class Store:
 
     def close(self) -> None:
         """Let go of what only a run that goes on has use for."""
-        self._large_spares.drop()
-        self._spares.drop()
-
-    def used_bytes(self) -> int:
-        """Disk in use by everything here."""
-        return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
+        self._large_reusable.drop()
+        self._reusable.drop()
 
     def free_bytes(self) -> int:
         """Disk that is free for an ordinary user where the run's folder lies, or that large reports may write over."""
         found = os.statvfs(self._folder)
-        return found.f_bavail * found.f_frsize + self._large_spares.size_bytes()
+        return found.f_bavail * found.f_frsize + self._large_reusable.size_bytes()
 
     def can_write(self) -> bool:
         """Whether the disk takes a megabyte and keeps it."""

@@ -1,7 +1,8 @@
-"""Between the socket and the machine: frames become events, actions become frames. The protocol's law is applied here.
+"""Between the socket and the machine: frames become events, actions become messages. The protocol's rules apply here.
 
-Size, codec, conversation, then the event: whatever comes in gives events or is dropped, counted and perhaps answered;
-nothing that a peer says can raise out of `hear`. It keeps no state of the run and decides nothing about it.
+In: size, codec, conversation, then the event. Whatever comes in gives events or is dropped, counted and perhaps
+answered; nothing that a peer sends can raise out of `hear`. Out: `Orders` finds the tensors that an action names and
+offers what is too large for a message. Keeps no state of the run and decides nothing about it.
 """
 
 from __future__ import annotations
@@ -11,18 +12,21 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
+from coordinator.decisions.actions import Order, SendOrder, SendWelcome
 from coordinator.decisions.events import Beat, Event, Greeted, Heard, LeaveArrived, PeerFaulted, PeerLost
-from coordinator.wire.arrivals import Arrivals, Unwanted, step_of
-from coordinator.wire.deliveries import Deliveries
-from coordinator.wire.peers import Peer, Peers
+from coordinator.record.model_forms import ModelForms, Payload
+from coordinator.wire.connections import Arrivals, Deliveries, Peer, Peers, Unwanted, step_of
 from coordinator.wire.router import Received, Router
+from fedap_core.errors import InvalidInput
 from protocol import conversation
 from protocol.codec import decode, encode, frame_sizes, offers
 from protocol.errors import BadChecksum, BadRound, LocalProtocolError, RemoteProtocolError
 from protocol.limits import TEXT_CHARS
 from protocol.messages import (
+    Anchor,
     Cancel,
     Error,
+    Finish,
     Goodbye,
     Grant,
     Heartbeat,
@@ -30,12 +34,15 @@ from protocol.messages import (
     HelloRequired,
     Leave,
     Message,
+    Plan,
     Slice,
     Stats,
     Step,
+    Train,
     Update,
     Welcome,
 )
+from protocol.tensors import TensorSet
 from protocol.traffic import To
 
 log = structlog.get_logger()
@@ -266,3 +273,62 @@ class Exchange:
 def printable(reason: str) -> str:
     """Text that may travel: printable, and not too long."""
     return "".join(char if char.isprintable() else "?" for char in reason)[:TEXT_CHARS]
+
+
+class Orders:
+    """The sending half of a run."""
+
+    def __init__(
+        self, *, run: str, plan: Plan, heartbeat_s: float, forms: ModelForms, deliveries: Deliveries, exchange: Exchange
+    ) -> None:
+        self._run = run
+        self._plan = plan
+        self._heartbeat_s = heartbeat_s
+        self._forms = forms
+        self._deliveries = deliveries
+        self._exchange = exchange
+
+    def welcome(self, action: SendWelcome) -> None:
+        """Say `welcome`, with the initial model where it is wanted."""
+        payload = self._forms.initial() if action.initial else None
+        if payload is not None:
+            self._deliveries.offer(action.connection, payload, None)
+        message = Welcome(
+            run=self._run,
+            participant=action.member,
+            round_no=action.round_no,
+            heartbeat_s=self._heartbeat_s,
+            plan=self._plan,
+            initial=payload.tensor_set() if payload is not None else None,
+        )
+        self._exchange.say_welcome(action.connection, action.member, message)
+
+    def order(self, action: SendOrder) -> None:
+        """Say `anchor`, `train` or `finish`."""
+        order = action.order
+        try:
+            payload = self._payload(order)
+            tensors = payload.tensor_set() if payload is not None else None
+        except (InvalidInput, OSError) as error:
+            log.error("order.withheld", participant=action.member, round=order.round_no, reason=str(error))
+            return
+        if payload is not None:
+            self._deliveries.offer(action.connection, payload, order.step)
+        self._exchange.say_order(action.connection, self._message(order, tensors), order.step)
+
+    def _payload(self, order: Order) -> Payload | None:
+        if order.weights is None:
+            return None
+        if order.kind == Anchor.KIND:
+            return self._forms.whole_anchor(order.weights)
+        return self._forms.weights(order.weights, order.phase)
+
+    def _message(self, order: Order, weights: TensorSet | None) -> Message:
+        if order.kind == Anchor.KIND:
+            return Anchor(run=self._run, round_no=order.round_no, measure=str(order.measure), weights=weights)
+        if order.kind == Finish.KIND:
+            return Finish(run=self._run, round_no=order.round_no, reason=str(order.reason), weights=weights)
+        if weights is None:
+            weights = TensorSet.of({})
+        phase, measure = str(order.phase), str(order.measure)
+        return Train(run=self._run, round_no=order.round_no, phase=phase, measure=measure, weights=weights)

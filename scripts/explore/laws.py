@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.decisions import facts
 from coordinator.decisions.state import Stage
-from coordinator.record.ledger import fact_of
+from coordinator.record.journal import fact_of
 from scripts.explore.world import World
 
 HARMLESS = frozenset({"stale", "outdated"})

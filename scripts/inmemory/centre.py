@@ -12,14 +12,11 @@ from typing import Any, cast
 from coordinator.decisions import events
 from coordinator.decisions.facts import Fact
 from coordinator.decisions.machine import RoundMachine
-from coordinator.record.ledger import Ledger, fact_of
-from coordinator.record.space import SpaceGuard
+from coordinator.record.disk import SpaceGuard
+from coordinator.record.journal import Ledger, fact_of
 from coordinator.server import Coordinator, Parts
-from coordinator.wire.arrivals import Arrivals, Limits
-from coordinator.wire.deliveries import Deliveries
-from coordinator.wire.exchange import Exchange
-from coordinator.wire.orders import Orders
-from coordinator.wire.peers import Peers
+from coordinator.wire.connections import Arrivals, Deliveries, Limits, Peers
+from coordinator.wire.exchange import Exchange, Orders
 from coordinator.wire.router import Received, Router
 from protocol.contracts import Buffer
 from protocol.traffic import Dispatch, Intake
@@ -148,7 +145,7 @@ class Centre:
         parts = Parts(
             machine=machine,
             journal=self.disk.journal,
-            ledger=Ledger(self.disk.journal, traffic=exchange.taken_traffic, keep_traffic=_keep_nothing),
+            ledger=Ledger(self.disk.journal, traffic=exchange.taken_traffic, traffic_file=None),
             store=kept,
             forms=formed,
             jobs=cast(Any, Jobs(setup, store, forms)),
@@ -216,10 +213,6 @@ def _anybody(key: str) -> bool:
 
 def _no_list() -> None:
     return None
-
-
-def _keep_nothing(closed: int, counted: object) -> None:
-    del closed, counted
 
 
 def _keep_folder() -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.computing.jobs import refs_of
-from coordinator.computing.thread import Done
+from coordinator.computing.jobs import Done, refs_of
 from coordinator.decisions import actions, events
 from coordinator.decisions.actions import BlobRef, RowRef, WeightsRef
-from coordinator.record.journal import MemoryJournal
+from coordinator.record.journal import Draft, Entry
 from coordinator.record.model_forms import Payload
+from coordinator.record.snapshots import Snapshot
 from coordinator.record.store import UPDATE
 from fedap_core.arrays import Float32Array
 from fedap_core.strategies import Phase
@@ -26,6 +26,39 @@ from protocol.limits import SLICE_BYTES
 from protocol.naming import Digest, content_name, digest_at_once
 from protocol.tensors import Layout, TensorSet
 from scripts.inmemory.setup import Setup
+
+
+class MemoryJournal:
+    """A journal that lasts as long as this process."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self._snapshots: list[Snapshot] = []
+        self._metadata: dict[str, str] = {}
+
+    def append(self, drafts: Sequence[Draft]) -> int:
+        for draft in drafts:
+            serial = len(self._entries) + 1
+            self._entries.append(Entry(serial=serial, time_s=draft.time_s, kind=draft.kind, body=draft.body))
+        return len(self._entries)
+
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        yield from self._entries[after:]
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        self._snapshots = [*self._snapshots, snapshot][-2:]
+
+    def latest_snapshot(self) -> Snapshot | None:
+        return self._snapshots[-1] if self._snapshots else None
+
+    def metadata(self, name: str) -> str | None:
+        return self._metadata.get(name)
+
+    def set_metadata(self, name: str, value: str) -> None:
+        self._metadata[name] = value
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 @dataclass

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.record.disk import ReusableFiles
 from coordinator.record.incoming import Incoming
-from coordinator.record.spares import Spares
 from fedap_core.arrays import Float32Array
 from protocol.limits import SLICE_BYTES
 from protocol.naming import content_name
@@ -67,7 +67,7 @@ def test_slices_of_an_earlier_life_are_used_and_where_the_disk_spoilt_them_fetch
     update = drift("a", 0, model.shared(())).tobytes()
     begun = tmp_path / "run" / "incoming"
     begun.mkdir(parents=True)
-    earlier, name = Incoming(begun, Spares(tmp_path / "spare")), content_name(update)
+    earlier, name = Incoming(begun, ReusableFiles(tmp_path / "spare")), content_name(update)
     assert list(earlier.held("a", name, len(update))) == []
     earlier.take("a", name, 0, bytes(SLICE_BYTES) if spoilt else update[:SLICE_BYTES])
     earlier.settle()

@@ -288,7 +288,7 @@ def test_a_journal_that_is_damaged_or_gone_is_not_begun_anew(tmp_path: Path, har
 def test_recover_does_not_promise_what_members_have_shown_to_be_impossible(tmp_path: Path) -> None:
     with halted(tmp_path) as run:
         journal = SqliteJournal(run.folder / JOURNAL)
-        journal.set_fact(OBSTACLE, "members have been told that the run is over")
+        journal.set_metadata(OBSTACLE, "members have been told that the run is over")
         journal.close()
         code, _, complaint = run.command("recover", str(run.folder), "--yes", "--accept-older")
         assert code == 2

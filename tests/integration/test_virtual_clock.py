@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from coordinator.decisions import facts
-from coordinator.record.ledger import facts_in
+from coordinator.record.journal import facts_in
 from scripts.engines.continuous import VirtualOptions, VirtualRun, run_virtual
 from scripts.engines.inline import InlineOptions
 from scripts.engines.retrace import retrace

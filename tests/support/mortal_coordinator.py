@@ -13,7 +13,8 @@ from pathlib import Path
 
 from coordinator.config import read_config
 from coordinator.logs import configure_logs
-from coordinator.record.journal import Draft, Entry, Journal, Snapshot, SqliteJournal
+from coordinator.record.journal import Draft, Entry, Journal, SqliteJournal
+from coordinator.record.snapshots import Snapshot
 from coordinator.runs import open_run
 
 
@@ -43,11 +44,11 @@ class MortalJournal:
     def latest_snapshot(self) -> Snapshot | None:
         return self._inner.latest_snapshot()
 
-    def fact(self, name: str) -> str | None:
-        return self._inner.fact(name)
+    def metadata(self, name: str) -> str | None:
+        return self._inner.metadata(name)
 
-    def set_fact(self, name: str, value: str) -> None:
-        self._inner.set_fact(name, value)
+    def set_metadata(self, name: str, value: str) -> None:
+        self._inner.set_metadata(name, value)
 
     def close(self) -> None:
         self._inner.close()

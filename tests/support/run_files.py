@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from coordinator.decisions.facts import Fact
-from coordinator.record.ledger import facts_in
+from coordinator.record.journal import facts_in
 from participant.record.model_file import read_model
 from tests.support.players import Reference
 from tests.support.processes import config_file

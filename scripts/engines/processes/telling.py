@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.decisions import facts
-from coordinator.record.journal import JOURNAL, SqliteJournal
-from coordinator.record.ledger import fact_of
+from coordinator.record.journal import JOURNAL, SqliteJournal, fact_of
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec

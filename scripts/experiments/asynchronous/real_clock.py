@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.decisions import facts
-from coordinator.record.ledger import facts_in
+from coordinator.record.journal import facts_in
 from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
 from participant.config import JoinSettings

@@ -18,8 +18,7 @@ import numpy as np
 from coordinator.config import RunConfig, make_config
 from coordinator.decisions import facts
 from coordinator.record.blobs import describe
-from coordinator.record.journal import JOURNAL, SqliteJournal
-from coordinator.record.ledger import facts_of
+from coordinator.record.journal import JOURNAL, SqliteJournal, facts_of
 from fedap_core.errors import InvalidInput
 from protocol.messages import Score
 from protocol.tensors import Array, TensorSet
@@ -55,7 +54,7 @@ def read_journal_run(folder: Path) -> Run:
 def _told(folder: Path) -> tuple[RunConfig, list[Timed]]:
     journal = SqliteJournal(folder / JOURNAL, read_only=True)
     try:
-        stored = journal.fact("config")
+        stored = journal.metadata("config")
         if stored is None:
             raise InvalidInput("run", str(folder), "a run that has begun")
         with intact(folder / JOURNAL):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.wire.peers import (
+from coordinator.wire.connections import (
     ADDRESS_ANSWERS_AT_ONCE_S,
     ADDRESS_ANSWERS_PER_S,
     ALL_ANSWERS_AT_ONCE_S,

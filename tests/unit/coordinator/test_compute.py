@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.computing.jobs import measured_channels
+from coordinator.computing.jobs import Compute, measured_channels
 from coordinator.computing.rows import Product, mix_files, mix_in_memory
-from coordinator.computing.thread import Compute
 from coordinator.record.blobs import StoredSet, checksum_of, finish
 from fedap_core.aggregation import TILE_COLUMNS, mix
 from fedap_core.arrays import Float32Array

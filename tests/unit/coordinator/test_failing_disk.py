@@ -12,10 +12,9 @@ from coordinator.decisions import events, facts
 from coordinator.decisions.actions import Aggregate, Discard, Inspect
 from coordinator.decisions.events import InspectionFailed, StorageFree, StorageLow
 from coordinator.decisions.state import State
-from coordinator.record.journal import Draft, NotWritten, SqliteJournal
-from coordinator.record.ledger import Ledger
+from coordinator.record.disk import SpaceGuard
+from coordinator.record.journal import Draft, Ledger, NotWritten, SqliteJournal
 from coordinator.record.model_forms import ModelFile, ModelForms
-from coordinator.record.space import SpaceGuard
 from coordinator.record.store import Store
 from fedap_core.strategies import Measure, Phase
 from protocol.messages import Step
@@ -99,11 +98,11 @@ class Disk:
 def test_a_disk_that_failed_with_room_on_it_is_tried_after_a_while() -> None:
     disk = Disk()
     assert disk.guard.failed("I/O error").reason == "I/O error"
-    assert disk.guard.look(opening=False) is None
+    assert disk.guard.check(opening=False) is None
     disk.now, disk.works = 1.0, False
-    assert disk.guard.look(opening=False) is None
+    assert disk.guard.check(opening=False) is None
     disk.works = True
-    assert disk.guard.look(opening=False) == StorageFree(free_bytes=1000)
+    assert disk.guard.check(opening=False) == StorageFree(free_bytes=1000)
 
 
 def test_a_disk_that_fails_again_and_again_is_tried_less_and_less_often() -> None:
@@ -111,7 +110,7 @@ def test_a_disk_that_fails_again_and_again_is_tried_less_and_less_often() -> Non
     for _ in range(8):
         disk.guard.failed("I/O error")
         began = disk.now
-        while disk.guard.look(opening=False) is None:
+        while disk.guard.check(opening=False) is None:
             disk.now += 0.5
         waits.append(disk.now - began)
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
@@ -120,7 +119,7 @@ def test_a_disk_that_fails_again_and_again_is_tried_less_and_less_often() -> Non
 def test_facts_that_could_not_be_written_are_the_first_to_be_written_later(tmp_path: Path) -> None:
     """SQLite is told that the file may not grow: the error is that of a full disk."""
     journal = SqliteJournal(tmp_path / "journal.sqlite")
-    ledger = Ledger(journal, traffic=dict, keep_traffic=lambda _round_no, _counted: None)
+    ledger = Ledger(journal, traffic=dict, traffic_file=None)
     pages = journal._db.execute("pragma page_count").fetchone()[0]
     journal._db.execute(f"pragma max_page_count = {pages}")
     ledger.add(facts.Left(member="a", reason="x" * 10_000), 1.0)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.record.disk import ReusableFiles
 from coordinator.record.incoming import Incoming, Lane
-from coordinator.record.spares import Spares
 from protocol.limits import SLICE_BYTES, WINDOW_SLICES
 from protocol.naming import NAME_DIGITS, slice_digest
 
@@ -21,7 +21,7 @@ WAIT_S = 30.0
 
 def begun(folder: Path, *sizes: int) -> Incoming:
     """With an empty transfer of each of these sizes from member a, named after its place."""
-    incoming = Incoming(folder, Spares(folder / "spare"))
+    incoming = Incoming(folder, ReusableFiles(folder / "spare"))
     for number, size in enumerate(sizes):
         assert list(incoming.held("a", str(number) * NAME_DIGITS, size)) == []
     return incoming
@@ -29,7 +29,7 @@ def begun(folder: Path, *sizes: int) -> Incoming:
 
 def held(folder: Path, size: int) -> list[bytes]:
     """What another process would find of the first transfer."""
-    return [bytes(piece) for piece in Incoming(folder, Spares(folder / "spare")).held("a", NAME, size)]
+    return [bytes(piece) for piece in Incoming(folder, ReusableFiles(folder / "spare")).held("a", NAME, size)]
 
 
 def test_slices_of_an_earlier_life_are_handed_back_whole_and_in_order(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_dropping_tells_of_slices_that_an_earlier_process_left(tmp_path: Path) -
     incoming = begun(tmp_path, 2 * SLICE_BYTES)
     incoming.take("a", NAME, 0, bytes(SLICE_BYTES))
     assert len(list(incoming.held("a", NAME, 2 * SLICE_BYTES))) == 1
-    later = Incoming(tmp_path, Spares(tmp_path / "spare"))
+    later = Incoming(tmp_path, ReusableFiles(tmp_path / "spare"))
     assert len(list(later.held("a", NAME, 2 * SLICE_BYTES))) == 1
     assert later.drop("a")
     assert not incoming.drop("a")
@@ -75,12 +75,12 @@ def test_a_file_that_held_something_else_is_written_over_and_begins_empty(tmp_pa
     """The old one is longer, and says by chance that all of it is held."""
     size, old = SLICE_BYTES + 5, tmp_path / "old"
     old.write_bytes(struct.pack("<8sQ", b"fedapcut", size).join((b"o" * size, b"o" * 100)))
-    spares = Spares(tmp_path / "spare")
-    spares.put([str(old)])
-    assert spares.size_bytes() == size + 116
-    incoming, place = Incoming(tmp_path, spares), tmp_path / "whole"
+    reusable = ReusableFiles(tmp_path / "spare")
+    reusable.put([str(old)])
+    assert reusable.size_bytes() == size + 116
+    incoming, place = Incoming(tmp_path, reusable), tmp_path / "whole"
     assert list(incoming.held("a", NAME, size)) == []
-    assert spares.size_bytes() == 0
+    assert reusable.size_bytes() == 0
     number = (tmp_path / f"a~{NAME}").stat().st_ino
     incoming.take("a", NAME, 0, b"n" * SLICE_BYTES)
     incoming.take("a", NAME, SLICE_BYTES, b"n" * 5)

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.record.journal import Draft, Entry, Journal, MemoryJournal, NotWritten, Snapshot, SqliteJournal
+from coordinator.record.journal import Draft, Entry, Journal, NotWritten, SqliteJournal
 from coordinator.record.journal_check import read_journal
+from coordinator.record.snapshots import Snapshot
 from fedap_core.errors import InvalidInput
+from scripts.inmemory.disk import MemoryJournal
 
 
 class JournalContract:
@@ -56,10 +58,10 @@ class JournalContract:
         assert len(list(kept.entries())) == 1
 
     def test_facts_can_be_replaced_and_absent_ones_are_none(self, kept: Journal) -> None:
-        assert kept.fact("run") is None
-        kept.set_fact("run", "a")
-        kept.set_fact("run", "b")
-        assert kept.fact("run") == "b"
+        assert kept.metadata("run") is None
+        kept.set_metadata("run", "a")
+        kept.set_metadata("run", "b")
+        assert kept.metadata("run") == "b"
 
 
 class TestMemoryJournal(JournalContract):
@@ -152,7 +154,7 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
 def journal_of_format(path: Path, number: str) -> Path:
     journal = SqliteJournal(path)
     journal.append([Draft(time_s=0.5, kind="k", body=b"told")])
-    journal.set_fact("format", number)
+    journal.set_metadata("format", number)
     journal.close()
     return path
 

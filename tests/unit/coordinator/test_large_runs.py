@@ -10,7 +10,7 @@ from types import FrameType
 from coordinator.config import make_config
 from coordinator.decisions import events
 from coordinator.decisions.actions import Persist
-from coordinator.record.ledger import Ledger
+from coordinator.record.journal import Ledger
 from coordinator.retelling import history_lines, status_lines
 from coordinator.runs import look_at, open_run
 from protocol.messages import Step
@@ -99,7 +99,7 @@ def test_what_people_read_of_a_thousand_members_fits_a_screen(tmp_path: Path) ->
     )  # fmt: skip
     federation = open_run(make_config(config))
     parts = federation.coordinator._parts
-    ledger = Ledger(parts.journal, traffic=dict, keep_traffic=lambda _round_no, _counted: None)
+    ledger = Ledger(parts.journal, traffic=dict, traffic_file=None)
     heard: list[events.Event] = [events.Started()]
     for number in range(1000):
         name = f"m{number:04d}"

@@ -9,9 +9,8 @@ import pytest
 
 from coordinator.decisions.state import State
 from coordinator.record import snapshots
-from coordinator.record.journal import Draft, Snapshot, SqliteJournal
-from coordinator.record.ledger import fact_of
-from coordinator.record.replaying import replay
+from coordinator.record.journal import Draft, SqliteJournal, fact_of, replay
+from coordinator.record.snapshots import Snapshot
 from coordinator.runs import look_at
 from tests.support.federation import MEMBERS, WAIT_S, Led, fields, member, running
 from tests.support.tiny_models import tiny_model

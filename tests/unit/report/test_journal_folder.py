@@ -10,8 +10,7 @@ import pytest
 
 from coordinator.config import make_config
 from coordinator.decisions import facts
-from coordinator.record.journal import Draft, SqliteJournal
-from coordinator.record.plain import to_plain
+from coordinator.record.journal import Draft, SqliteJournal, fields_of
 from coordinator.record.store import Store
 from fedap_core.errors import InvalidInput
 from protocol.messages import Score
@@ -40,9 +39,9 @@ def write_journal(folder: Path, told: list[tuple[float, facts.Fact]], *, rounds:
     folder.mkdir(parents=True)
     journal = SqliteJournal(folder / "journal.sqlite")
     fields = {"run": "wards", "folder": str(folder), "initial": "/secret/place/m.safetensors", "rounds": rounds}
-    journal.set_fact("config", make_config(fields).model_dump_json())
+    journal.set_metadata("config", make_config(fields).model_dump_json())
     for time_s, fact in told:
-        kind, body = to_plain(fact)
+        kind, body = fields_of(fact)
         journal.append([Draft(time_s=time_s, kind=kind, body=json.dumps(body).encode())])
     journal.close()
     return folder

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.decisions import facts
 from coordinator.decisions.facts import FACTS
-from coordinator.record.plain import from_plain, to_plain
+from coordinator.record.journal import fact_from, fields_of
 from fedap_core.errors import InvalidInput
 from tests.support.machines import Bench, open_members, rules_for, validation
 
@@ -39,9 +39,9 @@ def _made(kind: type[facts.Fact]) -> facts.Fact:
 
 def test_every_fact_survives_a_byte_format_that_knows_lists_only() -> None:
     for fact in examples():
-        kind, fields = to_plain(fact)
+        kind, fields = fields_of(fact)
         restored = msgpack.unpackb(msgpack.packb(fields))
-        assert from_plain(kind, restored) == fact
+        assert fact_from(kind, restored) == fact
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_every_fact_survives_a_byte_format_that_knows_lists_only() -> None:
 )  # fmt: skip
 def test_unknown_facts_are_refused(kind: str, fields: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
-        from_plain(kind, fields)
+        fact_from(kind, fields)

@@ -1,0 +1,145 @@
+"""The disk of a run: files that are written over instead of deleted, and whether there is room for what comes next.
+
+Deleting a file and allocating a new one costs the kernel more than writing and syncing its bytes, so reports of an
+earlier round become the files of the next. Room is checked before every round opens: an update and a row per member,
+and the reserve. A disk that failed although it had room is tried by writing to it, less and less often. What to do
+about it is decided by the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from coordinator.decisions.events import Event, Greeted, MixingDone, Started, StorageFree, StorageLow, WeighingDone
+from coordinator.decisions.machine import RoundMachine
+
+
+class ReusableFiles:
+    """Files in one folder, which exists only while there are some. From any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+        self._files: list[str] = []
+        self._sizes: dict[str, int] = {}
+        self._number = 0
+        self._changing = threading.Lock()
+
+    def put(self, paths: Sequence[str]) -> int:
+        """Keep these files, and no others: what a round left over, the next will hardly need. Returns their bytes."""
+        if not paths:
+            return 0
+        with self._changing:
+            left, self._files, self._sizes = self._files, [], {}
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - hundreds of paths in every round
+            for path in paths:
+                self._number += 1
+                reused = f"{self._folder}/{self._number}"
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(path, reused)  # noqa: PTH104
+                    self._sizes[reused] = os.stat(reused).st_size  # noqa: PTH116
+                    self._files.append(reused)
+            size = sum(self._sizes.values())
+        _delete(left)
+        return size
+
+    def take(self, path: Path) -> None:
+        """Move a file to this name, if there is one."""
+        with self._changing:
+            if self._files:
+                reused = self._files.pop()
+                del self._sizes[reused]
+                os.rename(reused, path)  # noqa: PTH104
+
+    def size_bytes(self) -> int:
+        """What they take on the disk."""
+        with self._changing:
+            return sum(self._sizes.values())
+
+    def drop(self) -> None:
+        """Delete all of them: the run has ended, or the disk is full."""
+        with self._changing:
+            left, self._files, self._sizes = self._files, [], {}
+        _delete(left)
+        with contextlib.suppress(OSError):  # there is none
+            os.rmdir(self._folder)  # noqa: PTH106
+
+
+def _delete(paths: Sequence[str]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):  # a disk that fails need not take this, either
+            os.unlink(path)  # noqa: PTH108
+
+
+_FIRST_RETRY_S = 1.0
+_LONGEST_RETRY_S = 60.0
+
+
+def expected_members(machine: RoundMachine, at_least: int) -> int:
+    """How many members the next round may have."""
+    return max(len(machine.state.active()), at_least)
+
+
+class SpaceGuard:
+    """Remembers whether it has raised the alarm. `clock` is any that never goes back."""
+
+    OPENING: ClassVar[tuple[type[Event], ...]] = (Started, Greeted, MixingDone, WeighingDone)
+    """Events after which a round may open: only then is the whole of what it needs asked for."""
+
+    def __init__(
+        self,
+        *,
+        free_bytes: Callable[[], int],
+        can_write: Callable[[], bool],
+        members: Callable[[], int],
+        row_bytes: int,
+        reserve_bytes: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._free = free_bytes
+        self._can_write = can_write
+        self._members = members
+        self._row_bytes = row_bytes
+        self._reserve = reserve_bytes
+        self._clock = clock
+        self._patience_s = _FIRST_RETRY_S
+        self._failed_at: float | None = None
+        self.is_low = False
+
+    def needed_bytes(self) -> int:
+        """What the next round may write, and the reserve."""
+        return self._reserve + 2 * self._members() * self._row_bytes
+
+    def failed(self, reason: str) -> StorageLow:
+        """Writing or reading failed: whatever the numbers say, the disk cannot be relied upon. Failing again soon after
+        it seemed well doubles the time until it is tried."""
+        now = self._clock()
+        if not self.is_low:
+            recent = self._failed_at is not None and now < self._failed_at + 2 * self._patience_s
+            self._patience_s = min(2 * self._patience_s, _LONGEST_RETRY_S) if recent else _FIRST_RETRY_S
+        self.is_low, self._failed_at = True, now
+        return StorageLow(free_bytes=self._free(), needed_bytes=self.needed_bytes(), reason=reason)
+
+    def check(self, *, opening: bool) -> StorageLow | StorageFree | None:
+        """The event, when it has become scarce or plentiful. In the middle of a round only half the reserve counts."""
+        free = self._free()
+        needed = self.needed_bytes() if opening or self.is_low else self._reserve // 2
+        if not self.is_low and free < needed:
+            self.is_low = True
+            return StorageLow(free_bytes=free, needed_bytes=needed)
+        if self.is_low and free >= needed and self._works():
+            self.is_low = False
+            return StorageFree(free_bytes=free)
+        return None
+
+    def _works(self) -> bool:
+        if self._failed_at is None:
+            return True
+        if self._clock() < self._failed_at + self._patience_s or not self._can_write():
+            return False
+        self._failed_at = self._clock()
+        return True
