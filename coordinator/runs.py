@@ -45,7 +45,7 @@ from coordinator.wire.router import STRANGERS, Router
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import METADATA_KEY, ModelSpec
 from fedap_core.strategies import Measure, Phase
-from protocol.backlog import MESSAGE_BYTES, Bounds
+from protocol.backlog import MESSAGE_BYTES, BacklogLimits
 from protocol.host.keys import read_key_file
 from protocol.limits import FRAME_BYTES, HEADER_BYTES, KIB, SLICE_BYTES
 from protocol.messages import Plan
@@ -190,7 +190,7 @@ def _limits(forms: ModelForms, spec: ModelSpec, rules: Rules) -> Limits:
     return Limits(updates=tuple(layouts), statistics_bytes=max(sizes))
 
 
-def _bounds(config: RunConfig, listed: MemberList | None, limits: Limits, spec: ModelSpec) -> Bounds:
+def _bounds(config: RunConfig, listed: MemberList | None, limits: Limits, spec: ModelSpec) -> BacklogLimits:
     """How many may be at the door at once (all members twice, and others), and the largest message of this run: a
     slice, or a report with everything that is small enough to come whole."""
     expected = max(config.members.at_least, len(config.members.names or ()), len(listed.names()) if listed else 0)
@@ -198,7 +198,7 @@ def _bounds(config: RunConfig, listed: MemberList | None, limits: Limits, spec: 
     sizes = [*(layout.size_bytes(config.encoding) for layout in limits.updates), limits.statistics_bytes, tables]
     whole = sum(size for size in sizes if size <= SLICE_BYTES) + HEADER_BYTES
     largest = max(whole, FRAME_BYTES) if max(sizes) > SLICE_BYTES else whole
-    return Bounds(strangers=STRANGERS + 2 * expected, message_bytes=min(largest + 64 * KIB, MESSAGE_BYTES))
+    return BacklogLimits(strangers=STRANGERS + 2 * expected, message_bytes=min(largest + 64 * KIB, MESSAGE_BYTES))
 
 
 def _take_folder(folder: Path) -> Callable[[], None]:

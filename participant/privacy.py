@@ -22,7 +22,7 @@ from participant.training.outgoing import encoding_of
 from protocol.encodings import ENCODINGS, Encoding
 from protocol.limits import SLICE_BYTES
 from protocol.messages import Cancel, Error, Goodbye, Grant, Heartbeat, Hello, Leave, Message, Slice, Stats, Update
-from protocol.tensors import Layout, TensorSpec
+from protocol.tensors import Layout, WireTensor
 
 SMALL_TALK: tuple[type[Message], ...] = (Hello, Heartbeat, Error, Grant, Cancel, Leave)
 """Messages without tensors: digests, counts, round numbers, receipts, reasons."""
@@ -199,8 +199,8 @@ def _tables(subject: Subject) -> dict[str, Layout]:
     if not subject.share_class_counts:
         return {}
     classes = len(subject.spec.classes)
-    specs = [TensorSpec(name="class_counts", dtype="int64", shape=(classes,))]
-    specs += [TensorSpec(name=f"confusion/{s}", dtype="int64", shape=(classes, classes)) for s in subject.splits]
+    specs = [WireTensor(name="class_counts", dtype="int64", shape=(classes,))]
+    specs += [WireTensor(name=f"confusion/{s}", dtype="int64", shape=(classes, classes)) for s in subject.splits]
     return {"tables": Layout(tuple(specs))}
 
 
@@ -212,11 +212,11 @@ def _moments(subject: Subject, measure: Measure) -> Layout:
     full = bool(getattr(subject.strategy, "full_covariance", False)) and measure is not Measure.RUNNING
     specs = []
     for name, channels in layers.items():
-        specs.append(TensorSpec(name=f"{name}/count", dtype="int64", shape=()))
-        specs.append(TensorSpec(name=f"{name}/mean", dtype="float64", shape=(channels,)))
-        specs.append(TensorSpec(name=f"{name}/variance", dtype="float64", shape=(channels,)))
+        specs.append(WireTensor(name=f"{name}/count", dtype="int64", shape=()))
+        specs.append(WireTensor(name=f"{name}/mean", dtype="float64", shape=(channels,)))
+        specs.append(WireTensor(name=f"{name}/variance", dtype="float64", shape=(channels,)))
         if full:
-            specs.append(TensorSpec(name=f"{name}/covariance", dtype="float64", shape=(channels, channels)))
+            specs.append(WireTensor(name=f"{name}/covariance", dtype="float64", shape=(channels, channels)))
     return Layout(tuple(specs))
 
 

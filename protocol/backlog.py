@@ -3,7 +3,7 @@
 A socket library gives a message to nobody before it is whole, and puts no limit on the number of its frames; so one
 that never ends would take all memory. What has come in from a connection and has not been handed over is known from
 outside: bytes that TCP has delivered to the library, less the wire bytes of the messages taken from it. Honest peers
-keep that small: a stranger says hello and waits, and no message is larger than the protocol's limits; what is more is
+keep that small: a stranger sends hello and waits, and no message is larger than the protocol's limits; what is more is
 no matter of speed, and its connection may be cut. A member that is heard slowly may repeat what it was asked for again;
 where that becomes much, its connection is held until it has been heard, and loses nothing.
 """
@@ -56,7 +56,7 @@ def wire_bytes(sizes: Iterable[int], *, encrypted: bool) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class BacklogLimits:
     """What is let in. strangers: connections that were not welcomed yet; message_bytes: a member's largest message."""
 
     strangers: int
@@ -138,7 +138,9 @@ def must_hold(account: Account) -> bool:
     return account.is_member and account.waiting > most
 
 
-def excesses(accounts: Sequence[Account], bounds: Bounds, unheard: Unheard, *, now: float, drains: int) -> list[Excess]:
+def excesses(
+    accounts: Sequence[Account], bounds: BacklogLimits, unheard: Unheard, *, now: float, drains: int
+) -> list[Excess]:
     """Whose connections must end, by their counts as they stand. drains: how often the socket was seen empty."""
     unheard.look(drains)
     accounts = [account for account in accounts if not account.is_cut]
@@ -151,7 +153,7 @@ def excesses(accounts: Sequence[Account], bounds: Bounds, unheard: Unheard, *, n
     return [*found, *_together(left), *_crowd(left, bounds)]
 
 
-def _alone(account: Account, bounds: Bounds, *, now: float, drains: int) -> Excess | None:
+def _alone(account: Account, bounds: BacklogLimits, *, now: float, drains: int) -> Excess | None:
     if not account.is_member and account.waiting > STRANGER_BYTES:
         return Excess(account=account, reason=f"{account.waiting} bytes wait to be heard, {STRANGER_BYTES} may")
     if not account.is_member or account.waiting <= bounds.message_bytes:
@@ -179,7 +181,7 @@ def _together(strangers: Sequence[Account]) -> list[Excess]:
     return found
 
 
-def _crowd(strangers: Sequence[Account], bounds: Bounds) -> list[Excess]:
+def _crowd(strangers: Sequence[Account], bounds: BacklogLimits) -> list[Excess]:
     """Too many at the door: the oldest of the address that most of them come from go."""
     surplus = len(strangers) - bounds.strangers
     if surplus <= 0:

@@ -50,7 +50,7 @@ def decode(frames: Sequence[Buffer]) -> Message:
     behind = Frames(frames[1:])
     try:
         message = kind.read(fields, behind, newer=version > VERSION)
-    except InvalidField as fault:  # the same law as for ourselves, but broken by the peer
+    except InvalidField as fault:  # the contract we keep ourselves, broken by the peer
         raise BadField(f"{kind.KIND}.{fault.field}", fault.got, fault.expected) from None
     if behind.left_over:
         raise BadFrames(f"{kind.KIND}: {behind.left_over} frames more than the header announces")
@@ -127,7 +127,7 @@ def _open(plain: object) -> tuple[Version, type[Message], dict[str, object]]:
     except InvalidField as fault:
         raise BadHeader(str(fault)) from None
     if not VERSION.understands(version):
-        raise VersionMismatch(f"the peer speaks {version}, we speak {VERSION}")
+        raise VersionMismatch(f"the peer uses protocol {version}, we use {VERSION}")
     if type(kind) is not str or kind not in KINDS:
         raise UnknownKind(f"no message of kind {kind[:40]!r}" if isinstance(kind, str) else "a kind that is not text")
     if not isinstance(fields, dict):

@@ -1,12 +1,12 @@
 """What may follow what, between one participant and one coordinator.
 
 Rules for this file:
-1. TABLE is the whole law. A transition that is not in it does not exist; no code below names a state to make one.
-2. Both sides run the same table, each over what it says and what it hears.
-3. Saying what the table does not allow is our fault, always: LocalProtocolError, and nothing is sent.
-4. Hearing it proves nothing. The network loses, repeats and delays, and the two views of a conversation differ by what
-   is under way; such a message is stale and is dropped. Only what no network can excuse is the peer's fault: speaking
-   as the other side, or reporting on a round that was never ordered.
+1. TABLE is complete. A transition that is not in it does not exist; no code below names a state to make one.
+2. Both sides run the same table, each over what it sends and what it receives.
+3. Sending what the table does not allow is our fault, always: LocalProtocolError, and nothing is sent.
+4. Receiving it proves nothing. The network loses, repeats and delays, and both views of a conversation differ by what
+   is under way; such a message is stale and is dropped. Only what no network can excuse is the peer's fault: sending
+   what belongs to the other side, or reporting on a round that was never ordered.
 5. A hello is legal at any time and starts afresh. So every state has a way out, and a restart needs no memory.
 6. No clocks, no payloads, no policy. Whether a participant is welcome, or a round over, is decided elsewhere.
 """
@@ -16,81 +16,81 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from protocol.errors import BadRound, LocalProtocolError, WrongSpeaker
-from protocol.messages import KINDS, ORDERS, REPORTS, Message, Speaker, Welcome
+from protocol.errors import BadRound, LocalProtocolError, WrongSender
+from protocol.messages import ORDERS, REPORTS, Message, Side, Welcome
 
-P, C = Speaker.PARTICIPANT, Speaker.COORDINATOR
+P, C = Side.PARTICIPANT, Side.COORDINATOR
 
 
-class State(enum.StrEnum):
+class PeerState(enum.StrEnum):
     """How far two peers have come."""
 
-    UNKNOWN = "unknown"  # nothing that counts has been said
-    GREETED = "greeted"  # a hello waits for its answer
+    UNKNOWN = "unknown"  # no valid message yet
+    PENDING = "pending"  # a hello waits for its answer
     MEMBER = "member"  # welcomed: orders and reports
-    FINISHED = "finished"  # the run is over; last weights and last words
+    FINISHED = "finished"  # the run is over; last weights and goodbyes
     CLOSED = "closed"  # left or rejected
 
 
-class Heard(enum.Enum):
+class Freshness(enum.Enum):
     """What to do with a message that arrived."""
 
     VALID = enum.auto()  # hand it to policy
     STALE = enum.auto()  # drop it; see `hello_required`
 
 
-def _stay(state: State, *kinds: str) -> dict[str, State]:
+def _stay(state: PeerState, *kinds: str) -> dict[str, PeerState]:
     return dict.fromkeys(kinds, state)
 
 
 _SIGNALS = ("heartbeat", "error", "grant", "slice", "cancel")
 
-TABLE: Mapping[State, Mapping[Speaker, Mapping[str, State]]] = {
-    State.UNKNOWN: {
-        P: {"hello": State.GREETED},
-        C: _stay(State.UNKNOWN, "hello-required", "error"),
+TABLE: Mapping[PeerState, Mapping[Side, Mapping[str, PeerState]]] = {
+    PeerState.UNKNOWN: {
+        P: {"hello": PeerState.PENDING},
+        C: _stay(PeerState.UNKNOWN, "hello-required", "error"),
     },
-    State.GREETED: {
-        P: {"hello": State.GREETED},
+    PeerState.PENDING: {
+        P: {"hello": PeerState.PENDING},
         C: {
-            "welcome": State.MEMBER,
-            "reject": State.CLOSED,
-            "hello-required": State.UNKNOWN,
-            "error": State.GREETED,
+            "welcome": PeerState.MEMBER,
+            "reject": PeerState.CLOSED,
+            "hello-required": PeerState.UNKNOWN,
+            "error": PeerState.PENDING,
         },
     },
-    State.MEMBER: {
+    PeerState.MEMBER: {
         P: {
-            "hello": State.GREETED,
-            "leave": State.CLOSED,
-            "goodbye": State.FINISHED,  # by one who comes back and still owes it
-            **_stay(State.MEMBER, "stats", "update", *_SIGNALS),
+            "hello": PeerState.PENDING,
+            "leave": PeerState.CLOSED,
+            "goodbye": PeerState.FINISHED,  # from one that comes back after its finish
+            **_stay(PeerState.MEMBER, "stats", "update", *_SIGNALS),
         },
         C: {
-            "finish": State.FINISHED,
-            "reject": State.CLOSED,
-            "hello-required": State.UNKNOWN,
-            **_stay(State.MEMBER, "anchor", "train", *_SIGNALS),
+            "finish": PeerState.FINISHED,
+            "reject": PeerState.CLOSED,
+            "hello-required": PeerState.UNKNOWN,
+            **_stay(PeerState.MEMBER, "anchor", "train", *_SIGNALS),
         },
     },
-    State.FINISHED: {
-        P: {"hello": State.GREETED, "leave": State.CLOSED, **_stay(State.FINISHED, "goodbye", *_SIGNALS)},
-        C: {"hello-required": State.UNKNOWN, **_stay(State.FINISHED, "finish", *_SIGNALS)},
+    PeerState.FINISHED: {
+        P: {"hello": PeerState.PENDING, "leave": PeerState.CLOSED, **_stay(PeerState.FINISHED, "goodbye", *_SIGNALS)},
+        C: {"hello-required": PeerState.UNKNOWN, **_stay(PeerState.FINISHED, "finish", *_SIGNALS)},
     },
-    State.CLOSED: {
-        P: {"hello": State.GREETED},
-        C: {"hello-required": State.UNKNOWN, **_stay(State.CLOSED, "reject", "error")},
+    PeerState.CLOSED: {
+        P: {"hello": PeerState.PENDING},
+        C: {"hello-required": PeerState.UNKNOWN, **_stay(PeerState.CLOSED, "reject", "error")},
     },
 }
-"""state -> who speaks -> kind -> next state."""
+"""state -> sender -> kind -> next state."""
 
 
 class Conversation:
     """One side's view of one peer. `send` before sending, `receive` after decoding; both move the same state."""
 
-    def __init__(self, role: Speaker) -> None:
+    def __init__(self, role: Side) -> None:
         self.role = role
-        self.state = State.UNKNOWN
+        self.state = PeerState.UNKNOWN
         self.run: str | None = None
         """The run both are in: that of the last welcome."""
         self.ordered = -1
@@ -99,38 +99,38 @@ class Conversation:
     @property
     def hello_required(self) -> bool:
         """True when a stale message shows that the participant believes in a membership which we do not know."""
-        return self.role is C and self.state in (State.UNKNOWN, State.CLOSED)
+        return self.role is C and self.state in (PeerState.UNKNOWN, PeerState.CLOSED)
 
     def send(self, message: Message) -> None:
         """Take note that `message` is about to be sent; LocalProtocolError if it must not be."""
-        if self.role not in message.SPEAKERS:
-            raise LocalProtocolError(f"a {self.role} never says {message.KIND}")
+        if self.role not in message.SENDERS:
+            raise LocalProtocolError(f"a {self.role} never sends {message.KIND}")
         following = TABLE[self.state][self.role].get(message.KIND)
         if following is None:
-            raise LocalProtocolError(f"{self.role} in state {self.state} must not say {message.KIND}")
+            raise LocalProtocolError(f"{self.role} in state {self.state} must not send {message.KIND}")
         if self._run_of(message) != self.run and message.KIND != Welcome.KIND:
             raise LocalProtocolError(f"{message.KIND} names run {self._run_of(message)}, this is run {self.run}")
         if message.KIND in REPORTS and _round_of(message) > self.ordered:
             raise LocalProtocolError(f"{message.KIND} for round {_round_of(message)}, ordered up to {self.ordered}")
         self._move(following, message)
 
-    def receive(self, message: Message) -> Heard:
+    def receive(self, message: Message) -> Freshness:
         """Judge a decoded message; RemoteProtocolError for what no network can excuse."""
-        if self.role.other not in message.SPEAKERS:
-            raise WrongSpeaker(f"a {self.role.other} never says {message.KIND}")
+        if self.role.other not in message.SENDERS:
+            raise WrongSender(f"a {self.role.other} never sends {message.KIND}")
         following = TABLE[self.state][self.role.other].get(message.KIND)
         if following is None or (self._run_of(message) != self.run and message.KIND != Welcome.KIND):
-            return Heard.STALE
+            return Freshness.STALE
         if message.KIND in REPORTS and _round_of(message) > self.ordered:
             raise BadRound(f"{message.KIND} for round {_round_of(message)}, ordered up to {self.ordered}")
         self._move(following, message)
-        return Heard.VALID
+        return Freshness.VALID
 
     def _run_of(self, message: Message) -> str | None:
         """The run a message belongs to. Signals without one belong to any; so does hello, which may name an old one."""
         return getattr(message, "run", self.run) if message.KIND != "hello" else self.run
 
-    def _move(self, following: State, message: Message) -> None:
+    def _move(self, following: PeerState, message: Message) -> None:
         self.state = following
         if isinstance(message, Welcome):
             known = self.ordered if message.run == self.run else -1  # a late welcome must not make us forget orders
@@ -142,9 +142,3 @@ class Conversation:
 def _round_of(message: Message) -> int:
     round_no: int = getattr(message, "round_no")  # noqa: B009 - orders and reports have one, other messages need not
     return round_no
-
-
-def unlisted_kinds() -> frozenset[str]:
-    """Kinds that no state allows anybody to say: none, or the table and KINDS disagree."""
-    listed = {kind for speakers in TABLE.values() for kinds in speakers.values() for kind in kinds}
-    return frozenset(KINDS.keys() ^ listed)

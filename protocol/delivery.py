@@ -1,37 +1,37 @@
-"""When to say an order or a report again: the have/want rule of heartbeats.
+"""When to send an order or a report again: the have/want rule of heartbeats.
 
 A broken connection swallows what was under way and leaves both sides healthy and waiting. So each side holds the latest
-step it said until the peer is known to have it, and says it again when the peer has asked twice: once may have crossed
+step it sent until the peer is known to have it, and sends it again when the peer has asked twice: once may have crossed
 it on the way. A side holds one step per peer, because a newer one makes the older useless. This file must not know
 clocks (asking is counted, not timed), nor what a step contains.
 """
 
 from __future__ import annotations
 
+from protocol.message_base import Step
 from protocol.signals import Heartbeat
-from protocol.speech import Step
 
 ASKED_ENOUGH = 2
-"""Heartbeats that want a step we hold before we say it again."""
+"""Heartbeats that want a step we hold before we send it again."""
 
 
 class Outbox:
-    """The latest step said to one peer, until it is known to have arrived."""
+    """The latest step sent to one peer, until it is known to have arrived."""
 
     def __init__(self) -> None:
         self.held: Step | None = None
         self._asked = 0
 
     def hold(self, step: Step) -> None:
-        """`step` was said (or is ready to be). It replaces any earlier one; being asked starts from nothing."""
+        """`step` was sent (or is ready to be). It replaces any earlier one; being asked starts from nothing."""
         self.held = step
         self._asked = 0
 
     def heard(self, beat: Heartbeat) -> Step | None:
-        """What a heartbeat of the peer calls for: the step to say again, or None.
+        """What a heartbeat of the peer calls for: the step to send again, or None.
 
         `want` names the next step the peer can use; the held one answers it if it is that step or a later one (a
-        participant that waits for `train` may be owed `finish`).
+        participant that waits for `train` may have missed `finish`).
         """
         if self.held is None:
             return None

@@ -11,9 +11,9 @@ import re
 import sys
 
 from protocol.contracts import Record
-from protocol.conversation import TABLE, State
+from protocol.conversation import TABLE, PeerState
 from protocol.errors import CONTENT_CODES, REFUSAL_CODES, WIRE_CODES
-from protocol.messages import KINDS, Compute, Message, Plan, Score, Sgd, Speaker, Step
+from protocol.messages import KINDS, Compute, Message, Plan, Score, Sgd, Side, Step
 
 RECORDS: tuple[type[Record], ...] = (Plan, Sgd, Compute, Step, Score)
 """Maps inside messages."""
@@ -39,15 +39,15 @@ def fields_table(record: type[Record]) -> str:
     return "\n".join(rows) if record.CONTRACTS else "No fields."
 
 
-def _speakers(message: type[Message]) -> str:
-    if len(message.SPEAKERS) == 2:
+def _senders(message: type[Message]) -> str:
+    if len(message.SENDERS) == 2:
         return "either side"
-    return f"{next(iter(message.SPEAKERS))} → {next(iter(message.SPEAKERS)).other}"
+    return f"{next(iter(message.SENDERS))} → {next(iter(message.SENDERS)).other}"
 
 
 def messages() -> str:
     sections = [
-        f"### {kind} ({_speakers(message)})\n\n{meanings(message)[0]}\n\n{fields_table(message)}"
+        f"### {kind} ({_senders(message)})\n\n{meanings(message)[0]}\n\n{fields_table(message)}"
         for kind, message in KINDS.items()
     ]
     return "\n\n".join(sections)
@@ -65,20 +65,20 @@ def kinds() -> str:
 
 
 def transitions() -> str:
-    """Who may say what in which state, and where it leads; then the moves between states as a diagram."""
-    rows = ["| state | the participant may say | the coordinator may say |", "|---|---|---|"]
-    moves: dict[tuple[State, State], list[str]] = {}
-    for state, speakers in TABLE.items():
+    """Who may send what in which state, and where it leads; then the moves between states as a diagram."""
+    rows = ["| state | the participant may send | the coordinator may send |", "|---|---|---|"]
+    moves: dict[tuple[PeerState, PeerState], list[str]] = {}
+    for state, senders in TABLE.items():
         cells = []
-        for speaker in Speaker:
-            said = speakers[speaker]
-            cells.append(", ".join(k if to is state else f"{k} ⇒ {to}" for k, to in said.items()))
-            for kind, to in said.items():
+        for side in Side:
+            sent = senders[side]
+            cells.append(", ".join(k if to is state else f"{k} ⇒ {to}" for k, to in sent.items()))
+            for kind, to in sent.items():
                 if to is not state:
                     moves.setdefault((state, to), []).append(kind)
         rows.append(f"| {state} | {cells[0]} | {cells[1]} |")
     arrows = [f"    {source} --> {to}: {', '.join(dict.fromkeys(kinds))}" for (source, to), kinds in moves.items()]
-    diagram = ["```mermaid", "stateDiagram-v2", f"    [*] --> {State.UNKNOWN}", *arrows, "```"]
+    diagram = ["```mermaid", "stateDiagram-v2", f"    [*] --> {PeerState.UNKNOWN}", *arrows, "```"]
     return "\n".join([*rows, "", *diagram])
 
 

@@ -24,7 +24,7 @@ WIRE_CODES = {
     "bad-transfer": "a grant or slice that no honest transfer produces",
     "bad-checksum": "the payload is complete and its checksum is wrong",
 }
-"""What a RemoteProtocolError can say: the bytes or their order are wrong."""
+"""Codes of RemoteProtocolErrors: the bytes or their order are wrong."""
 
 REFUSAL_CODES = {
     "version": WIRE_CODES["version"],
@@ -41,7 +41,7 @@ REFUSAL_CODES = {
     "run-over": "the run has ended",
     "quarantined": "too many refused messages",
 }
-"""What `reject` can say: the bytes are right, the participant may not take part."""
+"""Codes of `reject`: the bytes are right, the participant may not take part."""
 
 CONTENT_CODES = {
     "not-finite": "a NaN or an infinity in tensors that would be mixed",
@@ -53,7 +53,7 @@ CONTENT_CODES = {
     "no-space": "no disk space for the payload",
     "rate": "more messages than the limit allows",
 }
-"""What `error` and `cancel` can say about a message that is well formed."""
+"""Codes of `error` and `cancel` about a message that is well formed."""
 
 CODES = {**WIRE_CODES, **REFUSAL_CODES, **CONTENT_CODES}
 
@@ -72,11 +72,11 @@ def shown(value: object) -> str:
 
 
 class ProtocolError(Exception):
-    """The rules of the wire were broken; catch one of the two subclasses, which say by whom."""
+    """The rules of the wire were broken; catch one of the two subclasses, which tell by whom."""
 
 
 class LocalProtocolError(ProtocolError):
-    """We tried to say something illegal: a fault in this program. Nothing was sent."""
+    """We tried to send something illegal: a fault in this program. Nothing was sent."""
 
 
 class InvalidField(LocalProtocolError):
@@ -94,7 +94,7 @@ class InvalidField(LocalProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer said something illegal. `code` is what to answer with; the message is for our log and its."""
+    """The peer sent something illegal. `code` is what to answer with; the message is for our log and its."""
 
     code: ClassVar[str]
 
@@ -121,7 +121,7 @@ class BadHeader(RemoteProtocolError):
 
 
 class VersionMismatch(RemoteProtocolError):
-    """The peer speaks another major version; nothing beyond the version was read."""
+    """The peer uses another major version; nothing beyond the version was read."""
 
     code = "version"
 
@@ -148,8 +148,8 @@ class Overflow(RemoteProtocolError):
     code = "overflow"
 
 
-class WrongSpeaker(RemoteProtocolError):
-    """A participant spoke as a coordinator, or the other way round."""
+class WrongSender(RemoteProtocolError):
+    """A participant sent a coordinator's message, or the other way round."""
 
     code = "wrong-speaker"
 

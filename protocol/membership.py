@@ -9,8 +9,8 @@ from typing import Annotated
 
 from protocol.contracts import one_of, record
 from protocol.errors import REFUSAL_CODES
+from protocol.message_base import FROM_COORDINATOR, FROM_PARTICIPANT, Message, OptionalTensors
 from protocol.plan import Count, Digest, FreeText, PeerName, Plan, RoundNo, RunId, Seconds, Shape, ShortText, Token
-from protocol.speech import FROM_COORDINATOR, FROM_PARTICIPANT, Message, OptionalTensors
 
 
 @record
@@ -18,8 +18,7 @@ class Hello(Message):
     """First message of a connection, repeated until answered: who comes, with which model and how much data.
 
     name: what the participant calls itself; on an authenticated connection the key decides, not this.
-    instance: a random number that this installation made once and keeps: by it a process that starts again is told from
-    another one that uses the same name or key. Nobody but the coordinator is ever shown it.
+    instance: random, made once per installation: tells a restart from a second process with the same name or key.
     software: name and version of the program, for the log.
     run: the run it was part of, when it comes back; nil otherwise.
     model_layout: digest of the layout of its whole model.
@@ -31,7 +30,7 @@ class Hello(Message):
     """
 
     KIND = "hello"
-    SPEAKERS = FROM_PARTICIPANT
+    SENDERS = FROM_PARTICIPANT
 
     name: PeerName
     instance: Token
@@ -58,7 +57,7 @@ class Welcome(Message):
     """
 
     KIND = "welcome"
-    SPEAKERS = FROM_COORDINATOR
+    SENDERS = FROM_COORDINATOR
 
     run: RunId
     participant: PeerName
@@ -75,13 +74,12 @@ class Reject(Message):
     code: the reason.
     reason: the same for a person.
     ours: what the coordinator has; empty where nothing is compared.
-    yours: what the participant said; empty where nothing is compared.
-    wait_s: seconds after which the reason ends if nothing more is heard of who is in the way; nil where waiting is
-    of no use.
+    yours: what the participant sent; empty where nothing is compared.
+    wait_s: seconds after which to try again, if the process that uses the name stays silent; nil: waiting is no use.
     """
 
     KIND = "reject"
-    SPEAKERS = FROM_COORDINATOR
+    SENDERS = FROM_COORDINATOR
 
     code: Annotated[str, one_of(*REFUSAL_CODES)]
     reason: FreeText
@@ -92,10 +90,10 @@ class Reject(Message):
 
 @record
 class HelloRequired(Message):
-    """The coordinator does not know this connection (it restarted, or the participant had gone): say hello."""
+    """The coordinator does not know this connection (it restarted, or the participant had gone): send hello."""
 
     KIND = "hello-required"
-    SPEAKERS = FROM_COORDINATOR
+    SENDERS = FROM_COORDINATOR
 
 
 @record
@@ -107,7 +105,7 @@ class Leave(Message):
     """
 
     KIND = "leave"
-    SPEAKERS = FROM_PARTICIPANT
+    SENDERS = FROM_PARTICIPANT
 
     run: RunId
     reason: FreeText

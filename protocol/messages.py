@@ -1,16 +1,16 @@
 """Every message there is, in one table. A message is a frozen type which checks itself when it is built; its docstring
 says what it means and, line by line, what each field holds, and SPEC.md is drawn from that.
 
-In which order messages may be said is `conversation`'s to decide, how they become bytes is `codec`'s.
+In which order messages may be sent is `conversation`'s to decide, how they become bytes is `codec`'s.
 """
 
 from __future__ import annotations
 
 from protocol.membership import Hello, HelloRequired, Leave, Reject, Welcome
+from protocol.message_base import ORDERS, REPORTS, Message, Score, Side, Step
 from protocol.plan import Compute, Plan, Sgd
 from protocol.rounds import Anchor, Finish, Goodbye, Stats, Train, Update
 from protocol.signals import Cancel, Error, Grant, Heartbeat, Slice
-from protocol.speech import ORDERS, REPORTS, Message, Score, Speaker, Step
 
 __all__ = [
     "KINDS",
@@ -32,8 +32,8 @@ __all__ = [
     "Reject",
     "Score",
     "Sgd",
+    "Side",
     "Slice",
-    "Speaker",
     "Stats",
     "Step",
     "Train",

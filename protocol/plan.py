@@ -1,7 +1,7 @@
 """The plan of a run: everything that shapes its numbers, agreed in `welcome`, so that two runs with equal plans, data
 and members compute the same thing. The words messages are made of (run, round, digest, name) are defined here too.
 
-What differs between participants' machines (addresses, folders, patience) is configuration and must not be known here.
+What differs between participants' machines (addresses, folders, timeouts) is configuration and must not be known here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How often the same may be told: the first few times at once, afterwards as a number. Pure: times are the caller's.
+"""How often the same may be logged: the first few times at once, afterwards as a number. Pure: times are the caller's.
 
 A peer that does wrong a thousand times a second must not make us write a thousand lines. Each subject has a window of
 its own, all subjects share one budget, and the number of subjects is bounded, too.
@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from typing import Final
 
 WINDOW_S: Final = 60.0
-"""How long repetitions are counted before their number is told."""
+"""How long repetitions are counted before their number is logged."""
 
 AT_ONCE: Final = 10
-"""What one subject may tell in a window."""
+"""Lines of one subject in a window."""
 
 ALL_AT_ONCE: Final = 100
-"""What all of them may tell in a window: at 300 bytes a line, 18 MB in ten hours of misbehaviour."""
+"""Lines of all of them in a window: at 300 bytes a line, 18 MB in ten hours of misbehaviour."""
 
 SUBJECTS: Final = 256
 """Subjects told apart; further ones are counted together, under the empty name."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Untold:
-    """So many more of one subject were not told, in so many seconds."""
+class Omitted:
+    """So many more of one subject were not logged, in so many seconds."""
 
     subject: str
     times: int
@@ -34,8 +34,8 @@ class Untold:
 @dataclass(kw_only=True)
 class _Window:
     since: float
-    told: int = 0
-    untold: int = 0
+    logged: int = 0
+    omitted: int = 0
 
 
 class Repeats:
@@ -46,25 +46,25 @@ class Repeats:
         self._all = _Window(since=0.0)
 
     def admit(self, subject: str, now: float) -> bool:
-        """Whether to tell this one; otherwise it is counted."""
+        """Whether to log this one; otherwise it is counted."""
         if now >= self._all.since + WINDOW_S:
             self._all = _Window(since=now)
         if subject not in self._windows and len(self._windows) >= SUBJECTS:
             subject = ""
         window = self._windows.setdefault(subject, _Window(since=now))
-        if window.told >= AT_ONCE or self._all.told >= ALL_AT_ONCE:
-            window.untold += 1
+        if window.logged >= AT_ONCE or self._all.logged >= ALL_AT_ONCE:
+            window.omitted += 1
             return False
-        window.told += 1
-        self._all.told += 1
+        window.logged += 1
+        self._all.logged += 1
         return True
 
-    def untold(self, now: float, *, at_once: bool = False) -> list[Untold]:
+    def omitted(self, now: float, *, at_once: bool = False) -> list[Omitted]:
         """What was only counted in windows that are over, or with `at_once` in all of them; these begin anew."""
         over = [name for name, window in self._windows.items() if at_once or now >= window.since + WINDOW_S]
         closed = [(name, self._windows.pop(name)) for name in over]
         return [
-            Untold(subject=name, times=window.untold, seconds=now - window.since)
+            Omitted(subject=name, times=window.omitted, seconds=now - window.since)
             for name, window in closed
-            if window.untold
+            if window.omitted
         ]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from protocol.contracts import one_of, real, record
+from protocol.message_base import FROM_COORDINATOR, FROM_PARTICIPANT, Message, OptionalTensors, RequiredTensors, Scores
 from protocol.plan import Count, RoundNo, RunId
-from protocol.speech import FROM_COORDINATOR, FROM_PARTICIPANT, Message, OptionalTensors, RequiredTensors, Scores
 
 
 @record
@@ -23,7 +23,7 @@ class Anchor(Message):
     """
 
     KIND = "anchor"
-    SPEAKERS = FROM_COORDINATOR
+    SENDERS = FROM_COORDINATOR
 
     run: RunId
     round_no: RoundNo
@@ -42,7 +42,7 @@ class Stats(Message):
     """
 
     KIND = "stats"
-    SPEAKERS = FROM_PARTICIPANT
+    SENDERS = FROM_PARTICIPANT
 
     run: RunId
     round_no: RoundNo
@@ -62,7 +62,7 @@ class Train(Message):
     """
 
     KIND = "train"
-    SPEAKERS = FROM_COORDINATOR
+    SENDERS = FROM_COORDINATOR
 
     run: RunId
     round_no: RoundNo
@@ -86,7 +86,7 @@ class Update(Message):
     """
 
     KIND = "update"
-    SPEAKERS = FROM_PARTICIPANT
+    SENDERS = FROM_PARTICIPANT
 
     run: RunId
     round_no: RoundNo
@@ -109,7 +109,7 @@ class Finish(Message):
     """
 
     KIND = "finish"
-    SPEAKERS = FROM_COORDINATOR
+    SENDERS = FROM_COORDINATOR
 
     run: RunId
     round_no: RoundNo
@@ -128,7 +128,7 @@ class Goodbye(Message):
     """
 
     KIND = "goodbye"
-    SPEAKERS = FROM_PARTICIPANT
+    SENDERS = FROM_PARTICIPANT
 
     run: RunId
     round_no: RoundNo

@@ -12,15 +12,15 @@ from protocol.carriage import RawFrame
 from protocol.contracts import FLAG, one_of, record, whole
 from protocol.errors import CODES, CONTENT_CODES, InvalidField, RemoteProtocolError
 from protocol.limits import SET_BYTES, SLICE_BYTES, TEXT_CHARS
+from protocol.message_base import FROM_BOTH, Message, Step
 from protocol.plan import Digest, FreeText, RoundNo, RunId
-from protocol.speech import FROM_BOTH, Message, Step
 
 ByteCount = Annotated[int, whole(0, SET_BYTES)]
 
 
 @record
 class Heartbeat(Message):
-    """Sign of life, at least every `heartbeat_s` unless something else was sent; says what has come and what has not.
+    """Sign of life, at least every `heartbeat_s` unless something else was sent; lists what has come and what has not.
 
     run: the run.
     round_no: the round the sender is in.
@@ -29,7 +29,7 @@ class Heartbeat(Message):
     """
 
     KIND = "heartbeat"
-    SPEAKERS = FROM_BOTH
+    SENDERS = FROM_BOTH
 
     run: RunId
     round_no: RoundNo
@@ -47,7 +47,7 @@ class Error(Message):
     """
 
     KIND = "error"
-    SPEAKERS = FROM_BOTH
+    SENDERS = FROM_BOTH
 
     code: Annotated[str, one_of(*CODES)]
     reason: FreeText
@@ -61,7 +61,7 @@ class Error(Message):
 
 @record
 class Grant(Message):
-    """Leave to send slices, and receipt for those that came. Cumulative: the latest one says everything.
+    """Leave to send slices, and receipt for those that came. Cumulative: the latest one replaces all others.
 
     transfer: name of the payload.
     received: every byte below this offset is held.
@@ -70,7 +70,7 @@ class Grant(Message):
     """
 
     KIND = "grant"
-    SPEAKERS = FROM_BOTH
+    SENDERS = FROM_BOTH
 
     transfer: Digest
     received: ByteCount
@@ -92,7 +92,7 @@ class Slice(Message):
     """
 
     KIND = "slice"
-    SPEAKERS = FROM_BOTH
+    SENDERS = FROM_BOTH
 
     transfer: Digest
     offset: ByteCount
@@ -108,7 +108,7 @@ class Cancel(Message):
     """
 
     KIND = "cancel"
-    SPEAKERS = FROM_BOTH
+    SENDERS = FROM_BOTH
 
     transfer: Digest
     code: Annotated[str, one_of(*CONTENT_CODES)]

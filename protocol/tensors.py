@@ -36,7 +36,7 @@ _LINE = re.compile(r"(\S+) (float32|float64|int64) (-|(?:0|[1-9][0-9]{0,9})(?:,(
 
 
 @dataclass(frozen=True, kw_only=True)
-class TensorSpec:
+class WireTensor:
     """One tensor's name, dtype and shape."""
 
     name: str
@@ -76,7 +76,7 @@ class Described(Protocol):
 class Layout:
     """Tensors in order; each begins at the next multiple of its item size. Equal layouts have equal digests."""
 
-    specs: tuple[TensorSpec, ...]
+    specs: tuple[WireTensor, ...]
 
     def __post_init__(self) -> None:
         if len(self.specs) > TENSORS:
@@ -91,14 +91,14 @@ class Layout:
     @staticmethod
     def of(arrays: Mapping[str, Array]) -> Layout:
         """The layout of these arrays, in the mapping's order."""
-        return Layout(tuple(TensorSpec(name=n, dtype=a.dtype.name, shape=a.shape) for n, a in arrays.items()))
+        return Layout(tuple(WireTensor(name=n, dtype=a.dtype.name, shape=a.shape) for n, a in arrays.items()))
 
     @staticmethod
     def described(tensors: Iterable[Described]) -> Layout:
         """The layout of a model's tensors in their order; whole numbers travel as int64."""
         return Layout(
             tuple(
-                TensorSpec(name=tensor.name, dtype="float32" if tensor.floating else "int64", shape=tensor.shape)
+                WireTensor(name=tensor.name, dtype="float32" if tensor.floating else "int64", shape=tensor.shape)
                 for tensor in tensors
             )
         )
@@ -162,7 +162,7 @@ def _parse(text: str) -> Layout:
             raise InvalidField("layout", line, "name, dtype and shape, separated by single spaces")
         name, dtype, dims = match.groups()
         shape = () if dims == "-" else tuple(map(int, dims.split(",")))
-        specs.append(TensorSpec(name=name, dtype=dtype, shape=shape))
+        specs.append(WireTensor(name=name, dtype=dtype, shape=shape))
     return Layout(tuple(specs))
 
 
@@ -256,7 +256,7 @@ def names_digest(names: Sequence[str]) -> str:
     return hashlib.blake2b("\x1f".join(names).encode(), digest_size=16).hexdigest()
 
 
-def _view(data: memoryview, spec: TensorSpec, start: int, encoding: Encoding) -> Array:
+def _view(data: memoryview, spec: WireTensor, start: int, encoding: Encoding) -> Array:
     dtype = spec.wire_dtype(encoding)
     return np.ndarray(spec.shape, dtype=dtype, buffer=data, offset=start)
 

@@ -1,7 +1,7 @@
 """All transfers of a process in one direction: how credit and the line are shared so that memory stays bounded.
 
 Receiving (`Intake`), credit is what may arrive unbidden; sending (`Dispatch`), in flight is what the socket may hold.
-Each is capped over all peers together and by the window for each peer. Pure bookkeeping: both return what to say to
+Each is capped over all peers together and by the window for each peer. Pure bookkeeping: both return what to send to
 whom. A peer that stops answering keeps its share until `drop`; noticing that is the caller's: there is no clock here.
 """
 
@@ -16,7 +16,7 @@ from protocol.errors import BadChecksum, BadTransfer, LocalProtocolError
 from protocol.limits import IN_FLIGHT_BYTES, SLICE_BYTES, TRANSFERS_PER_PEER
 from protocol.naming import Digest, digest_at_once
 from protocol.signals import Grant, Slice
-from protocol.transfer import Fate, Incoming, Outgoing, Span
+from protocol.transfer import Fate, IncomingTransfer, OutgoingTransfer, Span
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Intake:
         self._capacity = capacity_bytes
         self._slice = slice_bytes
         self._digest = digest
-        self._lines: dict[str, list[Incoming]] = {}
+        self._lines: dict[str, list[IncomingTransfer]] = {}
 
     @property
     def credit_bytes(self) -> int:
@@ -80,7 +80,9 @@ class Intake:
                 )
             awaited = (To(peer, incoming.offered_again()),) if incoming.credit_bytes else ()
             return (*awaited, *self._spread())
-        incoming = Incoming(transfer=transfer, size_bytes=size_bytes, slice_bytes=self._slice, digest=self._digest)
+        incoming = IncomingTransfer(
+            transfer=transfer, size_bytes=size_bytes, slice_bytes=self._slice, digest=self._digest
+        )
         incoming.resume(held)
         line = self._lines.setdefault(peer, [])
         if len(line) == TRANSFERS_PER_PEER:
@@ -110,11 +112,6 @@ class Intake:
             following = (To(peer, incoming.grant()), *following)
         return Arrival(fate=fate, complete=incoming.is_complete, grants=following)
 
-    def reconnected(self, peer: str) -> tuple[To[Grant], ...]:
-        """A new connection to the same peer: what was under way is lost, its transfers begin again where they stand."""
-        line = self._lines.get(peer, [])
-        return tuple(To(peer, incoming.grant(again=True)) for incoming in line if incoming.credit_bytes)
-
     def drop(self, peer: str, transfer: str | None = None) -> tuple[To[Grant], ...]:
         """Give up one transfer of a peer, or all; its credit goes to others."""
         line = self._lines.get(peer, [])
@@ -122,10 +119,10 @@ class Intake:
             self._forget(peer, incoming)
         return self._spread()
 
-    def _find(self, peer: str, transfer: str) -> Incoming | None:
+    def _find(self, peer: str, transfer: str) -> IncomingTransfer | None:
         return next((one for one in self._lines.get(peer, ()) if one.transfer == transfer), None)
 
-    def _forget(self, peer: str, incoming: Incoming) -> None:
+    def _forget(self, peer: str, incoming: IncomingTransfer) -> None:
         line = self._lines[peer]
         line.remove(incoming)
         if not line:
@@ -133,7 +130,7 @@ class Intake:
 
     def _spread(self) -> tuple[To[Grant], ...]:
         """Share free credit slice by slice among the first transfer of every peer, oldest peers first."""
-        room, extended, spreading = self._capacity - self.credit_bytes, dict[str, Incoming](), True
+        room, extended, spreading = self._capacity - self.credit_bytes, dict[str, IncomingTransfer](), True
         while spreading:
             spreading = False
             for peer, line in self._lines.items():
@@ -153,7 +150,7 @@ class Dispatch:
         _check_capacity(capacity_bytes, slice_bytes)
         self._capacity = capacity_bytes
         self._slice = slice_bytes
-        self._open: dict[tuple[str, str], Outgoing] = {}
+        self._open: dict[tuple[str, str], OutgoingTransfer] = {}
 
     @property
     def in_flight_bytes(self) -> int:
@@ -163,7 +160,7 @@ class Dispatch:
     def offer(self, peer: str, transfer: str, size_bytes: int) -> None:
         """A message that announces this payload is being sent (or sent again) to the peer."""
         if (peer, transfer) not in self._open:
-            outgoing = Outgoing(transfer=transfer, size_bytes=size_bytes, slice_bytes=self._slice)
+            outgoing = OutgoingTransfer(transfer=transfer, size_bytes=size_bytes, slice_bytes=self._slice)
             self._open[peer, transfer] = outgoing
 
     def granted(self, peer: str, grant: Grant) -> tuple[To[Span], ...]:
@@ -179,7 +176,7 @@ class Dispatch:
     def drop(self, peer: str, transfer: str | None = None) -> tuple[To[Span], ...]:
         """End one transfer to a peer, or all; others may use the line.
 
-        Due when the peer has gone or said hello anew, when it cancels, and when its heartbeat has the message that
+        Due when the peer has gone or sent hello anew, when it cancels, and when its heartbeat has the message that
         announced the payload: the last receipt may have been lost, and nothing would free its share.
         """
         for key in [key for key in self._open if key[0] == peer and transfer in (None, key[1])]:

@@ -1,8 +1,8 @@
 """One payload on its way: how a sender and a receiver of slices behave, each on its own, over a link that may fail.
 
 The payload's name stands for its bytes (`naming`), so a transfer has no session: whoever holds equal bytes can go on
-with it, after a cut or a restart. The receiver leads. It grants credit in cumulative grants, takes slices in order,
-ignores repeats, and asks to begin again where it stands when something is missing; the sender only obeys. No clock: a
+with it, after a cut or a restart. The receiver decides. It grants credit in cumulative grants, takes slices in order,
+ignores repeats, and asks to begin again where it stands when something is missing; the sender follows. No clock: a
 transfer that stands still is woken by the next offer, which the heartbeat's `want` brings about. This file must not
 know peers, caps over several transfers (that is `traffic`), or where bytes are kept.
 """
@@ -38,10 +38,10 @@ class Fate(enum.Enum):
     TAKEN = enum.auto()  # keep its bytes at its offset
     REPEATED = enum.auto()  # held already
     GAP = enum.auto()  # something before it is missing; both will come again
-    UNASKED = enum.auto()  # no credit for it: meant for an earlier life of this receiver
+    UNASKED = enum.auto()  # no credit for it: meant for this receiver before its restart
 
 
-class Outgoing:
+class OutgoingTransfer:
     """The sending side. 0 <= acked <= sent <= size; a grant with `again` may move both back."""
 
     def __init__(self, *, transfer: str, size_bytes: int, slice_bytes: int = SLICE_BYTES) -> None:
@@ -84,7 +84,7 @@ class Outgoing:
         return Span(transfer=self.transfer, start=start, stop=self.sent)
 
 
-class Incoming:
+class IncomingTransfer:
     """The receiving side. `received` bytes are held without a gap; 0 <= received <= until <= size.
 
     digest: how a slice is digested; it may be done beside, and is waited for when the last slice has come.
@@ -110,7 +110,7 @@ class Incoming:
         self._complained_at = -1
 
     def resume(self, held: Iterable[Buffer]) -> None:
-        """Begin after slices held since an earlier life, given in order; the last of the payload must be left out."""
+        """Begin after slices held since before a restart, given in order; the last of the payload must be left out."""
         if self.received or self.until:
             raise LocalProtocolError("a transfer can be resumed only before it has begun")
         for piece in (part for whole in held for part in cut(whole, self._slice)):
@@ -141,7 +141,7 @@ class Incoming:
         self.until += self.next_credit_bytes
 
     def grant(self, *, again: bool = False) -> Grant:
-        """Receipt and credit as they stand. The first says `again`: the sender may remember an earlier life of ours."""
+        """Receipt and credit as they stand. The first has `again`: the sender may remember us from before a restart."""
         again, self._begun = again or not self._begun, True
         return Grant(transfer=self.transfer, received=self.received, until=self.until, again=again)
 

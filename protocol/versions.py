@@ -32,10 +32,6 @@ class Version:
         """True when messages of `other` can be decoded here: the same major number."""
         return self.major == other.major
 
-    def common_with(self, other: Version) -> Version:
-        """The version both may speak: kinds and codes newer than it must not be sent to this peer."""
-        return min(self, other)
-
 
 VERSION = Version(major=4, minor=0)
-"""What this code speaks."""
+"""The version of this code."""

@@ -25,7 +25,7 @@ from protocol.contracts import Buffer
 from protocol.encodings import Encoding, narrow, widen
 from protocol.limits import SLICE_BYTES
 from protocol.naming import Naming
-from protocol.tensors import Array, Layout, TensorSet, TensorSpec
+from protocol.tensors import Array, Layout, TensorSet, WireTensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class ModelFile:
         if missing:
             raise InvalidInput(str(path), f"no tensor {min(missing)}", "every tensor it describes")
 
-    def tensor(self, spec: TensorSpec) -> Array:
+    def tensor(self, spec: WireTensor) -> Array:
         """One tensor, checked: shape, dtype, finite."""
         with safe_open(self.path, framework="np") as file:
             found: Array = np.asarray(file.get_tensor(spec.name))
@@ -168,7 +168,7 @@ class ModelForms:
         """The anchor with all its tensors; counters, which never travel, are the initial model's."""
         return self._form(f"{_anchor_name(ref)}-whole", self.whole, "f32", self._anchor_tensor(ref))
 
-    def _anchor_tensor(self, ref: WeightsRef) -> Callable[[TensorSpec], Array]:
+    def _anchor_tensor(self, ref: WeightsRef) -> Callable[[WireTensor], Array]:
         if ref.row is None:
             if self._anchor is None:
                 raise InvalidInput("anchor", "none", "an anchor file")
@@ -176,12 +176,12 @@ class ModelForms:
         row = self.row(ref.row)
         places = dict(zip((s.name for s in row.layout.specs), row.layout.offsets(row.encoding), strict=True))
 
-        def tensor(spec: TensorSpec) -> Array:
+        def tensor(spec: WireTensor) -> Array:
             return _tensor_of(row, spec, places) if spec.name in places else self._initial.tensor(spec)
 
         return tensor
 
-    def _form(self, name: str, layout: Layout, encoding: Encoding, tensor: Callable[[TensorSpec], Array]) -> Payload:
+    def _form(self, name: str, layout: Layout, encoding: Encoding, tensor: Callable[[WireTensor], Array]) -> Payload:
         with self._making:
             if name not in self._made:
                 path = self._store.fixed_path(name)
@@ -190,7 +190,7 @@ class ModelForms:
             return self._made[name]
 
 
-def _write_form(path: Path, layout: Layout, encoding: Encoding, tensor: Callable[[TensorSpec], Array]) -> None:
+def _write_form(path: Path, layout: Layout, encoding: Encoding, tensor: Callable[[WireTensor], Array]) -> None:
     with path.open("wb") as file:
         for spec, offset in zip(layout.specs, layout.offsets(encoding), strict=True):
             values = tensor(spec)
@@ -200,7 +200,7 @@ def _write_form(path: Path, layout: Layout, encoding: Encoding, tensor: Callable
         file.truncate(layout.size_bytes(encoding))
 
 
-def _tensor_of(row: Payload, spec: TensorSpec, places: Mapping[str, int]) -> Array:
+def _tensor_of(row: Payload, spec: WireTensor, places: Mapping[str, int]) -> Array:
     dtype = spec.wire_dtype(row.encoding)
     start = places[spec.name]
     flat: Array = np.frombuffer(row.read(start, start + dtype.itemsize * int(np.prod(spec.shape))), dtype=dtype)

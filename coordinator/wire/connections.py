@@ -22,7 +22,7 @@ from coordinator.record.model_forms import Payload
 from coordinator.record.store import STATS, UPDATE, UPDATE_STATS, Store
 from protocol.codec import offers
 from protocol.conversation import Conversation
-from protocol.messages import Goodbye, Grant, Heartbeat, Message, Slice, Speaker, Stats, Step, Update
+from protocol.messages import Goodbye, Grant, Heartbeat, Message, Side, Slice, Stats, Step, Update
 from protocol.tensors import Layout
 from protocol.traffic import Dispatch, Intake, To
 from protocol.transfer import Fate, Span
@@ -85,7 +85,7 @@ class Peer:
     member: str | None = None
     round_no: int = 0
     """Of the latest order said to it: what its traffic is counted under."""
-    conversation: Conversation = field(default_factory=lambda: Conversation(Speaker.COORDINATOR))
+    conversation: Conversation = field(default_factory=lambda: Conversation(Side.COORDINATOR))
     heard_told_at: float = -1.0
     faults: int = 0
 

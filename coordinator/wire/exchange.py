@@ -119,7 +119,7 @@ class Exchange:
         return self._sign_of_life(peer, now)
 
     def _judge(self, peer: Peer, message: Message, identity: str, now: float) -> list[Event]:
-        if peer.conversation.receive(message) is conversation.Heard.STALE:
+        if peer.conversation.receive(message) is conversation.Freshness.STALE:
             self.counts["stale"] += 1
             if peer.conversation.hello_required and self._peers.may_answer(peer, now):
                 self.say(peer.connection, HelloRequired())
@@ -214,7 +214,7 @@ class Exchange:
         except LocalProtocolError as error:
             # decided before its hello was heard: what still matters is said again after the welcome, which is on its
             # way; or a second welcome, for hellos that were heard together: the first has answered both
-            if peer.conversation.state is conversation.State.GREETED or message.KIND == Welcome.KIND:
+            if peer.conversation.state is conversation.PeerState.PENDING or message.KIND == Welcome.KIND:
                 self.counts["outdated"] += 1
                 return
             # a fault of ours, and no reason to end everybody's run

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import structlog
 import zmq
 
-from protocol.backlog import Account, Bounds, Excess, Unheard, excesses, must_hold, wire_bytes
+from protocol.backlog import Account, BacklogLimits, Excess, Unheard, excesses, must_hold, wire_bytes
 from protocol.host.tcp import count_received, cut, drop_packets, own_socket
 
 log = structlog.get_logger()
@@ -52,7 +52,9 @@ class _Watched:
 class Guard:
     """`heard`, `trust`, `drained` and `close` belong to the socket's thread. Close before the socket is closed."""
 
-    def __init__(self, router: zmq.Socket[bytes], *, bounds: Bounds, encrypted: bool, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, router: zmq.Socket[bytes], *, bounds: BacklogLimits, encrypted: bool, wake: Callable[[], None]
+    ) -> None:
         """wake: has the socket's thread look into the socket, where nobody else may."""
         self._router, self._bounds, self._encrypted, self._wake = router, bounds, encrypted, wake
         router.monitor(_MONITOR, _ACCEPTED | _ENDED | _LISTENING)

@@ -18,7 +18,7 @@ import zmq
 from coordinator.wire.auth import Authenticator, secure
 from coordinator.wire.guard import Guard
 from fedap_core.errors import InvalidInput
-from protocol.backlog import Bounds
+from protocol.backlog import BacklogLimits
 from protocol.contracts import Buffer
 from protocol.host.tcp import can_guard
 from protocol.keys import KeyPair
@@ -68,7 +68,7 @@ class Router:
         keys: KeyPair | None = None,
         admits: Callable[[str], bool],
         in_flight_bytes: int = IN_FLIGHT_BYTES,
-        bounds: Bounds | None = None,
+        bounds: BacklogLimits | None = None,
     ) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._authenticator = Authenticator(self._context, admits) if keys is not None else None
@@ -89,7 +89,7 @@ class Router:
         self._most_held = max(in_flight_bytes // SLICE_BYTES, 1)
         self.lost_messages = 0
         """Messages given up because their receiver took nothing for too long."""
-        bounds = bounds or Bounds(strangers=STRANGERS)
+        bounds = bounds or BacklogLimits(strangers=STRANGERS)
         self._guard = Guard(self._socket, bounds=bounds, encrypted=self._has_keys, wake=self.wake) if guarded else None
         if self._guard is None and endpoint.startswith("tcp://"):
             log.warning("guard.off", so="messages that never end are not noticed on this system")

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from protocol.backlog import Account, Bounds, Unheard, excesses, must_hold, wire_bytes
+from protocol.backlog import Account, BacklogLimits, Unheard, excesses, must_hold, wire_bytes
 from protocol.host.tcp import count_received, cut, drop_packets, own_socket
 
 log = structlog.get_logger()
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 LOOK_S = 0.05
 """Between two looks: what a coordinator can send meanwhile comes on top of the bound."""
 
-_BOUNDS = Bounds(strangers=1)
+_BOUNDS = BacklogLimits(strangers=1)
 
 
 class Watched:

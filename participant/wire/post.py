@@ -14,10 +14,10 @@ from typing import Any
 
 from protocol.codec import decode, encode, offers, require_complete
 from protocol.contracts import Buffer
-from protocol.conversation import Conversation, State
-from protocol.conversation import Heard as Judged
+from protocol.conversation import Conversation, PeerState
+from protocol.conversation import Freshness as Judged
 from protocol.errors import LocalProtocolError, RemoteProtocolError
-from protocol.messages import ORDERS, REPORTS, Cancel, Error, Grant, Message, Slice, Speaker, Step
+from protocol.messages import ORDERS, REPORTS, Cancel, Error, Grant, Message, Side, Slice, Step
 from protocol.tensors import TensorSet
 from protocol.traffic import Dispatch, Intake, To
 from protocol.transfer import Fate, Span
@@ -55,7 +55,7 @@ class _Pending:
 class Post:
     """One side's view of a conversation. `say` and `hear` fill `outbound`; the shell empties it."""
 
-    def __init__(self, wants: Callable[[Message], bool], role: Speaker = Speaker.PARTICIPANT) -> None:
+    def __init__(self, wants: Callable[[Message], bool], role: Side = Side.PARTICIPANT) -> None:
         self._wants = wants
         self._conversation = Conversation(role)
         self._intake = Intake()
@@ -100,7 +100,7 @@ class Post:
             complete = self._take(message)
         except RemoteProtocolError as fault:
             self.refused = str(fault)
-            if self._conversation.state in (State.MEMBER, State.FINISHED):
+            if self._conversation.state in (PeerState.MEMBER, PeerState.FINISHED):
                 self.say(Error.of(fault))
             return []
         for one in complete:
@@ -215,7 +215,7 @@ class Post:
             self.say(span.what.filled(data[span.what.start : span.what.stop]))
 
     def _grant(self, grants: Sequence[To[Grant]]) -> None:
-        if self._conversation.state in (State.MEMBER, State.FINISHED):
+        if self._conversation.state in (PeerState.MEMBER, PeerState.FINISHED):
             for grant in grants:
                 self.say(grant.what)
 

@@ -68,7 +68,7 @@ class CountRepeats:
         with self._lock:
             counts = method not in ("debug", "info") or event in self._also
             shown = not counts or self._repeats.admit(f"{event} {who}".strip(), now)
-            due = self._repeats.untold(now, at_once=event == "coordinator.ended")
+            due = self._repeats.omitted(now, at_once=event == "coordinator.ended")
         if not shown and not due:
             raise structlog.DropEvent
         lines: list[Line] = [

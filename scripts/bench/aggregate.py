@@ -19,7 +19,7 @@ from coordinator.record.blobs import checksum_of, finish
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
 from fedap_core.mixing import mixing_from_counts
-from protocol.tensors import Layout, TensorSpec
+from protocol.tensors import Layout, WireTensor
 from scripts.bench.figures import Bar, Series, ratio
 from scripts.bench.interleaving import interleave
 from scripts.bench.job import Scope
@@ -83,7 +83,7 @@ def _mixing(parameters: int) -> Callable[[], float]:
 
 def _mixing_files(parameters: int, folder: Path) -> Callable[[], float]:
     weights = mixing_from_counts(np.ones(MEMBERS, dtype=np.int64))
-    layout = Layout((TensorSpec(name="w", dtype="float32", shape=(parameters,)),))
+    layout = Layout((WireTensor(name="w", dtype="float32", shape=(parameters,)),))
     data = np.full(parameters, 0.5, dtype=np.float32).data.cast("B")
     givers, rows = [], [folder / "rows" / str(number) for number in range(MEMBERS)]
     for number in range(MEMBERS):

@@ -29,7 +29,7 @@ from protocol.messages import (
     Update,
     Welcome,
 )
-from protocol.tensors import Layout, TensorSet, TensorSpec
+from protocol.tensors import Layout, TensorSet, WireTensor
 from scripts.fuzz.mutation import Frames
 from scripts.inmemory.setup import MOMENTS, RUN, Setup
 
@@ -49,7 +49,7 @@ def vector(values: int) -> TensorSet:
 def everything() -> list[Message]:
     """One of every kind; those with tensors embedded, framed and offered."""
     setup = Setup()
-    large = Layout((TensorSpec(name="w", dtype="float32", shape=(SLICE_BYTES // 4 + 1,)),))
+    large = Layout((WireTensor(name="w", dtype="float32", shape=(SLICE_BYTES // 4 + 1,)),))
     sets = [vector(4), vector(EMBEDDED_BYTES // 4 + 4), TensorSet(layout=large, data=None, transfer=NAME)]
     sets.append(TensorSet.of({"w": np.zeros((2, 2), dtype=np.float32)}, "f16"))
     messages: list[Message] = [

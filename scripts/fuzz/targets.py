@@ -16,7 +16,7 @@ from participant.decisions.events import Event, Failed, Report, Reported
 from protocol.codec import decode, encode
 from protocol.conversation import Conversation
 from protocol.errors import CODES, LocalProtocolError, ProtocolError, RemoteProtocolError
-from protocol.messages import Grant, Message, Slice, Speaker
+from protocol.messages import Grant, Message, Side, Slice
 from protocol.naming import content_name
 from protocol.tensors import TensorSet
 from protocol.traffic import Dispatch, Intake
@@ -106,11 +106,11 @@ class Talk:
         found = [*everything(), *(judged(mutator.mutated()) for _ in range(3000))]
         self._known = {frames_of(message): message for message in found if message is not None}
         self._frames = list(self._known)
-        self._sides = {role: Conversation(role) for role in Speaker}
+        self._sides = {role: Conversation(role) for role in Side}
 
     def begin(self, start: int) -> None:
         del start
-        self._sides = {role: Conversation(role) for role in Speaker}
+        self._sides = {role: Conversation(role) for role in Side}
 
     def draw(self) -> Operation:
         rng = self._rng
@@ -119,7 +119,7 @@ class Talk:
 
     def apply(self, operation: Operation) -> None:
         way, role, frames = operation
-        side, message = self._sides[Speaker(str(role))], self._known.get(_frames(frames)) or decode(_frames(frames))
+        side, message = self._sides[Side(str(role))], self._known.get(_frames(frames)) or decode(_frames(frames))
         before = side.state
         allowed, do = (LocalProtocolError, side.send) if way == "send" else (RemoteProtocolError, side.receive)
         try:
@@ -152,7 +152,7 @@ class Transfers:
         rng = self._rng
         peer, name = rng.choice("abc"), rng.choice(list(PAYLOADS))
         size = len(PAYLOADS[name]) if rng.random() < 0.9 else rng.choice((1, 63, 64, 65, 2**32))
-        way = rng.choice(("offered", "arrived", "arrived", "arrived", "drop", "reconnected", "offer", "granted", "end"))
+        way = rng.choice(("offered", "arrived", "arrived", "arrived", "drop", "offer", "granted", "end"))
         if way == "arrived":
             at = rng.choice((0, 64, 128, 192, 256, 1, 2**32)) if rng.random() < 0.5 else self._next(peer, name)
             data = PAYLOADS[name][at : at + 64] or b"x"
@@ -184,8 +184,6 @@ class Transfers:
                 self._intake.arrived(peer, Slice(transfer=name, offset=at, data=memoryview(data)))
             case "drop", _:
                 self._intake.drop(peer, name)
-            case "reconnected", _:
-                self._intake.reconnected(peer)
             case "offer", [int(size)]:
                 self._dispatch.offer(peer, name, size)
             case "granted", [int(low), int(high), bool(again)]:

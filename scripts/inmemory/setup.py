@@ -16,7 +16,7 @@ from fedap_core.arrays import Float32Array
 from fedap_core.strategies import make_strategy
 from protocol.limits import SLICE_BYTES
 from protocol.messages import Compute, Hello, Plan, Sgd
-from protocol.tensors import Layout, TensorSet, TensorSpec
+from protocol.tensors import Layout, TensorSet, WireTensor
 
 RUN = "run-1"
 SAMPLES = 100
@@ -42,7 +42,7 @@ class Setup:
     @cached_property
     def layout(self) -> Layout:
         values = (SLICE_BYTES + SLICE_BYTES // 2 if self.sliced else SLICE_BYTES // 2) // 4
-        return Layout((TensorSpec(name="w", dtype="float32", shape=(values,)),))
+        return Layout((WireTensor(name="w", dtype="float32", shape=(values,)),))
 
     @cached_property
     def initial(self) -> Float32Array:

@@ -35,7 +35,6 @@ DOUBLED = frozenset(
         "Anchor",
         "Attack",
         "Bar",
-        "Bounds",
         "Cast",
         "Choice",
         "Compute",
@@ -55,7 +54,6 @@ DOUBLED = frozenset(
         "Note",
         "Notices",
         "Outcome",
-        "Outgoing",
         "Pace",
         "Part",
         "Phase",
@@ -65,17 +63,14 @@ DOUBLED = frozenset(
         "Scope",
         "Series",
         "Stage",
-        "State",
         "StopRequested",
         "Store",
         "Study",
         "Target",
-        "TensorSpec",
         "Traffic",
         "Verdict",
         "Watched",
         "Work",
-        "_Rotating",
     ]
 )
 """Type names that are still defined more than once. A name that was cleaned leaves this list; none is added."""

@@ -10,9 +10,9 @@ import pytest
 from protocol import describe, limits
 from protocol.carriage import Tensors
 from protocol.contracts import Record
-from protocol.conversation import TABLE, State
+from protocol.conversation import TABLE, PeerState
 from protocol.errors import CODES, SHOWN_CHARS, RemoteProtocolError
-from protocol.messages import KINDS, Speaker
+from protocol.messages import KINDS, Side
 from protocol.tensors import DTYPES
 from protocol.versions import VERSION
 
@@ -66,10 +66,10 @@ def test_transition_table_of_the_document_is_the_table_of_the_code() -> None:
     rows = re.findall(r"^\| (\w+) \| (.*) \| (.*) \|$", between("## 4. Conversation", "```mermaid"), re.MULTILINE)
     found: dict[str, dict[str, dict[str, str]]] = {}
     for state, *cells in rows:
-        if state in set(State):
+        if state in set(PeerState):
             moves = [[part.split(" ⇒ ") for part in cell.split(", ")] for cell in cells]
             found[state] = {
-                s: {m[0]: m[-1] if len(m) == 2 else state for m in ms} for s, ms in zip(Speaker, moves, strict=True)
+                s: {m[0]: m[-1] if len(m) == 2 else state for m in ms} for s, ms in zip(Side, moves, strict=True)
             }
     assert found == TABLE
 

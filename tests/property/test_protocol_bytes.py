@@ -14,7 +14,7 @@ from protocol.codec import decode, encode
 from protocol.errors import CODES, RemoteProtocolError
 from protocol.limits import HEADER_BYTES, MIB
 from protocol.messages import KINDS, Message, Score, Step
-from protocol.tensors import Layout, TensorSet, TensorSpec
+from protocol.tensors import Layout, TensorSet, WireTensor
 from protocol.versions import VERSION
 from tests.unit.protocol.samples import EVERYTHING, heartbeat, update
 
@@ -142,7 +142,7 @@ def test_no_message_makes_the_decoder_reserve_more_than_the_limit(case: str | li
 
 names = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1, max_size=20)
 specs = st.builds(
-    TensorSpec,
+    WireTensor,
     name=names,
     dtype=st.sampled_from(["float32", "float64", "int64"]),
     shape=st.lists(st.integers(0, 5), max_size=4).map(tuple),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from protocol.codec import decode, encode, offers
 from protocol.contracts import Buffer
-from protocol.conversation import Conversation, Heard, State
+from protocol.conversation import Conversation, Freshness, PeerState
 from protocol.delivery import Outbox
 from protocol.limits import SLICE_BYTES
 from protocol.messages import (
@@ -28,8 +28,8 @@ from protocol.messages import (
     Hello,
     HelloRequired,
     Message,
+    Side,
     Slice,
-    Speaker,
     Step,
     Train,
     Update,
@@ -67,14 +67,14 @@ def filled(message: Message, data: bytearray) -> Message:
     return replace(message, weights=message.weights.filled(data))
 
 
-class Side:
+class Sketch:
     """What both sketches share: everything but the decisions."""
 
-    def __init__(self, role: Speaker, link: Link[list[Buffer]], large: bool) -> None:
+    def __init__(self, role: Side, link: Link[list[Buffer]], large: bool) -> None:
         self.role, self.link, self.large, self.now = role, link, large, 0.0
         self.latest: Message | None = None  # the last order or report said: what a real peer keeps on disk
         self.have: Step | None = None
-        self.initial_held = role is Speaker.COORDINATOR
+        self.initial_held = role is Side.COORDINATOR
         self.heard_values: list[float] = []
         self.restart()
 
@@ -102,7 +102,7 @@ class Side:
 
     def hear(self, frames: list[Buffer]) -> None:
         message = decode(frames)
-        if self.conversation.receive(message) is Heard.STALE:
+        if self.conversation.receive(message) is Freshness.STALE:
             if self.conversation.hello_required:
                 self.say(HelloRequired())
         elif isinstance(message, Grant):
@@ -170,10 +170,10 @@ class Side:
 
     @property
     def is_member(self) -> bool:
-        return self.conversation.state in (State.MEMBER, State.FINISHED)
+        return self.conversation.state in (PeerState.MEMBER, PeerState.FINISHED)
 
 
-class Participant(Side):
+class Participant(Sketch):
     """Answers every order; says hello until it is welcomed and the initial model is there or on its way."""
 
     seen: list[int | None] = []  # noqa: RUF012 - replaced, never changed
@@ -203,7 +203,7 @@ class Participant(Side):
         return self.have is not None and self.have.kind == "finish" and self.outbox.held is None
 
 
-class Coordinator(Side):
+class Coordinator(Sketch):
     """Orders one round after another."""
 
     def beat(self) -> None:
@@ -244,17 +244,17 @@ weathers = st.builds(
     duplication=st.floats(0, 0.3),
     delay=st.floats(0, 0.3),
 )
-restart_plans = st.dictionaries(st.integers(1, 60), st.sampled_from(Speaker), max_size=4)
+restart_plans = st.dictionaries(st.integers(1, 60), st.sampled_from(Side), max_size=4)
 
 
 def run_to_its_end(
-    weather: Weather, seed: int, restarts: dict[int, Speaker], large: bool
+    weather: Weather, seed: int, restarts: dict[int, Side], large: bool
 ) -> tuple[Participant, Coordinator]:
     """Both beat once per virtual second; `restarts` happen after so many deliveries and cut the line."""
     link: Link[list[Buffer]] = Link(weather, np.random.default_rng(seed))
-    participant = Participant(Speaker.PARTICIPANT, link, large)
-    coordinator = Coordinator(Speaker.COORDINATOR, link, large)
-    sides: dict[str, Side] = {side.role: side for side in (participant, coordinator)}
+    participant = Participant(Side.PARTICIPANT, link, large)
+    coordinator = Coordinator(Side.COORDINATOR, link, large)
+    sides: dict[str, Sketch] = {side.role: side for side in (participant, coordinator)}
     delivered = 0
     for second in range(PATIENCE):
         if participant.is_done and coordinator.is_done:
@@ -286,7 +286,7 @@ def check_run(participant: Participant, coordinator: Coordinator) -> None:
 @settings(max_examples=60, deadline=None)
 @given(weathers, st.integers(0, 2**32), restart_plans)
 def test_every_run_of_small_messages_ends_whatever_the_line_does(
-    weather: Weather, seed: int, restarts: dict[int, Speaker]
+    weather: Weather, seed: int, restarts: dict[int, Side]
 ) -> None:
     check_run(*run_to_its_end(weather, seed, restarts, large=False))
 
@@ -294,7 +294,7 @@ def test_every_run_of_small_messages_ends_whatever_the_line_does(
 @settings(max_examples=10, deadline=None)
 @given(weathers, st.integers(0, 2**32), restart_plans)
 def test_every_run_of_sliced_payloads_ends_whatever_the_line_does(
-    weather: Weather, seed: int, restarts: dict[int, Speaker]
+    weather: Weather, seed: int, restarts: dict[int, Side]
 ) -> None:
     check_run(*run_to_its_end(weather, seed, restarts, large=True))
 
@@ -304,6 +304,6 @@ def test_restart_and_cut_line_cost_one_hello_and_two_heartbeats(deliveries: int)
     """All goes well within second 0, and second 1 confirms it. With a cut: hello in second 1, wants in seconds 2 and 3,
     whereupon the lost step is said again and all the rest follows; second 4 confirms it."""
     undisturbed, _ = run_to_its_end(Weather(), 0, {}, large=False)
-    disturbed, coordinator = run_to_its_end(Weather(), 0, {deliveries: Speaker.PARTICIPANT}, large=False)
+    disturbed, coordinator = run_to_its_end(Weather(), 0, {deliveries: Side.PARTICIPANT}, large=False)
     assert (int(undisturbed.now), int(disturbed.now)) == (1, 4)
     check_run(disturbed, coordinator)

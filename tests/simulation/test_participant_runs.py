@@ -30,7 +30,7 @@ from participant.decisions.machine import AgentMachine
 from participant.decisions.reconnection import Lifeline, Patience
 from participant.wire.post import Post
 from protocol.contracts import Buffer
-from protocol.conversation import State
+from protocol.conversation import PeerState
 from protocol.delivery import Outbox
 from protocol.limits import SLICE_BYTES
 from protocol.messages import (
@@ -43,7 +43,7 @@ from protocol.messages import (
     Hello,
     HelloRequired,
     Message,
-    Speaker,
+    Side,
     Stats,
     Step,
     Train,
@@ -186,7 +186,7 @@ class Sketch:
 
     def hear(self, parcel: Parcel) -> None:
         connection, frames = parcel
-        post = self._posts.setdefault(connection, Post(self._is_wanted, Speaker.COORDINATOR))
+        post = self._posts.setdefault(connection, Post(self._is_wanted, Side.COORDINATOR))
         for message in post.hear(frames):
             if isinstance(message, Hello):
                 self._newest = connection
@@ -194,7 +194,7 @@ class Sketch:
             elif connection == self._newest:
                 self._on(message)
         assert post.refused == "", "the participant was accused"
-        if post._conversation.state in (State.UNKNOWN, State.CLOSED):
+        if post._conversation.state in (PeerState.UNKNOWN, PeerState.CLOSED):
             post.say(HelloRequired())
         self._flush(connection)
 

@@ -34,7 +34,7 @@ from protocol.messages import (
     Leave,
     Message,
     Plan,
-    Speaker,
+    Side,
     Stats,
     Step,
     Train,
@@ -136,7 +136,7 @@ class Conductor:
             context.term()
 
     def _hear(self, socket: zmq.Socket[bytes], connection: bytes, frames: list[bytes]) -> None:
-        post = self._posts.setdefault(connection, Post(self._is_wanted, Speaker.COORDINATOR))
+        post = self._posts.setdefault(connection, Post(self._is_wanted, Side.COORDINATOR))
         known = self._names.get(connection)
         for message in post.hear(list(frames)):
             if isinstance(message, Hello):

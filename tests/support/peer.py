@@ -17,7 +17,7 @@ import zmq
 
 from fedap_core.arrays import Float32Array
 from protocol.codec import decode, encode, offers
-from protocol.conversation import Conversation, Heard
+from protocol.conversation import Conversation, Freshness
 from protocol.delivery import Outbox
 from protocol.messages import (
     ORDERS,
@@ -33,8 +33,8 @@ from protocol.messages import (
     HelloRequired,
     Message,
     Reject,
+    Side,
     Slice,
-    Speaker,
     Stats,
     Step,
     Train,
@@ -85,7 +85,7 @@ class Peer(threading.Thread):
         self._reset()
 
     def _reset(self) -> None:
-        self._talk = Conversation(Speaker.PARTICIPANT)
+        self._talk = Conversation(Side.PARTICIPANT)
         self._intake, self._dispatch, self._outbox = Intake(), Dispatch(), Outbox()
         self._bytes: dict[str, bytearray] = {}
         self._sending: dict[str, memoryview] = {}
@@ -155,7 +155,7 @@ class Peer(threading.Thread):
             self._socket.send_multipart(encode(message), zmq.NOBLOCK, copy=False)
 
     def _hear(self, message: Message) -> None:
-        if self._talk.receive(message) is Heard.STALE:
+        if self._talk.receive(message) is Freshness.STALE:
             return
         if isinstance(message, HelloRequired):
             self._ready = False

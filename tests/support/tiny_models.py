@@ -15,8 +15,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part, TensorSpec
 from fedap_core.preprocessing import Preprocessing
 from protocol.membership import Hello
-from protocol.tensors import Array, Layout, names_digest
-from protocol.tensors import TensorSpec as WireSpec
+from protocol.tensors import Array, Layout, WireTensor, names_digest
 from tests.support.machines import instance_of
 
 
@@ -39,13 +38,13 @@ class TinyModel:
     def wire_layout(self, home: Collection[Part]) -> Layout:
         """The layout of what travels when `home` stays home."""
         return Layout(
-            tuple(WireSpec(name=one.name, dtype="float32", shape=one.shape) for one in self.spec.shared(home))
+            tuple(WireTensor(name=one.name, dtype="float32", shape=one.shape) for one in self.spec.shared(home))
         )
 
     def hello(self, name: str, *, samples: int = 100) -> Hello:
         layout = Layout(
             tuple(
-                WireSpec(name=one.name, dtype="float32" if one.floating else "int64", shape=one.shape)
+                WireTensor(name=one.name, dtype="float32" if one.floating else "int64", shape=one.shape)
                 for one in self.spec.tensors
             )
         )

@@ -12,7 +12,7 @@ from participant.decisions.layouts import shared_layout
 from protocol.codec import encode
 from protocol.limits import MIB
 from protocol.messages import Compute, HelloRequired, Message, Reject, Sgd, Welcome
-from protocol.tensors import Layout, TensorSet, TensorSpec
+from protocol.tensors import Layout, TensorSet, WireTensor
 from scripts.drill.hostile.false_coordinator import Play, Scenario
 from scripts.drill.hostile.false_stage import FORBIDDEN_MODULE, NAME, RUN, Cast, Stage
 
@@ -69,7 +69,7 @@ def _other_tensors(stage: Stage) -> None:
 
 
 def _giant_offer(stage: Stage) -> None:
-    layout = Layout((TensorSpec(name="fc.weight", dtype="float32", shape=(900 * MIB,)),))
+    layout = Layout((WireTensor(name="fc.weight", dtype="float32", shape=(900 * MIB,)),))
     stage.welcome(initial=TensorSet(layout=layout, data=None, transfer="ab" * 16))
 
 

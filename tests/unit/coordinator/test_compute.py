@@ -18,14 +18,14 @@ from fedap_core.strategies import Measure
 from protocol.encodings import Encoding
 from protocol.limits import SLICE_BYTES
 from protocol.naming import content_name
-from protocol.tensors import Layout, TensorSet, TensorSpec
+from protocol.tensors import Layout, TensorSet, WireTensor
 from tests.support.tiny_models import tiny_model
 
 WAIT_S = 30.0
 
 
 def stored(folder: Path, name: str, values: Float32Array, encoding: Encoding = "f32") -> StoredSet:
-    layout = Layout((TensorSpec(name="w", dtype="float32", shape=values.shape),))
+    layout = Layout((WireTensor(name="w", dtype="float32", shape=values.shape),))
     data = bytes(TensorSet.of_flat(layout, values, encoding).data or b"")
     (folder / name).write_bytes(data)
     return finish(folder / name, layout, encoding, checksum_of(data))

@@ -12,8 +12,8 @@ from participant.wire.post import Post
 from protocol.codec import encode
 from protocol.errors import LocalProtocolError
 from protocol.limits import SLICE_BYTES
-from protocol.messages import Grant, Message, Slice, Speaker, Train, Update, Welcome
-from protocol.tensors import Layout, TensorSet, TensorSpec
+from protocol.messages import Grant, Message, Side, Slice, Train, Update, Welcome
+from protocol.tensors import Layout, TensorSet, WireTensor
 from tests.unit.participant.agents import train
 from tests.unit.protocol.samples import HELLO, LARGE, RUN, WELCOME
 
@@ -29,7 +29,7 @@ class Line:
     def __init__(self, *, wanted: bool = True) -> None:
         self.wanted = wanted
         self.here = Post(lambda _message: self.wanted)
-        self.there = Post(lambda _message: True, Speaker.COORDINATOR)
+        self.there = Post(lambda _message: True, Side.COORDINATOR)
         self.complete: list[Message] = []
         self.here.say(HELLO)
         self.carry()
@@ -100,7 +100,7 @@ def test_an_offer_that_contradicts_an_earlier_one_is_refused_and_the_earlier_one
     line, initial = Line(), values(1)
     line.there.say(replace(WELCOME, initial=initial))
     line.here.hear(line.there.outbound.popleft().frames)
-    longer = Layout((TensorSpec(name="w", dtype="float32", shape=(SLICE_BYTES // 4 + 200,)),))
+    longer = Layout((WireTensor(name="w", dtype="float32", shape=(SLICE_BYTES // 4 + 200,)),))
     lie = replace(train(0), weights=TensorSet(layout=longer, data=None, transfer=initial.transfer))
     assert line.here.hear(encode(lie)) == []
     assert "before with" in line.here.refused

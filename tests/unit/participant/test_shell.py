@@ -23,7 +23,7 @@ from participant.wire.post import Post
 from participant.wire.sent_log import SentLog
 from protocol.codec import encode
 from protocol.contracts import Buffer
-from protocol.messages import Finish, HelloRequired, Message, Speaker, Step, Welcome
+from protocol.messages import Finish, HelloRequired, Message, Side, Step, Welcome
 from protocol.tensors import TensorSet
 from tests.unit.participant.agents import PATIENCE, WEIGHTS, beat, finish, goodbye, prepared, train, update
 from tests.unit.protocol.samples import HELLO, RUN, WELCOME
@@ -42,7 +42,7 @@ class Office:
         self.socket.linger = 0
         port = self.socket.bind_to_random_port("tcp://127.0.0.1")
         self.endpoint = f"tcp://127.0.0.1:{port}"
-        self._post = Post(lambda _message: True, Speaker.COORDINATOR)
+        self._post = Post(lambda _message: True, Side.COORDINATOR)
         self._connection = b""
         self.heard: list[str] = []
         self.ended: queue.SimpleQueue[End | BaseException]

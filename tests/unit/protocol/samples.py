@@ -29,7 +29,7 @@ from protocol.messages import (
     Update,
     Welcome,
 )
-from protocol.tensors import Layout, TensorSet, TensorSpec
+from protocol.tensors import Layout, TensorSet, WireTensor
 
 RUN = "run-1"
 DIGEST = "0123456789abcdef"
@@ -42,7 +42,7 @@ MEDIUM = TensorSet.of({"conv.weight": np.ones(20_000, dtype=np.float32), "conv.b
 """80,004 bytes: rides in a frame of its own."""
 
 LARGE = TensorSet(
-    layout=Layout((TensorSpec(name="fc.weight", dtype="float32", shape=(SLICE_BYTES // 4 + 1,)),)),
+    layout=Layout((WireTensor(name="fc.weight", dtype="float32", shape=(SLICE_BYTES // 4 + 1,)),)),
     data=None,
     transfer=NAME,
 )

@@ -10,7 +10,7 @@ from protocol.backlog import (
     STRANGERS_BYTES,
     UNHEARD_BYTES,
     Account,
-    Bounds,
+    BacklogLimits,
     Unheard,
     excesses,
     must_hold,
@@ -18,7 +18,7 @@ from protocol.backlog import (
 )
 from protocol.limits import FRAME_BYTES, SLICE_BYTES, WINDOW_SLICES
 
-BOUNDS = Bounds(strangers=3, message_bytes=FRAME_BYTES)
+BOUNDS = BacklogLimits(strangers=3, message_bytes=FRAME_BYTES)
 
 
 def stranger(serial: int = 0, *, waiting: int = 0, address: str = "a") -> Account:
@@ -50,7 +50,7 @@ def test_a_stranger_may_have_a_header_waiting_and_no_more() -> None:
 def test_of_strangers_that_have_too_much_together_the_largest_go() -> None:
     share = STRANGERS_BYTES // 5 - 100
     crowd = [stranger(number, waiting=share + number) for number in range(3)]
-    many = Bounds(strangers=10)
+    many = BacklogLimits(strangers=10)
     assert excesses(crowd, many, Unheard(), now=0.0, drains=0) == []
     crowd += [stranger(number, waiting=share + number) for number in range(3, 6)]
     found = [one.account.serial for one in excesses(crowd, many, Unheard(), now=0.0, drains=0)]

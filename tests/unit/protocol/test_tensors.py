@@ -9,7 +9,7 @@ from protocol.encodings import F16_LARGEST, narrow, widen
 from protocol.errors import InvalidField, Overflow
 from protocol.limits import LAYOUT_BYTES, SET_BYTES, SLICE_BYTES, TENSORS
 from protocol.naming import content_name
-from protocol.tensors import Array, Layout, TensorSet, TensorSpec, names_digest
+from protocol.tensors import Array, Layout, TensorSet, WireTensor, names_digest
 
 MIXED: dict[str, Array] = {
     "w": np.array([[1.5, -2.0, 0.1]], dtype=np.float32),
@@ -72,7 +72,7 @@ def test_equal_layouts_have_equal_digests_and_any_difference_shows() -> None:
     layout = Layout.of(MIXED)
     assert Layout.parse(layout.text).digest == layout.digest
     reordered = Layout(tuple(reversed(layout.specs)))
-    reshaped = Layout((TensorSpec(name="w", dtype="float32", shape=(3, 1)), *layout.specs[1:]))
+    reshaped = Layout((WireTensor(name="w", dtype="float32", shape=(3, 1)), *layout.specs[1:]))
     assert len({layout.digest, reordered.digest, reshaped.digest}) == 3
 
 
@@ -111,8 +111,8 @@ def test_arrays_of_other_dtypes_do_not_travel() -> None:
 
 
 def test_layouts_of_our_own_keep_the_limits_too() -> None:
-    many = tuple(TensorSpec(name=str(index), dtype="int64", shape=()) for index in range(TENSORS + 1))
-    wordy = tuple(TensorSpec(name=f"{index:0200d}", dtype="int64", shape=()) for index in range(400))
+    many = tuple(WireTensor(name=str(index), dtype="int64", shape=()) for index in range(TENSORS + 1))
+    wordy = tuple(WireTensor(name=f"{index:0200d}", dtype="int64", shape=()) for index in range(400))
     for specs in (many, wordy):
         with pytest.raises(InvalidField, match="at most"):
             Layout(specs)

@@ -9,7 +9,7 @@ from protocol.limits import TRANSFERS_PER_PEER, WINDOW_SLICES
 from protocol.messages import Grant, Slice
 from protocol.naming import content_name
 from protocol.traffic import Dispatch, Intake
-from protocol.transfer import Fate, Incoming, Outgoing
+from protocol.transfer import Fate, IncomingTransfer, OutgoingTransfer
 
 CUT = 4
 PAYLOAD = bytes(range(30))  # seven slices of 4 and one of 2
@@ -22,8 +22,8 @@ def piece(index: int, payload: bytes = PAYLOAD) -> Slice:
     return Slice(transfer=NAME, offset=start, data=memoryview(payload[start : start + CUT]))
 
 
-def receiving(*, slices: int = 0) -> Incoming:
-    incoming = Incoming(transfer=NAME, size_bytes=len(PAYLOAD), slice_bytes=CUT)
+def receiving(*, slices: int = 0) -> IncomingTransfer:
+    incoming = IncomingTransfer(transfer=NAME, size_bytes=len(PAYLOAD), slice_bytes=CUT)
     for _ in range(WINDOW_SLICES):
         incoming.extend()
     for index in range(slices):
@@ -32,15 +32,15 @@ def receiving(*, slices: int = 0) -> Incoming:
     return incoming
 
 
-def spans(outgoing: Outgoing) -> list[tuple[int, int]]:
+def spans(outgoing: OutgoingTransfer) -> list[tuple[int, int]]:
     found = []
     while (span := outgoing.next_span()) is not None:
         found.append((span.start, span.stop))
     return found
 
 
-def sending() -> Outgoing:
-    return Outgoing(transfer=NAME, size_bytes=len(PAYLOAD), slice_bytes=CUT)
+def sending() -> OutgoingTransfer:
+    return OutgoingTransfer(transfer=NAME, size_bytes=len(PAYLOAD), slice_bytes=CUT)
 
 
 def grant(received: int, until: int, *, again: bool = False) -> Grant:
@@ -92,7 +92,7 @@ def test_wrong_bytes_are_found_when_the_payload_is_complete() -> None:
 
 
 def test_cut_transfer_goes_on_after_the_slices_held_in_an_earlier_life() -> None:
-    incoming = Incoming(transfer=NAME, size_bytes=len(PAYLOAD), slice_bytes=CUT)
+    incoming = IncomingTransfer(transfer=NAME, size_bytes=len(PAYLOAD), slice_bytes=CUT)
     incoming.resume([PAYLOAD[:8], PAYLOAD[8:20]])
     for index in range(5, 8):
         incoming.extend()
@@ -103,7 +103,7 @@ def test_cut_transfer_goes_on_after_the_slices_held_in_an_earlier_life() -> None
 @pytest.mark.parametrize("held", [PAYLOAD[:3], PAYLOAD])
 def test_resuming_needs_whole_slices_and_something_to_come(held: bytes) -> None:
     with pytest.raises(LocalProtocolError):
-        Incoming(transfer=NAME, size_bytes=len(PAYLOAD), slice_bytes=CUT).resume([held])
+        IncomingTransfer(transfer=NAME, size_bytes=len(PAYLOAD), slice_bytes=CUT).resume([held])
 
 
 def test_transfer_under_way_cannot_be_resumed() -> None:
@@ -220,14 +220,6 @@ def test_slice_of_no_known_transfer_or_without_credit_is_dropped() -> None:
 def test_grant_below_what_it_acknowledges_cannot_be_built() -> None:
     with pytest.raises(LocalProtocolError, match="until"):
         grant(8, 4)
-
-
-def test_new_connection_begins_open_transfers_again_where_they_stand() -> None:
-    intake = Intake(slice_bytes=CUT)
-    intake.offered("a", NAME, len(PAYLOAD))
-    intake.arrived("a", piece(0))
-    (restart,) = intake.reconnected("a")
-    assert restart.what == grant(CUT, CUT + WINDOW, again=True)
 
 
 def test_bytes_in_flight_over_all_peers_stay_under_the_cap() -> None:

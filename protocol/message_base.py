@@ -1,4 +1,4 @@
-"""What every message has in common: who may speak, the steps of a run, scores, tensor sets.
+"""What every message has in common: who may send it, the steps of a run, scores, tensor sets.
 
 This file must not know any message by name beyond the kinds of orders and reports.
 """
@@ -15,20 +15,20 @@ from protocol.plan import Count, RoundNo
 from protocol.tensors import TensorSet
 
 
-class Speaker(enum.StrEnum):
+class Side(enum.StrEnum):
     """The two sides of every conversation."""
 
     PARTICIPANT = "participant"
     COORDINATOR = "coordinator"
 
     @property
-    def other(self) -> Speaker:
-        return Speaker.COORDINATOR if self is Speaker.PARTICIPANT else Speaker.PARTICIPANT
+    def other(self) -> Side:
+        return Side.COORDINATOR if self is Side.PARTICIPANT else Side.PARTICIPANT
 
 
-FROM_PARTICIPANT = frozenset({Speaker.PARTICIPANT})
-FROM_COORDINATOR = frozenset({Speaker.COORDINATOR})
-FROM_BOTH = frozenset(Speaker)
+FROM_PARTICIPANT = frozenset({Side.PARTICIPANT})
+FROM_COORDINATOR = frozenset({Side.COORDINATOR})
+FROM_BOTH = frozenset(Side)
 
 ORDERS = ("anchor", "train", "finish")
 """What a coordinator asks for, in the order in which it can ask within one round."""
@@ -38,11 +38,11 @@ REPORTS = ("stats", "update", "goodbye")
 
 
 class Message(Record):
-    """Anything that can be said."""
+    """Anything that can be sent."""
 
     __slots__ = ()
     KIND: ClassVar[str]
-    SPEAKERS: ClassVar[frozenset[Speaker]]
+    SENDERS: ClassVar[frozenset[Side]]
 
 
 @record
