@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from coordinator.config import RunConfig
 from coordinator.decisions import facts
 from coordinator.decisions.rules import Rules
+from coordinator.decisions.scoring import scored, scores_by_split
 from coordinator.decisions.state import State, Status
 from coordinator.logs import fact_event
 from coordinator.record.journal import fact_of
@@ -21,7 +22,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure
 from protocol.endpoints import is_local
-from protocol.messages import Plan, Score
+from protocol.messages import Plan
 
 _SHOWN_MEMBERS = 40
 """Lines of members that `status` prints; of thousands, those come first of whom there is something to say."""
@@ -184,17 +185,10 @@ def _accuracies(past: Past, after: int) -> list[tuple[int, float, int]]:
     for entry in past.journal.entries(after):
         fact = fact_of(entry)
         if isinstance(fact, facts.UpdateAccepted | facts.GoodbyeAccepted):
-            found = _test_accuracy(fact.scores)
+            found = scored(fact, "test")
             if found is not None:
-                by_round.setdefault(fact.round_no - 1, []).append(found)
+                by_round.setdefault(found[0], []).append(found[1].correct / found[1].samples)
     return [(round_no, sum(values) / len(values), len(values)) for round_no, values in sorted(by_round.items())]
-
-
-def _test_accuracy(scores: Sequence[Score]) -> float | None:
-    """Of the delivered model, or of the trained one where nothing is delivered."""
-    found = [score for score in scores if score.split == "test" and score.samples > 0]
-    found.sort(key=lambda score: score.model != "delivered")
-    return found[0].correct / found[0].samples if found else None
 
 
 def history_lines(past: Past) -> Iterator[str]:
@@ -209,8 +203,8 @@ def _told(fact: facts.Fact) -> str:
     for name in getattr(fact, "__dataclass_fields__", {}):
         value = getattr(fact, name)
         if name == "scores":
-            accuracy = _test_accuracy(value)
-            value = None if accuracy is None else f"test accuracy {accuracy:.4f}"
+            score = scores_by_split(value).get("test")
+            value = None if score is None else f"test accuracy {score.correct / score.samples:.4f}"
         elif name == "weights":
             rows = "; ".join(" ".join(f"{weight:.4f}" for weight in row) for row in value)
             value = rows if len(value) <= _SHOWN_NAMES else f"{len(value)} x {len(value)} numbers"

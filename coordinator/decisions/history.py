@@ -15,6 +15,7 @@ from coordinator.decisions import facts, instances, mixing_plan, ordering
 from coordinator.decisions.actions import BlobRef, Order, RowRef, Source, WeightsRef, step_at
 from coordinator.decisions.admission import typical
 from coordinator.decisions.rules import Rules
+from coordinator.decisions.scoring import scores_by_split
 from coordinator.decisions.state import Member, Stage, State, Status
 from fedap_core.strategies import Measure
 
@@ -275,9 +276,8 @@ def _update_accepted(state: State, rules: Rules, fact: facts.UpdateAccepted, now
 
 def _validation_accuracy(fact: facts.UpdateAccepted) -> float | None:
     """Of the model as delivered, or of the trained one where nothing is delivered."""
-    found = [score for score in fact.scores if score.split == "validation" and score.samples > 0]
-    found.sort(key=lambda score: score.model != "delivered")
-    return found[0].correct / found[0].samples if found else None
+    score = scores_by_split(fact.scores).get("validation")
+    return None if score is None else score.correct / score.samples
 
 
 def _forgive(member: Member, rules: Rules) -> None:

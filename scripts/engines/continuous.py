@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from scripts.engines.virtual_members import VirtualFederation, open_federation
 from scripts.engines.workbench import Home
 from scripts.run.clock_settings import AsyncFolder, AsyncSettings
 from scripts.run.cohort import Cohort, model_file_name
-from scripts.run.run_folder import scores
+from scripts.run.records import ClientScore, RoundRecord
 from scripts.run.versions import versions
 
 MEASURE_SHARE = 1 / 3
@@ -246,21 +245,23 @@ class VirtualRun:
     def _look(self, *, ended: str | None) -> None:
         """Everybody's accuracy with the model it was given last."""
         homes = list(self._homes.values())
-        record: dict[str, Any] = {
-            "round": self._looks,
-            "clock": self._now,
-            "updates": self._machine.state.accepted,
-            "trained": list(self._trained.values()),
-        }
-        for split in homes[0].splits:
-            evaluations = [home.evaluations()[split] for home in homes]
-            record[split] = scores(evaluations, confusion=ended is not None)
+        found = {split: [home.evaluations()[split] for home in homes] for split in homes[0].splits}
+        record = RoundRecord(
+            number=self._looks,
+            clock=self._now,
+            updates=self._machine.state.accepted,
+            trained=tuple(self._trained.values()),
+            splits={
+                split: tuple(ClientScore.of(one, None if ended is None else one.confusion) for one in evaluations)
+                for split, evaluations in found.items()
+            },
+            ended=ended or "",
+        )
         if ended is not None:
-            record["ended"] = ended
             self._save()
         self._folder.append(record)
         self._looks += 1
-        self._options.on_look(self._now, float(np.mean(record["test"]["accuracy"])))
+        self._options.on_look(self._now, record.mean or 0.0)
 
     def _save(self) -> None:
         if not self._options.keep_models:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,8 @@ from scripts.engines.pool import ClientPool, InlinePool, make_clients
 from scripts.run.anchors import require_same_model, train_pooled_anchor
 from scripts.run.cohort import Cohort, model_file_name
 from scripts.run.forked import run_in_child
-from scripts.run.run_folder import RunFolder, scores
+from scripts.run.records import ClientScore, RoundRecord
+from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 from scripts.run.versions import versions
 
@@ -200,25 +200,22 @@ class Federation:
         weights = self._weights(round_no, plan.phase, reports)
         self._mix(weights, plan.phase)
         mixed = time.monotonic()
-        record: dict[str, Any] = {
-            "round": round_no,
-            "phase": plan.phase,
-            "train_loss": [r.metrics.loss for r in reports],
-        }
         last = round_no == self._settings.rounds - 1
-        accuracy = None
-        if self._settings.evaluates(round_no):
-            for split in self._splits:
-                evaluations = self._pool.evaluate(split)
-                record[split] = scores(evaluations, confusion=last)
-            accuracy = float(np.mean(record["test"]["accuracy"]))
-        record["seconds"] = {
-            "train": round(trained - began, 4),
-            "mix": round(mixed - trained, 4),
-            "evaluate": round(time.monotonic() - mixed, 4),
+        evaluated = self._splits if self._settings.evaluates(round_no) else []
+        splits = {
+            split: tuple(ClientScore.of(one, one.confusion if last else None) for one in self._pool.evaluate(split))
+            for split in evaluated
         }
+        spent = {"train": trained - began, "mix": mixed - trained, "evaluate": time.monotonic() - mixed}
+        record = RoundRecord(
+            number=round_no,
+            phase=plan.phase,
+            train_loss=tuple(report.metrics.loss for report in reports),
+            splits=splits,
+            seconds={name: round(seconds, 4) for name, seconds in spent.items()},
+        )
         self._folder.append(record)
-        self._options.on_round(round_no, accuracy)
+        self._options.on_round(round_no, record.mean)
 
     def _mix(self, weights: FloatArray, phase: Phase) -> None:
         rows = self._pool.rows

@@ -16,7 +16,8 @@ from participant.data import load_dataset
 from participant.data.base import DataOptions
 from scripts.experiments.sweep import SweepOptions, run_sweep
 from scripts.report import tables
-from scripts.run.run_folder import RunFolder, Summary, write_text
+from scripts.run.results import Summary
+from scripts.run.run_folder import RunFolder, write_text
 from scripts.run.settings import CohortSettings, RunSettings, checked, digest
 
 ALEXNET_FROM = 63
@@ -93,9 +94,13 @@ def compare_and_report(comparison: Comparison, options: SweepOptions, console: C
     table = tables.rows(summaries)
     title = f"{first.cohort.data}, {len(names)} clients, protocol {protocol}, {first.rounds} rounds"
     console.print(tables.terminal_table(table, title))
+    if len(table) > 1:
+        console.print(tables.terminal_differences(summaries))
+        console.print(tables.DIFFERENCES_NOTE, soft_wrap=True)
     path = options.root / re.sub(r"[/.:]", "_", f"compare-{first.cohort.data}-{comparison.identity}")
     write_text(path.with_suffix(".csv"), tables.csv_table(summaries, names, protocol))
-    write_text(path.with_suffix(".md"), f"{title}\n\n{tables.markdown_table(table)}")
+    differences = f"\n{tables.markdown_differences(summaries)}" if len(table) > 1 else ""
+    write_text(path.with_suffix(".md"), f"{title}\n\n{tables.markdown_table(table)}{differences}")
     _draw(folders, summaries, title, path)
     files = f"Per client: {path.with_suffix('.csv')}; curves: {path.with_suffix('.png')}"
     console.print(f"{files}; every run has its folder in {options.root}", soft_wrap=True)

@@ -7,7 +7,8 @@ from rich.console import Console
 from scripts.experiments.comparison import Comparison, compare_and_report
 from scripts.experiments.sweep import SweepOptions
 from scripts.report.page import write_report
-from scripts.run.run_folder import RunFolder, Summary
+from scripts.run.results import Summary
+from scripts.run.run_folder import RunFolder
 from scripts.run.settings import CohortSettings, RunSettings
 
 ALGORITHMS = "base,fedavg,fedbn,fedap"

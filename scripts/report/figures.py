@@ -19,7 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from fedap_core.arrays import FloatArray
 from scripts.report.algorithms import colour
 from scripts.report.similarity import by_similarity
-from scripts.run.run_folder import Summary
+from scripts.run.results import Summary
 
 _DPI = 150
 GRID = "#dddddd"

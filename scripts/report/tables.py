@@ -1,97 +1,122 @@
-"""The comparison table: a row per algorithm, mean and deviation over seeds; on the terminal, as csv, as Markdown."""
+"""The tables of a comparison: a row per algorithm, and how it differs from the others; terminal, csv and Markdown."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from statistics import fmean, stdev
 
 from rich.table import Table
 
 from scripts.report.algorithms import spelled
-from scripts.run.run_folder import Summary
+from scripts.run.results import Headline, PairedDifference, Summary, by_algorithm, headline, positions
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One algorithm over all seeds; accuracies in per cent."""
-
-    algorithm: str
-    seeds: int
-    last: float
-    last_deviation: float | None
-    tail: float
-    worst_client: float
-    converged: float | None
-    selected: float | None
-
-
-def rows(summaries: Sequence[Summary]) -> list[Row]:
+def rows(summaries: Sequence[Summary]) -> list[Headline]:
     """Summaries of one comparison, grouped by algorithm in the order of their first appearance."""
-    names = list(dict.fromkeys(summary.algorithm for summary in summaries))
-    return [_row(name, [s for s in summaries if s.algorithm == name]) for name in names]
+    return [headline(runs) for runs in by_algorithm(summaries).values()]
 
 
-def _row(name: str, runs: Sequence[Summary]) -> Row:
-    last = [100 * run.last for run in runs]
-    converged = [run.converged for run in runs if run.converged is not None]
-    selected = [100 * run.selected for run in runs if run.selected is not None]
-    return Row(
-        algorithm=name,
-        seeds=len(runs),
-        last=fmean(last),
-        last_deviation=stdev(last) if len(last) > 1 else None,
-        tail=fmean(100 * run.tail for run in runs),
-        worst_client=fmean(100 * min(run.per_client) for run in runs),
-        converged=fmean(converged) if converged else None,
-        selected=fmean(selected) if selected else None,
-    )
+def _percent(share: float | None, digits: int = 2) -> str:
+    return "–" if share is None else f"{100 * share:.{digits}f}"
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    deviation = "" if row.last_deviation is None else f" ± {row.last_deviation:.2f}"
+def _last(row: Headline) -> str:
+    return _percent(row.last) + ("" if row.deviation is None else f" ± {_percent(row.deviation)}")
+
+
+def _cells(row: Headline) -> tuple[str, ...]:
     converged = "–" if row.converged is None else f"{row.converged:.0f}"
-    cells = (row.algorithm, f"{row.last:.2f}{deviation}", f"{row.tail:.2f}", f"{row.worst_client:.2f}", converged)
-    return cells if row.selected is None else (*cells, f"{row.selected:.2f}")
+    lowest = (_percent(row.worst), _percent(row.tenth_percentile))
+    cells = (row.algorithm, _last(row), _percent(row.tail), *lowest, converged)
+    return cells if row.selected is None else (*cells, _percent(row.selected))
 
 
-def _heads(table: Sequence[Row]) -> tuple[str, ...]:
-    heads = ("algorithm", "last round %", "last 10 rounds %", "worst client %", "converged in round")
+def _heads(table: Sequence[Headline]) -> tuple[str, ...]:
+    heads = (
+        "algorithm", "last round %", "last 10 rounds %", "worst client %", "10th percentile %", "converged in round"
+    )  # fmt: skip
     return (*heads, "best validation round %") if any(row.selected is not None for row in table) else heads
 
 
-def terminal_table(table: Sequence[Row], title: str) -> Table:
+def terminal_table(table: Sequence[Headline], title: str) -> Table:
     """For rich; the best mean is bold."""
     best = max(row.last for row in table)
+    return _terminal(_heads(table), [_cells(row) for row in table], title, [row.last == best for row in table])
+
+
+def _terminal(heads: Sequence[str], body: Sequence[Sequence[str]], title: str, bold: Sequence[bool]) -> Table:
     shown = Table(title=title)
-    for number, head in enumerate(_heads(table)):
+    for number, head in enumerate(heads):
         shown.add_column(head, justify="left" if number == 0 else "right")
-    for row in table:
-        shown.add_row(*_cells(row), style="bold" if row.last == best else None)
+    for cells, is_bold in zip(body, bold, strict=True):
+        shown.add_row(*cells, style="bold" if is_bold else None)
     return shown
 
 
-def markdown_table(table: Sequence[Row]) -> str:
+_DIFFERENCE_HEADS = (
+    "algorithm", "balanced accuracy %", "macro-F1 %", "worse off than alone", "to alone", "to the best", "verdict"
+)  # fmt: skip
+
+DIFFERENCES_NOTE = (
+    "Differences in points of mean accuracy (last 10 rounds; the last round in runs of fewer than 20), paired over "
+    "client and seed, with 95 % bootstrap intervals. Worse off than alone: share of clients below Base."
+)
+
+
+def _difference_cells(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
+    quality = {row.algorithm: row for row in rows(summaries)}
+    return [
+        (
+            one.algorithm,
+            _percent(quality[one.algorithm].balanced),
+            _percent(quality[one.algorithm].macro_f1),
+            "–" if one.worse_off is None else f"{100 * one.worse_off:.0f} %",
+            written_difference(one.to_alone),
+            written_difference(one.to_best),
+            "best" if one.to_best is None else one.to_best.verdict,
+        )
+        for one in positions(summaries)
+    ]
+
+
+def written_difference(found: PairedDifference | None) -> str:
+    """`+1.2 [+0.4, +2.0]` in points; a dash where there is nothing to compare with."""
+    if found is None:
+        return "–"
+    return f"{100 * found.mean:+.1f} [{100 * found.low:+.1f}, {100 * found.high:+.1f}]"
+
+
+def terminal_differences(summaries: Sequence[Summary]) -> Table:
+    """Of every algorithm to the best and to everyone training alone, for rich."""
+    body = _difference_cells(summaries)
+    return _terminal(_DIFFERENCE_HEADS, body, "Differences", [cells[-1] == "best" for cells in body])
+
+
+def markdown_differences(summaries: Sequence[Summary]) -> str:
+    """The same for a README, with what the columns mean."""
+    return f"{plain_table(_DIFFERENCE_HEADS, _difference_cells(summaries))}\n{DIFFERENCES_NOTE}\n"
+
+
+def markdown_table(table: Sequence[Headline]) -> str:
     """The same for a README."""
     return plain_table(_heads(table), [_cells(row) for row in table])
 
 
-def beside_paper(table: Sequence[Row], paper: Mapping[str, float] | None = None) -> str:
+def beside_paper(table: Sequence[Headline], paper: Mapping[str, float] | None = None) -> str:
     """Algorithms as columns, ours in rows (mean ± deviation over seeds; the best is bold), the paper's means below.
 
     paper: algorithm -> per cent, for the same data set only; None where the paper has none.
     """
     seeds = max(row.seeds for row in table)
     over = f"mean ± deviation of {seeds} seeds" if seeds > 1 else "one seed"
-    last = [f"{row.last:.2f}" + ("" if row.last_deviation is None else f" ± {row.last_deviation:.2f}") for row in table]
+    last = [_last(row) for row in table]
     converged = ["–" if row.converged is None else f"{row.converged:.0f}" for row in table]
     lines = [
         ("", [spelled(row.algorithm) for row in table]),
         (f"last round, {over}", _bold_best(last, [row.last for row in table])),
-        ("mean of the last ten rounds", _bold_best([f"{row.tail:.2f}" for row in table], [row.tail for row in table])),
-        ("worst client, last round", [f"{row.worst_client:.2f}" for row in table]),
+        ("mean of the last ten rounds", _bold_best([_percent(row.tail) for row in table], [row.tail for row in table])),
+        ("worst client, last round", [_percent(row.worst) for row in table]),
         ("converged in round", converged),
     ]
     if paper:

@@ -64,8 +64,8 @@ def counted(folders: Sequence[RunFolder]) -> Traffic | None:
     """
     usual, first = [], []
     for folder in folders:
-        recorded = [record["bytes"] for record in folder.rounds() if "bytes" in record]
-        totals = [fmean(map(sum, zip(ways["up"], ways["down"], strict=True))) for ways in recorded]
+        recorded = [(record.up, record.down) for record in folder.records() if record.up or record.down]
+        totals = [fmean(map(sum, zip(up, down, strict=True))) for up, down in recorded]
         if totals:
             usual.append(median(totals))
             first.append(max(0.0, totals[0] - usual[-1]))

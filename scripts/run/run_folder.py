@@ -12,38 +12,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
-from fedap_core.metrics import Evaluation, convergence_round
 from fedap_core.strategies import Mixing
-from scripts.run.settings import TAIL_ROUNDS, RunSettings
-
-Json = dict[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """A run's headline, in shares of 1.
-
-    last: mean test accuracy of the last round; tail: its mean over the last rounds; converged: the round (from 1) from
-    which the curve stays near its end; selected: at the best validation round, where there is a validation split.
-    """
-
-    algorithm: str
-    seed: int
-    rounds: int
-    last: float
-    tail: float
-    converged: int | None
-    per_client: tuple[float, ...]
-    curve: tuple[tuple[int, float], ...]
-    selected: float | None = None
+from scripts.run.records import Json, MixingRecord, RoundRecord, read_rounds
+from scripts.run.results import Summary, summarise
+from scripts.run.settings import RunSettings
 
 
 class RunFolder:
@@ -119,13 +94,17 @@ class RunFolder:
         for path in old:
             shutil.rmtree(path)
 
-    def append(self, record: Json) -> None:
+    def append(self, record: RoundRecord) -> None:
         """Add one round."""
         with self._rounds_path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(record.line())
+
+    def records(self) -> list[RoundRecord]:
+        """All rounds so far."""
+        return read_rounds(self._rounds_path)
 
     def rounds(self) -> list[Json]:
-        """All rounds so far."""
+        """The same as the lines of the file have them."""
         return [json.loads(line) for line in self._lines()]
 
     def _lines(self) -> list[str]:
@@ -147,14 +126,10 @@ class RunFolder:
 
     def read_mixing(self) -> Mixing | None:
         """W as it was written, to the bit."""
-        if not self._mixing_path.exists():
+        found = MixingRecord.read(self._mixing_path)
+        if found is None:
             return None
-        described = json.loads(self._mixing_path.read_text(encoding="utf-8"))
-        distances: FloatArray | None = None
-        if described["distances"] is not None:
-            distances = np.array(described["distances"], dtype=np.float64)
-        weights = np.array(described["weights"], dtype=np.float64)
-        return Mixing(weights=weights, layers=tuple(described["layers"]), distances=distances)
+        return Mixing(weights=found.weights, layers=found.layers, distances=found.distances)
 
     def members(self) -> list[str]:
         """The clients' names, in the order of every list."""
@@ -173,53 +148,16 @@ class RunFolder:
 
     def summary(self) -> Summary:
         """The headline of the first `rounds` rounds."""
-        records = [r for r in self.rounds() if r["round"] < self.settings.rounds and "test" in r]
-        if not records:
-            raise InvalidInput("run", str(self.path), "at least one evaluated round")
-        evaluated = {record["round"] for record in records}
-        first = min(record["round"] for record in self.rounds())
-        missing = [r for r in range(first, self.settings.rounds) if self.settings.evaluates(r) and r not in evaluated]
-        if missing and self.settings.mode == "barrier":  # a longer run is stored here, which evaluated other rounds
+        asked, records = self.settings.rounds, self.records()
+        evaluated = {record.number for record in records if record.scores}
+        first = min((record.number for record in records), default=asked)
+        missing = [r for r in range(first, asked) if self.settings.evaluates(r) and r not in evaluated]
+        if evaluated and missing and self.settings.mode == "barrier":  # of a longer run, which evaluated other rounds
             raise InvalidInput(
-                "rounds", self.settings.rounds, f"rounds that {self.path} evaluated (round {missing[0]} it did not)",
+                "rounds", asked, f"rounds that {self.path} evaluated (round {missing[0]} it did not)",
                 "Use evaluate_every = 1 or another folder.",
             )  # fmt: skip
-        curve = [(r["round"], _mean_accuracy(r, "test")) for r in records]
-        values = [value for _, value in curve]
-        tail = [value for number, value in curve if number >= self.settings.rounds - TAIL_ROUNDS]
-        index = convergence_round(values)
-        selected = None
-        if "validation" in records[0]:
-            best = max(range(len(records)), key=lambda at: _mean_accuracy(records[at], "validation"))
-            selected = values[best]
-        return Summary(
-            algorithm=self.settings.label,
-            seed=self.settings.seed,
-            rounds=self.settings.rounds,
-            last=values[-1],
-            tail=float(np.mean(tail)),
-            converged=None if index is None else curve[index][0] + 1,
-            per_client=tuple(records[-1]["test"]["accuracy"]),
-            curve=tuple(curve),
-            selected=selected,
-        )
-
-
-def scores(evaluations: list[Evaluation], *, confusion: bool = False) -> Json:
-    """What a round's line says of one split: lists in client order."""
-    record: Json = {
-        "accuracy": [e.accuracy for e in evaluations],
-        "macro_f1": [e.macro_f1 for e in evaluations],
-        "loss": [e.loss for e in evaluations],
-        "samples": [e.samples for e in evaluations],
-    }
-    if confusion:
-        record["confusion"] = [e.confusion.tolist() for e in evaluations]
-    return record
-
-
-def _mean_accuracy(record: Json, split: str) -> float:
-    return float(np.mean(record[split]["accuracy"]))
+        return summarise(records, algorithm=self.settings.label, seed=self.settings.seed, rounds=asked)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -11,7 +11,8 @@ from fedap_core.errors import InvalidInput
 from participant.record.model_file import read_model
 from scripts.engines.processes.run import ProcessOptions, run_processes
 from scripts.lab import main
-from scripts.run.run_folder import Json, RunFolder
+from scripts.run.records import Json
+from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 from tests.support.cohorts import clients_of, lab_arguments, model_bits, run_command, run_small, small_run
 

@@ -9,8 +9,12 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from scripts.run.records import ClientScore, RoundRecord
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
+
+SAMPLES = 1_000_000
+"""So many test samples that any accuracy of a test is a share of them."""
 
 Accuracy = Callable[[RunSettings, int, int], float]
 """(run, round, client number) -> accuracy as a share of 1."""
@@ -33,8 +37,9 @@ def finish(root: Path, runs: Iterable[RunSettings], accuracy: Accuracy) -> None:
 
 
 def _line(run: RunSettings, round_no: int, accuracy: Accuracy) -> str:
-    record: dict[str, object] = {"round": round_no, "phase": "mixed", "train_loss": [1.0] * run.cohort.clients}
-    if run.evaluates(round_no):
-        values = [accuracy(run, round_no, client) for client in range(run.cohort.clients)]
-        record["test"] = {"accuracy": values}
-    return json.dumps(record) + "\n"
+    clients = range(run.cohort.clients) if run.evaluates(round_no) else ()
+    scores = tuple(
+        ClientScore(correct=round(SAMPLES * accuracy(run, round_no, client)), samples=SAMPLES) for client in clients
+    )
+    splits = {"test": scores} if scores else {}
+    return RoundRecord(number=round_no, phase="mixed", train_loss=(1.0,) * run.cohort.clients, splits=splits).line()

@@ -8,12 +8,11 @@ updates as there are members, with everybody's latest scores.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import numpy as np
-
 from coordinator.decisions import facts
+from coordinator.decisions.scoring import scores_by_split
 from coordinator.record.journal import JOURNAL, SqliteJournal, fact_of
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
@@ -23,7 +22,8 @@ from protocol.messages import Score
 from scripts.engines.processes.evidence import confusion_of, stored_statistics
 from scripts.engines.processes.traffic import Traffic
 from scripts.run.cohort import Cohort
-from scripts.run.run_folder import Json, RunFolder
+from scripts.run.records import ClientScore, RoundRecord
+from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 
 Scores = Mapping[str, Score]
@@ -106,7 +106,7 @@ class Story:
                     raise InvalidInput("run", reason, f"all {self._settings.rounds} rounds", sentence)
             case facts.GoodbyeAccepted(member=member, round_no=round_no, scores=scores):
                 self._goodbyes[member] = round_no
-                self._scores.setdefault(self._settings.rounds - 1, {})[member] = by_split(scores)
+                self._scores.setdefault(self._settings.rounds - 1, {})[member] = scores_by_split(scores)
             case facts.Ended():
                 self.is_over = True
             case _:
@@ -123,7 +123,7 @@ class Story:
         if fact.measured:
             self._measured[fact.member] = ("update-statistics", fact.round_no)
         if fact.scores:
-            self._scores.setdefault(round_no - 1, {})[fact.member] = by_split(fact.scores)
+            self._scores.setdefault(round_no - 1, {})[fact.member] = scores_by_split(fact.scores)
 
     def _refuse_surprise(self, fact: facts.Fact) -> None:
         """What changes the numbers and cannot happen in the inline engine ends the run."""
@@ -179,22 +179,30 @@ class Story:
         self._loss |= self._losses.pop(round_no, {})  # without barriers somebody may stand where it stood
         self._score |= self._scores.pop(round_no, {})
         losses = [self._loss.get(name, math.nan) for name in self._names]
-        record: Json = {"round": round_no, "phase": self._phase(round_no), "train_loss": losses}
-        accuracy = None
-        if self._settings.evaluates(round_no) and len(self._score) == len(self._names):
-            for split in self._splits:
-                record[split] = told([self._score[name][split] for name in self._names])
-                if round_no == self._settings.rounds - 1:
-                    record[split]["confusion"] = [
-                        confusion_of(self._led, name, self._goodbyes[name], split) for name in self._names
-                    ]
-            accuracy = float(np.mean(record["test"]["accuracy"]))
-        record["seconds"] = {"round": round(self._marks[round_no + 1] - self._marks[round_no], 4)}
-        if self._settings.mode == "barrier":  # else bytes are known by everybody's own rounds, when all is over
-            record["bytes"] = self._traffic.of(round_no, last=round_no == self._settings.rounds - 1)
+        last = round_no == self._settings.rounds - 1
+        is_evaluated = self._settings.evaluates(round_no) and len(self._score) == len(self._names)
+        # Without barriers bytes are known by everybody's own rounds, when all is over.
+        ways = self._traffic.of(round_no, last=last) if self._settings.mode == "barrier" else {"up": [], "down": []}
+        record = RoundRecord(
+            number=round_no,
+            phase=self._phase(round_no),
+            train_loss=tuple(losses),
+            splits={split: self._scores_on(split, last=last) for split in self._splits if is_evaluated},
+            seconds={"round": round(self._marks[round_no + 1] - self._marks[round_no], 4)},
+            up=tuple(ways["up"]),
+            down=tuple(ways["down"]),
+        )
         self._folder.append(record)
         self._next = round_no + 1
-        self._on_round(round_no, accuracy)
+        self._on_round(round_no, record.mean)
+
+    def _scores_on(self, split: str, *, last: bool) -> tuple[ClientScore, ...]:
+        """Everybody's latest; confusion matrices come with the goodbyes."""
+        places = [(name, self._goodbyes.get(name, 0)) for name in self._names]
+        tables = [confusion_of(self._led, *place, split) if last else None for place in places]
+        return tuple(
+            ClientScore.of(self._score[name][split], table) for name, table in zip(self._names, tables, strict=True)
+        )
 
 
 def has_ended(led: Path) -> bool:
@@ -206,18 +214,3 @@ def has_ended(led: Path) -> bool:
         return any(entry.kind == facts.Ended.__name__ for entry in journal.entries())
     finally:
         journal.close()
-
-
-def by_split(scores: Sequence[Score]) -> Scores:
-    """Of the models as delivered."""
-    return {score.split: score for score in scores if score.model == "delivered"}
-
-
-def told(scores: Sequence[Score]) -> Json:
-    """What a round's line says of one split, as `run_folder.scores` does."""
-    return {
-        "accuracy": [one.correct / one.samples for one in scores],
-        "macro_f1": [one.macro_f1 for one in scores],
-        "loss": [math.nan if one.loss is None else one.loss for one in scores],
-        "samples": [one.samples for one in scores],
-    }

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.decisions import facts
+from coordinator.decisions.scoring import scores_by_split
 from coordinator.record.journal import facts_in
 from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
@@ -122,17 +123,17 @@ def watched_from(told: Sequence[tuple[facts.Fact, float]], start: Mapping[str, f
                 ordered[member, round_no] = at
             case facts.UpdateAccepted(member=member, round_no=round_no, scores=scores):
                 updates += 1
-                changes += [(ordered[member, round_no], member, value) for value in _test(scores)]
+                changes += [(ordered[member, round_no], member, value) for value in _test_accuracy(scores)]
             case facts.Finished():
                 ended = at
             case facts.GoodbyeAccepted(member=member, scores=scores):
-                changes += [(ended, member, value) for value in _test(scores)]
+                changes += [(ended, member, value) for value in _test_accuracy(scores)]
     return _series(sorted(changes), start, first=first, slow=slow, updates=updates)
 
 
-def _test(scores: Sequence[Score]) -> list[float]:
-    delivered = [one for one in scores if (one.model, one.split) == ("delivered", "test")]
-    return [one.correct / one.samples for one in delivered]
+def _test_accuracy(scores: Sequence[Score]) -> list[float]:
+    score = scores_by_split(scores).get("test")
+    return [] if score is None else [score.correct / score.samples]
 
 
 def _series(

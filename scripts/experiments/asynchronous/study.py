@@ -139,12 +139,12 @@ def _work(case: Case, cohort: Cohort, root: Path) -> int:
 
 
 def _watched(root: Path, case: Case, cohort: Cohort) -> Watched:
-    records = AsyncFolder(root, case.settings).rounds()
+    records = AsyncFolder(root, case.settings).records()
     names = [client.name for client in cohort.clients]
     slow = next(iter(case.settings.clock.slower), None)
     return Watched(
-        times=np.array([record["clock"] for record in records], dtype=np.float64),
-        accuracy=np.array([record["test"]["accuracy"] for record in records], dtype=np.float64),
+        times=np.array([record.clock for record in records], dtype=np.float64),
+        accuracy=np.array([record.values("accuracy") for record in records], dtype=np.float64),
         slow=None if slow is None else names.index(slow),
-        updates=records[-1]["updates"],
+        updates=records[-1].updates or 0,
     )

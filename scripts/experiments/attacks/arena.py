@@ -136,7 +136,7 @@ def run_attack(
     kept.begin_anew({}, {"clients": list(federation.homes)}, keep_models=False)
     led = VirtualRun(settings, federation, kept, VirtualOptions(root=folder, keep_models=False))
     led.run()
-    looks = np.asarray([one["test"]["accuracy"] for one in kept.rounds()][-TAIL_LOOKS:])[:, :honest]
+    looks = np.asarray([one.values("accuracy") for one in kept.records()][-TAIL_LOOKS:])[:, :honest]
     told = [fact for fact, _ in led.facts]
     codes = [fact.code for fact in told if isinstance(fact, facts.Refused)]
     return Outcome(

@@ -10,12 +10,13 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from functools import cached_property
 
 from fedap_core.errors import InvalidInput
 from scripts.experiments.reproduce.target import Cell, Job, Plan
 from scripts.experiments.sweep import run_sweep
-from scripts.run.run_folder import RunFolder, Summary
+from scripts.run.results import Headline, Summary, headline, mean_or_none
+from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 
 
@@ -27,20 +28,23 @@ class Measured:
     folders: tuple[RunFolder, ...]
     summaries: tuple[Summary, ...]
 
+    @cached_property
+    def headline(self) -> Headline:
+        """Over seeds, in shares of 1."""
+        return headline(self.summaries)
+
     @property
     def mean(self) -> float:
-        return fmean(100 * run.last for run in self.summaries)
+        return 100 * self.headline.last
 
     @property
     def deviation(self) -> float | None:
-        last = [100 * run.last for run in self.summaries]
-        return stdev(last) if len(last) > 1 else None
+        return None if self.headline.deviation is None else 100 * self.headline.deviation
 
     @property
     def converged(self) -> float | None:
         """The mean round from which the curve stays near its end; None when a seed never got there."""
-        rounds = [run.converged for run in self.summaries]
-        return None if any(number is None for number in rounds) else fmean(number or 0 for number in rounds)
+        return self.headline.converged
 
     @property
     def clients(self) -> tuple[float, ...]:
@@ -49,7 +53,7 @@ class Measured:
     def reaches(self, level: float) -> float | None:
         """The mean round (from 1) in which the accuracy first is `level` or more; None when a seed never gets there."""
         rounds = [next((at + 1 for at, value in run.curve if 100 * value >= level), None) for run in self.summaries]
-        return None if any(number is None for number in rounds) else fmean(number or 0 for number in rounds)
+        return mean_or_none(rounds)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from fedap_core.errors import InvalidInput
-from scripts.report.page.runs import ComputedBytes
+from scripts.run.records import ComputedBytes
 from scripts.run.settings import CohortSettings, RunSettings, saved_settings
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scripts.report.page.runs import Counts
 from scripts.report.page.wording import percent
+from scripts.run.records import Counts
 
 MOST_CLASSES = 26
 """With more classes a matrix is a carpet; then only the most frequent mistakes are listed."""

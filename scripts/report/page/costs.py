@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from scripts.report.page.bars import Bar, Piece, bars
-from scripts.report.page.runs import RoundRecord
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.svg import Svg
 from scripts.report.page.wording import duration, listed, size
+from scripts.run.records import RoundRecord
 
 _PHASES = ("train", "mix", "evaluate")
 _WALL_CLOCK = "Wall clock of the machine that ran it, which may have done other things meanwhile."

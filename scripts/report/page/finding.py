@@ -10,7 +10,7 @@ from coordinator.record.journal import JOURNAL
 from fedap_core.errors import InvalidInput, unknown_name
 from scripts.report.page.journal_folder import read_journal_run
 from scripts.report.page.lab_folder import SETTINGS, read_lab_run
-from scripts.report.page.runs import Run
+from scripts.run.records import Run
 
 
 def find_runs(folders: Sequence[Path], where: Mapping[str, str] | None = None) -> list[Run]:

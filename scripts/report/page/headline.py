@@ -1,82 +1,53 @@
-"""The figures of one algorithm over all its seeds, and what the comparison means in a few plain sentences."""
+"""The figures of one algorithm over all its seeds, and what the comparison means in a few plain sentences.
+
+What a figure is, `results` defines; here it is put beside costs and other algorithms.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 
-from fedap_core.metrics import convergence_round
-from scripts.report.page.runs import RoundRecord, Run
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.verdict import Standing, Verdict, compare
 from scripts.report.page.wording import counted, listed, percent, points
-
-TAIL_ROUNDS = 10
-"""Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
-
-SETTLED = 2 * TAIL_ROUNDS
-"""Runs of fewer rounds are still learning in the last ones: these cannot confirm anything."""
+from scripts.run.records import Run
+from scripts.run.results import SETTLED, Headline, Position, difference, headline, mean_or_none
+from scripts.run.settings import TAIL_ROUNDS
 
 WORTH_SAYING = 0.005
 """Half a point between the last round and the last rounds' mean: then both are told."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Headline:
-    """Shares of 1, means over seeds. spread: standard deviation over seeds; converged: counted from 1.
-
-    selected: at the round that was best on validation samples, where there are any;
-    size, size_converged: bytes per participant, both ways, of all rounds and until convergence.
-    """
+class AlgorithmRow:
+    """One algorithm's row of the table. size, size_converged: bytes per participant, both ways, of all rounds and until
+    convergence; None where they are not known."""
 
     name: str
     kind: str
     colour: int
-    seeds: int
-    last: float
-    spread: float | None
-    tail: float
-    worst: float
-    converged: float | None
-    selected: float | None
+    figures: Headline
+    position: Position
     size: float | None
     size_converged: float | None
 
 
-def headline(algorithm: Algorithm, round_no: int) -> Headline:
+def algorithm_row(study: Study, algorithm: Algorithm) -> AlgorithmRow:
     """Everything up to and including the round where algorithms are compared."""
-    lasts = [_mean(run.at(round_no)) for run in algorithm.runs]
-    ends = [(run, end) for run in algorithm.runs if (end := converged(run, round_no)) is not None]
-    selected = [found for run in algorithm.runs if (found := _selected(run, round_no)) is not None]
-    sizes = [sent for run in algorithm.runs if (sent := traffic(run, round_no)) is not None]
-    early = [sent for run, end in ends if (sent := traffic(run, end - 1)) is not None]
-    return Headline(
+    runs = study.summaries[algorithm.name]
+    ends = [run.converged for run in runs]
+    early = [None if end is None else traffic(run, end - 1) for run, end in zip(algorithm.runs, ends, strict=True)]
+    return AlgorithmRow(
         name=algorithm.name,
         kind=algorithm.kind,
         colour=algorithm.colour,
-        seeds=len(algorithm.runs),
-        last=fmean(lasts),
-        spread=stdev(lasts) if len(lasts) > 1 else None,
-        tail=fmean(_tail(run, round_no) for run in algorithm.runs),
-        worst=fmean(_worst(run.at(round_no)) for run in algorithm.runs),
-        converged=fmean(end for _, end in ends) if ends else None,
-        selected=fmean(selected) if selected else None,
-        size=fmean(sizes) if sizes else None,
-        size_converged=fmean(early) if early else None,
+        figures=headline(runs),
+        position=next(one for one in study.positions if one.algorithm == algorithm.name),
+        size=mean_or_none([traffic(run, study.round_no) for run in algorithm.runs]),
+        size_converged=mean_or_none(early),
     )
-
-
-def curve(run: Run, round_no: int) -> list[tuple[int, float]]:
-    """(round from 1, mean accuracy) up to the compared round."""
-    return [(record.number + 1, _mean(record)) for record in run.evaluated if record.number <= round_no]
-
-
-def converged(run: Run, round_no: int) -> int | None:
-    """The round, from 1, from which the mean stays within 95 % of its end."""
-    shown = curve(run, round_no)
-    index = convergence_round([value for _, value in shown])
-    return None if index is None else shown[index][0]
 
 
 def traffic(run: Run, round_no: int) -> float | None:
@@ -87,26 +58,9 @@ def traffic(run: Run, round_no: int) -> float | None:
     return sum(sum(record.up) + sum(record.down) for record in rounds) / len(run.clients)
 
 
-def _mean(record: RoundRecord) -> float:
-    return record.mean or 0.0
-
-
-def _tail(run: Run, round_no: int) -> float:
-    return fmean(value for number, value in curve(run, round_no) if number > round_no + 1 - TAIL_ROUNDS)
-
-
-def _selected(run: Run, round_no: int) -> float | None:
-    known = [(r.validation, r) for r in run.evaluated if r.number <= round_no and r.validation is not None]
-    return _mean(max(known, key=lambda pair: pair[0])[1]) if known else None
-
-
-def _worst(record: RoundRecord) -> float:
-    return min(score.accuracy for score in record.scores if score is not None)
-
-
 def in_words(study: Study) -> list[str]:
     """What federation changed for these clients, who gained beyond chance, and what else is worth saying."""
-    return [*_what_changed(study), *_who_gained(study), *_others(study)]
+    return [*_what_changed(study), *_who_gained(study), *_how_sure(study), *_others(study)]
 
 
 def _what_changed(study: Study) -> Iterator[str]:
@@ -115,14 +69,16 @@ def _what_changed(study: Study) -> Iterator[str]:
     rounds = counted(study.round_no + 1, "round")
     if personal is None:
         only = study.algorithms[0]
-        mean = percent(headline(only, study.round_no).last)
+        mean = percent(headline(study.summaries[only.name]).last)
         yield f"{only.name} reaches {mean} on average over {clients} after {rounds}."
         return
-    reached = f"{personal.name} reaches {percent(headline(personal, study.round_no).last)} on average over {clients}"
+    reached = (
+        f"{personal.name} reaches {percent(headline(study.summaries[personal.name]).last)} on average over {clients}"
+    )
     if alone is None:
         yield f"{reached} after {rounds}. Nobody trained alone here, so what federation gained cannot be told."
         return
-    change = _paired(personal, alone, study.round_no)
+    change = _change(study, personal, alone)
     if change is None:
         yield f"{reached} after {rounds}; everyone alone has other seeds and is not compared."
         return
@@ -143,18 +99,15 @@ class Change:
     tail: float
 
 
-def _paired(one: Algorithm, other: Algorithm, round_no: int) -> Change | None:
+def _change(study: Study, one: Algorithm, other: Algorithm) -> Change | None:
     """Mean over the seeds that both have."""
-    both = [
-        (first, second)
-        for seed in sorted(one.seeds & other.seeds)
-        if (first := one.run_of(seed)) is not None and (second := other.run_of(seed)) is not None
-    ]
+    theirs = {run.seed: run for run in study.summaries[other.name]}
+    both = [(run, theirs[run.seed]) for run in study.summaries[one.name] if run.seed in theirs]
     if not both:
         return None
     return Change(
-        last=fmean(_mean(first.at(round_no)) - _mean(second.at(round_no)) for first, second in both),
-        tail=fmean(_tail(first, round_no) - _tail(second, round_no) for first, second in both),
+        last=fmean(first.last - second.last for first, second in both),
+        tail=fmean(first.tail - second.tail for first, second in both),
     )
 
 
@@ -208,16 +161,33 @@ def _who_gained(study: Study) -> Iterator[str]:
     yield f"{sentence}; {lost} beyond chance (95 % intervals that do not overlap{where})."
 
 
+def _how_sure(study: Study) -> Iterator[str]:
+    """The paired difference to everyone training alone, with its interval."""
+    if study.personal is None or study.alone is None:
+        return
+    found = difference(study.summaries[study.personal.name], study.summaries[study.alone.name])
+    if found is not None and found.pairs > 1:
+        bounds = f"{points(found.low, sign=True)} to {points(found.high, sign=True)}"
+        pairs = counted(found.pairs, "pair")
+        over = f"the last {TAIL_ROUNDS} rounds" if study.round_no + 1 >= SETTLED else "the last round"
+        told = "not told apart from alone" if found.verdict == "not told apart" else f"{found.verdict} than alone"
+        yield (
+            f"Paired over {pairs} of client and seed, {over}: {points(found.mean, sign=True)}, "
+            f"95 % interval {bounds}: {told}."
+        )
+
+
 def _others(study: Study) -> Iterator[str]:
     if study.personal is None or len(study.algorithms) < 2:
         return
     yield from _best(study)
-    heads = [headline(algorithm, study.round_no) for algorithm in study.algorithms]
-    own = next(head for head in heads if head.name == study.personal.name)
-    average = next((head for head in heads if head.kind == "fedavg"), None)
-    if own.converged is not None and average is not None and average.converged is not None and own is not average:
-        later = f"FedAvg from round {average.converged:.0f}"
-        yield f"{own.name} stays within 95 % of its end from round {own.converged:.0f} on, {later}."
+    average = study.plain("fedavg")
+    if average is None or average is study.personal:
+        return
+    ours, theirs = (headline(study.summaries[one.name]).converged for one in (study.personal, average))
+    if ours is not None and theirs is not None:
+        later = f"FedAvg from round {theirs:.0f}"
+        yield f"{study.personal.name} stays at or above 95 % of its final accuracy from round {ours:.0f} on, {later}."
 
 
 def _best(study: Study) -> Iterator[str]:
@@ -228,7 +198,7 @@ def _best(study: Study) -> Iterator[str]:
         return
     only = "" if len(seeds) == len(study.seeds) else f" (seed{'s' * (len(seeds) > 1)} {listed(list(map(str, seeds)))})"
     means = {
-        algorithm: fmean(_mean(run.at(study.round_no)) for run in algorithm.runs if run.seed in seeds)
+        algorithm: fmean(run.last for run in study.summaries[algorithm.name] if run.seed in seeds)
         for algorithm in study.algorithms
     }
     best = max(means, key=lambda algorithm: means[algorithm])

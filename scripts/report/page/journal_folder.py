@@ -17,13 +17,14 @@ import numpy as np
 
 from coordinator.config import RunConfig, make_config
 from coordinator.decisions import facts
+from coordinator.decisions.scoring import scored
 from coordinator.record.blobs import describe
 from coordinator.record.journal import JOURNAL, SqliteJournal, facts_of
 from fedap_core.errors import InvalidInput
 from protocol.messages import Score
 from protocol.tensors import Array, TensorSet
-from scripts.report.page.damage import intact
-from scripts.report.page.runs import ClientScore, Counts, MixingRecord, RoundRecord, Run
+from scripts.run.damage import intact
+from scripts.run.records import ClientScore, Counts, MixingRecord, RoundRecord, Run
 
 _SHOWN = ("rounds", "mode", "split", "start_from", "evaluate_every", "encoding")
 Tables = Mapping[str, Array]
@@ -99,37 +100,25 @@ def _rounds(
     opened, closed = {}, {}
     for time_s, fact in told:
         if isinstance(fact, facts.UpdateAccepted | facts.GoodbyeAccepted):
-            for number, score in _test_score(fact.round_no, fact.scores, tables.get((fact.round_no, fact.member))):
-                scores[number][fact.member] = score
+            found = scored(fact, "test")
+            if found is not None and found[0] >= 0:
+                table = _confusion(tables.get((fact.round_no, fact.member)), found[1])
+                scores[found[0]][fact.member] = ClientScore.of(found[1], table)
         elif isinstance(fact, facts.RoundOpened):
             opened[fact.round_no] = time_s
         elif isinstance(fact, facts.RoundClosed):
             closed[fact.round_no] = time_s
     for number in sorted({*scores, *closed}):
         took = {"round": closed[number] - opened[number]} if number in closed and number in opened else {}
-        found = scores.get(number, {})
+        known = scores.get(number, {})
         up, down = traffic.get((number, "in"), {}), traffic.get((number, "out"), {})
         yield RoundRecord(
             number=number,
-            scores=tuple(found.get(client) for client in clients) if found else (),
+            splits={"test": tuple(known.get(client) for client in clients)} if known else {},
             seconds=took,
             up=tuple(up.get(client, 0) for client in clients) if up else (),
             down=tuple(down.get(client, 0) for client in clients) if down else (),
         )
-
-
-def _test_score(round_no: int, scores: Sequence[Score], shared: Tables | None) -> Iterator[tuple[int, ClientScore]]:
-    """(round that made it, score): what was delivered came out of the round before, what was trained, of this one."""
-    of_test = {score.model: score for score in scores if score.split == "test" and score.samples > 0}
-    for model, number in (("delivered", round_no - 1), ("trained", round_no)):
-        if model in of_test:
-            if number >= 0:
-                found = of_test[model]
-                yield (
-                    number,
-                    ClientScore(correct=found.correct, samples=found.samples, confusion=_confusion(shared, found)),
-                )
-            return
 
 
 def _confusion(shared: Tables | None, score: Score) -> Counts | None:

@@ -10,11 +10,11 @@ import numpy as np
 from scripts.report.page.addresses import anchors
 from scripts.report.page.heat import SHADES, heat_map
 from scripts.report.page.participant_view import is_personal_mixing
-from scripts.report.page.runs import MixingRecord, Run
 from scripts.report.page.sources import clause, strongest
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.svg import Svg
 from scripts.report.similarity import by_similarity
+from scripts.run.records import MixingRecord, Run
 
 _MOST_IN_TABLE = 60
 """A table of more clients is too large to read; the csv of the run folder has it."""

@@ -10,13 +10,14 @@ from scripts.report.page import costs
 from scripts.report.page.addresses import anchors, natural_order
 from scripts.report.page.curves import CurveRows, Series, curve_rows, curves, thinned
 from scripts.report.page.dots import Dot, DotRow, class_dots, client_dots
-from scripts.report.page.headline import Headline, curve, headline, in_words
+from scripts.report.page.headline import AlgorithmRow, algorithm_row, in_words
 from scripts.report.page.mixing_view import MixingView, mixing_views
 from scripts.report.page.participant_view import role
-from scripts.report.page.runs import Run
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.svg import Svg
 from scripts.report.page.wording import counted, percent
+from scripts.run.records import Run
+from scripts.run.results import SETTLED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class Overview:
     facts: tuple[str, ...]
     words: tuple[str, ...]
     notes: tuple[str, ...]
-    heads: tuple[Headline, ...]
+    heads: tuple[AlgorithmRow, ...]
     best: float | None
     curves: Svg
     closeup: Svg | None
@@ -64,6 +65,7 @@ class Overview:
     time: costs.CostChart | None
     bytes: costs.CostChart | None
     bytes_note: str
+    compared_over: str
     settings: tuple[tuple[str, str], ...]
     versions: tuple[tuple[str, str], ...]
     runs: tuple[RunLine, ...]
@@ -71,7 +73,7 @@ class Overview:
 
 def overview(study: Study) -> Overview:
     """The first page of a comparison."""
-    heads = tuple(headline(algorithm, study.round_no) for algorithm in study.algorithms)
+    heads = tuple(algorithm_row(study, algorithm) for algorithm in study.algorithms)
     series = [_series(study, algorithm) for algorithm in study.algorithms]
     order, client_rows = _by_change(_client_rows(study))
     first = study.shown[0][1]
@@ -84,7 +86,7 @@ def overview(study: Study) -> Overview:
         words=tuple(in_words(study)),
         notes=study.notes,
         heads=heads,
-        best=max(head.last for head in heads) if study.common_seeds == study.seeds and len(heads) > 1 else None,
+        best=max(head.figures.last for head in heads) if study.common_seeds == study.seeds and len(heads) > 1 else None,
         curves=curves(series, described="Mean test accuracy per round, one line per algorithm"),
         closeup=_closeup(series),
         hover=_hover(series),
@@ -101,6 +103,7 @@ def overview(study: Study) -> Overview:
         time=costs.time_chart(study),
         bytes=costs.bytes_chart(study),
         bytes_note=costs.computed_note(study),
+        compared_over="last ten rounds" if study.round_no + 1 >= SETTLED else "last round",
         settings=tuple(_common_settings(study.runs)),
         versions=tuple(sorted({(k, v) for run in study.runs for k, v in run.versions.items()})),
         runs=tuple(
@@ -135,7 +138,7 @@ def _facts(study: Study) -> Iterator[str]:
 
 
 def _series(study: Study, algorithm: Algorithm) -> Series:
-    by_seed = [dict(curve(run, study.round_no)) for run in algorithm.runs]
+    by_seed = [{number + 1: mean for number, mean in run.curve} for run in study.summaries[algorithm.name]]
     common = sorted(set.intersection(*(set(values) for values in by_seed)))
     points = [(number, fmean(values[number] for values in by_seed)) for number in common]
     kept = thinned(points)

@@ -12,11 +12,11 @@ from scripts.report.page.confusion import MOST_CLASSES, Confusion, confusion
 from scripts.report.page.curves import CurveRows, Frame, Series, curve_rows, curves, thinned
 from scripts.report.page.dots import Dot, intervals
 from scripts.report.page.headline import client_curve, standings
-from scripts.report.page.runs import ClientScore, Run
 from scripts.report.page.sources import Helper, sentence, strongest
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.svg import Svg
 from scripts.report.page.wording import counted, percent
+from scripts.run.records import ClientScore, Run
 
 HELPERS = 4
 _FRAME = Frame(width=560, height=250, right=92)

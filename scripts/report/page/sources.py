@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scripts.report.page.runs import MixingRecord
 from scripts.report.page.wording import listed, ordinal
+from scripts.run.records import MixingRecord
 
 MOSTLY = 2 / 3
 """A layer that carries at least this share of the saving is the reason; with less, several are."""

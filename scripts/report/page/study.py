@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import STRATEGIES
 from scripts.report.algorithms import place
-from scripts.report.page.runs import Run
 from scripts.report.page.wording import algorithm_name, counted, listed
+from scripts.run.records import Run
+from scripts.run.results import Position, Summary, positions, summarise
 
 PERSONAL = ("fedap", "f-fedap", "d-fedap", "fedbn", "fedper")
 """Which personalised algorithm stands for the federation: the first of these that ran, never the one that won; without
@@ -51,6 +53,22 @@ class Study:
     round_no: int
     seed: int
     notes: tuple[str, ...]
+
+    @cached_property
+    def summaries(self) -> dict[str, list[Summary]]:
+        """By algorithm, one for each of its runs, up to the round where all are compared."""
+        return {
+            one.name: [
+                summarise(run.rounds, algorithm=one.name, seed=run.seed, rounds=self.round_no + 1) for run in one.runs
+            ]
+            for one in self.algorithms
+        }
+
+    @cached_property
+    def positions(self) -> list[Position]:
+        """How every algorithm stands beside the best and beside everyone training alone."""
+        everything = [run for runs in self.summaries.values() for run in runs]
+        return positions(everything, alone="" if self.alone is None else self.alone.name)
 
     @property
     def runs(self) -> tuple[Run, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fedap_core.metrics import wilson_interval
-from scripts.report.page.runs import ClientScore
+from scripts.run.records import ClientScore
 
 SWING = 0.02
 """Two points between the last round and the mean of the last ones: more than a reader would take for rounding."""

@@ -19,6 +19,7 @@ from scripts.report.page.finding import find_runs
 from scripts.report.page.overview_view import overview, share
 from scripts.report.page.participant_view import participant_views
 from scripts.report.page.study import Study, make_study
+from scripts.report.tables import written_difference
 
 
 def write(folders: Sequence[Path], out: Path, *, where: Mapping[str, str] | None = None) -> Path:
@@ -58,6 +59,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "difference": written_difference,
         "percent": wording.percent,
         "share": share,
         "points": wording.points,

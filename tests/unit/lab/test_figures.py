@@ -9,7 +9,7 @@ from PIL import Image
 
 from scripts.experiments.demo import in_words
 from scripts.report.figures import _apart, convergence_figure, mixing_figure
-from scripts.run.run_folder import Summary
+from scripts.run.results import Summary
 
 
 def summary(algorithm: str, values: list[float], per_client: tuple[float, ...] = (0.5,)) -> Summary:

@@ -12,7 +12,8 @@ import pytest
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 from fedap_core.strategies import Mixing
-from scripts.run.run_folder import RunFolder, scores
+from scripts.run.records import ClientScore, RoundRecord
+from scripts.run.run_folder import RunFolder
 from tests.support.cohorts import small_run, wait_until
 
 
@@ -30,13 +31,14 @@ def folder_with(
     folder = RunFolder(root, settings)
     folder.begin({}, {"clients": ["c1", "c2"]}, keep_models=keep_models)
     for number, accuracies in enumerate(test):
-        record: dict[str, object] = {"round": number}
-        if accuracies:
-            record["test"] = {"accuracy": accuracies}
-        if validation is not None:
-            record["validation"] = {"accuracy": validation[number]}
-        folder.append(record)
+        found = {"validation": validation[number] if validation is not None else [], "test": accuracies}
+        splits = {split: tuple(map(score, values)) for split, values in found.items() if values}
+        folder.append(RoundRecord(number=number, splits=splits))
     return folder
+
+
+def score(accuracy: float) -> ClientScore:
+    return ClientScore(correct=round(1_000 * accuracy), samples=1_000)
 
 
 def save_models(folder: RunFolder, round_no: int) -> None:
@@ -169,14 +171,21 @@ def test_settings_of_a_run_lie_beside_its_results(tmp_path: Path) -> None:
     assert folder.members() == ["c1", "c2"]
 
 
-def test_scores_are_lists_in_client_order() -> None:
-    """Matrix [[2, 1], [0, 1]]: 3 of 4 correct; F1 of class 0 is 4 / 5, of class 1 2 / 3, their mean 11 / 15."""
+def test_line_of_a_round_has_lists_in_client_order_and_reads_back_as_it_was() -> None:
+    """Matrix [[2, 1], [0, 1]]: 3 of 4 correct; F1 of class 0 is 4 / 5, of class 1 2 / 3, their mean 11 / 15; recalls
+    2 / 3 and 1, balanced accuracy 5 / 6."""
     evaluation = Evaluation(samples=4, correct=3, loss=0.25, confusion=np.array([[2, 1], [0, 1]]))
-    record = scores([evaluation], confusion=True)
-    assert record["accuracy"] == [0.75]
-    assert record["macro_f1"] == [pytest.approx(11 / 15)]
-    assert (record["loss"], record["samples"], record["confusion"]) == ([0.25], [4], [[[2, 1], [0, 1]]])
-    assert "confusion" not in scores([evaluation])
+    kept, plain = ClientScore.of(evaluation, evaluation.confusion), ClientScore.of(evaluation)
+    record = RoundRecord(number=3, phase="mixed", train_loss=(0.5,), splits={"test": (kept,)}, up=(7,), down=(8,))
+    line = json.loads(record.line())
+    assert list(line) == ["round", "phase", "train_loss", "test", "bytes"]
+    assert line["test"] == {
+        "accuracy": [0.75], "macro_f1": [pytest.approx(11 / 15)], "loss": [0.25], "samples": [4],
+        "confusion": [[[2, 1], [0, 1]]],
+    }  # fmt: skip
+    assert RoundRecord.of_line(record.line()) == record
+    assert kept.balanced_accuracy == pytest.approx(5 / 6)
+    assert "confusion" not in json.loads(RoundRecord(number=0, splits={"test": (plain,)}).line())["test"]
 
 
 def test_second_process_waits_for_the_folder_until_the_first_lets_go(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import io
 
 from rich.console import Console
 
-from scripts.report.tables import beside_paper, csv_table, markdown_table, rows, terminal_table
-from scripts.run.run_folder import Summary
+from scripts.report.tables import beside_paper, csv_table, markdown_differences, markdown_table, rows, terminal_table
+from scripts.run.results import Summary
 
 
 def summary(
@@ -28,14 +28,15 @@ def summary(
 
 
 def test_row_is_the_mean_over_seeds_with_the_sample_deviation() -> None:
-    """80 and 84 %: mean 82, deviation sqrt((4 + 4) / 1) = 2.83; tails 79, 83; worst clients 70, 74; rounds 6, 9."""
+    """80 and 84 %: mean 82, deviation sqrt((4 + 4) / 1) = 2.83; tails 79, 83; worst clients 70, 74; a tenth of the way
+    from the worst to the best client 72, 76; rounds 6, 9."""
     (row,) = rows([summary("fedap", 0, last=0.80, converged=6), summary("fedap", 1, last=0.84, converged=9)])
-    assert markdown_table([row]).splitlines()[2] == "| fedap | 82.00 ± 2.83 | 81.00 | 72.00 | 8 |"
+    assert markdown_table([row]).splitlines()[2] == "| fedap | 82.00 ± 2.83 | 81.00 | 72.00 | 74.00 | 8 |"
 
 
 def test_one_seed_has_no_deviation_and_a_run_that_never_converged_a_dash() -> None:
     (row,) = rows([summary("base", last=0.5, converged=None)])
-    assert markdown_table([row]).splitlines()[2] == "| base | 50.00 | 49.00 | 40.00 | – |"
+    assert markdown_table([row]).splitlines()[2] == "| base | 50.00 | 49.00 | 40.00 | 42.00 | – |"
 
 
 def test_algorithms_keep_the_order_of_their_first_appearance() -> None:
@@ -43,6 +44,16 @@ def test_algorithms_keep_the_order_of_their_first_appearance() -> None:
         [summary(name, seed, last=0.5) for seed in (0, 1) for name in ("fedap:self_weight=0.3", "base", "fedap")]
     )
     assert [(row.algorithm, row.seeds) for row in found] == [("fedap:self_weight=0.3", 2), ("base", 2), ("fedap", 2)]
+
+
+def test_differences_are_in_points_with_an_interval_and_a_verdict() -> None:
+    """Runs of 100 rounds without tails are compared by their last round: both clients gain 10 points, which every
+    resample has, so the interval is a point; nobody is worse off."""
+    text = markdown_differences([summary("base", last=0.5), summary("fedap", last=0.6)])
+    lines = text.splitlines()
+    assert lines[2] == "| base | – | – | – | – | -10.0 [-10.0, -10.0] | worse |"
+    assert lines[3] == "| fedap | – | – | 0 % | +10.0 [+10.0, +10.0] | – | best |"
+    assert "bootstrap" in text
 
 
 def test_selected_column_exists_only_where_something_was_selected() -> None:

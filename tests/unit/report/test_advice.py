@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scripts.report.page.advice import advise
-from scripts.report.page.runs import ClientScore
 from scripts.report.page.verdict import Standing, Verdict, compare, overlap
+from scripts.run.records import ClientScore
 
 
 def of(correct: int, samples: int = 100, *, tail: float | None = None, name: str = "FedAP") -> Standing:

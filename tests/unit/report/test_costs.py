@@ -15,8 +15,8 @@ from scripts.report.page.computed_bytes import sample_shape
 from scripts.report.page.costs import bytes_chart, computed_note, time_chart
 from scripts.report.page.finding import find_runs
 from scripts.report.page.lab_folder import read_lab_run
-from scripts.report.page.runs import ComputedBytes
 from scripts.report.page.study import Study, make_study
+from scripts.run.records import ComputedBytes
 from scripts.run.settings import CohortSettings, RunSettings
 from tests.support.report_runs import CLASSES, COHORT, write_run
 

@@ -9,7 +9,7 @@ import pytest
 from fedap_core.errors import InvalidInput
 from scripts.report.algorithms import place
 from scripts.report.page.finding import find_runs
-from scripts.report.page.headline import headline, in_words, standings
+from scripts.report.page.headline import algorithm_row, in_words, standings
 from scripts.report.page.study import Study, make_study
 from tests.support.report_runs import write_comparison, write_run
 
@@ -33,11 +33,11 @@ def test_headline_figures_are_those_of_the_compared_round(tmp_path: Path) -> Non
     round 2; two rounds of 3,000 bytes."""
     write_comparison(tmp_path)
     study = study_of(tmp_path)
-    head = headline(study.algorithms[2], study.round_no)
-    assert [head.last, head.worst, head.converged] == pytest.approx([0.81, 0.7, 2])
-    assert head.tail == pytest.approx((0.81 + 190 / 300) / 2)
-    assert (head.size, head.size_converged, head.spread) == (6_000, 6_000, None)
-    assert headline(study.algorithms[0], study.round_no).size is None
+    head = algorithm_row(study, study.algorithms[2])
+    assert [head.figures.last, head.figures.worst, head.figures.converged] == pytest.approx([0.81, 0.7, 2])
+    assert head.figures.tail == pytest.approx((0.81 + 190 / 300) / 2)
+    assert (head.size, head.size_converged, head.figures.deviation) == (6_000, 6_000, None)
+    assert algorithm_row(study, study.algorithms[0]).size is None
 
 
 def test_summary_says_what_federation_changed_and_for_whom(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_algorithms_are_compared_at_the_last_round_that_all_have(tmp_path: Path)
     write_run(tmp_path, "base", [[10, 10, 10], [20, 20, 20]])
     write_run(tmp_path, "fedap", [[30, 30, 30], [40, 40, 40], [90, 90, 90]])
     study = study_of(tmp_path)
-    assert headline(study.algorithms[1], study.round_no).last == pytest.approx(0.4)
+    assert algorithm_row(study, study.algorithms[1]).figures.last == pytest.approx(0.4)
     assert study.notes == ("All figures are those of round 2, the last that every run has; FedAP ran longer.",)
 
 
@@ -101,8 +101,8 @@ def test_seeds_give_a_mean_and_a_deviation(tmp_path: Path) -> None:
     write_run(tmp_path, "fedap", [[40, 40, 40]], seed=0)
     write_run(tmp_path, "fedap", [[60, 60, 60]], seed=1)
     study = study_of(tmp_path)
-    head = headline(study.algorithms[0], study.round_no)
-    assert [head.last, head.spread] == pytest.approx([0.5, 0.1414], abs=1e-4)
+    head = algorithm_row(study, study.algorithms[0])
+    assert [head.figures.last, head.figures.deviation] == pytest.approx([0.5, 0.1414], abs=1e-4)
     assert study.seed == 0
 
 
@@ -140,7 +140,7 @@ def test_of_two_equal_runs_the_longer_is_shown_and_the_other_named(tmp_path: Pat
     write_run(tmp_path / "a", "fedap", [[40, 40, 40]])
     write_run(tmp_path / "b", "fedap", [[40, 40, 40], [50, 50, 50]])
     study = study_of(tmp_path)
-    assert headline(study.algorithms[0], study.round_no).last == pytest.approx(0.5)
+    assert algorithm_row(study, study.algorithms[0]).figures.last == pytest.approx(0.5)
     assert study.notes == ("Left out, because another run has the same algorithm, settings and seed: fedap-s0.",)
 
 

@@ -1,0 +1,26 @@
+"""Which of a report's scores counts, and which round's model it judges: one rule for the coordinator and its readers.
+
+A report may judge the model that was delivered, the one that was trained from it, or both. The delivered one counts;
+the trained one only where nothing was delivered. A delivered model is the result of the round before the report's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinator.decisions import facts
+from protocol.messages import Score
+
+
+def scores_by_split(scores: Sequence[Score]) -> dict[str, Score]:
+    """The score that counts for each part of the data; parts without samples are left out."""
+    trained_first = sorted(scores, key=lambda score: score.model == "delivered")
+    return {score.split: score for score in trained_first if score.samples > 0}
+
+
+def scored(report: facts.UpdateAccepted | facts.GoodbyeAccepted, split: str) -> tuple[int, Score] | None:
+    """(round whose model it judges, score) on this part of the data; None where the report has none."""
+    score = scores_by_split(report.scores).get(split)
+    if score is None:
+        return None
+    return report.round_no - (score.model == "delivered"), score

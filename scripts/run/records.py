@@ -1,0 +1,276 @@
+"""A run's results as everything reads them: whose models were how good in which round, and under which W.
+
+One record type for a round, with the one line of `rounds.jsonl` that it is written as and read from; engines fill it,
+folders keep it, tables, figures, reports and the Python API read it. Where a run came from, a run folder or a
+coordinator's journal, is not visible here. What a source does not know is None or empty, never guessed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from fedap_core.arrays import FloatArray
+from fedap_core.errors import InvalidInput
+from fedap_core.metrics import Evaluation, wilson_interval
+from protocol.messages import Score
+from scripts.run.damage import intact
+
+Counts = tuple[tuple[int, ...], ...]
+Json = dict[str, Any]
+
+_SPLITS = ("validation", "test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientScore:
+    """One model on one client's samples. confusion: rows are the truth; None where it was not kept.
+
+    macro_f1, loss: None in folders that do not have them; a loss may be NaN, a diverged model is a result too.
+    """
+
+    correct: int
+    samples: int
+    macro_f1: float | None = None
+    loss: float | None = None
+    confusion: Counts | None = None
+
+    def __post_init__(self) -> None:
+        if self.samples < 1 or not 0 <= self.correct <= self.samples:
+            raise InvalidInput("score", f"{self.correct} of {self.samples}", "0 <= correct <= samples, samples >= 1")
+
+    @classmethod
+    def of(cls, found: Evaluation | Score, confusion: Iterable[Iterable[int]] | None = None) -> ClientScore:
+        """What was computed here, or what a participant reported."""
+        return cls(
+            correct=found.correct,
+            samples=found.samples,
+            macro_f1=found.macro_f1,
+            loss=math.nan if found.loss is None else found.loss,
+            confusion=None if confusion is None else tuple(tuple(map(int, row)) for row in confusion),
+        )
+
+    @property
+    def accuracy(self) -> float:
+        return self.correct / self.samples
+
+    @property
+    def balanced_accuracy(self) -> float | None:
+        """Mean recall over the classes that occur here: what guessing the majority class does not raise."""
+        if self.confusion is None:
+            return None
+        return fmean(row[at] / sum(row) for at, row in enumerate(self.confusion) if sum(row))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of Wilson."""
+        return wilson_interval(self.correct, self.samples)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundRecord:
+    """One round, counted from 0.
+
+    splits: by `validation` and `test`, one score per client, None where nobody measured; empty where the round was not
+    evaluated. seconds: wall time by what it was spent on; up, down: bytes on the wire per client, empty where not
+    counted. clock, updates, trained, ended: of runs under a virtual clock, whose records are moments instead of rounds:
+    virtual seconds, updates so far, rounds that each client trained, and how it ended (in the last record).
+    """
+
+    number: int
+    phase: str = ""
+    train_loss: tuple[float, ...] = ()
+    splits: Mapping[str, tuple[ClientScore | None, ...]] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    up: tuple[int, ...] = ()
+    down: tuple[int, ...] = ()
+    clock: float | None = None
+    updates: int | None = None
+    trained: tuple[int, ...] = ()
+    ended: str = ""
+
+    @property
+    def scores(self) -> tuple[ClientScore | None, ...]:
+        """On test samples; empty for a round that was not evaluated."""
+        return self.splits.get("test", ())
+
+    def values(self, what: str, split: str = "test") -> list[Any]:
+        """`accuracy`, `macro_f1`, `loss`, `samples` or `confusion` of every client, None where nobody measured."""
+        return [None if one is None else getattr(one, what) for one in self.splits.get(split, ())]
+
+    @cached_property
+    def mean(self) -> float | None:
+        """Unweighted mean test accuracy over the clients that were measured."""
+        return self.mean_of("test")
+
+    def mean_of(self, split: str) -> float | None:
+        known = [value for value in self.values("accuracy", split) if value is not None]
+        return fmean(known) if known else None
+
+    def line(self) -> str:
+        """As `rounds.jsonl` has it; every client must have been measured."""
+        named: Json = {"round": self.number, "phase": self.phase, "train_loss": list(self.train_loss)}
+        named |= {"clock": self.clock, "updates": self.updates, "trained": list(self.trained)}
+        named |= {split: _split_json(scores) for split, scores in self.splits.items()}
+        named |= {"seconds": dict(self.seconds)}
+        named |= {"bytes": {"up": list(self.up), "down": list(self.down)} if self.up or self.down else None}
+        named |= {"ended": self.ended}
+        return json.dumps({key: value for key, value in named.items() if value not in (None, "", [], {})}) + "\n"
+
+    @classmethod
+    def of_line(cls, line: str) -> RoundRecord:
+        """Takes what is there: old folders have less."""
+        found: Json = json.loads(line)
+        counted = found.get("bytes") or {}
+        return cls(
+            number=int(found["round"]),
+            phase=str(found.get("phase", "")),
+            train_loss=tuple(map(float, found.get("train_loss", ()))),
+            splits={split: tuple(_scores_of(found[split])) for split in _SPLITS if found.get(split)},
+            seconds={key: float(value) for key, value in (found.get("seconds") or {}).items()},
+            up=tuple(map(int, counted.get("up", ()))),
+            down=tuple(map(int, counted.get("down", ()))),
+            clock=found.get("clock"),
+            updates=found.get("updates"),
+            trained=tuple(map(int, found.get("trained", ()))),
+            ended=str(found.get("ended", "")),
+        )
+
+
+def _split_json(scores: Sequence[ClientScore | None]) -> Json:
+    known = [one for one in scores if one is not None]
+    columns: Json = {
+        name: [getattr(one, name) for one in known] for name in ("accuracy", "macro_f1", "loss", "samples", "confusion")
+    }
+    return {name: values for name, values in columns.items() if None not in values}
+
+
+def _scores_of(split: Json) -> Iterator[ClientScore]:
+    missing = [None] * len(split["accuracy"])
+    columns = [split.get(name) or missing for name in ("macro_f1", "loss", "confusion")]
+    for accuracy, samples, f1, loss, table in zip(split["accuracy"], split["samples"], *columns, strict=True):
+        yield ClientScore(
+            correct=round(accuracy * samples),
+            samples=samples,
+            macro_f1=f1,
+            loss=loss,
+            confusion=None if table is None else tuple(tuple(map(int, row)) for row in table),
+        )
+
+
+def read_rounds(path: Path) -> list[RoundRecord]:
+    """Every record of a `rounds.jsonl`, none where there is no file; a torn last line was never a result."""
+    if not path.exists():
+        return []
+    with intact(path):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if line.endswith("\n"):
+            with intact(path, line=number):
+                found.append(RoundRecord.of_line(line))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputedBytes:
+    """Bytes of one participant that nobody measured: in every round, both ways alike, and once."""
+
+    per_round: float
+    once: float
+
+    def until(self, rounds: float) -> float:
+        return self.once + rounds * self.per_round
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MixingRecord:
+    """W and what explains it. weights: (n, n); distances: (L, n, n) or None; from_round: counted from 0."""
+
+    weights: FloatArray
+    layers: tuple[str, ...] = ()
+    distances: FloatArray | None = None
+    from_round: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> MixingRecord | None:
+        """From a `mixing.json`; None where there is no file."""
+        if not path.exists():
+            return None
+        with intact(path):
+            found = json.loads(path.read_text(encoding="utf-8"))
+            distances = found.get("distances")
+            return cls(
+                weights=np.array(found["weights"], dtype=np.float64),
+                layers=tuple(map(str, found.get("layers") or ())),
+                distances=None if distances is None else np.array(distances, dtype=np.float64),
+                from_round=int(found.get("from_round", 0)),
+            )
+
+    def __post_init__(self) -> None:
+        count = len(self.weights)
+        if self.weights.shape != (count, count):
+            raise InvalidInput("mixing.weights", f"shape {self.weights.shape}", "a square matrix")
+        if self.distances is not None and self.distances.shape != (len(self.layers), count, count):
+            expected = f"{(len(self.layers), count, count)}, one matrix per layer"
+            raise InvalidInput("mixing.distances", f"shape {self.distances.shape}", expected)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """One algorithm, one seed. settings: every choice by its dotted name; asked: rounds the run was to have.
+
+    computed: bytes that were worked out, where none were counted.
+    """
+
+    source: str
+    algorithm: str
+    options: Mapping[str, str]
+    seed: int
+    asked: int
+    clients: tuple[str, ...]
+    rounds: tuple[RoundRecord, ...]
+    classes: tuple[str, ...] = ()
+    class_counts: Counts | None = None
+    mixing: MixingRecord | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    computed: ComputedBytes | None = None
+
+    def __post_init__(self) -> None:
+        count = len(self.clients)
+        for record in self.rounds:
+            for name, values in (("scores", record.scores), ("up", record.up), ("down", record.down)):
+                self._require(f"round {record.number} {name}", values, empty=True)
+        if self.class_counts is not None:
+            self._require("class counts", self.class_counts)
+            if any(len(row) != len(self.classes) for row in self.class_counts):
+                raise InvalidInput(self.source, "class counts", f"one for each of {len(self.classes)} classes")
+        if self.mixing is not None and len(self.mixing.weights) != count:
+            raise InvalidInput(self.source, f"W over {len(self.mixing.weights)}", f"W over its {count} clients")
+
+    def _require(self, what: str, values: Sequence[object], *, empty: bool = False) -> None:
+        if len(values) != len(self.clients) and not (empty and not values):
+            raise InvalidInput(self.source, f"{what} of {len(values)}", f"one for each of {len(self.clients)} clients")
+
+    @cached_property
+    def evaluated(self) -> tuple[RoundRecord, ...]:
+        """The rounds with scores."""
+        return tuple(record for record in self.rounds if record.mean is not None)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has come to the round it was to reach."""
+        return bool(self.evaluated) and self.rounds[-1].number + 1 >= self.asked
+
+    def at(self, number: int) -> RoundRecord:
+        """The last evaluated round up to this one."""
+        return [record for record in self.evaluated if record.number <= number][-1]

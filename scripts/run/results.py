@@ -1,0 +1,231 @@
+"""What a run's records come to: last round, last ten rounds, convergence, worst client, and differences that are told
+apart from chance. The one place where these are defined; tables, figures, pages and the Python API only show them.
+
+Pure: records in, numbers out, in shares of 1. Means count every client alike. Nothing is chosen by test accuracy: the
+headline is the last round and the mean of the last ten, never the best round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+import numpy as np
+
+from fedap_core.arrays import FloatArray
+from fedap_core.errors import InvalidInput
+from fedap_core.metrics import convergence_round
+from scripts.run.records import RoundRecord
+from scripts.run.settings import TAIL_ROUNDS
+
+SETTLED = 2 * TAIL_ROUNDS
+"""Runs of fewer rounds are still learning in their last ten: there clients are compared by the last round alone."""
+
+RESAMPLES = 10_000
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """One run up to a round.
+
+    last: mean test accuracy of that round; tail: its mean over the last ten; converged: the round (from 1) from which
+    the curve stays at or above 95 % of its end; selected: at the best validation round, where there is a validation
+    split; balanced, macro_f1: means over clients in the last round, None where it was not kept; per_client,
+    client_tails: every client's accuracy in the last round and its mean over the last ten, NaN where nobody measured;
+    curve: (round from 0, mean accuracy) of every evaluated round.
+    """
+
+    algorithm: str
+    seed: int
+    rounds: int
+    last: float
+    tail: float
+    converged: int | None
+    per_client: tuple[float, ...]
+    curve: tuple[tuple[int, float], ...]
+    selected: float | None = None
+    balanced: float | None = None
+    macro_f1: float | None = None
+    client_tails: tuple[float, ...] = ()
+
+    @property
+    def worst(self) -> float:
+        """The least accurate client of the last round."""
+        return float(np.nanmin(self.per_client))
+
+    @property
+    def tenth_percentile(self) -> float:
+        """Nine of ten clients are at least this accurate in the last round."""
+        return float(np.nanpercentile(self.per_client, 10))
+
+    @property
+    def compared(self) -> FloatArray:
+        """What clients are compared by: their mean over the last ten rounds, or the last round of a short run."""
+        settled = self.rounds >= SETTLED and self.client_tails
+        return np.asarray(self.client_tails if settled else self.per_client, dtype=np.float64)
+
+
+def summarise(records: Sequence[RoundRecord], *, algorithm: str, seed: int, rounds: int) -> Summary:
+    """Of the evaluated ones among the first `rounds` rounds; InvalidInput without any."""
+    evaluated = [record for record in records if record.number < rounds and record.mean is not None]
+    if not evaluated:
+        raise InvalidInput("run", f"{algorithm}, seed {seed}", "at least one evaluated round")
+    curve = [(record.number, record.mean or 0.0) for record in evaluated]
+    tail = [record for record in evaluated if record.number >= rounds - TAIL_ROUNDS] or evaluated[-1:]
+    index = convergence_round([value for _, value in curve])
+    known = [(found, one.mean) for one in evaluated if (found := one.mean_of("validation")) is not None]
+    return Summary(
+        algorithm=algorithm,
+        seed=seed,
+        rounds=rounds,
+        last=curve[-1][1],
+        tail=fmean(record.mean or 0.0 for record in tail),
+        converged=None if index is None else curve[index][0] + 1,
+        per_client=tuple(_column(evaluated[-1], "accuracy")),
+        curve=tuple(curve),
+        selected=max(known, key=lambda pair: pair[0])[1] if known else None,
+        balanced=_mean_of(evaluated[-1], "balanced_accuracy"),
+        macro_f1=_mean_of(evaluated[-1], "macro_f1"),
+        client_tails=tuple(np.mean([_column(record, "accuracy") for record in tail], axis=0).tolist()),
+    )
+
+
+def _column(record: RoundRecord, what: str) -> list[float]:
+    return [np.nan if value is None else value for value in record.values(what)]
+
+
+def _mean_of(record: RoundRecord, what: str) -> float | None:
+    """Over clients; None where one that was measured has none."""
+    values = [getattr(score, what) for score in record.scores if score is not None]
+    return None if None in values else fmean(values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """One algorithm: means over its seeds. deviation: standard deviation of `last` over seeds, None with one seed.
+
+    converged, selected, balanced, macro_f1: None where a seed has none.
+    """
+
+    algorithm: str
+    seeds: int
+    last: float
+    deviation: float | None
+    tail: float
+    worst: float
+    tenth_percentile: float
+    converged: float | None
+    selected: float | None
+    balanced: float | None
+    macro_f1: float | None
+
+
+def headline(runs: Sequence[Summary]) -> Headline:
+    """Over the seeds of one algorithm."""
+    return Headline(
+        algorithm=runs[0].algorithm,
+        seeds=len(runs),
+        last=fmean(run.last for run in runs),
+        deviation=stdev(run.last for run in runs) if len(runs) > 1 else None,
+        tail=fmean(run.tail for run in runs),
+        worst=fmean(run.worst for run in runs),
+        tenth_percentile=fmean(run.tenth_percentile for run in runs),
+        converged=mean_or_none([run.converged for run in runs]),
+        selected=mean_or_none([run.selected for run in runs]),
+        balanced=mean_or_none([run.balanced for run in runs]),
+        macro_f1=mean_or_none([run.macro_f1 for run in runs]),
+    )
+
+
+def mean_or_none(values: Sequence[float | None]) -> float | None:
+    """The mean; None where one of them is missing, because the rest would be another question's answer."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None
+
+
+def by_algorithm(runs: Sequence[Summary]) -> dict[str, list[Summary]]:
+    """Runs of one comparison, in the order of each algorithm's first appearance."""
+    found: dict[str, list[Summary]] = {}
+    for run in runs:
+        found.setdefault(run.algorithm, []).append(run)
+    return found
+
+
+# ---- differences
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedDifference:
+    """One algorithm's accuracy less another's, paired over (client, seed). low, high: a 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+    pairs: int
+
+    @property
+    def verdict(self) -> str:
+        if self.low > 0.0:
+            return "better"
+        return "worse" if self.high < 0.0 else "not told apart"
+
+
+def difference(ours: Sequence[Summary], others: Sequence[Summary]) -> PairedDifference | None:
+    """Over the clients and seeds that both have; None without any.
+
+    The percentile bootstrap over pairs: a pair is one client of one seed, whose test samples are the same for both, so
+    what makes a client easy or hard cancels out. The resampling has a seed of its own: equal runs give equal intervals.
+    """
+    gaps = _gaps(ours, others)
+    if not gaps.size:
+        return None
+    drawn = np.random.default_rng(0).integers(0, gaps.size, size=(RESAMPLES, gaps.size))
+    edge = 50.0 * (1.0 - CONFIDENCE)
+    low, high = np.percentile(gaps[drawn].mean(axis=1), [edge, 100.0 - edge])
+    return PairedDifference(mean=float(gaps.mean()), low=float(low), high=float(high), pairs=gaps.size)
+
+
+def worse_off(ours: Sequence[Summary], alone: Sequence[Summary]) -> float | None:
+    """The share of clients, over all common seeds, that are less accurate than when they train alone (Base)."""
+    gaps = _gaps(ours, alone)
+    return float((gaps < 0.0).mean()) if gaps.size else None
+
+
+def _gaps(ours: Sequence[Summary], others: Sequence[Summary]) -> FloatArray:
+    """(pairs,) differences of every client that both measured, seed by seed."""
+    theirs = {run.seed: run.compared for run in others}
+    both = [run.compared - theirs[run.seed] for run in ours if run.seed in theirs]
+    gaps = np.concatenate(both) if both else np.empty(0)
+    return gaps[np.isfinite(gaps)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """One algorithm beside the others of a comparison.
+
+    to_best: its difference to the algorithm with the highest mean of what is compared, None for that one itself;
+    to_alone, worse_off: against everyone training alone, None where that did not run.
+    """
+
+    algorithm: str
+    to_best: PairedDifference | None
+    to_alone: PairedDifference | None
+    worse_off: float | None
+
+
+def positions(runs: Sequence[Summary], *, alone: str = "base") -> list[Position]:
+    """Of every algorithm of one comparison, over the seeds that it has in common with the other."""
+    groups = by_algorithm(runs)
+    best = max(groups, key=lambda name: fmean(float(np.nanmean(run.compared)) for run in groups[name]))
+    base = groups.get(alone, [])
+    return [
+        Position(
+            algorithm=name,
+            to_best=None if name == best else difference(own, groups[best]),
+            to_alone=None if name == alone else difference(own, base),
+            worse_off=None if name == alone else worse_off(own, base),
+        )
+        for name, own in groups.items()
+    ]
