@@ -129,8 +129,11 @@ class Guard:
 
     def _run(self) -> None:
         # The monitor's descriptor, not the monitor: zmq.Poller would look into the socket without the lock, and two
-        # threads inside one ZeroMQ socket corrupt its memory. The descriptor tells of changes alone, so `_take_events`
-        # always reads to the end.
+        # threads inside one ZeroMQ socket corrupt its memory. The descriptor tells of changes alone, and of none before
+        # the queue was first seen empty: it is emptied once before the first look, and `_take_events` always reads to
+        # the end.
+        with self._lock:
+            self._take_events()
         poller = select.poll()
         poller.register(self._monitor_fd, select.POLLIN)
         poller.register(self._stop_read, select.POLLIN)
