@@ -14,8 +14,8 @@ import typer
 
 from coordinator.config import RunConfig, make_config, read_config, require_safe
 from coordinator.exporting import export_weights
-from coordinator.logs import configure_logs
 from coordinator.model_checks import require_usable_models
+from coordinator.observers.log_lines import configure_logs
 from coordinator.record.backing_up import back_up
 from coordinator.record.member_list import MemberList
 from coordinator.retelling import explain, history_lines, status_lines
@@ -42,6 +42,10 @@ Keys = Annotated[Path | None, typer.Option("--members", help="File with a line Â
 Insecure = Annotated[bool, typer.Option("--insecure", help="Listen without keys where others can reach it.")]
 LogFile = Annotated[
     Path | None, typer.Option("--log-file", help="Write the log there instead of to stderr; put aside at 10 MB.")
+]
+ObserverName = Annotated[
+    list[str] | None,
+    typer.Option("--observer", help="package.module:factory of an observer of the run, which is imported; repeatable."),
 ]
 Folder = Annotated[Path, typer.Argument(help="Folder of the run.")]
 
@@ -77,9 +81,11 @@ def with_run_options(work: Work) -> Callable[..., None]:
         secret_key: Secret = None,
         members: Keys = None,
         insecure: Insecure = False,
+        observer: ObserverName = None,
         log_file: LogFile = None,
     ) -> None:
-        top = {"run": run, "folder": folder, "initial": initial, "rounds": rounds, "seed": seed, "mode": mode}
+        top: dict[str, object] = {"run": run, "folder": folder, "initial": initial, "rounds": rounds, "seed": seed}
+        top |= {"mode": mode, "observers": observer}
         sections: dict[str, dict[str, object]] = {
             "algorithm": {"name": algorithm, "options": parse_pairs("option", option) if option else None},
             "members": {"names": member or None, "keys": members, "at_least": len(member) if member else None},

@@ -47,6 +47,9 @@ class RunConfig(BaseModel):
     admission: Admission = Field(default_factory=Admission, description="Which values may be mixed.")
     pace: Pace = Field(default_factory=Pace, description="When something is late.")
     network: Network = Field(default_factory=Network, description="The socket.")
+    observers: tuple[str, ...] = Field(
+        default=(), description="What follows the run beside the log: package.module:factory, or a built-in name."
+    )
     storage: Storage = Field(default_factory=Storage, description="The disk.")
 
     @field_validator("run")

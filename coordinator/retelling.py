@@ -14,7 +14,7 @@ from coordinator.decisions import facts
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.scoring import scored, scores_by_split
 from coordinator.decisions.state import State, Status
-from coordinator.logs import fact_event
+from coordinator.observers.log_lines import fact_event
 from coordinator.record.journal import fact_of
 from coordinator.record.model_forms import shared_layout
 from coordinator.runs import Past

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,12 +22,13 @@ from coordinator.config import RunConfig, make_config, require_safe
 from coordinator.decisions.actions import BlobRef
 from coordinator.decisions.machine import RoundMachine
 from coordinator.decisions.rules import Rules
+from coordinator.observers import Observer, Observers, make_observers
+from coordinator.observers.notice_file import read_notices
 from coordinator.record.disk import SpaceGuard, expected_members
 from coordinator.record.folder_check import note_models, require_sound
 from coordinator.record.journal import JOURNAL, Journal, Ledger, SqliteJournal, replay
 from coordinator.record.member_list import MemberList
 from coordinator.record.model_forms import ModelFile, ModelForms
-from coordinator.record.notices import Notices, read_notices
 from coordinator.record.recovering import Recovery, recovery_of
 from coordinator.record.store import Store
 from coordinator.run_plan import (
@@ -67,8 +68,10 @@ def open_run(
     *,
     config_file: Path | None = None,
     open_journal: Callable[[Path], Journal] = SqliteJournal,
+    observers: Sequence[Observer] = (),
 ) -> Federation:
-    """Begin a run, or go on with the one in the folder; bound to its endpoint when this returns."""
+    """Begin a run, or resume the one in the folder; bound to its endpoint when this returns. observers: of the caller,
+    beside those of the configuration."""
     require_safe(config.network)
     initial = ModelFile(config.initial)
     anchor = ModelFile(config.anchor.file) if config.anchor.file is not None else None
@@ -84,6 +87,7 @@ def open_run(
         if journal.metadata("plan") is None:
             require_enough_listed(config, listed)
         _introduce(journal, config, plan, initial.spec, models)
+        watching = Observers([*make_observers(config), *observers])
     except InvalidInput:
         release()
         raise
@@ -100,7 +104,9 @@ def open_run(
         in_flight_bytes=capacity,
         bounds=_bounds(config, listed, _limits(forms, initial.spec, rules), initial.spec),
     )
-    return _assemble(config, plan, rules, initial.spec, journal, store, forms, router, admits, listed, release, missing)
+    return _assemble(
+        config, plan, rules, initial.spec, journal, store, forms, router, admits, listed, release, missing, watching
+    )
 
 
 def _assemble(
@@ -116,6 +122,7 @@ def _assemble(
     listed: MemberList | None,
     release: Callable[[], None],
     missing: tuple[BlobRef, ...],
+    watching: Observers,
 ) -> Federation:
     machine = RoundMachine(rules)
     capacity = config.network.in_flight_bytes
@@ -154,7 +161,7 @@ def _assemble(
         space=_space_guard(config, machine, store, _row_bytes(forms, rules)),
         allowed=lambda: allowed_members(config, listed),
         release=release,
-        notices=Notices(config.folder),
+        observers=watching,
         list_fault=lambda: listed.fault if listed is not None else "",
         older_advice=f"Stop it and put back the newer folder, or agree to go on from what the members hold: "
         f"`fedap-coordinator recover {config.folder} --accept-older --yes`",

@@ -19,13 +19,12 @@ from coordinator.computing.jobs import Compute, DamagedReports, Done, Jobs
 from coordinator.decisions import actions, events
 from coordinator.decisions.machine import RoundMachine
 from coordinator.decisions.run_clock import RunClock
-from coordinator.logs import log_fact, log_note
+from coordinator.observers import Observers
 from coordinator.record.disk import SpaceGuard
 from coordinator.record.folder_check import mark_not_held, mark_refetch
 from coordinator.record.journal import Journal, Ledger, NotWritten, replay
 from coordinator.record.journal_check import ACCEPTS_OLDER, OBSTACLE
 from coordinator.record.model_forms import ModelForms
-from coordinator.record.notices import Notices
 from coordinator.record.store import UPDATE, UPDATE_STATS, Store
 from coordinator.wire.connections import Arrivals
 from coordinator.wire.exchange import Exchange, Orders
@@ -71,7 +70,7 @@ class Parts:
     allowed: Callable[[], tuple[tuple[str, str], ...] | None]
     release: Callable[[], None]
     """Lets go of the run's folder."""
-    notices: Notices
+    observers: Observers
     list_fault: Callable[[], str]
     """What is wrong with the list of members, empty when nothing is."""
     older_advice: str
@@ -145,6 +144,7 @@ class Coordinator:
             self._parts.store.close()
             self._parts.router.close(linger_s=self._machine.rules.pace.heartbeat_s)
             self._parts.journal.close()
+            self._parts.observers.close()
             self._parts.release()
 
     def _turn(self) -> None:
@@ -176,10 +176,11 @@ class Coordinator:
         state, older = self._machine.state, self._machine.older
         sentence = older.sentence(state)
         advice = "" if not sentence or older.obstacle(state) else f". {self._parts.older_advice}"
-        self._parts.notices.tell("folder", f"{sentence}{advice}")
+        self._parts.observers.on_notice("folder", f"{sentence}{advice}")
         if self._listed is not None:
             fault = self._parts.list_fault()
-            self._parts.notices.tell("members_file", f"{fault}; the list before still counts" if fault else "")
+            sentence = f"{fault}; the list before still counts" if fault else ""
+            self._parts.observers.on_notice("members_file", sentence)
 
     def _forgive(self, meant_s: float | None) -> None:
         """Members are not to pay for it when this process was stopped, or its disk or machine stood still."""
@@ -239,8 +240,7 @@ class Coordinator:
                 log.error("journal.not_written", reason=str(error), so="the run stands still until there is room")
             self._not_written = str(error)
             return
-        for fact in written:
-            log_fact(fact)
+        self._parts.observers.on_facts(written, self._machine.state)
         if self._accepts_older and not self._machine.older.accepted:  # agreed to once, for what was found then
             self._accepts_older = False
             self._parts.journal.set_metadata(ACCEPTS_OLDER, "")
@@ -264,7 +264,7 @@ class Coordinator:
             case actions.Forget():
                 parts.exchange.forget(action.connection)
             case actions.Note():
-                log_note(action)
+                parts.observers.on_note(action)
             case actions.Stop():
                 self._stop(action)
             case _:

@@ -302,17 +302,18 @@ class Ledger:
         self._journal = journal
         self._traffic = traffic
         self._traffic_file = traffic_file
-        self._facts: list[Fact] = []
+        self._facts: list[tuple[Fact, float]] = []
         self._drafts: list[Draft] = []
 
     def add(self, fact: Fact, now: float) -> None:
         """Write this with the next `commit`."""
         kind, fields = fields_of(fact)
-        self._facts.append(fact)
+        self._facts.append((fact, now))
         self._drafts.append(Draft(time_s=now, kind=kind, body=_encoded(fields).encode()))
 
-    def commit(self, state: State) -> list[Fact]:
-        """Make everything added durable; returns it. NotWritten: nothing is, and all of it waits for the next time.
+    def commit(self, state: State) -> list[tuple[Fact, float]]:
+        """Make everything added durable; returns it, with times. NotWritten: nothing is, and all of it waits for
+        the next time.
 
         state: exactly what the journal will tell then; kept as a snapshot now and again.
         """
@@ -320,8 +321,8 @@ class Ledger:
             return []
         serial = self._journal.append(self._drafts)
         written, self._facts, self._drafts = self._facts, [], []
-        closed = [fact.round_no for fact in written if isinstance(fact, facts.RoundClosed)]
-        has_ended = any(isinstance(fact, facts.Ended) for fact in written)
+        closed = [fact.round_no for fact, _ in written if isinstance(fact, facts.RoundClosed)]
+        has_ended = any(isinstance(fact, facts.Ended) for fact, _ in written)
         if closed or has_ended:  # at the end: the last models have been delivered since the last round
             round_no = closed[-1] if closed else state.round_no
             try:

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from coordinator.config import RunConfig, read_config
 from coordinator.decisions.facts import RoundClosed, UpdateAccepted
-from coordinator.logs import configure_logs
+from coordinator.observers.log_lines import configure_logs
 from coordinator.record.journal import JOURNAL, Entry, SqliteJournal
 from coordinator.runs import open_run
 from participant.config import JoinSettings

@@ -12,6 +12,7 @@ from typing import Any, cast
 from coordinator.decisions import events
 from coordinator.decisions.facts import Fact
 from coordinator.decisions.machine import RoundMachine
+from coordinator.observers import Observers
 from coordinator.record.disk import SpaceGuard
 from coordinator.record.journal import Ledger, fact_of
 from coordinator.server import Coordinator, Parts
@@ -77,13 +78,6 @@ class Socket:
 
     def wake(self) -> None:
         """Nobody sleeps."""
-
-
-class Notices:
-    """Nobody reads them here."""
-
-    def tell(self, subject: str, sentence: str) -> None:
-        """Nothing is written."""
 
 
 class Life(Coordinator):
@@ -163,7 +157,7 @@ class Centre:
             ),
             allowed=_no_list,
             release=_keep_folder,
-            notices=cast(Any, Notices()),
+            observers=Observers(()),
             list_fault=str,
             older_advice="",
         )

@@ -60,7 +60,7 @@ def test_import_along_the_direction_passes(path: str, text: str) -> None:
         ("coordinator/decisions/machine.py", "from coordinator.record import journal"),
         ("coordinator/decisions/machine.py", "from coordinator import config"),
         ("coordinator/decisions/machine.py", "import structlog"),
-        ("coordinator/record/journal.py", "def f():\n    from coordinator.logs import log_fact"),
+        ("coordinator/record/journal.py", "def f():\n    from coordinator.observers import Observer"),
         ("coordinator/wire/exchange.py", "from ..computing.jobs import Jobs"),
         ("participant/decisions/consent.py", "from participant.training.outgoing import weights_of"),
         ("participant/data/npz.py", "import participant.record.disk"),

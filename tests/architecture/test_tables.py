@@ -32,6 +32,7 @@ TABLES = (  # of the data folder, the second set is reached by what the user nam
         support=frozenset({"base", "archive", "download", "windows"})
         | {"factory", "npz", "csv_file", "folder", "images", "shard"},
     ),
+    Table(folder="coordinator/observers", name="OBSERVERS", support=frozenset()),
     Table(folder="scripts/engines", name="ENGINES", support=frozenset({"base"})),
 )
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from coordinator.config import read_config
-from coordinator.logs import configure_logs
+from coordinator.observers.log_lines import configure_logs
 from coordinator.record.journal import Draft, Entry, Journal, SqliteJournal
 from coordinator.record.snapshots import Snapshot
 from coordinator.runs import open_run

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from coordinator import logs as coordinator_logs
+from coordinator.observers import log_lines as coordinator_logs
 from fedap_core.errors import InvalidInput
 from participant import progress
 from protocol.host import logs

@@ -1,7 +1,7 @@
-"""How the shells log: readable on a terminal, one JSON object per line otherwise. Every line carries the run.
+"""A run as log lines: readable on a terminal, one JSON object per line otherwise. Every line carries the run.
 
 Lines are `noun.verb` in the past with facts as keys; `round` and `participant` stand under these names everywhere.
-Warnings that come again and again are counted, and their number is told once a minute (`protocol.repeats`).
+Warnings that come again and again are counted, and their number is logged once a minute (`protocol.host.logs`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from pathlib import Path
 
 import structlog
 
+from coordinator.config import RunConfig
 from coordinator.decisions.actions import Note
 from coordinator.decisions.facts import FACTS, Fact
+from coordinator.decisions.state import State
+from coordinator.observers import Observer
 from protocol.host.logs import CountRepeats, Line, LogFile
 
 _NAMED = {
@@ -93,19 +96,29 @@ def _logger() -> structlog.typing.FilteringBoundLogger:
     return found
 
 
-def log_fact(fact: Fact) -> None:
-    """One line for something the journal keeps."""
-    kind = type(fact).__name__
-    shown = {key: _short(getattr(fact, name)) for name, key in _shown(kind)}
-    say = _logger().warning if kind in _WARNINGS else _logger().info
-    say(fact_event(kind), **shown)
+class LogLines(Observer):
+    """One line for every fact, note and notice."""
 
+    def __init__(self, _config: RunConfig) -> None:
+        """Everything about the log is configured for the whole process."""
 
-def log_note(note: Note) -> None:
-    """One line that the machine asks for and that is kept nowhere else."""
-    where = {"participant": note.member, "round": note.round_no}
-    known = {name: value for name, value in where.items() if value is not None}
-    _logger().info(note.event, **known, **dict(note.details))
+    def on_fact(self, fact: Fact, time_s: float, state: State) -> None:
+        del time_s, state  # every line has its own time
+        kind = type(fact).__name__
+        shown = {key: _short(getattr(fact, name)) for name, key in _shown(kind)}
+        write = _logger().warning if kind in _WARNINGS else _logger().info
+        write(fact_event(kind), **shown)
+
+    def on_note(self, note: Note) -> None:
+        where = {"participant": note.member, "round": note.round_no}
+        known = {name: value for name, value in where.items() if value is not None}
+        _logger().info(note.event, **known, **dict(note.details))
+
+    def on_notice(self, subject: str, sentence: str) -> None:
+        if sentence:
+            _logger().error(f"{subject}.wrong", sentence=sentence)
+        else:
+            _logger().warning(f"{subject}.right", so="what was wrong with it is over")
 
 
 def _short(value: object) -> object:

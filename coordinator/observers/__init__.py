@@ -1,0 +1,98 @@
+"""The seam for whatever follows a run: log lines, notices, and what users add (a page, metrics, an experiment tracker).
+
+An observer sees facts after they are durable and can change nothing; one that raises is logged once and dropped, and
+the run goes on. Which observers there are is `OBSERVERS`; an operator names more of them with `--observer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import structlog
+
+from coordinator.decisions.actions import Note
+from coordinator.decisions.facts import Fact
+from coordinator.decisions.state import State
+from fedap_core.errors import InvalidInput
+from fedap_core.factories import find_factory, users_code
+
+if TYPE_CHECKING:
+    from coordinator.config import RunConfig
+
+log = structlog.get_logger()
+
+
+class Observer:
+    """Override what you need. All methods run on the coordinator's thread, so they must return quickly."""
+
+    def on_fact(self, fact: Fact, time_s: float, state: State) -> None:
+        """A fact is durable. time_s: of the run's clock; state: of the run after this turn, not to be changed."""
+
+    def on_note(self, note: Note) -> None:
+        """The machine reports something that is stored nowhere."""
+
+    def on_notice(self, subject: str, sentence: str) -> None:
+        """The operator must know something about a subject; an empty sentence: it is over."""
+
+    def close(self) -> None:
+        """The run has ended, or its process is stopping."""
+
+
+OBSERVERS: Mapping[str, str] = {
+    "log": "coordinator.observers.log_lines:LogLines",
+    "notices": "coordinator.observers.notice_file:NoticeFile",
+}
+"""Observers by name, each as `module:factory`. A factory takes the run's configuration and returns an Observer."""
+
+ALWAYS = ("log", "notices")
+
+
+def make_observers(config: RunConfig) -> list[Observer]:
+    """The observers of a run: those that it always has, then those that its operator names."""
+    return [_made(name, config) for name in (*ALWAYS, *config.observers)]
+
+
+def _made(name: str, config: RunConfig) -> Observer:
+    if name not in OBSERVERS and ":" not in name:
+        expected = f"{', '.join(OBSERVERS)} or package.module:factory"
+        raise InvalidInput("observers", name, expected, "Name your own as package.module:factory.")
+    factory = find_factory("observers", OBSERVERS.get(name, name))
+    with users_code("observers", name, "a factory that takes the run's configuration"):
+        found = factory(config)
+    if not isinstance(found, Observer):
+        raise InvalidInput("observers", name, "a factory that returns a coordinator.observers.Observer")
+    return found
+
+
+class Observers:
+    """All observers of one run, as the shell calls them."""
+
+    def __init__(self, observers: Iterable[Observer]) -> None:
+        self._observers = list(observers)
+        self._notices: dict[str, str] = {}
+
+    def on_facts(self, facts: Iterable[tuple[Fact, float]], state: State) -> None:
+        """Facts of one turn, each with its time."""
+        for fact, time_s in facts:
+            self._call("on_fact", fact, time_s, state)
+
+    def on_note(self, note: Note) -> None:
+        self._call("on_note", note)
+
+    def on_notice(self, subject: str, sentence: str) -> None:
+        """Passed on when it changes; the shell repeats what holds."""
+        if self._notices.get(subject, "") != sentence:
+            self._notices[subject] = sentence
+            self._call("on_notice", subject, sentence)
+
+    def close(self) -> None:
+        self._call("close")
+
+    def _call(self, method: str, *values: object) -> None:
+        for one in tuple(self._observers):
+            try:
+                getattr(one, method)(*values)
+            except Exception as error:  # whatever it is, it must not end the run
+                self._observers.remove(one)
+                log.error("observer.dropped", observer=type(one).__name__, exc_info=error, so="the run goes on")
