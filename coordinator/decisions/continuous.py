@@ -1,67 +1,89 @@
-"""What happens next where nobody waits for anybody: each report is answered at once by a mix with the latest of the
-others, until as many updates have come as all rounds of all members together.
+"""Rounds without a barrier: each report is answered at once by a mix with the latest of the others, until as many
+updates have come as all rounds of all members together.
 
-Pure: (state, rules) in, a fact out, or None. Enrolment, measuring and warm-up are `barrier`'s here, too.
+Pure: the state in, a fact out, or None. Enrolment, measuring and warm-up are `Barrier`'s here, too.
 """
 
 from __future__ import annotations
 
-from coordinator.decisions import mixing_plan
-from coordinator.decisions.barrier import blocked, converged, has_converged
+from collections.abc import Callable, Sequence
+
+from coordinator.decisions import mixing_plan, quorum
 from coordinator.decisions.facts import Fact, Finished, RoundClosed, RowPlanned
+from coordinator.decisions.modes import Barrier, Mode
 from coordinator.decisions.rules import Rules
-from coordinator.decisions.state import Member, Stage, State, Status
+from coordinator.decisions.state import Member, State, Status
+from fedap_core.arrays import FloatArray
 from fedap_core.strategies import Phase
 
 
-def is_continuous(state: State, rules: Rules) -> bool:
-    """Whether the run is past its warm-up and measuring, and rounds have no barrier."""
-    past = state.stage in (Stage.TRAINING, Stage.AGGREGATING) and state.round_no >= rules.warmup_rounds
-    return rules.continuous and past
+def mode_of(rules: Rules) -> Mode:
+    """The mode of a run: asked here, and nowhere else."""
+    return Continuous(rules) if rules.continuous else Barrier(rules)
 
 
-def is_complete(state: State, rules: Rules) -> bool:
-    """Whether the run has all the updates it will mix: a further one would be counted and never used."""
-    if not is_continuous(state, rules):
-        return False
-    return state.stage is Stage.AGGREGATING or _is_done(state, rules)
+class Continuous(Barrier):
+    """Nobody waits for anybody once warm-up and measuring are over."""
 
+    age_to_self = True
 
-def next_fact(state: State, rules: Rules, *, mixed: bool) -> Fact | None:
-    """mixed: the last rows are made."""
-    if state.stage is Stage.AGGREGATING:
-        return _finish(state, rules) if mixed else None
-    if _is_done(state, rules):
-        return _close(state, rules)
-    for member in state.active():
-        if member.answer_due and member.status is Status.PRESENT and not blocked(state, rules, _phase(rules, member)):
-            round_no = max(mixing_plan.next_round(member), rules.warmup_rounds)
-            return RowPlanned(member=member.name, round_no=round_no)
-    return None
+    def answers_alone(self, round_no: int) -> bool:
+        return round_no >= self.rules.warmup_rounds
 
+    def is_complete(self, state: State) -> bool:
+        return self._has_begun(state) and (state.is_mixing or self._is_done(state))
 
-def _phase(rules: Rules, member: Member) -> Phase:
-    return rules.round_plan(member.update_round or rules.warmup_rounds).phase
-
-
-def _is_done(state: State, rules: Rules) -> bool:
-    goal = rules.rounds * len(state.active())
-    return bool(state.active()) and (state.accepted >= goal or state.stops_asked > 0 or has_converged(state, rules))
-
-
-def _close(state: State, rules: Rules) -> Fact | None:
-    if state.lacks_weights(rules):
+    def next_fact(self, state: State, now: float, *, mixed: bool, told: Callable[[Member], bool]) -> Fact | None:
+        if not self._has_begun(state):
+            return super().next_fact(state, now, mixed=mixed, told=told)
+        if state.is_mixing:
+            return self._finish(state) if mixed else None
+        if self._is_done(state):
+            return self._close_run(state)
+        for member in state.active():
+            phase = self.rules.round_plan(member.update_round or self.rules.warmup_rounds).phase
+            if member.answer_due and member.status is Status.PRESENT and not self.blocked(state, phase):
+                round_no = max(mixing_plan.next_round(member), self.rules.warmup_rounds)
+                return RowPlanned(member=member.name, round_no=round_no)
         return None
-    if not any(mixing_plan.can_mix(state, rules, member) for member in state.ready(rules)):
-        return _finish(state, rules)
-    members = tuple(member.name for member in state.active() if member.update_round is not None)
-    reason = f"{state.accepted} updates from {len(state.active())} members, {rules.rounds} rounds each"
-    return RoundClosed(round_no=state.round_no, reason=reason, reported=members, missing=())
 
+    def waiting_for(self, state: State, now: float) -> quorum.Verdict:
+        return quorum.silence(state, now) if self._has_begun(state) else super().waiting_for(state, now)
 
-def _finish(state: State, rules: Rules) -> Finished:
-    if state.stops_asked:
-        return Finished(reason="requested", sentence=f"stopped on request after {state.accepted} updates")
-    if state.accepted < rules.rounds * len(state.active()) and has_converged(state, rules):
-        return converged(state, rules)
-    return Finished(reason="rounds", sentence=f"{state.accepted} updates were admitted, {rules.rounds} per member")
+    def wants_weights(self, state: State, now: float) -> bool:
+        """As soon as possible: every report is mixed by itself."""
+        del now
+        lacking = state.lacks_weights(self.rules) and not state.awaits_measure(self.rules)
+        return lacking and state.is_training and self.answers_alone(state.round_no)
+
+    def ages(self, state: State, members: Sequence[Member]) -> FloatArray:
+        """(n,): updates admitted from others since a member's latest, divided by how many others there are."""
+        return mixing_plan.counted_ages(state, members)
+
+    def row_phase(self, state: State, member: Member) -> Phase:
+        done = member.update_round if member.update_round is not None else state.round_no
+        return self.rules.round_plan(done).phase
+
+    def _has_begun(self, state: State) -> bool:
+        return state.in_rounds and self.answers_alone(state.round_no)
+
+    def _is_done(self, state: State) -> bool:
+        goal = self.rules.rounds * len(state.active())
+        return bool(state.active()) and (state.accepted >= goal or state.stops_asked > 0 or self.has_converged(state))
+
+    def _close_run(self, state: State) -> Fact | None:
+        if state.lacks_weights(self.rules):
+            return None
+        if not any(mixing_plan.can_mix(state, self, member) for member in state.ready(self.rules)):
+            return self._finish(state)
+        members = tuple(member.name for member in state.active() if member.update_round is not None)
+        reason = f"{state.accepted} updates from {len(state.active())} members, {self.rules.rounds} rounds each"
+        return RoundClosed(round_no=state.round_no, reason=reason, reported=members, missing=())
+
+    def _finish(self, state: State) -> Finished:
+        if state.stops_asked:
+            return Finished(reason="requested", sentence=f"stopped on request after {state.accepted} updates")
+        if state.accepted < self.rules.rounds * len(state.active()) and self.has_converged(state):
+            return self.converged(state)
+        sentence = f"{state.accepted} updates were admitted, {self.rules.rounds} per member"
+        return Finished(reason="rounds", sentence=sentence)

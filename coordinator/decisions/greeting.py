@@ -1,4 +1,4 @@
-"""How a hello is answered, and who is shown out again.
+"""How a hello is answered.
 
 Pure: a hello and the state in; a refusal, or the welcome and the fact that membership changed, out.
 """
@@ -10,11 +10,11 @@ from dataclasses import replace
 from coordinator.decisions import admission, instances
 from coordinator.decisions.actions import SendWelcome
 from coordinator.decisions.events import Greeted
-from coordinator.decisions.facts import Fact, Joined, Quarantined, Returned
+from coordinator.decisions.facts import Fact, Joined, Returned
 from coordinator.decisions.mixing_plan import next_round
 from coordinator.decisions.roster import CHANGES, CHANGES_S, Roster
 from coordinator.decisions.rules import Rules
-from coordinator.decisions.state import Member, Stage, State, Status
+from coordinator.decisions.state import Member, State, Status
 from protocol.messages import Hello, Reject
 
 
@@ -58,19 +58,5 @@ def with_round(welcome: SendWelcome, state: State) -> SendWelcome:
     member = state.members[welcome.member]
     if member.order is not None:
         return replace(welcome, round_no=member.order.round_no)
-    entry = state.round_no + (1 if state.stage in (Stage.TRAINING, Stage.AGGREGATING) else 0)
+    entry = state.round_no + (1 if state.in_rounds else 0)
     return replace(welcome, round_no=max(entry, next_round(member)))
-
-
-def offender(state: State, rules: Rules) -> Quarantined | None:
-    """The next member to exclude: too many refused messages, or a key that is no longer on the list."""
-    if state.stage.is_over:
-        return None
-    admitted = None if state.allowed is None else set(state.allowed)
-    for member in state.active():
-        if member.strikes >= rules.members.strikes:
-            reason = f"{member.strikes} messages were refused, {rules.members.strikes} are too many"
-            return Quarantined(member=member.name, code="quarantined", reason=reason)
-        if admitted is not None and (member.identity, member.name) not in admitted:
-            return Quarantined(member=member.name, code="unknown-key", reason="the key was taken off the list")
-    return None

@@ -11,25 +11,30 @@ from typing import assert_never
 
 import numpy as np
 
-from coordinator.decisions import facts, instances, mixing_plan, ordering
+from coordinator.decisions import facts, instances, mixing_plan, ordering, stages
 from coordinator.decisions.actions import BlobRef, Order, RowRef, Source, WeightsRef, step_at
 from coordinator.decisions.admission import typical
+from coordinator.decisions.modes import Mode
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.scoring import scores_by_split
-from coordinator.decisions.state import Member, Stage, State, Status
+from coordinator.decisions.state import Member, State, Status
 from fedap_core.strategies import Measure
 
 
-def apply(state: State, rules: Rules, fact: facts.Fact, now: float) -> None:
+def apply(state: State, mode: Mode, fact: facts.Fact, now: float) -> None:
     """Change the state by one fact that became true at `now` on the run clock."""
+    following = stages.after(state.stage, fact)
+    if isinstance(fact, facts.Finished):  # the last orders follow from the stage that ends
+        _order_finish(state, mode.rules, fact.reason)
+    state.stage = following
     if isinstance(fact, facts.ReportFact):
-        _apply_report(state, rules, fact, now)
+        _apply_report(state, mode, fact, now)
     elif isinstance(fact, facts.RoundFact):
-        _apply_round(state, rules, fact, now)
+        _apply_round(state, mode, fact, now)
     elif isinstance(fact, facts.MemberFact):
-        _apply_member(state, rules, fact, now)
+        _apply_member(state, mode, fact, now)
     else:
-        _apply_run(state, rules, fact, now)
+        _apply_run(state, mode.rules, fact, now)
 
 
 def _apply_run(state: State, rules: Rules, fact: facts.RunFact, now: float) -> None:
@@ -47,16 +52,16 @@ def _apply_run(state: State, rules: Rules, fact: facts.RunFact, now: float) -> N
         case facts.Resumed():
             _resumed(state, now)
         case facts.Finished():
-            _finished(state, rules, fact, now)
+            state.finish_reason, state.sentence, state.opened_at = fact.reason, fact.sentence, now
         case facts.Ended():
             state.ended = True
         case _:
             assert_never(fact)
 
 
-def _apply_member(state: State, rules: Rules, fact: facts.MemberFact, now: float) -> None:
+def _apply_member(state: State, mode: Mode, fact: facts.MemberFact, now: float) -> None:
     if isinstance(fact, facts.Joined):
-        _joined(state, rules, fact, now)
+        _joined(state, mode, fact, now)
         return
     member = state.members[fact.member]
     match fact:
@@ -71,19 +76,19 @@ def _apply_member(state: State, rules: Rules, fact: facts.MemberFact, now: float
         case facts.Quarantined():
             _exclude(state, member, Status.REMOVED if fact.code == "unknown-key" else Status.QUARANTINED)
         case facts.Refused():
-            _refused(member, rules, fact)
+            _refused(member, mode, fact)
         case _:
             assert_never(fact)
 
 
-def _apply_report(state: State, rules: Rules, fact: facts.ReportFact, now: float) -> None:
+def _apply_report(state: State, mode: Mode, fact: facts.ReportFact, now: float) -> None:
     match fact:
         case facts.UpdateAccepted():
-            _update_accepted(state, rules, fact, now)
+            _update_accepted(state, mode, fact, now)
         case facts.StatsAccepted():
-            _stats_accepted(state, rules, fact)
+            _stats_accepted(state, mode, fact)
         case facts.StatisticsLost():
-            _statistics_lost(state, rules, fact)
+            _statistics_lost(state, mode.rules, fact)
         case facts.GoodbyeAccepted():
             member = state.members[fact.member]
             _answer(member, "goodbye", fact.round_no)
@@ -92,7 +97,8 @@ def _apply_report(state: State, rules: Rules, fact: facts.ReportFact, now: float
             assert_never(fact)
 
 
-def _apply_round(state: State, rules: Rules, fact: facts.RoundFact, now: float) -> None:
+def _apply_round(state: State, mode: Mode, fact: facts.RoundFact, now: float) -> None:
+    rules = mode.rules
     match fact:
         case facts.EnrolmentClosed():
             state.enrolled = True
@@ -105,17 +111,17 @@ def _apply_round(state: State, rules: Rules, fact: facts.RoundFact, now: float) 
             _round_opened(state, rules, fact, now)
         case facts.RowPlanned():
             member = state.members[fact.member]
-            _order_training(state, rules, member, fact.round_no, alone=mixing_plan.can_mix(state, rules, member))
+            _order_training(state, rules, member, fact.round_no, alone=mixing_plan.can_mix(state, mode, member))
             member.answer_due = False
         case facts.RoundClosed():
-            _round_closed(state, rules, fact)
+            _round_closed(state, mode, fact)
         case facts.CaughtUp():
-            _caught_up(state, rules, fact, now)
+            _caught_up(state, mode, fact, now)
         case _:
             assert_never(fact)
 
 
-def _joined(state: State, rules: Rules, fact: facts.Joined, now: float) -> None:
+def _joined(state: State, mode: Mode, fact: facts.Joined, now: float) -> None:
     before = state.members.get(fact.member)
     member = Member(
         name=fact.member,
@@ -132,15 +138,12 @@ def _joined(state: State, rules: Rules, fact: facts.Joined, now: float) -> None:
         if instances.is_same(before, fact.instance):
             member.admitted, member.first_samples = before.admitted, before.first_samples
     state.members = dict(sorted({**state.members, fact.member: member}.items()))
-    if state.stage in (Stage.MEASURING, Stage.TRAINING, Stage.AGGREGATING):
-        _receive_newcomer(state, rules, member)
-
-
-def _receive_newcomer(state: State, rules: Rules, member: Member) -> None:
-    if not state.is_ready(member, rules):
-        member.order = ordering.anchor_order(state, rules, member)
-    elif rules.continuous and state.round_no >= rules.warmup_rounds:
-        member.answer_due = True
+    if not (state.is_measuring or state.in_rounds):
+        return
+    if not state.is_ready(member, mode.rules):
+        member.order = ordering.anchor_order(state, mode.rules, member)
+    else:
+        member.answer_due = mode.answers_alone(state.round_no)
 
 
 def _returned(member: Member, fact: facts.Returned, now: float) -> None:
@@ -161,12 +164,11 @@ def _exclude(state: State, member: Member, status: Status) -> None:
     member.answer_due = False
 
 
-def _refused(member: Member, rules: Rules, fact: facts.Refused) -> None:
+def _refused(member: Member, mode: Mode, fact: facts.Refused) -> None:
     member.strikes, member.admitted = member.strikes + 1, 0
     if fact.kind is not None and fact.round_no is not None:
         _answer(member, fact.kind, fact.round_no)
-        without_barrier = rules.continuous and fact.round_no >= rules.warmup_rounds
-        member.answer_due = member.answer_due or (without_barrier and fact.kind == "update")
+        member.answer_due = member.answer_due or (fact.kind == "update" and mode.answers_alone(fact.round_no))
 
 
 def _answer(member: Member, kind: str, round_no: int) -> None:
@@ -180,7 +182,7 @@ def _measuring_opened(state: State, rules: Rules, fact: facts.MeasuringOpened, n
         state.anchor = WeightsRef(source=Source.ANCHOR, row=state.recipe.receivers[0])
         state.anchor_recipe, state.recipe = state.recipe, None
         state.accuracies = ()
-    state.stage, state.round_no, state.opened_at = Stage.MEASURING, fact.round_no, now
+    state.round_no, state.opened_at = fact.round_no, now
     for member in state.active():
         member.update_round, member.answer_due = None, False
         ordering.replace_order(
@@ -189,13 +191,13 @@ def _measuring_opened(state: State, rules: Rules, fact: facts.MeasuringOpened, n
         )
 
 
-def _stats_accepted(state: State, rules: Rules, fact: facts.StatsAccepted) -> None:
+def _stats_accepted(state: State, mode: Mode, fact: facts.StatsAccepted) -> None:
     member = state.members[fact.member]
     _answer(member, "stats", fact.round_no)
     member.has_anchor = True
-    if rules.first_measure is not Measure.NONE:
+    if mode.rules.first_measure is not Measure.NONE:
         member.statistics = BlobRef(member=fact.member, kind="stats", round_no=fact.round_no)
-    if rules.continuous and state.stage is Stage.TRAINING:
+    if state.is_training and mode.answers_alone(state.round_no):
         member.answer_due = True
 
 
@@ -204,22 +206,21 @@ def _statistics_lost(state: State, rules: Rules, fact: facts.StatisticsLost) -> 
     the same statistics, so that W stays what it was."""
     member = state.members[fact.member]
     member.statistics = None
-    if state.stage is Stage.MEASURING:
+    if state.is_measuring:
         member.answered = step_at("update", fact.round_no - 1) if fact.round_no else None
     elif member.is_active and member.has_answered(member.order):
         ordering.replace_order(member, ordering.anchor_order(state, rules, member))
 
 
-def _caught_up(state: State, rules: Rules, fact: facts.CaughtUp, now: float) -> None:
+def _caught_up(state: State, mode: Mode, fact: facts.CaughtUp, now: float) -> None:
     """Open the latest round that members hold; whatever was to be mixed before it is past."""
-    held = dict(fact.held)
-    without_barrier = rules.continuous and fact.round_no >= rules.warmup_rounds
-    state.stage, state.opened_at, state.enrolled = Stage.TRAINING, now, True
-    state.round_no = rules.warmup_rounds if without_barrier else fact.round_no
+    rules, held, alone = mode.rules, dict(fact.held), mode.answers_alone(fact.round_no)
+    state.opened_at, state.enrolled = now, True
+    state.round_no = rules.warmup_rounds if alone else fact.round_no
     state.round_members, state.recipe = tuple(sorted(held)), None
     asked = (rules.round_plan(round_no).measure is Measure.RUNNING for round_no in range(fact.round_no + 1))
     state.running_asked = state.running_asked or any(asked)
-    if without_barrier:
+    if alone:
         state.accepted = max(state.accepted, sum(held.values()))
     for member in state.active():
         member.order = member.earlier = member.update_round = None
@@ -230,7 +231,7 @@ def _caught_up(state: State, rules: Rules, fact: facts.CaughtUp, now: float) -> 
 
 
 def _round_opened(state: State, rules: Rules, fact: facts.RoundOpened, now: float) -> None:
-    state.stage, state.round_no, state.opened_at = Stage.TRAINING, fact.round_no, now
+    state.round_no, state.opened_at = fact.round_no, now
     state.round_members = fact.members
     for name in fact.members:
         member = state.members[name]
@@ -253,24 +254,24 @@ def _order_training(state: State, rules: Rules, member: Member, round_no: int, *
     return order
 
 
-def _update_accepted(state: State, rules: Rules, fact: facts.UpdateAccepted, now: float) -> None:
+def _update_accepted(state: State, mode: Mode, fact: facts.UpdateAccepted, now: float) -> None:
     member = state.members[fact.member]
     _answer(member, "update", fact.round_no)
-    _forgive(member, rules)
+    _forgive(member, mode.rules)
     state.accepted += 1
     member.accepted_at, member.update_round = state.accepted, fact.round_no
     member.distance, member.accuracy = fact.distance, _validation_accuracy(fact)
     if fact.measured:
         member.statistics = BlobRef(member=fact.member, kind="update-statistics", round_no=fact.round_no)
-    if not state.is_ready(member, rules):  # its statistics were lost meanwhile
-        ordering.replace_order(member, ordering.anchor_order(state, rules, member))
-    if rules.continuous and fact.round_no >= rules.warmup_rounds:
+    if not state.is_ready(member, mode.rules):  # its statistics were lost meanwhile
+        ordering.replace_order(member, ordering.anchor_order(state, mode.rules, member))
+    if mode.answers_alone(fact.round_no):
         member.answer_due, state.opened_at = True, now
         _note_distances(state, state.active())
         if state.accepted % max(len(state.active()), 1) == 0:
             _note_accuracy(state, state.active())
     else:
-        closed = state.stage is Stage.AGGREGATING or fact.round_no < state.round_no
+        closed = state.is_mixing or fact.round_no < state.round_no
         member.answer_due = member.answer_due or closed
 
 
@@ -300,15 +301,14 @@ def _note_accuracy(state: State, members: list[Member]) -> None:
         state.accuracies = (*state.accuracies, sum(known) / len(known))
 
 
-def _round_closed(state: State, rules: Rules, fact: facts.RoundClosed) -> None:
-    state.stage = Stage.AGGREGATING
-    if rules.continuous and state.round_no >= rules.warmup_rounds:
-        state.recipe = mixing_plan.final_recipe(state, rules)
+def _round_closed(state: State, mode: Mode, fact: facts.RoundClosed) -> None:
+    if mode.answers_alone(state.round_no):
+        state.recipe = mixing_plan.final_recipe(state, mode)
     else:
         fresh = [state.members[name] for name in fact.reported]
         _note_distances(state, fresh)
         _note_accuracy(state, fresh)
-        state.recipe = mixing_plan.round_recipe(state, rules)
+        state.recipe = mixing_plan.round_recipe(state, mode.rules)
     for member in state.active():
         member.answer_due = False
 
@@ -319,9 +319,7 @@ def _resumed(state: State, now: float) -> None:
     state.paused_at, state.paused_reason = None, ""
 
 
-def _finished(state: State, rules: Rules, fact: facts.Finished, now: float) -> None:
+def _order_finish(state: State, rules: Rules, reason: str) -> None:
     for member in state.active():
-        member.order = ordering.finish_order(state, rules, member, fact.reason)
+        member.order = ordering.finish_order(state, rules, member, reason)
         member.earlier, member.answer_due = None, False
-    state.stage = Stage.ABORTED if fact.reason == "aborted" else Stage.FINISHED
-    state.finish_reason, state.sentence, state.opened_at = fact.reason, fact.sentence, now

@@ -30,7 +30,7 @@ def needed_blobs(state: State) -> frozenset[BlobRef]:
 def awaited_rows(state: State) -> set[RowRef]:
     """Rows that somebody still has to be sent, all of a round that is being mixed, and the anchor of newcomers."""
     rows: set[RowRef] = set()
-    if state.recipe is not None and state.stage == "aggregating":
+    if state.recipe is not None and state.is_mixing:
         rows.update(state.recipe.receivers)
     if state.anchor is not None and state.anchor.row is not None and not state.stage.is_over:
         rows.add(state.anchor.row)

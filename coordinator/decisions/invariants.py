@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from coordinator.decisions.roster import Roster
-from coordinator.decisions.state import Member, Recipe, Stage, State
+from coordinator.decisions.state import Member, Recipe, State
 from fedap_core.mixing import ROW_SUM_TOLERANCE
 
 
@@ -29,7 +29,7 @@ def _run(state: State) -> Iterator[str]:
         yield "members are not in order"
     if list(state.round_members) != sorted(state.round_members):
         yield f"round members are not in order: {state.round_members}"
-    if state.stage is Stage.AGGREGATING and state.recipe is None:
+    if state.is_mixing and state.recipe is None:
         yield "a closed round has nothing to mix"
     if state.ended and not state.stage.is_over:
         yield f"ended while {state.stage}"

@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 
 from coordinator.decisions import events, facts
 from coordinator.decisions.actions import Action, Persist
-from coordinator.decisions.barrier import waits_alone
-from coordinator.decisions.continuous import is_continuous
-from coordinator.decisions.rules import Rules
-from coordinator.decisions.state import Member, Stage, State, Status
+from coordinator.decisions.modes import Mode
+from coordinator.decisions.state import Member, State, Status
 from protocol.messages import REPORTS
 
 _QUIET = (events.Heard, events.Beat, events.StatsArrived, events.UpdateArrived, events.ReportDeclined)
@@ -40,11 +38,12 @@ class Lull:
     freed: bool = False
 
     @staticmethod
-    def after(state: State, rules: Rules) -> Lull:
+    def after(state: State, mode: Mode) -> Lull:
         """What is waited for when everything that was due is done."""
+        rules = mode.rules
         if state.began_at is None or state.ended or state.paused_at is not None or state.stops_asked:
             return Lull()
-        if state.stage is Stage.ENROLLING:
+        if state.is_enrolling:
             if state.enrolled:
                 return Lull()
             listed = state.allowed is not None  # then the first round begins with the last of them
@@ -54,12 +53,12 @@ class Lull:
             awaited = {one.name for one in state.present() if not one.said_goodbye}
             return Lull(place=(-1, REPORTS.index("goodbye")), awaited=awaited, until=math.inf)
         deadline = state.opened_at + rules.pace.deadline_s
-        if state.stage is Stage.MEASURING:
+        if state.is_measuring:
             place = (state.round_no, REPORTS.index("stats"))
             return Lull(place=place, awaited=_silent(state.present(), place), until=deadline)
-        if state.stage is not Stage.TRAINING or is_continuous(state, rules):
+        if not state.is_training or mode.answers_alone(state.round_no):
             return Lull()
-        if any(one.answer_due or waits_alone(one) for one in state.active()):
+        if any(one.answer_due or one.waits_alone for one in state.active()):
             return Lull()  # somebody waits for a mix of its own: any update may make it possible
         place = (state.round_no, REPORTS.index("update"))
         members = [state.members[name] for name in state.round_members]

@@ -1,10 +1,9 @@
 """The coordinator's decisions: `handle(event, now)` takes what happened and answers with what to do, in order.
 
-Three steps: note what the event says; let every fact that has become true by it happen, one after the other (`ending`,
-`barrier`, `continuous`); ask for the work and say the orders that the state then calls for. The last two look at every
-member and are left out where nothing can follow (`lull`). No socket, file, clock, log or random number.
-After a crash the journal's facts are replayed: each changes the state as it did then; `Started` calls for whatever is
-still owed.
+Three steps: note what the event says; let every fact that has become true by it happen, one after the other (`modes`);
+ask for the work and send the orders that the state then calls for. The last two look at every member and are left out
+where nothing can follow (`lull`). No socket, file, clock, log or random number. After a crash the journal's facts are
+replayed: each changes the state as it did then; `Started` calls for whatever is still owed.
 """
 
 from __future__ import annotations
@@ -14,9 +13,6 @@ from typing import assert_never
 
 from coordinator.decisions import (
     admission,
-    barrier,
-    continuous,
-    ending,
     events,
     facts,
     greeting,
@@ -26,13 +22,14 @@ from coordinator.decisions import (
     speaking,
 )
 from coordinator.decisions.actions import Action, BlobRef, Forget, Note, Persist, Send, Stop
+from coordinator.decisions.continuous import mode_of
 from coordinator.decisions.invariants import broken_laws
 from coordinator.decisions.lull import Lull
 from coordinator.decisions.older_folder import OlderFolder
 from coordinator.decisions.quorum import Verdict
 from coordinator.decisions.roster import Roster
 from coordinator.decisions.rules import Rules
-from coordinator.decisions.state import Member, Stage, State, Status
+from coordinator.decisions.state import Member, State, Status
 from coordinator.decisions.work import Work
 from protocol.messages import Error, Heartbeat, HelloRequired, Reject, Step
 
@@ -45,11 +42,12 @@ class RoundMachine:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
+        self._mode = mode_of(rules)
         self._state = State()
         self.roster = Roster()
-        self.reports = reports.Desk(rules)
-        self.work = Work(rules, self.reports.missing)
-        self.older = OlderFolder(rules)
+        self.reports = reports.Desk(self._mode)
+        self.work = Work(self._mode, self.reports.missing)
+        self.older = OlderFolder(self._mode)
         self._lull = Lull()
         self._deadline: float | None = None
 
@@ -66,7 +64,7 @@ class RoundMachine:
 
     def replay(self, fact: facts.Fact, now: float) -> None:
         """Take one fact of the journal, with its time. It calls for nothing; `Started` does, after the last one."""
-        history.apply(self._state, self.rules, fact, now)
+        history.apply(self._state, self._mode, fact, now)
 
     def handle(self, event: events.Event, now: float) -> list[Action]:
         """Take one event at a time of the run clock, which never goes back."""
@@ -88,9 +86,8 @@ class RoundMachine:
         actions += self.work.due(self.state, now) if free else []
         actions += speaking.due(self.state, self.rules, self.roster, self.work, self.reports, now, orders=free)
         if self.state.ended and not before:
-            aborted = self.state.stage is Stage.ABORTED
-            actions.append(Stop(aborted=aborted, sentence=self.state.sentence))
-        self._lull = Lull.after(self.state, self.rules)
+            actions.append(Stop(aborted=self.state.finish_reason == "aborted", sentence=self.state.sentence))
+        self._lull = Lull.after(self.state, self._mode)
         self._deadline = self._next_deadline(now)
         return actions
 
@@ -102,7 +99,7 @@ class RoundMachine:
     def _next_deadline(self, now: float) -> float | None:
         if self.state.ended or self.state.began_at is None:
             return None
-        times = [] if self.state.paused_at is not None else ending.waits_until(self.state, self.rules)
+        times = [] if self.state.paused_at is not None else self._mode.deadlines(self.state)
         for member in self.state.active():
             link = self.roster.link(member.name)
             if link is not None and member.status is Status.PRESENT:
@@ -132,7 +129,7 @@ class RoundMachine:
 
     def waiting_for(self, now: float) -> Verdict:
         """Why the run stands where it stands, for people."""
-        return ending.waiting_for(self.state, self.rules, now)
+        return self._mode.waiting_for(self.state, now)
 
     def digest(self) -> str:
         """Equal for machines that replayed the same facts at the same times."""
@@ -148,7 +145,7 @@ class RoundMachine:
 
     def _let(self, fact: facts.Fact, now: float) -> list[Action]:
         """Let a fact be: remember it, and have it journalled before anything that follows."""
-        history.apply(self.state, self.rules, fact, now)
+        history.apply(self.state, self._mode, fact, now)
         actions: list[Action] = [Persist(fact=fact)]
         if isinstance(fact, _COLLECTS):
             actions.append(self.work.collect(self.state, self.reports.under_inspection()))
@@ -161,29 +158,24 @@ class RoundMachine:
             if isinstance(fact, facts.Quarantined):
                 actions += self._show_out(fact)
             if isinstance(fact, facts.CaughtUp):
-                self.reports = reports.Desk(self.rules)
-                self.work = Work(self.rules, self.reports.missing)
+                self.reports = reports.Desk(self._mode)
+                self.work = Work(self._mode, self.reports.missing)
                 actions += speaking.greet_anew(self.roster)
         return actions
 
     def _next_fact(self, now: float) -> facts.Fact | None:
-        state, rules = self.state, self.rules
+        state = self.state
         if self.older.accepted:
             due = self.older.next_fact(state, self.roster, now, missing=bool(self.reports.missing))
             if due is not None:
                 return due
         if self.older.holds(state):
             return None
-        due = self._death(now) or greeting.offender(state, rules) or ending.next_fact(state, rules, now)
+        due = self._death(now) or self._mode.exclusion(state) or self._mode.ending(state, now)
         if due is not None or state.paused_at is not None:
             return due
-        due = self.work.unmakeable(state)
-        if due is not None:
-            return due
         mixed = self.work.has_mixed(state.recipe)
-        if continuous.is_continuous(state, rules):
-            return continuous.next_fact(state, rules, mixed=mixed)
-        return barrier.next_fact(state, rules, now, mixed=mixed, told=self._is_told)
+        return self.work.unmakeable(state) or self._mode.next_fact(state, now, mixed=mixed, told=self._is_told)
 
     def _death(self, now: float) -> facts.Lost | None:
         for member in self.state.present():
@@ -223,9 +215,9 @@ class RoundMachine:
 
     def _started(self, event: events.Started, now: float) -> list[Action]:
         self.roster.restart((member.name for member in self.state.active()), now)
-        self.reports = reports.Desk(self.rules)
-        self.work = Work(self.rules, self.reports.missing)
-        self.older = OlderFolder(self.rules, accepted=event.accepts_older)
+        self.reports = reports.Desk(self._mode)
+        self.work = Work(self._mode, self.reports.missing)
+        self.older = OlderFolder(self._mode, accepted=event.accepts_older)
         if self.state.began_at is None:
             return self._let(facts.Began(run=self.rules.run), now)
         note = Note(event="run.resumed", round_no=self.state.round_no, details=(("stage", str(self.state.stage)),))

@@ -7,6 +7,7 @@ is decided elsewhere; tensors are named only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -19,6 +20,17 @@ from fedap_core.parts import TensorSpec
 from fedap_core.robust import Mixture
 from fedap_core.strategies import Evidence, Measure, Phase, Strategy, fedbn_weights
 from fedap_core.strategies.fedavg import FedAvg
+
+
+class Ageing(Protocol):
+    """What the mode of a run says about a mix that one member gets by itself; see `modes.Mode`."""
+
+    rules: Rules
+    age_to_self: bool
+
+    def ages(self, state: State, members: Sequence[Member]) -> FloatArray: ...
+
+    def row_phase(self, state: State, member: Member) -> Phase: ...
 
 
 def full_weights(state: State, rules: Rules, members: Sequence[Member], phase: Phase) -> FloatArray:
@@ -57,29 +69,30 @@ def round_recipe(state: State, rules: Rules) -> Recipe:
     phase = rules.round_plan(state.round_no).phase
     weights = full_weights(state, rules, members, phase)
     own = _flags(member.update_round == state.round_no for member in members)
-    usable = _usable(members, _round_ages(members, state.round_no), rules)
+    usable = _usable(members, round_ages(members, state.round_no), rules)
     if not own.all():
-        discount = mixing.age_discount(_round_ages(members, state.round_no), exponent=rules.pace.age_exponent)
+        discount = mixing.age_discount(round_ages(members, state.round_no), exponent=rules.pace.age_exponent)
         weights = _restrict(rules, phase, weights, usable=usable, own=own, discount=discount)
     receivers = tuple(RowRef(member=member.name, round_no=state.round_no + 1) for member in members)
     return _recipe(phase, receivers, members, usable, weights)
 
 
-def row_recipe(state: State, rules: Rules, member: Member, round_no: int) -> Recipe:
+def row_recipe(state: State, mode: Ageing, member: Member, round_no: int) -> Recipe:
     """The mix that one member gets by itself, delivered by its order `round_no`; see `can_mix`.
 
     Between barriers: its own update, however old the round it belongs to, with the latest of the others by their age
     against the last closed round. Without barriers: what others lose by age goes to the member itself.
     """
+    rules = mode.rules
     members = state.ready(rules)
     place = next(index for index, one in enumerate(members) if one.name == member.name)
-    phase = _row_phase(rules, state, member)
+    phase = mode.row_phase(state, member)
     weights = full_weights(state, rules, members, phase)
     mine = member.update_round is not None
-    ages = _counted_ages(state, members) if rules.continuous else _round_ages(members, state.round_no - 1)
+    ages = mode.ages(state, members)
     usable = _usable(members, ages, rules)
     usable[place] = mine
-    if rules.continuous and mine:
+    if mode.age_to_self and mine:
         row = _aged_row(weights, place, ages, usable, rules)
     else:
         discount = mixing.age_discount(ages, exponent=rules.pace.age_exponent)
@@ -89,24 +102,24 @@ def row_recipe(state: State, rules: Rules, member: Member, round_no: int) -> Rec
     return _recipe(phase, (RowRef(member=member.name, round_no=round_no, alone=True),), members, usable, row[None, :])
 
 
-def final_recipe(state: State, rules: Rules) -> Recipe:
+def final_recipe(state: State, mode: Ageing) -> Recipe:
     """The last mix of a run without barriers: a row for all who can have one, each delivered by its `finish`."""
-    members = state.ready(rules)
-    phase = rules.round_plan(rules.rounds - 1).phase
-    served = [member for member in members if can_mix(state, rules, member)]
-    rows = [_spread(row_recipe(state, rules, member, 0), members) for member in served]
+    members = state.ready(mode.rules)
+    phase = mode.rules.round_plan(mode.rules.rounds - 1).phase
+    served = [member for member in members if can_mix(state, mode, member)]
+    rows = [_spread(row_recipe(state, mode, member, 0), members) for member in served]
     usable = _flags(member.update_round is not None for member in members)
     receivers = tuple(RowRef(member=member.name, round_no=next_round(member)) for member in served)
     return _recipe(phase, receivers, members, usable, np.stack(rows))
 
 
-def can_mix(state: State, rules: Rules, member: Member) -> bool:
+def can_mix(state: State, mode: Ageing, member: Member) -> bool:
     """Whether there is anything to mix for this member: an update of its own, or a usable one of somebody else."""
     if member.update_round is not None:
         return True
-    members = state.ready(rules)
-    ages = _counted_ages(state, members) if rules.continuous else _round_ages(members, state.round_no - 1)
-    return bool(_usable(members, ages, rules).any())
+    members = state.ready(mode.rules)
+    ages = mode.ages(state, members)
+    return bool(_usable(members, ages, mode.rules).any())
 
 
 def next_round(member: Member) -> int:
@@ -128,13 +141,6 @@ def mixture_of(action: Aggregate, strategy: Strategy, tensors: Sequence[TensorSp
     )
 
 
-def _row_phase(rules: Rules, state: State, member: Member) -> Phase:
-    if rules.continuous:
-        done = member.update_round if member.update_round is not None else state.round_no
-        return rules.round_plan(done).phase
-    return rules.round_plan(max(state.round_no - 1, 0)).phase
-
-
 def _restrict(
     rules: Rules, phase: Phase, weights: FloatArray, *, usable: BoolArray, own: BoolArray, discount: FloatArray
 ) -> FloatArray:
@@ -150,13 +156,13 @@ def _aged_row(weights: FloatArray, place: int, ages: FloatArray, usable: BoolArr
     return np.asarray(row, dtype=np.float64)
 
 
-def _round_ages(members: Sequence[Member], round_no: int) -> FloatArray:
+def round_ages(members: Sequence[Member], round_no: int) -> FloatArray:
     """(n,): rounds between the latest update and `round_no`; 0 where there is none (it is not usable anyway)."""
     rounds = [round_no if one.update_round is None else one.update_round for one in members]
     return np.maximum(round_no - np.asarray(rounds, dtype=np.float64), 0.0)
 
 
-def _counted_ages(state: State, members: Sequence[Member]) -> FloatArray:
+def counted_ages(state: State, members: Sequence[Member]) -> FloatArray:
     """(n,): updates admitted from others since a member's latest, divided by how many others there are."""
     since = [state.accepted - one.accepted_at for one in members]
     return np.asarray(since, dtype=np.float64) / max(len(members) - 1, 1)

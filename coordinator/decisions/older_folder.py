@@ -11,9 +11,9 @@ from __future__ import annotations
 from coordinator.decisions import quorum
 from coordinator.decisions.actions import Stop
 from coordinator.decisions.facts import CaughtUp, EnrolmentClosed, Fact
+from coordinator.decisions.modes import Mode
 from coordinator.decisions.roster import Roster
-from coordinator.decisions.rules import Rules
-from coordinator.decisions.state import Member, Stage, State
+from coordinator.decisions.state import Member, State
 from protocol.messages import Heartbeat
 
 _SHOWN_NAMES = 5
@@ -22,8 +22,9 @@ _SHOWN_NAMES = 5
 class OlderFolder:
     """What members said about how far they are. accepted: the operator has agreed to go on from that."""
 
-    def __init__(self, rules: Rules, *, accepted: bool = False) -> None:
-        self._rules = rules
+    def __init__(self, mode: Mode, *, accepted: bool = False) -> None:
+        self._mode = mode
+        self._rules = mode.rules
         self._beats: dict[str, Heartbeat] = {}
         self._suspects: set[str] = set()
         """Who was ahead when it last spoke: the others cannot be, for the journal only grows."""
@@ -47,13 +48,13 @@ class OlderFolder:
         have = self._beats[member.name].have
         if have is None or state.stage.is_over:
             return 0
-        if state.stage is Stage.ENROLLING or have.kind == "finish":
+        if state.is_enrolling or have.kind == "finish":
             return max(have.round_no - state.round_no, 1)
-        if self._rules.continuous and state.round_no >= self._rules.warmup_rounds and state.stage is Stage.TRAINING:
+        if state.is_training and self._mode.answers_alone(state.round_no):
             ordered = -1 if member.order is None else member.order.round_no
             answered = -1 if member.answered is None else member.answered.round_no
             return have.round_no - max(ordered, answered + 1)
-        latest = (state.round_no, 0) if state.stage is Stage.MEASURING else (state.round_no + 1, 0)
+        latest = (state.round_no, 0) if state.is_measuring else (state.round_no + 1, 0)
         return max(have.round_no - state.round_no, 1) if have.place > latest else 0
 
     def holds(self, state: State) -> bool:
@@ -103,7 +104,7 @@ class OlderFolder:
         if not held or self.obstacle(state):
             return None
         latest = max(held.values())
-        if not self._is_continuous(latest):
+        if not self._mode.answers_alone(latest):
             held = {name: round_no for name, round_no in held.items() if round_no == latest}
         self.accepted = False
         self._beats.clear()
@@ -123,9 +124,6 @@ class OlderFolder:
         """The round of the update that each member can report again."""
         steps = {one.name: self._beats[one.name].have for one in state.active() if one.name in self._beats}
         return {name: step.round_no for name, step in steps.items() if step is not None and step.kind == "train"}
-
-    def _is_continuous(self, latest: int) -> bool:
-        return self._rules.continuous and latest >= self._rules.warmup_rounds
 
     def obstacle(self, state: State) -> str:
         """Why what members hold is of no use here; empty if it is."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from coordinator.decisions import mixing_plan
 from coordinator.decisions.actions import Order, RowRef, Source, WeightsRef
 from coordinator.decisions.rules import Rules
-from coordinator.decisions.state import Member, Stage, State
+from coordinator.decisions.state import Member, State
 from fedap_core.strategies import Measure, Phase
 
 
 def anchor_order(state: State, rules: Rules, member: Member) -> Order:
     """Measure before you train: for the open round of measuring, or for the next one that the member may enter."""
-    round_no = state.round_no if state.stage is Stage.MEASURING else state.round_no + 1
+    round_no = state.round_no if state.is_measuring else state.round_no + 1
     if member.answered is not None and member.answered.place >= (round_no, 0):  # steps never go back
         round_no = member.answered.round_no + 1
     return Order(kind="anchor", round_no=round_no, weights=state.anchor, measure=rules.first_measure)
@@ -55,7 +55,7 @@ def replace_order(member: Member, order: Order) -> None:
 
 def finish_order(state: State, rules: Rules, member: Member, reason: str) -> Order:
     """The last mix where there is one, else what was delivered last; nothing of warm-up, which is not the model."""
-    mixed = state.recipe is not None and state.stage is Stage.AGGREGATING and reason != "aborted"
+    mixed = state.recipe is not None and state.is_mixing and reason != "aborted"
     row = state.recipe.row_of.get(member.name) if state.recipe is not None and mixed else None
     round_no = max(mixing_plan.next_round(member), row.round_no if row else 0)
     weights: WeightsRef | None = None

@@ -6,7 +6,6 @@ meanwhile, nothing was promised: the report is not acknowledged and comes again.
 
 from __future__ import annotations
 
-from coordinator.decisions import continuous
 from coordinator.decisions.actions import Action, BlobRef, Discard, Inspect, Note, Order, Send, step_at
 from coordinator.decisions.events import (
     GoodbyeArrived,
@@ -17,9 +16,9 @@ from coordinator.decisions.events import (
     UpdateArrived,
 )
 from coordinator.decisions.facts import Fact, GoodbyeAccepted, Refused, StatsAccepted, UpdateAccepted
+from coordinator.decisions.modes import Mode
 from coordinator.decisions.refetching import Missing
-from coordinator.decisions.rules import Rules
-from coordinator.decisions.state import Member, Stage, State
+from coordinator.decisions.state import Member, State
 from fedap_core.strategies import Measure, Phase
 from protocol.messages import Error, Step
 
@@ -29,8 +28,8 @@ _KINDS: dict[type[Report], str] = {StatsArrived: "stats", UpdateArrived: "update
 class Desk:
     """The reports under inspection in this life of the process."""
 
-    def __init__(self, rules: Rules, missing: Missing | None = None) -> None:
-        self._rules = rules
+    def __init__(self, mode: Mode, missing: Missing | None = None) -> None:
+        self._mode, self._rules = mode, mode.rules
         self.missing = Missing() if missing is None else missing
         self._waiting: dict[tuple[str, str, int], StatsArrived | UpdateArrived] = {}
 
@@ -43,12 +42,12 @@ class Desk:
         if step.kind == "goodbye":
             return state.stage.is_over
         if step.kind == "stats":
-            return self._rules.asks_first and state.stage in (Stage.MEASURING, Stage.TRAINING, Stage.AGGREGATING)
-        if continuous.is_complete(state, self._rules):  # the last mix is being made without it
+            return self._rules.asks_first and (state.is_measuring or state.in_rounds)
+        if self._mode.is_complete(state):  # the last mix is being made without it
             return False
         past_warmup = state.round_no >= self._rules.warmup_rounds
         of_warmup = step.round_no < self._rules.warmup_rounds
-        return state.stage in (Stage.TRAINING, Stage.AGGREGATING) and past_warmup is not of_warmup
+        return state.in_rounds and past_warmup is not of_warmup
 
     @property
     def waiting(self) -> int:

@@ -17,24 +17,10 @@ import numpy as np
 
 from coordinator.decisions.actions import BlobRef, Order, RowRef, WeightsRef
 from coordinator.decisions.rules import Rules
+from coordinator.decisions.stages import Stage
 from fedap_core.arrays import FloatArray
 from fedap_core.strategies import Measure, Phase
 from protocol.messages import Step
-
-
-class Stage(enum.StrEnum):
-    """How far a run has come."""
-
-    ENROLLING = "enrolling"
-    MEASURING = "measuring"
-    TRAINING = "training"
-    AGGREGATING = "aggregating"
-    FINISHED = "finished"
-    ABORTED = "aborted"
-
-    @property
-    def is_over(self) -> bool:
-        return self in (Stage.FINISHED, Stage.ABORTED)
 
 
 class Status(enum.StrEnum):
@@ -100,6 +86,12 @@ class Member:
         """Whether it was excluded, and nobody who had its name before can have it back."""
         return self.status is Status.QUARANTINED and not self.earlier_strikes
 
+    @property
+    def waits_alone(self) -> bool:
+        """Whether a mix of its own was promised to it and not answered yet: a crash may have lost that mix."""
+        row = self.order.weights.row if self.order is not None and self.order.weights is not None else None
+        return row is not None and row.alone and not self.has_answered(self.order)
+
     def has_answered(self, order: Order | None) -> bool:
         """Whether the report to this order was judged, whatever the verdict; there is none to no order."""
         return order is None or (self.answered is not None and self.answered.place >= order.place)
@@ -155,6 +147,28 @@ class State:
     sentence: str = ""
     ended: bool = False
 
+    @property
+    def is_enrolling(self) -> bool:
+        return self.stage is Stage.ENROLLING
+
+    @property
+    def is_measuring(self) -> bool:
+        return self.stage is Stage.MEASURING
+
+    @property
+    def is_training(self) -> bool:
+        """Whether a round is open."""
+        return self.stage is Stage.TRAINING
+
+    @property
+    def is_mixing(self) -> bool:
+        """Whether a round is closed and its rows are being made."""
+        return self.stage is Stage.AGGREGATING
+
+    @property
+    def in_rounds(self) -> bool:
+        return self.is_training or self.is_mixing
+
     def active(self) -> list[Member]:
         """Sorted by name: the order of rows everywhere."""
         return [member for member in self.members.values() if member.is_active]
@@ -174,7 +188,7 @@ class State:
 
     def needs_no_measure(self, rules: Rules) -> bool:
         """Whether members may train without having measured anything: always, or during warm-up."""
-        warming = self.round_no < rules.warmup_rounds and self.stage is not Stage.MEASURING
+        warming = self.round_no < rules.warmup_rounds and not self.is_measuring
         return not rules.asks_first or warming
 
     def ready(self, rules: Rules) -> list[Member]:

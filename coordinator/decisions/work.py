@@ -6,12 +6,12 @@ and whatever the state still needs is asked for again. Remembers tickets and fin
 
 from __future__ import annotations
 
-from coordinator.decisions import barrier, mixing_plan
+from coordinator.decisions import mixing_plan
 from coordinator.decisions.actions import Action, Aggregate, BlobRef, Collect, RowRef, Stop, Weigh, WeightsRef
 from coordinator.decisions.facts import RowPlanned, Weighed
+from coordinator.decisions.modes import Mode
 from coordinator.decisions.refetching import Missing
-from coordinator.decisions.rules import Rules
-from coordinator.decisions.state import Member, Recipe, Stage, State
+from coordinator.decisions.state import Member, Recipe, State
 from fedap_core.strategies import Phase
 from protocol.messages import Heartbeat
 
@@ -19,8 +19,8 @@ from protocol.messages import Heartbeat
 class Work:
     """What runs off the socket's thread for this machine, and which rows exist."""
 
-    def __init__(self, rules: Rules, missing: Missing | None = None) -> None:
-        self._rules = rules
+    def __init__(self, mode: Mode, missing: Missing | None = None) -> None:
+        self._mode, self._rules = mode, mode.rules
         self._gone = Missing() if missing is None else missing
         self._tickets = 0
         self._rows: set[RowRef] = set()
@@ -34,7 +34,7 @@ class Work:
         """What to start now."""
         if state.ended or state.paused_at is not None:
             return []
-        actions = self._weigh(state) if barrier.wants_weights(state, self._rules, now) else []
+        actions = self._weigh(state) if self._mode.wants_weights(state, now) else []
         missing = self._missing(state)
         whole = [recipe for recipe in missing if not self._gone.among(recipe.givers)]
         self._held_up = {row for recipe in missing if recipe not in whole for row in recipe.receivers}
@@ -48,7 +48,7 @@ class Work:
         self._gone.heard(member.name, beat)
         row = _row_awaited(member, beat)
         lost = self._lost_report(state, row) if row is not None else None
-        if lost is None and state.stage is Stage.AGGREGATING:
+        if lost is None and state.is_mixing:
             lost = self._lost_report(state, None)
         if lost is None:
             return []
@@ -95,12 +95,12 @@ class Work:
 
         Planned anew, the member starts from what there is.
         """
-        for member in state.active() if state.stage is Stage.TRAINING else ():
+        for member in state.active() if state.is_training else ():
             order = member.order
             row = order.weights.row if order is not None and order.weights is not None else None
             if order is None or row is None or not row.alone or member.has_answered(order):
                 continue
-            if not self.will_have(order.weights) and not mixing_plan.can_mix(state, self._rules, member):
+            if not self.will_have(order.weights) and not mixing_plan.can_mix(state, self._mode, member):
                 return RowPlanned(member=member.name, round_no=order.round_no)
         return None
 
@@ -184,7 +184,7 @@ class Work:
 
     def _needed(self, state: State) -> set[RowRef]:
         """Rows that somebody still has to be sent, and all of a round that is being mixed."""
-        needed = set(state.recipe.receivers) if state.stage is Stage.AGGREGATING and state.recipe else set()
+        needed = set(state.recipe.receivers) if state.is_mixing and state.recipe else set()
         for member in state.active():
             order = member.order
             if order is None or member.has_answered(order) or order.weights is None or order.weights.row is None:
@@ -194,13 +194,13 @@ class Work:
 
     def _own_recipe(self, state: State, row: RowRef) -> Recipe | None:
         member = state.members[row.member]
-        if not row.alone or state.stage is not Stage.TRAINING:
+        if not row.alone or not state.is_training:
             return None  # delivered before a crash of another life, and only repeated by `finish`
-        if not state.is_ready(member, self._rules) or not mixing_plan.can_mix(state, self._rules, member):
+        if not state.is_ready(member, self._rules) or not mixing_plan.can_mix(state, self._mode, member):
             return None
-        if barrier.blocked(state, self._rules, Phase.MIXED):
+        if self._mode.blocked(state, Phase.MIXED):
             return None
-        return mixing_plan.row_recipe(state, self._rules, member, row.round_no)
+        return mixing_plan.row_recipe(state, self._mode, member, row.round_no)
 
     def _start(self, recipe: Recipe) -> Aggregate:
         self._tickets += 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.decisions.actions import Aggregate, Order
+from coordinator.decisions.continuous import mode_of
 from coordinator.decisions.facts import Fact, UpdateAccepted
 from coordinator.decisions.machine import RoundMachine
 from coordinator.decisions.work import Work
@@ -20,7 +21,7 @@ from scripts.engines.virtual_members import VirtualFederation
 
 def retrace(federation: VirtualFederation, facts: Iterable[tuple[Fact, float]]) -> None:
     """Bring every home to the model that its member had at the end of these facts."""
-    machine, work, bench = RoundMachine(federation.rules), Work(federation.rules), federation.bench
+    machine, work, bench = RoundMachine(federation.rules), Work(mode_of(federation.rules)), federation.bench
     for fact, now in facts:
         if isinstance(fact, UpdateAccepted):
             _train(machine, federation, fact)

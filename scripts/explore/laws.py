@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.decisions import facts
-from coordinator.decisions.state import Stage
+from coordinator.decisions.stages import Stage
 from coordinator.record.journal import fact_of
 from scripts.explore.world import World
 

@@ -12,7 +12,8 @@ from coordinator.decisions import facts
 from coordinator.decisions.actions import BlobRef, Order, RowRef, Source, WeightsRef
 from coordinator.decisions.events import LeaveArrived
 from coordinator.decisions.rules import Rules
-from coordinator.decisions.state import Recipe, Stage, State
+from coordinator.decisions.stages import Stage
+from coordinator.decisions.state import Recipe, State
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import Measure, Phase
 from protocol.messages import Step

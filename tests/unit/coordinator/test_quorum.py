@@ -9,7 +9,8 @@ import pytest
 from coordinator.decisions import quorum
 from coordinator.decisions.events import PeerFaulted
 from coordinator.decisions.rules import MemberRules, PaceRules, Rules
-from coordinator.decisions.state import Member, Stage, State, Status
+from coordinator.decisions.stages import Stage
+from coordinator.decisions.state import Member, State, Status
 from fedap_core.errors import InvalidInput
 from protocol.messages import Step
 from tests.support.machines import Bench, open_members, pace, rules_for

@@ -1,0 +1,262 @@
+"""Which fact has become true by now: an exclusion, the end of the run, the next step of enrolment or of a round.
+
+A run has one of two modes, chosen once from its rules: `Barrier`, where a round waits for everyone, and
+`continuous.Continuous`, where every report is answered at once. The other decisions know `Mode` only. Pure: the state
+and the time in, a fact out, or None: nothing is due.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from coordinator.decisions import mixing_plan, quorum
+from coordinator.decisions.facts import (
+    Ended,
+    EnrolmentClosed,
+    Fact,
+    Finished,
+    MeasuringOpened,
+    Quarantined,
+    RoundClosed,
+    RoundOpened,
+    RowPlanned,
+)
+from coordinator.decisions.rules import Rules
+from coordinator.decisions.state import Member, State, Status
+from fedap_core.arrays import FloatArray
+from fedap_core.strategies import Measure, Phase
+
+
+class Mode(ABC):
+    """How the rounds of one run follow each other, and what both modes share: how members are excluded and runs end."""
+
+    age_to_self: bool
+    """In the mix of one member: whether what other updates lose by their age goes to the member's own."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+
+    @abstractmethod
+    def answers_alone(self, round_no: int) -> bool:
+        """Whether a report of this round is answered by itself and at once, not when the round closes."""
+
+    @abstractmethod
+    def next_fact(self, state: State, now: float, *, mixed: bool, told: Callable[[Member], bool]) -> Fact | None:
+        """mixed: the rows of the closed round are made. told: the member has been sent its present order."""
+
+    @abstractmethod
+    def waiting_for(self, state: State, now: float) -> quorum.Verdict:
+        """The verdict on whatever the run is waiting for, in words that a status command can print."""
+
+    @abstractmethod
+    def wants_weights(self, state: State, now: float) -> bool:
+        """Whether W should be computed (again) now."""
+
+    @abstractmethod
+    def is_complete(self, state: State) -> bool:
+        """Whether the run has all the updates it will mix: a further one would be counted and never used."""
+
+    @abstractmethod
+    def ages(self, state: State, members: Sequence[Member]) -> FloatArray:
+        """(n,): how old the members' latest updates are when one member gets a mix of its own."""
+
+    @abstractmethod
+    def row_phase(self, state: State, member: Member) -> Phase:
+        """The phase by which a mix of its own is made for this member."""
+
+    def blocked(self, state: State, phase: Phase) -> bool:
+        """Whether nothing can be mixed in this phase before W is known."""
+        return phase is Phase.MIXED and (state.lacks_weights(self.rules) or state.awaits_measure(self.rules))
+
+    # ---- exclusions
+
+    def exclusion(self, state: State) -> Quarantined | None:
+        """The next member to exclude: too many refused messages, or a key that is no longer on the list."""
+        if state.stage.is_over:
+            return None
+        admitted, limit = None if state.allowed is None else set(state.allowed), self.rules.members.strikes
+        for member in state.active():
+            if member.strikes >= limit:
+                reason = f"excluded after {member.strikes} refused messages (limit {limit})"
+                return Quarantined(member=member.name, code="quarantined", reason=reason)
+            if admitted is not None and (member.identity, member.name) not in admitted:
+                return Quarantined(member=member.name, code="unknown-key", reason="the key was taken off the list")
+        return None
+
+    # ---- ends other than by the last round
+
+    def ending(self, state: State, now: float) -> Fact | None:
+        """On request, for want of members, or because everybody has its last model."""
+        if state.stage.is_over:
+            return self._ended(state, now)
+        return self._requested(state, now) or self._given_up(state, now)
+
+    def deadlines(self, state: State) -> list[float]:
+        """Times of the run clock at which the verdicts of `ending`, or of the quorum, may change by themselves."""
+        if state.stage.is_over:
+            return [state.opened_at + self.rules.pace.linger_s]
+        first = state.opened_at + self._patience_s(state)
+        return [first, first + self.rules.pace.give_up_s]
+
+    def _patience_s(self, state: State) -> float:
+        return self.rules.members.enrolment_s if state.is_enrolling else self.rules.pace.deadline_s
+
+    def _ended(self, state: State, now: float) -> Ended | None:
+        waiting = [member for member in state.active() if not member.said_goodbye]
+        if state.ended or any(member.status is Status.PRESENT for member in waiting):
+            return None
+        if waiting and now < state.opened_at + self.rules.pace.linger_s:
+            return None
+        return Ended(absent=tuple(member.name for member in waiting))
+
+    def _requested(self, state: State, now: float) -> Finished | None:
+        if state.stops_asked > 1:
+            return Finished(reason="aborted", sentence="stopped at once on repeated request")
+        if not state.stops_asked:
+            return None
+        waiting = state.is_enrolling or state.is_measuring or state.paused_at is not None
+        if state.is_training:
+            verdict = self.waiting_for(state, now)
+            waiting = waiting or (not verdict.ready and (verdict.late or verdict.stuck))
+        if waiting or not state.active():
+            return Finished(reason="requested", sentence=f"stopped on request while {state.stage}")
+        return None
+
+    def _given_up(self, state: State, now: float) -> Finished | None:
+        if state.paused_at is not None or state.is_mixing or (state.enrolled and state.is_enrolling):
+            return None
+        verdict = self.waiting_for(state, now)
+        if verdict.ready:
+            return None
+        if verdict.hopeless and not self._may_replace(state):
+            return Finished(reason="aborted", sentence=verdict.reason)
+        if now >= state.opened_at + self._patience_s(state) + self.rules.pace.give_up_s:
+            return Finished(reason="aborted", sentence=f"given up: {verdict.reason}")
+        return None
+
+    def _may_replace(self, state: State) -> bool:
+        """Whether somebody outside the open round may still enter it."""
+        outside = [member for member in state.active() if member.name not in state.round_members]
+        return state.is_training and any(
+            state.is_ready(one, self.rules) or not one.has_answered(one.order) for one in outside
+        )
+
+    # ---- convergence
+
+    def has_converged(self, state: State) -> bool:
+        """No evaluation of the last `patience` ones was better than all before them."""
+        patience = self.rules.pace.patience
+        if patience is None or len(state.accuracies) <= patience:
+            return False
+        return max(state.accuracies[:-patience]) >= max(state.accuracies[-patience:])
+
+    def converged(self, state: State) -> Finished:
+        """The end that `has_converged` leads to."""
+        best, patience = max(state.accuracies), self.rules.pace.patience
+        sentence = f"validation accuracy did not exceed {best:.4f} in the last {patience} evaluations"
+        return Finished(reason="converged", sentence=sentence)
+
+
+class Barrier(Mode):
+    """A round closes when everyone has reported, or by its deadline. Enrolment, measuring and warm-up go this way in
+    both modes."""
+
+    age_to_self = False
+
+    def answers_alone(self, round_no: int) -> bool:
+        del round_no
+        return False
+
+    def is_complete(self, state: State) -> bool:
+        del state
+        return False
+
+    def next_fact(self, state: State, now: float, *, mixed: bool, told: Callable[[Member], bool]) -> Fact | None:
+        if state.is_enrolling:
+            return self._enrol(state, now)
+        if state.is_measuring:
+            verdict = quorum.measuring(state, self.rules, now)
+            return self._open(state, state.round_no) if verdict.ready else None
+        if state.is_training:
+            return self._answer_latecomer(state, told) or self._close(state, now)
+        if state.is_mixing and mixed and not state.awaits_measure(self.rules):
+            return self._after_mixing(state)
+        return None
+
+    def waiting_for(self, state: State, now: float) -> quorum.Verdict:
+        if state.is_enrolling:
+            return quorum.enrolment(state, self.rules, now)
+        if state.is_measuring:
+            return quorum.measuring(state, self.rules, now)
+        return quorum.round_closing(state, self.rules, now)
+
+    def wants_weights(self, state: State, now: float) -> bool:
+        """Statistics measured before training change with membership only: as soon as possible. Running statistics come
+        in one by one with the updates of a round: once they are needed."""
+        if not state.lacks_weights(self.rules) or not state.is_training or state.awaits_measure(self.rules):
+            return False
+        if self.rules.first_measure is not Measure.NONE:
+            return state.round_no >= self.rules.warmup_rounds
+        due = any(member.answer_due or member.waits_alone for member in state.active())
+        return due or quorum.round_closing(state, self.rules, now).ready
+
+    def ages(self, state: State, members: Sequence[Member]) -> FloatArray:
+        """Against the last closed round."""
+        return mixing_plan.round_ages(members, state.round_no - 1)
+
+    def row_phase(self, state: State, member: Member) -> Phase:
+        del member
+        return self.rules.round_plan(max(state.round_no - 1, 0)).phase
+
+    def _enrol(self, state: State, now: float) -> Fact | None:
+        if not state.enrolled:
+            verdict = quorum.enrolment(state, self.rules, now)
+            members = tuple(member.name for member in state.active())
+            return EnrolmentClosed(members=members, reason=verdict.reason) if verdict.ready else None
+        if self.rules.asks_first and not self.rules.warmup_rounds:
+            return MeasuringOpened(round_no=0)
+        return self._open(state, 0)
+
+    def _open(self, state: State, round_no: int) -> RoundOpened:
+        return RoundOpened(round_no=round_no, members=tuple(member.name for member in state.ready(self.rules)))
+
+    def _answer_latecomer(self, state: State, told: Callable[[Member], bool]) -> RowPlanned | None:
+        """Who reported after its round was closed gets a mix with the others at once, and the open round."""
+        before = self.rules.round_plan(max(state.round_no - 1, 0)).phase
+        if state.round_no == self.rules.warmup_rounds or self.blocked(state, before):
+            return None  # the first round has no round before it to mix
+        for name in state.round_members:
+            member = state.members[name]
+            due = member.answer_due and member.status is Status.PRESENT and not member.has_answered(member.order)
+            if due and not told(member) and mixing_plan.can_mix(state, self, member):
+                return RowPlanned(member=name, round_no=state.round_no)
+        return None
+
+    def _close(self, state: State, now: float) -> Fact | None:
+        verdict = quorum.round_closing(state, self.rules, now)
+        if verdict.ready:
+            if self.blocked(state, self.rules.round_plan(state.round_no).phase):
+                return None
+            reported = quorum.reported(state)
+            known = frozenset(reported)
+            missing = tuple(n for n in state.round_members if n not in known and state.members[n].is_active)
+            return RoundClosed(round_no=state.round_no, reason=verdict.reason, reported=reported, missing=missing)
+        waiting = [one for one in state.ready(self.rules) if one.name not in state.round_members]
+        if not verdict.stuck or not waiting:
+            return None
+        names = {name for name in state.round_members if state.members[name].is_active}
+        members = tuple(sorted(names | {member.name for member in waiting}))  # without newcomers it would never close
+        return RoundOpened(round_no=state.round_no, members=members)
+
+    def _after_mixing(self, state: State) -> Fact:
+        following = state.round_no + 1
+        if state.stops_asked:
+            return Finished(reason="requested", sentence=f"stopped on request after {following} rounds")
+        if following >= self.rules.rounds:
+            return Finished(reason="rounds", sentence=f"all {self.rules.rounds} rounds are done")
+        if self.has_converged(state):
+            return self.converged(state)
+        if following == self.rules.warmup_rounds:
+            return MeasuringOpened(round_no=following)
+        return self._open(state, following)

@@ -1,0 +1,114 @@
+"""How far a run has come, and by which facts it goes on.
+
+Rules for this file:
+1. TABLE is the whole law of stages. `history.apply` asks `after` for every fact; no other code sets a stage.
+2. A fact that the table does not have in a stage, and that is not among ANYWHERE, cannot happen there: a machine that
+   makes one, or a journal that tells of one, is wrong.
+3. The diagram in ARCHITECTURE.md is printed from the table: `python -m tests.architecture.stage_diagram`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+
+from coordinator.decisions import facts
+
+
+class Stage(enum.StrEnum):
+    """How far a run has come."""
+
+    ENROLLING = "enrolling"
+    MEASURING = "measuring"
+    TRAINING = "training"
+    AGGREGATING = "aggregating"
+    FINISHED = "finished"
+    ABORTED = "aborted"
+
+    @property
+    def is_over(self) -> bool:
+        return self in (Stage.FINISHED, Stage.ABORTED)
+
+
+ABORTED = "Finished(aborted)"
+"""What the table calls a `Finished` whose reason is "aborted"."""
+
+_END = {"Finished": Stage.FINISHED, ABORTED: Stage.ABORTED}
+_CAUGHT_UP = {"CaughtUp": Stage.TRAINING}  # the folder was older than the federation: the round is open again
+
+TABLE: Mapping[Stage, Mapping[str, Stage]] = {
+    Stage.ENROLLING: {
+        "Began": Stage.ENROLLING,
+        "EnrolmentClosed": Stage.ENROLLING,
+        "MeasuringOpened": Stage.MEASURING,  # an order comes before training: to measure, or to start from the anchor
+        "RoundOpened": Stage.TRAINING,
+        **_CAUGHT_UP,
+        **_END,
+    },
+    Stage.MEASURING: {
+        "StatsAccepted": Stage.MEASURING,
+        "RoundOpened": Stage.TRAINING,
+        **_CAUGHT_UP,
+        **_END,
+    },
+    Stage.TRAINING: {
+        "StatsAccepted": Stage.TRAINING,  # of a newcomer
+        "UpdateAccepted": Stage.TRAINING,
+        "RowPlanned": Stage.TRAINING,
+        "RoundOpened": Stage.TRAINING,  # again, with newcomers: without them it would never close
+        "RoundClosed": Stage.AGGREGATING,
+        **_CAUGHT_UP,
+        **_END,
+    },
+    Stage.AGGREGATING: {
+        "StatsAccepted": Stage.AGGREGATING,
+        "UpdateAccepted": Stage.AGGREGATING,  # late
+        "RoundOpened": Stage.TRAINING,
+        "MeasuringOpened": Stage.MEASURING,  # warm-up is over, and has made the anchor
+        **_CAUGHT_UP,
+        **_END,
+    },
+    Stage.FINISHED: {"GoodbyeAccepted": Stage.FINISHED, "Ended": Stage.FINISHED},
+    Stage.ABORTED: {"GoodbyeAccepted": Stage.ABORTED, "Ended": Stage.ABORTED},
+}
+"""stage -> name of the fact -> next stage."""
+
+ANYWHERE = frozenset(
+    {
+        *("Joined", "Returned", "Contested", "Lost", "Left", "Refused", "Quarantined", "AllowListSet"),
+        *("StopAsked", "Paused", "Resumed", "Weighed", "StatisticsLost"),
+    }
+)
+"""Facts about members, the operator, the disk and finished work: possible in every stage, which they do not change."""
+
+
+class ImpossibleFact(ValueError):
+    """A fact that cannot follow: a fault of the machine that made it, or a journal that is not of one run."""
+
+
+def name_of(fact: facts.Fact) -> str:
+    """What the table calls a fact."""
+    return ABORTED if isinstance(fact, facts.Finished) and fact.reason == "aborted" else type(fact).__name__
+
+
+def after(stage: Stage, fact: facts.Fact) -> Stage:
+    """The stage that a fact leads to."""
+    name = name_of(fact)
+    following = stage if name in ANYWHERE else TABLE[stage].get(name)
+    if following is None:
+        raise ImpossibleFact(f"{name} while {stage}; expected one of {', '.join(TABLE[stage])}")
+    return following
+
+
+def moves() -> Iterator[tuple[Stage, str, Stage]]:
+    """Every change of stage that the table has, in its order: (from, fact, to)."""
+    for stage, row in TABLE.items():
+        for name, following in row.items():
+            if following is not stage or name == "RoundOpened":
+                yield stage, name, following
+
+
+def unlisted_facts() -> frozenset[str]:
+    """Facts that no stage has, and words of the table that are no fact: none, or the table is wrong."""
+    listed = {name for row in TABLE.values() for name in row} | ANYWHERE
+    return frozenset((listed - {ABORTED}) ^ facts.FACTS.keys())
