@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedap_core.arrays import FloatArray
-from scripts.report.algorithms import colour
+from scripts.report.algorithms import colour, spelled
 from scripts.report.similarity import by_similarity
 from scripts.run.results import Summary
 
@@ -31,7 +31,7 @@ def convergence_figure(summaries: Sequence[Summary], title: str, path: Path) -> 
     """Mean test accuracy of the delivered models against rounds, averaged over seeds; PNG and SVG beside each other."""
     figure = new_figure(7.2, 4.2)
     axes = figure.add_subplot()
-    draw_curves(axes, summaries)
+    draw_curves(axes, summaries, name_of=spelled)
     axes.set_title(title, fontsize=10, loc="left")
     save_figure(figure, path)
 
@@ -63,7 +63,7 @@ def _draw_curve(axes: Axes, runs: Sequence[Summary], shade: str) -> tuple[float,
     rounds = sorted(number + 1 for number in common)
     values = np.array([[100 * v for n, v in run.curve if n in common] for run in runs])
     mean = values.mean(axis=0)
-    leads = runs[0].algorithm == "fedap"
+    leads = runs[0].algorithm.lower() == "fedap"
     axes.plot(rounds, mean, color=shade, linewidth=2.2 if leads else 1.3, zorder=3 if leads else 2)
     if len(runs) > 1:
         axes.fill_between(rounds, values.min(axis=0), values.max(axis=0), color=shade, alpha=0.10, linewidth=0)

@@ -215,9 +215,13 @@ class Position:
     worse_off: float | None
 
 
-def positions(runs: Sequence[Summary], *, alone: str = "base") -> list[Position]:
-    """Of every algorithm of one comparison, over the seeds that it has in common with the other."""
+def positions(runs: Sequence[Summary], *, alone: str = "") -> list[Position]:
+    """Of every algorithm of one comparison, over the seeds that it has in common with the other.
+
+    alone: the algorithm without a federation; by default the one that is called base.
+    """
     groups = by_algorithm(runs)
+    alone = alone or next((name for name in groups if name.lower() == "base"), "")
     best = max(groups, key=lambda name: fmean(float(np.nanmean(run.compared)) for run in groups[name]))
     base = groups.get(alone, [])
     return [

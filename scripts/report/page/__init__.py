@@ -11,6 +11,8 @@ def write_report(folders: Sequence[Path], out: Path, *, where: Mapping[str, str]
 
     folders: of runs, of sweeps with runs in them, or of a coordinator. where: only runs with these settings.
     """
-    from scripts.report.page import writing
+    from scripts.report.page.finding import find_runs
+    from scripts.report.page.study import make_study
+    from scripts.report.page.writing import write
 
-    return writing.write(folders, out, where=where)
+    return write(make_study(find_runs(folders, where)), out)

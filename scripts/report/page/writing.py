@@ -1,4 +1,4 @@
-"""Puts the report together: runs in, one HTML file out. Every name is escaped by the template engine.
+"""Puts the report together: a comparison in, one HTML file out. Every name is escaped by the template engine.
 
 The file loads nothing: style and script stand in it, drawings are inline. Written whole or not at all.
 """
@@ -6,7 +6,6 @@ The file loads nothing: style and script stand in it, drawings are inline. Writt
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -15,16 +14,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from fedap_core.errors import InvalidInput
 from scripts.report.algorithms import Style, style
 from scripts.report.page import wording
-from scripts.report.page.finding import find_runs
 from scripts.report.page.overview_view import overview, share
 from scripts.report.page.participant_view import participant_views
-from scripts.report.page.study import Study, make_study
+from scripts.report.page.study import Study
 from scripts.report.tables import written_difference
 
 
-def write(folders: Sequence[Path], out: Path, *, where: Mapping[str, str] | None = None) -> Path:
-    """Read the runs of these folders and write one page about them; returns where it lies."""
-    text = render(make_study(find_runs(folders, where)))
+def write(study: Study, out: Path) -> Path:
+    """Write one page about a comparison; returns where it lies."""
+    text = render(study)
     half = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ def test_a_convergence_figure_names_every_algorithm_and_is_the_same_file_twice(t
     for name in ("one", "two"):
         convergence_figure(runs, "A title", tmp_path / name)
     text = (tmp_path / "one.svg").read_text()
-    assert all(f"<!-- {word} -->" in text for word in ("fedap", "base", "A title", "round"))
+    assert all(f"<!-- {word} -->" in text for word in ("FedAP", "Base", "A title", "round"))
     assert text == (tmp_path / "two.svg").read_text()
     assert Image.open(tmp_path / "one.png").size == (1080, 630)
 
