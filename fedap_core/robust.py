@@ -225,7 +225,10 @@ def _cap(row: FloatArray, mine: int | None, max_share: float) -> None:
     if mine is not None:
         peers[mine] = False
     total = float(row[peers].sum())
-    count = max(int(peers.sum()), 1)
+    there = (
+        peers if mine is not None else peers & (row > 0.0)
+    )  # who is left out of a common model makes room for nobody
+    count = max(int(there.sum()), 1)
     cap = total * max(max_share, min((SHARE_OF_FEW if count >= FEW else SHARE_OF_FEWER) / count, 1.0))
     capped = np.zeros(len(row), dtype=np.bool_)
     while (over := peers & ~capped & (row > cap)).any():

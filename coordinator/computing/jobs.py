@@ -209,9 +209,10 @@ class Jobs:
             values = _reader(staged, files)
             blocks = _blocks(values, _reader(given or start, files), layout.elements)
             bounds = self._bounds(start, action, action.limit if given is not None else None)
-            judged = inspect_update(blocks, shape=self._shape(action.phase), bounds=bounds)
+            directed = self._rules.strategy.looks_at_directions and action.phase is not Phase.WARMUP
+            judged = inspect_update(blocks, shape=self._shape(action.phase), bounds=bounds, directed=directed)
             if given is None:  # measured against the model that the run started from: that says nothing of one step
-                judged = replace(judged, distance=None)
+                judged = replace(judged, distance=None, direction="")
             return judged, values.checksum if staged.data is None else None
 
     def _shape(self, phase: Phase) -> UpdateShape:
@@ -346,6 +347,7 @@ def _told(action: Inspect, judgement: Judgement) -> Inspected:
         code=judgement.code,
         reason=judgement.reason,
         distance=judgement.distance,
+        direction=judgement.direction,
     )
 
 

@@ -19,6 +19,7 @@ from coordinator.decisions.rules import AdmissionRules, Rules
 from coordinator.decisions.state import Member, State, Status
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats, LayerMoments
+from fedap_core.directions import Sketch
 from fedap_core.errors import InvalidInput
 from fedap_core.parts import Part, TensorSpec
 from protocol.messages import Hello, Reject
@@ -36,11 +37,15 @@ NAMES_BEYOND = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """code None: admitted. distance: length of (update - sent), where something was sent to compare with."""
+    """code None: admitted. distance: length of (update - sent), where something was sent to compare with.
+
+    direction: of that step, as `directions.Sketch` writes it; empty: not looked at.
+    """
 
     code: str | None = None
     reason: str = ""
     distance: float | None = None
+    direction: str = ""
 
 
 def name_of(hello: Hello, identity: str, allowed: tuple[tuple[str, str], ...] | None) -> str | None:
@@ -182,13 +187,18 @@ def bounds_of(admission: AdmissionRules, *, length: float, typical: float | None
 
 
 def inspect_update(
-    blocks: Iterable[tuple[Float32Array, Float32Array | None]], *, shape: UpdateShape, bounds: Bounds
+    blocks: Iterable[tuple[Float32Array, Float32Array | None]],
+    *,
+    shape: UpdateShape,
+    bounds: Bounds,
+    directed: bool = False,
 ) -> Judgement:
     """Judge an update, given as (values, what was sent) blocks in order.
 
     Finite, within the bounds of its part, and trained values not farther from what was sent than the limit.
+    directed: say also which way the step went; blocks are then multiples of `directions.PIECE` long, but for the last.
     """
-    seen, squared, compared = 0, 0.0, True
+    seen, squared, compared, sketch = 0, 0.0, True, Sketch()
     for values, sent in blocks:
         cut = min(max(shape.trained - seen, 0), values.size)
         fault = _magnitude(values[:cut], bounds.max_value) or _statistic(values[cut:], seen + cut, shape, bounds)
@@ -197,6 +207,8 @@ def inspect_update(
         compared = compared and sent is not None
         if sent is not None:
             difference = values[:cut] - sent[:cut]
+            if directed:
+                sketch.add(seen, difference)
             # not BLAS's product: that wakes its threads, which then spin for longer than all of this takes
             squared += float(np.multiply(difference, difference, out=difference).sum(dtype=np.float64))
         seen += values.size
@@ -206,7 +218,7 @@ def inspect_update(
     if distance is not None and bounds.limit is not None and distance > bounds.limit:
         reason = f"{distance:.3g} away from what was sent, admitted are {bounds.limit:.3g}"
         return Judgement(code="too-far", reason=reason, distance=distance)
-    return Judgement(distance=distance)
+    return Judgement(distance=distance, direction=sketch.text() if directed and compared else "")
 
 
 def _magnitude(values: Float32Array, most: float) -> Judgement | None:

@@ -162,7 +162,7 @@ class PeerLost:
 class Inspected:
     """The answer to Inspect. code None: admitted, and its blobs are durable now. Otherwise the content code and why.
 
-    distance: as in UpdateAccepted; None for statistics or where what was sent is no longer there.
+    distance, direction: as in UpdateAccepted; None and empty for statistics or where what was sent is no longer there.
     """
 
     member: str
@@ -171,6 +171,7 @@ class Inspected:
     code: str | None
     reason: str
     distance: float | None
+    direction: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

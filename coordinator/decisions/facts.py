@@ -161,7 +161,8 @@ class UpdateAccepted:
     """An update was admitted and is stored as (member, "update", round_no); its statistics, if any, beside it.
 
     distance: length of (update - what was sent), None where nothing was compared. measured: it brought statistics,
-    stored as (member, "update-statistics", round_no).
+    stored as (member, "update-statistics", round_no). direction: of that step, as `fedap_core.directions` writes it;
+    empty where nothing was compared, where no rule asks for it, and in journals of format 2.
     """
 
     member: str
@@ -171,6 +172,7 @@ class UpdateAccepted:
     scores: tuple[Score, ...]
     measured: bool
     distance: float | None
+    direction: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

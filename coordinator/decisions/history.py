@@ -18,6 +18,7 @@ from coordinator.decisions.modes import Mode
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.scoring import scores_by_split
 from coordinator.decisions.state import Member, State, Status
+from fedap_core import directions
 from fedap_core.strategies import Measure
 
 
@@ -261,6 +262,7 @@ def _update_accepted(state: State, mode: Mode, fact: facts.UpdateAccepted, now: 
     state.accepted += 1
     member.accepted_at, member.update_round = state.accepted, fact.round_no
     member.distance, member.accuracy = fact.distance, _validation_accuracy(fact)
+    member.trend = directions.extended(member.trend, fact.direction)
     if fact.measured:
         member.statistics = BlobRef(member=fact.member, kind="update-statistics", round_no=fact.round_no)
     if not state.is_ready(member, mode.rules):  # its statistics were lost meanwhile
@@ -268,6 +270,7 @@ def _update_accepted(state: State, mode: Mode, fact: facts.UpdateAccepted, now: 
     if mode.answers_alone(fact.round_no):
         member.answer_due, state.opened_at = True, now
         _note_distances(state, state.active())
+        _note_directions(state, [member])
         if state.accepted % max(len(state.active()), 1) == 0:
             _note_accuracy(state, state.active())
     else:
@@ -295,6 +298,19 @@ def _note_distances(state: State, members: list[Member]) -> None:
         state.typical_step = max(state.typical_step or 0.0, found)
 
 
+def _note_directions(state: State, fresh: list[Member]) -> None:
+    """Doubt those of `fresh` who pull against the others; everybody's latest trend is looked at."""
+    known = [member for member in state.active() if member.trend is not None]
+    names = {member.name for member in fresh}
+    if not known:
+        return
+    trends = np.stack([member.trend for member in known if member.trend is not None])
+    found = directions.doubts(trends, np.asarray([member.doubt for member in known]))
+    for member, doubt in zip(known, found, strict=True):
+        if member.name in names:
+            member.doubt = float(doubt)
+
+
 def _note_accuracy(state: State, members: list[Member]) -> None:
     known = [member.accuracy for member in members if member.accuracy is not None]
     if known and len(known) == len(members):
@@ -307,6 +323,7 @@ def _round_closed(state: State, mode: Mode, fact: facts.RoundClosed) -> None:
     else:
         fresh = [state.members[name] for name in fact.reported]
         _note_distances(state, fresh)
+        _note_directions(state, fresh)
         _note_accuracy(state, fresh)
         state.recipe = mixing_plan.round_recipe(state, mode.rules)
     for member in state.active():

@@ -48,6 +48,7 @@ class RoundMachine:
         self.reports = reports.Desk(self._mode)
         self.work = Work(self._mode, self.reports.missing)
         self.older = OlderFolder(self._mode)
+        self._doubted: frozenset[str] = frozenset()
         self._lull = Lull()
         self._deadline: float | None = None
 
@@ -161,7 +162,17 @@ class RoundMachine:
                 self.reports = reports.Desk(self._mode)
                 self.work = Work(self._mode, self.reports.missing)
                 actions += speaking.greet_anew(self.roster)
+            if isinstance(fact, facts.RoundClosed):
+                actions += self._tell_doubted()
         return actions
+
+    def _tell_doubted(self) -> list[Action]:
+        """Once, when it changes who: the operator should ask them what they train on."""
+        doubted = {member.name: round(member.doubt, 2) for member in self.state.active() if member.doubt > 0.0}
+        if doubted.keys() == self._doubted:
+            return []
+        self._doubted = frozenset(doubted)
+        return [Note(event="members.doubted", round_no=self.state.round_no, details=tuple(doubted.items()))]
 
     def _next_fact(self, now: float) -> facts.Fact | None:
         state = self.state

@@ -14,7 +14,7 @@ import numpy as np
 from coordinator.decisions.actions import Aggregate, BlobRef, RowRef
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.state import Member, Recipe, State
-from fedap_core import mixing
+from fedap_core import directions, mixing
 from fedap_core.arrays import BoolArray, FloatArray
 from fedap_core.parts import TensorSpec
 from fedap_core.robust import Mixture
@@ -74,6 +74,7 @@ def round_recipe(state: State, rules: Rules) -> Recipe:
         discount = mixing.age_discount(round_ages(members, state.round_no), exponent=rules.pace.age_exponent)
         weights = _restrict(rules, phase, weights, usable=usable, own=own, discount=discount)
     receivers = tuple(RowRef(member=member.name, round_no=state.round_no + 1) for member in members)
+    weights = _without_doubted(rules, phase, weights, members, tuple(range(len(members))))
     return _recipe(phase, receivers, members, usable, weights)
 
 
@@ -99,7 +100,8 @@ def row_recipe(state: State, mode: Ageing, member: Member, round_no: int) -> Rec
         discount[place] = 1.0
         own = usable.copy()  # only this member's row is used; the others' must merely be possible
         row = _restrict(rules, phase, weights, usable=usable, own=own, discount=discount)[place]
-    return _recipe(phase, (RowRef(member=member.name, round_no=round_no, alone=True),), members, usable, row[None, :])
+    found = _without_doubted(rules, phase, row[None, :], members, (place,))
+    return _recipe(phase, (RowRef(member=member.name, round_no=round_no, alone=True),), members, usable, found)
 
 
 def final_recipe(state: State, mode: Ageing) -> Recipe:
@@ -147,6 +149,14 @@ def _restrict(
     if phase is Phase.MIXED:
         return rules.strategy.restrict(weights, usable=usable, own=own, discount=discount)
     return mixing.restrict(weights, usable=usable, own=own, discount=discount, self_weight=None)
+
+
+def _without_doubted(
+    rules: Rules, phase: Phase, weights: FloatArray, members: Sequence[Member], own: tuple[int, ...]
+) -> FloatArray:
+    """Less of those who pull against the others. own: the receivers' places among the members."""
+    doubt = np.asarray([member.doubt for member in members])
+    return directions.withhold(weights, own, doubt, personal=rules.strategy.is_personal(phase))
 
 
 def _aged_row(weights: FloatArray, place: int, ages: FloatArray, usable: BoolArray, rules: Rules) -> FloatArray:

@@ -175,4 +175,5 @@ def _accepted(event: Inspected, report: StatsArrived | UpdateArrived) -> Fact:
         scores=report.scores,
         measured=report.measured,
         distance=event.distance,
+        direction=event.direction,
     )

@@ -65,6 +65,10 @@ class Member:
     accepted_at: int = 0
     """What the run's count of admitted updates was when that one came."""
     distance: float | None = None
+    trend: FloatArray | None = field(default=None, compare=False)
+    """The direction of its updates, over several rounds."""
+    doubt: float = 0.0
+    """How much of it is withheld from others because it pulls against what they agree on."""
     accuracy: float | None = None
     """On its validation samples, as last reported."""
     order: Order | None = None

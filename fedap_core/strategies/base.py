@@ -97,6 +97,11 @@ class Strategy:
         """How updates are mixed where one of them may be hostile."""
         return Robustness(rule=self.robust, factor=self.robust_factor, max_share=self.max_share)
 
+    @property
+    def looks_at_directions(self) -> bool:
+        """Whether members that pull against the others are doubted; see `directions`."""
+        return self.robust == "limit"
+
     def is_personal(self, phase: Phase) -> bool:
         """Whether rows of this phase keep a part of the member's own update, whatever the others give."""
         return phase is Phase.MIXED and self.kept_self_weight is not None

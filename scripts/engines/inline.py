@@ -6,6 +6,7 @@ strategy decides; the order of a round is train, mix, evaluate what was delivere
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fedap_core.arrays import FloatArray
+from fedap_core.directions import Followed, withhold
 from fedap_core.errors import InvalidInput
 from fedap_core.parts import TensorSpec
 from fedap_core.robust import Mixture, robust_mix_rows
@@ -31,6 +33,9 @@ from scripts.run.records import ClientScore, RoundRecord
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 from scripts.run.versions import versions
+
+DIRECTIONS = "directions.json"
+"""Beside saved models: which way everybody went so far, where a rule of mixing asks for it."""
 
 SAVE_EVERY_S = 60.0
 """A killed run loses at most about this much work."""
@@ -167,6 +172,8 @@ class Federation:
         self._splits = [name for name in cohort.clients[0].splits if name != "train"]
         self._mixing: Mixing | None = None
         self._tensors = tensors
+        self._trained = sum(tensor.size for tensor in tensors if tensor.trainable)
+        self._followed = Followed.of(len(cohort.clients)) if self._strategy.looks_at_directions else None
 
     def run(self, first: int, anchor: Path | None) -> None:
         """Rounds first .. rounds - 1; round `first` continues from the saved models of the one before."""
@@ -174,6 +181,9 @@ class Federation:
         if first > 0:
             self._pool.load(self._folder.models(first - 1))
             self._mixing = self._folder.read_mixing()
+            if self._followed is not None:
+                text = (self._folder.models(first - 1) / DIRECTIONS).read_text(encoding="utf-8")
+                self._followed = Followed.from_plain(json.loads(text))
         if self._mixing is None and self._strategy.first_measure is not Measure.NONE:
             if anchor is None:
                 raise InvalidInput("anchor", "none", f"a model to measure under ({self._strategy.name})")
@@ -194,7 +204,7 @@ class Federation:
     def _round(self, round_no: int, skipped: int) -> None:
         began = time.monotonic()
         plan = self._strategy.round_plan(round_no - skipped, self._settings.rounds - skipped)
-        reports = self._pool.train(round_no, plan.measure)
+        reports = self._train(round_no, plan.measure)
         trained = time.monotonic()
         self._require_finite(round_no, reports)
         weights = self._weights(round_no, plan.phase, reports)
@@ -217,12 +227,24 @@ class Federation:
         self._folder.append(record)
         self._options.on_round(round_no, record.mean)
 
+    def _train(self, round_no: int, measure: Measure) -> list[LocalReport]:
+        """Everybody trains; where a rule asks for it, one looks which way they went."""
+        followed = self._followed
+        before = [] if followed is None else [row[: self._trained].copy() for row in self._pool.rows]
+        reports = self._pool.train(round_no, measure)
+        if followed is not None:
+            followed.note(row[: self._trained] - one for row, one in zip(self._pool.rows, before, strict=True))
+        return reports
+
     def _mix(self, weights: FloatArray, phase: Phase) -> None:
         rows = self._pool.rows
+        own, personal = tuple(range(len(rows))), self._strategy.is_personal(phase)
+        if self._followed is not None:
+            weights = withhold(weights, own, self._followed.doubt, personal=personal)
         mixture = Mixture(
             weights=weights,
-            own=tuple(range(len(rows))),
-            personal=self._strategy.is_personal(phase),
+            own=own,
+            personal=personal,
             sizes=tuple(tensor.size for tensor in self._tensors) or (rows[0].size,),
             trained=sum(tensor.trainable for tensor in self._tensors) or 1,
         )
@@ -257,4 +279,6 @@ class Federation:
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir()
         self._pool.save(half, round_no)
+        if self._followed is not None:
+            (half / DIRECTIONS).write_text(json.dumps(self._followed.plain()) + "\n", encoding="utf-8")
         self._folder.keep_models(half, round_no)

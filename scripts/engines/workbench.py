@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from coordinator.decisions.actions import Aggregate, BlobRef, Collect, Inspect, Order, RowRef, Source, Weigh, WeightsRef
-from coordinator.decisions.admission import bounds_of, inspect_update, shape_of
+from coordinator.decisions.admission import Judgement, bounds_of, inspect_update, shape_of
 from coordinator.decisions.events import Inspected, MixingDone, WeighingDone
 from coordinator.decisions.mixing_plan import mixture_of
 from coordinator.decisions.rules import Rules
@@ -122,15 +122,15 @@ class Workbench:
 
     def inspect(self, action: Inspect) -> Inspected:
         """Judge a report by the coordinator's own rules."""
-        code, reason, distance = None, "", None
+        judgement = Judgement()
         if action.kind == "update":
             ref = BlobRef(member=action.member, kind="update", round_no=action.round_no)
             values = self._updates[ref]
             block = (values, self.weights(action.sent))
             bounds = bounds_of(self._admission, length=self._length, typical=action.limit)
-            judgement = inspect_update([block], shape=self._shape, bounds=bounds)
-            code, reason, distance = judgement.code, judgement.reason, judgement.distance
-            if code == "not-finite" and action.member not in self.hostile:
+            directed = self._strategy.looks_at_directions
+            judgement = inspect_update([block], shape=self._shape, bounds=bounds, directed=directed)
+            if judgement.code == "not-finite" and action.member not in self.hostile:
                 raise InvalidInput(
                     f"update of {action.member} in round {action.round_no}", "values that are not finite",
                     "finite weights", "Training diverged: lower the learning rate.",
@@ -139,9 +139,10 @@ class Workbench:
             member=action.member,
             kind=action.kind,
             round_no=action.round_no,
-            code=code,
-            reason=reason,
-            distance=distance,
+            code=judgement.code,
+            reason=judgement.reason,
+            distance=judgement.distance,
+            direction=judgement.direction,
         )
 
     def weigh(self, action: Weigh) -> WeighingDone:

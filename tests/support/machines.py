@@ -140,6 +140,7 @@ class Bench:
         self.peers: dict[str, Peer] = {}
         self.bad: dict[tuple[str, str, int], str] = {}
         self.distances: dict[tuple[str, int], float] = {}
+        self.directions: dict[tuple[str, int], str] = {}
         self.machine = RoundMachine(rules)
         self._lives = 0
         self.do(events.Started())
@@ -174,6 +175,7 @@ class Bench:
                 events.Inspected(
                     member=action.member, kind=action.kind, round_no=action.round_no, code=code,
                     reason="as the test says", distance=distance,
+                    direction=self.directions.get((action.member, action.round_no), ""),
                 )
             )  # fmt: skip
         if isinstance(action, Weigh):

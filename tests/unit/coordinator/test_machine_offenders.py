@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from coordinator.decisions import facts
-from coordinator.decisions.actions import Inspect
+from coordinator.decisions.actions import Inspect, Note
 from coordinator.decisions.events import LeaveArrived
 from coordinator.record import snapshots
+from fedap_core.directions import sketch_of
 from protocol.messages import Reject
 from tests.support.machines import Bench, find, hello, messages, open_members, rules_for
 
@@ -114,3 +116,41 @@ def test_more_samples_than_the_run_allows_are_refused() -> None:
     (refused,) = messages(bench.greet("a", hello("a", train_samples=2**53)), "reject")
     assert isinstance(refused.message, Reject)
     assert (refused.message.code, refused.message.ours) == ("too-many-samples", "at most 10000000")
+
+
+def pulling(bench: Bench, round_no: int, *against: str) -> None:
+    """Everybody's update of a round goes one way, that of some the opposite way."""
+    step = np.random.default_rng(3).standard_normal(1000).astype(np.float32)
+    for name in NAMES:
+        bench.directions[name, round_no] = sketch_of(-step if name in against else step)
+
+
+def shares(bench: Bench) -> list[float]:
+    """What everybody gives to the first row of the latest mix."""
+    recipe = bench.machine.state.recipe
+    assert recipe is not None
+    return [round(float(one), 3) for one in recipe.weights[0]]
+
+
+def test_who_pulls_against_the_others_gives_nothing_from_that_very_round_on_and_is_named() -> None:
+    bench = training(*NAMES)
+    pulling(bench, 0)
+    bench.updates(0, *NAMES)
+    assert shares(bench) == [0.333, 0.333, 0.333]
+    pulling(bench, 1, "c")
+    pulling(bench, 2, "c")
+    actions = bench.updates(1, *NAMES) + bench.updates(2, *NAMES)
+    assert shares(bench) == [0.5, 0.5, 0.0]
+    assert [note.details for note in find(actions, Note) if note.event == "members.doubted"] == [(("c", 1.0),)]
+
+
+def test_a_doubt_outlives_a_crash_by_journal_and_by_snapshot() -> None:
+    bench = training(*NAMES)
+    pulling(bench, 0, "c")
+    bench.updates(0, *NAMES)
+    assert shares(bench) == [0.5, 0.5, 0.0]
+    again = snapshots.restore(snapshots.take(bench.machine.state, 1))
+    assert again is not None
+    assert again.members["c"].doubt == 1.0
+    bench.crash()
+    assert bench.machine.state.members["c"].doubt == 1.0
