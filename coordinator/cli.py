@@ -1,4 +1,4 @@
-"""The `fedap-coordinator` command: reads options, calls the room's functions, prints; decides nothing."""
+"""The `fedap-coordinator` command: reads options, calls the package's functions, prints; decides nothing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from coordinator.config import RunConfig, make_config, read_config, require_safe
 from coordinator.exporting import export_weights
 from coordinator.model_checks import require_usable_models
 from coordinator.observers.log_lines import configure_logs
-from coordinator.record.backing_up import back_up
+from coordinator.record.backup import back_up
 from coordinator.record.member_list import MemberList
-from coordinator.retelling import explain, history_lines, status_lines
 from coordinator.run_plan import make_plan, make_rules, require_enough_listed
-from coordinator.runs import look_at, open_run, plan_recovery
+from coordinator.runs import open_run, plan_recovery, read_run
+from coordinator.summaries import explain, history_lines, status_lines
 from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
 from protocol.host.keys import generate_keys, read_key_file, write_key_file
 
@@ -41,7 +41,7 @@ Secret = Annotated[Path | None, typer.Option("--secret-key", help="Key file of `
 Keys = Annotated[Path | None, typer.Option("--members", help="File with a line «name public-key» per member.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Listen without keys where others can reach it.")]
 LogFile = Annotated[
-    Path | None, typer.Option("--log-file", help="Write the log there instead of to stderr; put aside at 10 MB.")
+    Path | None, typer.Option("--log-file", help="Write the log to this file instead of stderr; rotated at 10 MB.")
 ]
 ObserverName = Annotated[
     list[str] | None,
@@ -55,7 +55,7 @@ Given = Mapping[str, object]
 
 @app.callback()
 def coordinator() -> None:
-    """Leads a federation: who takes part, when a round closes, what is durable. Never sees data."""
+    """Coordinate a federation: who takes part, when a round closes, what is durable. Never sees data."""
 
 
 Work = Callable[[RunConfig, Path | None, Path | None], None]
@@ -64,7 +64,7 @@ Work = Callable[[RunConfig, Path | None, Path | None], None]
 
 def with_run_options(work: Work) -> Callable[..., None]:
     """The command that reads the options of a run and hands them on: typer takes options from a signature, and this
-    one serves every command that is about a run to be led."""
+    one serves every command that is about a run to start."""
 
     def command(
         config: ConfigFile = None,
@@ -111,7 +111,7 @@ def _overlaid(config: Path | None, top: Given, sections: Mapping[str, Given]) ->
 @app.command()
 @with_run_options
 def serve(settings: RunConfig, config: Path | None, log_file: Path | None) -> None:
-    """Lead a run to its end, or go on with one. SIGTERM ends it after the round; a second one at once."""
+    """Start or resume a run and serve it to its end. SIGTERM ends it after the round, a second SIGTERM at once."""
     configure_logs(settings.run, log_file)
     require_usable_models(settings)
     _allow_many_files()
@@ -124,8 +124,8 @@ def serve(settings: RunConfig, config: Path | None, log_file: Path | None) -> No
     counts = {**federation.exchange.counts, "cut": federation.exchange.cut_connections}
     structlog.get_logger().info("coordinator.ended", sentence=stopped.sentence, aborted=stopped.aborted, **counts)
     if stopped.halted:
-        fix = f"The run is as it was; `fedap-coordinator recover {settings.folder}` says how to go on."
-        raise InvalidInput(str(settings.folder), stopped.sentence, "a run that can be led on", fix)
+        fix = f"The run is as it was; `fedap-coordinator recover {settings.folder}` says how to resume it."
+        raise InvalidInput(str(settings.folder), stopped.sentence, "a run that can be resumed", fix)
     typer.echo(f"{'aborted' if stopped.aborted else 'ended'}: {stopped.sentence}")
     if stopped.aborted:
         raise typer.Exit(1)
@@ -141,7 +141,7 @@ def _allow_many_files() -> None:
 @app.command()
 @with_run_options
 def check(settings: RunConfig, _config: Path | None, _log_file: Path | None) -> None:
-    """Check a configuration and say in words who must come, what stays home, and when rounds close. Starts nothing."""
+    """Check a configuration and print who takes part, what stays at home and when rounds close. Starts nothing."""
     require_safe(settings.network)
     if settings.network.secret_key is not None:
         read_key_file(settings.network.secret_key)
@@ -156,15 +156,15 @@ def check(settings: RunConfig, _config: Path | None, _log_file: Path | None) -> 
 
 @app.command()
 def status(folder: Folder) -> None:
-    """Say where a run stands and what it waits for. Works while it is led and afterwards."""
-    for line in status_lines(look_at(folder)):
+    """Print the state of a run and what it waits for. Works while it is running and afterwards."""
+    for line in status_lines(read_run(folder)):
         typer.echo(line)
 
 
 @app.command()
 def replay(folder: Folder) -> None:
-    """Walk through a run's journal and say what happened, in order."""
-    for line in history_lines(look_at(folder)):
+    """Print everything that happened in a run, in order, from its journal."""
+    for line in history_lines(read_run(folder)):
         typer.echo(line)
 
 
@@ -178,7 +178,7 @@ def export(
     """Write the shared weights that were last mixed for a participant. Its batch norm is its own and not in there."""
     if out.exists() and not force:
         raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
-    typer.echo(export_weights(look_at(folder), participant, out))
+    typer.echo(export_weights(read_run(folder), participant, out))
 
 
 @app.command()
@@ -187,27 +187,27 @@ def backup(
     out: Annotated[Path, typer.Option(help="The folder to make.")],
 ) -> None:
     """Copy a run's folder while the run goes on, and check the copy. To restore it, copy it back."""
-    typer.echo(back_up(folder, out, look_at(folder).machine.rules))
+    typer.echo(back_up(folder, out, read_run(folder).machine.rules))
 
 
 @app.command()
 def recover(
     folder: Folder,
-    yes: Annotated[bool, typer.Option("--yes", help="Do what it says.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say it; as without --yes.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Carry out the steps.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the steps; the default.")] = False,
     accept_older: Annotated[
         bool, typer.Option("--accept-older", help="Go on from what members hold, though this folder lacks part of it.")
     ] = False,
     backup: Annotated[Path | None, typer.Option("--from", help="A backup to take missing files from.")] = None,
 ) -> None:
-    """Say what is damaged in a run's folder and how to go on; with --yes, do it. Nothing is ever deleted."""
+    """Print what is damaged in a run's folder and the steps to resume it; --yes does them. Nothing is deleted."""
     done = yes and not dry_run
     found = plan_recovery(folder, accept_older=accept_older, backup=backup, agreed=done)
     for line in found.lines():
         typer.echo(line)
     if found.asks:
         raise InvalidInput("folder", str(folder), found.expects, found.asks)
-    typer.echo("done: `serve` leads the run on" if done else "nothing was changed: --yes does it")
+    typer.echo("done: `serve` resumes the run" if done else "nothing was changed: --yes carries out the steps")
 
 
 @app.command()

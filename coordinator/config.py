@@ -127,7 +127,7 @@ def _fields_at(path: tuple[str, ...]) -> dict[str, FieldInfo]:
 
 
 def require_safe(network: Network) -> None:
-    """Plain sockets on loopback and ipc only; anything else needs keys, or the operator's word that it may be open."""
+    """Plain sockets on loopback and ipc only; anything else needs keys, or --insecure."""
     if network.secret_key is None and not network.insecure and not is_local(network.endpoint):
         raise InvalidInput(
             "network.endpoint", network.endpoint, "an address on this machine where no keys are used",

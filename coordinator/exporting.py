@@ -17,13 +17,13 @@ from coordinator.computing.jobs import Jobs
 from coordinator.decisions.actions import Aggregate, Source
 from coordinator.record.model_forms import ModelFile, ModelForms, Payload
 from coordinator.record.store import Store
-from coordinator.runs import Past
+from coordinator.runs import StoredRun
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.model_spec import METADATA_KEY, ModelSpec
 from protocol.tensors import Array, TensorSet
 
 
-def export_weights(past: Past, participant: str, out: Path) -> str:
+def export_weights(past: StoredRun, participant: str, out: Path) -> str:
     """Write the file, whole or not at all; returns a sentence about it."""
     members = past.machine.state.members
     if not members:
@@ -51,7 +51,7 @@ def export_weights(past: Past, participant: str, out: Path) -> str:
     return f"{out}: {what} of {participant}, {len(arrays)} shared tensors, {payload.layout.elements:,} values"
 
 
-def _payload(past: Past, participant: str, store: Store) -> tuple[Payload, str]:
+def _payload(past: StoredRun, participant: str, store: Store) -> tuple[Payload, str]:
     state, rules, config = past.machine.state, past.machine.rules, past.config
     anchor = ModelFile(config.anchor.file) if config.anchor.file is not None else None
     forms = ModelForms(

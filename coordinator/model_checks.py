@@ -1,7 +1,7 @@
 """Whether the model files of a run can be used as it is configured: read whole before anybody is welcomed.
 
 A weight that is not finite, or that the transport encoding cannot hold, would otherwise show when the first order is to
-be said, weeks after the file was made and with everybody waiting. Sends and stores nothing.
+be sent, weeks after the file was made and with everybody waiting. Sends and stores nothing.
 """
 
 from __future__ import annotations

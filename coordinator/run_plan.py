@@ -1,4 +1,4 @@
-"""What follows from a configuration and the initial model file: the plan everybody is told, and the machine's rules.
+"""What follows from a configuration and the initial model file: the plan for everybody, and the machine's rules.
 
 Pure but for the key list it is given. Refuses combinations that no single field shows to be wrong.
 """
@@ -107,7 +107,7 @@ def _require_possible(config: RunConfig, spec: ModelSpec, strategy: Strategy) ->
 
 
 def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) -> Rules:
-    """How the run is led."""
+    """How the run is coordinated."""
     pace, members = config.pace, config.members
     return Rules(
         run=config.run,
@@ -150,8 +150,8 @@ def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) ->
 
 
 def allowed_members(config: RunConfig, listed: MemberList | None) -> tuple[tuple[str, str], ...] | None:
-    """(identity, name) pairs; None is open enrolment. Nobody, where there is a list that cannot be read: whoever only
-    looks at a run must not be kept from it by that."""
+    """(identity, name) pairs; None is open enrolment. Nobody, where there is a list that cannot be read: reading a
+    run must not fail because of that."""
     if listed is not None or config.members.keys is not None:
         return tuple(sorted(listed.names().items())) if listed is not None else ()
     if config.members.names:

@@ -1,7 +1,7 @@
 """The folder of a run: who may write to it, what it says about itself, and a coordinator put together on top of it.
 
 journal.sqlite is the record and says under which plan, configuration and model the run began; blobs/ are the tensors it
-mentions; run.toml is a copy for people. One process at a time leads a run. Everything about the run itself is decided
+mentions; run.toml is a copy for people. One process at a time runs it. Everything about the run itself is decided
 elsewhere.
 """
 
@@ -29,7 +29,7 @@ from coordinator.record.folder_check import note_models, require_sound
 from coordinator.record.journal import JOURNAL, Journal, Ledger, SqliteJournal, replay
 from coordinator.record.member_list import MemberList
 from coordinator.record.model_forms import ModelFile, ModelForms
-from coordinator.record.recovering import Recovery, recovery_of
+from coordinator.record.recovery import Recovery, recovery_of
 from coordinator.record.store import Store
 from coordinator.run_plan import (
     allowed_members,
@@ -198,7 +198,7 @@ def _limits(forms: ModelForms, spec: ModelSpec, rules: Rules) -> Limits:
 
 
 def _bounds(config: RunConfig, listed: MemberList | None, limits: Limits, spec: ModelSpec) -> BacklogLimits:
-    """How many may be at the door at once (all members twice, and others), and the largest message of this run: a
+    """How many connections may be open at once (all members twice, and others), and the largest message of this run: a
     slice, or a report with everything that is small enough to come whole."""
     expected = max(config.members.at_least, len(config.members.names or ()), len(listed.names()) if listed else 0)
     tables = 16 * len(spec.classes) * (len(spec.classes) + 1)
@@ -209,21 +209,21 @@ def _bounds(config: RunConfig, listed: MemberList | None, limits: Limits, spec: 
 
 
 def _take_folder(folder: Path) -> Callable[[], None]:
-    """Make the folder ours for the life of this process; the lock goes with the process, however it ends."""
+    """Lock the folder for this process; the lock goes with the process, however it ends."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(handle)
-        raise InvalidInput("folder", folder, "a run that no other process is leading") from error
+        raise InvalidInput("folder", folder, "a run that no other process is running") from error
     return lambda: os.close(handle)
 
 
 def _introduce(
     journal: Journal, config: RunConfig, plan: Plan, spec: ModelSpec, models: Mapping[str, Path | None]
 ) -> None:
-    """Write down what the run is, once; afterwards refuse to lead it as something else."""
+    """Write down what the run is, once; afterwards refuse to resume it as something else."""
     before = journal.metadata("plan")
     if before is not None:
         require_same_plan(before, plan)
@@ -244,7 +244,7 @@ def _described(spec: ModelSpec) -> str:
 
 
 def _listed_if_readable(config: RunConfig) -> MemberList | None:
-    """The list of members for those who only look: a broken one must not keep them from it."""
+    """The list of members for reading a run: a broken one must not prevent that."""
     try:
         return MemberList(config.members.keys) if config.members.keys is not None else None
     except InvalidInput:
@@ -252,7 +252,7 @@ def _listed_if_readable(config: RunConfig) -> MemberList | None:
 
 
 def plan_recovery(folder: Path, *, accept_older: bool, backup: Path | None, agreed: bool) -> Recovery:
-    """Say how a folder that no process leads can be led on; done if `agreed`."""
+    """How a folder that no process is running can be resumed; done if `agreed`."""
     if not folder.is_dir():
         raise InvalidInput("folder", folder, "the folder of a run")
     release = _take_folder(folder)
@@ -272,8 +272,8 @@ def _stored_rules(stored: str) -> Rules:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Past:
-    """A run as its journal tells it, for those who only look: no lock, nothing written."""
+class StoredRun:
+    """A run as its journal records it, for reading only: no lock, nothing written."""
 
     folder: Path
     config: RunConfig
@@ -283,12 +283,12 @@ class Past:
     ran_s: float
 
     def notices(self) -> tuple[str, ...]:
-        """What whoever leads the run wants its operator to know."""
+        """What the running coordinator wants its operator to know."""
         return () if self.machine.state.ended else read_notices(self.folder)
 
 
-def look_at(folder: Path) -> Past:
-    """Read a run's folder, while it is being led or afterwards."""
+def read_run(folder: Path) -> StoredRun:
+    """Read a run's folder, while it is running or afterwards."""
     journal = SqliteJournal(folder / JOURNAL, read_only=True)
     stored, described = journal.metadata("config"), journal.metadata("model")
     if stored is None or described is None:
@@ -297,4 +297,4 @@ def look_at(folder: Path) -> Past:
     spec = ModelSpec.from_metadata({METADATA_KEY: described}, source=str(folder / JOURNAL))
     machine = RoundMachine(make_rules(config, spec, _listed_if_readable(config)))
     ran_s = replay(machine, journal)
-    return Past(folder=folder, config=config, spec=spec, machine=machine, journal=journal, ran_s=ran_s)
+    return StoredRun(folder=folder, config=config, spec=spec, machine=machine, journal=journal, ran_s=ran_s)

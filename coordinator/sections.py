@@ -99,7 +99,9 @@ class Members(Section):
     late_join: bool = Field(default=True, description="Whether somebody may become a member after the start.")
     min_samples: int = Field(default=32, ge=1, description="Training samples that a member must have.")
     max_samples: int = Field(
-        default=10_000_000, ge=1, description="Training samples that a member may say it has: they weigh its updates."
+        default=10_000_000,
+        ge=1,
+        description="Most training samples that a member may announce: they weigh its updates.",
     )
     max_growth: float = Field(
         default=2.0, ge=1.0, description="By which factor a member's samples may differ from those it joined with."
@@ -140,7 +142,7 @@ class Admission(Section):
 class Pace(Section):
     """When something is late, and what is done about it."""
 
-    heartbeat_s: float = Field(default=10.0, gt=0.0, description="Both sides speak at least this often.")
+    heartbeat_s: float = Field(default=10.0, gt=0.0, description="Longest pause between two messages of either side.")
     dead_after_s: float = Field(default=60.0, gt=0.0, description="Silence after which a member is not waited for.")
     quorum: int = Field(default=1, ge=1, description="Updates that a round needs to close without everyone.")
     deadline_s: float | None = Field(
@@ -177,7 +179,7 @@ class Network(Section):
     @field_validator("endpoint")
     @classmethod
     def _bindable(cls, endpoint: str) -> str:
-        """ZeroMQ would take port 70000 for 4464 and say nothing."""
+        """ZeroMQ would bind port 4464 for 70000 without an error."""
         port = endpoint.rpartition(":")[2]
         if endpoint.startswith("tcp://") and port != "*" and not (port.isdecimal() and int(port) <= 65_535):
             raise InvalidInput("network.endpoint", endpoint, "tcp://address:port, the port from 1 to 65535 or *")

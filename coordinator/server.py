@@ -150,7 +150,7 @@ class Coordinator:
     def _turn(self) -> None:
         """Everything that is there to be done, once."""
         for received in self._parts.router.received(BATCH):
-            for event in self._parts.exchange.hear(received, self.now()):
+            for event in self._parts.exchange.receive(received, self.now()):
                 if isinstance(event, events.Greeted):  # its key may have been listed a moment ago
                     self._look_at_list()
                 self._decide(event)
@@ -256,7 +256,7 @@ class Coordinator:
         parts = self._parts
         match action:
             case actions.Send():
-                parts.exchange.say(action.connection, action.message)
+                parts.exchange.send(action.connection, action.message)
             case actions.SendOrder():
                 parts.orders.order(action)
             case actions.SendWelcome():

@@ -1,7 +1,7 @@
 """The I/O thread: waits for the socket, finished work or the machine's deadline, and performs the machine's actions.
 
 It owns the line and nothing else does; it never trains, so heartbeats survive an hour-long epoch. It decides nothing:
-what to do is the machine's, what may be said is the post's. What happens is handled one by one: the machine has acted
+what to do is the machine's, what may be sent is the post's. What happens is handled one by one: the machine has acted
 on a message before the next one is judged, because what the next one means depends on it.
 """
 
@@ -112,7 +112,7 @@ class Shell:
         poller.poll(int(pause_s * 1000) + 1)
 
     def _take_posted(self, worker: Worker) -> None:
-        """Everything that other threads have told, without waiting."""
+        """Everything that other threads have posted, without waiting."""
         try:
             while self._wakened.recv(4096):
                 continue
@@ -140,7 +140,7 @@ class Shell:
             frames = line.receive() if self._line is line else None
             if frames is None:
                 return
-            complete = self._post.hear(frames)
+            complete = self._post.receive(frames)
             refused, announced = self._post.refused, self._post.announced
             if self._post.moved:
                 self._handle(PayloadMoved(), worker)
@@ -178,10 +178,10 @@ class Shell:
                     _hand_over(action, worker)
 
     def _say(self, message: Message) -> None:
-        """What the coordinator said meanwhile may have made it pointless: a `finish` whose payload is under way. The
-        machine will hear of that, and what still matters is said again."""
+        """What the coordinator sent meanwhile may have made it pointless: a `finish` whose payload is under way. The
+        machine learns of that, and what still matters is sent again."""
         try:
-            self._post.say(message)
+            self._post.send(message)
         except LocalProtocolError as error:
             log.info("message.withheld", kind=message.KIND, reason=str(error))
             return

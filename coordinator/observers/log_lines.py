@@ -45,7 +45,7 @@ _WARNINGS = frozenset({"Contested", "Lost", "StatisticsLost", "Refused", "Quaran
 
 
 class _Place:
-    """Lets every line say of which run, round and participant it is: the present round where it says none itself, and
+    """Adds run, round and participant to every line: the present round where it says none itself, and
     nothing where it is of no participant. Threads have contexts of their own, so this is not left to those."""
 
     def __init__(self, run: str) -> None:

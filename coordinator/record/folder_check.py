@@ -1,7 +1,7 @@
 """Whether a run's folder is whole: its journal, the reports that the journal still builds on, the models it began with.
 
 Only looks: whoever finds something wrong here stops before anything is written, says so in one sentence, and leaves
-the rest to the operator (`recovering`). Reports that the operator has agreed to fetch again may be missing.
+the rest to the operator (`recovery`). Reports that the operator has agreed to fetch again may be missing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REFETCH = "refetch"
 NOT_HELD = "not held"
 """Name of the fact that lists reports which their members were asked for and no longer hold."""
 
-_ADVICE = "Nothing was changed. `fedap-coordinator recover {}` says how to go on"
+_ADVICE = "Nothing was changed. `fedap-coordinator recover {}` says how to resume it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ def blob_faults(folder: Path, refs: Collection[BlobRef]) -> list[BlobFault]:
 
 
 def to_refetch(journal: Journal) -> frozenset[BlobRef]:
-    """The reports that the operator, or an earlier life, has given up as files."""
+    """The reports that the operator, or an earlier process, has given up as files."""
     return listed_reports(journal.metadata(REFETCH))
 
 

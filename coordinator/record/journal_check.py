@@ -18,7 +18,7 @@ ACCEPTS_OLDER = "accepts older"
 """Name of the fact by which the operator agrees to go on from what the members hold; empty when that is done."""
 
 OBSTACLE = "obstacle"
-"""Name of the fact that says why this folder can never be led on; written when its members have said so."""
+"""Name of the fact that says why this folder can never be resumed; written when its members have reported so."""
 
 FactRow = tuple[str, str]
 

@@ -1,9 +1,9 @@
 """Where a run's tensors lie, and when they are durable: staged reports, admitted blobs, mixed rows.
 
 A blob is named (member, kind, round_no) inside the folder of its run, and checksummed. It is durable before the row of
-the journal that mentions it is written; until then the name means nothing, and a file that an earlier life left under
-it is written over. What came inside one message stays in memory, up to a bound, until it is judged and mixed: the file
-is then for the next life. Decides nothing about which blobs are needed: `collect` is told.
+the journal that mentions it is written; until then the name means nothing, and a file of an earlier process is written
+over. What came inside one message stays in memory, up to a bound, until it is judged and mixed: its file is read only
+after a restart. Which blobs are needed is not decided here: `collect` is given them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Store:
         """`scratch`: where to put what can be made again, instead of inside the folder, which then is only read."""
         self._folder = folder
         self._scratch = scratch or folder
-        for name in ("staged", "rows", "spare"):  # of an earlier life: will come again, or is computed again
+        for name in ("staged", "rows", "spare"):  # of an earlier process: will come again, or is computed again
             shutil.rmtree(self._scratch / name, ignore_errors=True)
         for name in ("incoming", "staged", "rows", "fixed"):
             (self._scratch / name).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -69,7 +69,7 @@ class Store:
         self._room = held_bytes
         self._counting = threading.Lock()
         self._blobs: dict[BlobRef, StoredSet | None] = dict.fromkeys(_found(folder / "blobs"))
-        """What is in the folder; None: not looked at in this life."""
+        """What is in the folder; None: not read by this process yet."""
         self._rows: set[RowRef] = set()
 
     # ---- reports that wait to be judged

@@ -35,7 +35,7 @@ ADDRESSES = 1_000
 
 ANSWERS_PER_S = 1.0
 ANSWERS_AT_ONCE_S = 5.0
-"""Errors said to one peer: garbage is answered, but not at any rate."""
+"""Errors sent to one peer: garbage is answered, but not at any rate."""
 
 ADDRESS_ANSWERS_PER_S = 2.0
 ADDRESS_ANSWERS_AT_ONCE_S = 50.0
@@ -46,7 +46,7 @@ ALL_ANSWERS_AT_ONCE_S = 20.0
 """The same for all strangers together."""
 
 BURST_S = 2.0
-"""A peer may say at once what it may say in so many seconds."""
+"""A peer may send at once what it may send in so many seconds."""
 
 
 @dataclass(kw_only=True)
@@ -84,7 +84,7 @@ class Peer:
     identity: str = ""
     member: str | None = None
     round_no: int = 0
-    """Of the latest order said to it: what its traffic is counted under."""
+    """Of the latest order sent to it: what its traffic is counted under."""
     conversation: Conversation = field(default_factory=lambda: Conversation(Side.COORDINATOR))
     heard_told_at: float = -1.0
     faults: int = 0
@@ -134,7 +134,7 @@ class Peers:
         self._members[peer.connection] = peer
 
     def forget(self, connection: str) -> None:
-        """It is nobody's; should it speak again, it is a stranger."""
+        """It is nobody's; if it sends again, it is a stranger."""
         self._members.pop(connection, None)
         self._strangers.pop(connection, None)
 
@@ -321,7 +321,7 @@ class Deliveries:
         return bool(self._spans)
 
     def offer(self, connection: str, payload: Payload, step: Step | None) -> None:
-        """A message that announces this payload is about to be said. Earlier orders' payloads are of no more use; the
+        """A message that announces this payload is about to be sent. Earlier orders' payloads are of no more use; the
         initial model's, which has no step, is."""
         if payload.transfer is None:
             return

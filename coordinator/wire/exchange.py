@@ -1,7 +1,7 @@
 """Between the socket and the machine: frames become events, actions become messages. The protocol's rules apply here.
 
 In: size, codec, conversation, then the event. Whatever comes in gives events or is dropped, counted and perhaps
-answered; nothing that a peer sends can raise out of `hear`. Out: `Orders` finds the tensors that an action names and
+answered; nothing that a peer sends can raise out of `receive`. Out: `Orders` finds the tensors that an action names and
 offers what is too large for a message. Keeps no state of the run and decides nothing about it.
 """
 
@@ -91,7 +91,7 @@ class Exchange:
 
     # ---- in
 
-    def hear(self, received: Received, now: float) -> list[Event]:
+    def receive(self, received: Received, now: float) -> list[Event]:
         """What a message means for the machine; most often one event, or none."""
         if received.identity and not self._admits(received.identity):  # taken off the list since the handshake
             self.counts["unknown-key"] += 1
@@ -115,14 +115,14 @@ class Exchange:
         self.counts[fault.code] += 1
         if peer.answers.take(now):
             log.warning("report.ahead", participant=peer.member, reason=str(fault))
-            self.say(peer.connection, Error(code=fault.code, reason=printable(str(fault)), about=None))
+            self.send(peer.connection, Error(code=fault.code, reason=printable(str(fault)), about=None))
         return self._sign_of_life(peer, now)
 
     def _judge(self, peer: Peer, message: Message, identity: str, now: float) -> list[Event]:
         if peer.conversation.receive(message) is conversation.Freshness.STALE:
             self.counts["stale"] += 1
             if peer.conversation.hello_required and self._peers.may_answer(peer, now):
-                self.say(peer.connection, HelloRequired())
+                self.send(peer.connection, HelloRequired())
             return []
         if isinstance(message, Hello):  # starts afresh, in both directions, and may be another member's from now on
             self._deliveries.drop(peer.connection)
@@ -157,7 +157,7 @@ class Exchange:
             grants, event = self._arrivals.report(peer, message)
         except Unwanted as unwanted:
             for offer in offers(message):
-                self.say(peer.connection, Cancel(transfer=str(offer.transfer), code=unwanted.code))
+                self.send(peer.connection, Cancel(transfer=str(offer.transfer), code=unwanted.code))
             return self._fault(peer, unwanted.code, str(unwanted), step_of(message), now)
         except OSError as error:
             return self._no_space(peer, error, step_of(message))
@@ -182,7 +182,7 @@ class Exchange:
         self.counts["no-space"] += 1
         log.error("payload.not_stored", participant=peer.member, reason=str(error))
         self._grant(self._arrivals.drop(peer.connection))
-        self.say(peer.connection, Error(code="no-space", reason="no disk space for the payload", about=about))
+        self.send(peer.connection, Error(code="no-space", reason="no disk space for the payload", about=about))
         return []
 
     def _sign_of_life(self, peer: Peer, now: float) -> list[Event]:
@@ -198,13 +198,13 @@ class Exchange:
         if not self._peers.may_answer(peer, now):
             return []
         log.warning("message.refused", participant=peer.member, connection=peer.connection, code=code, reason=reason)
-        self.say(peer.connection, Error(code=code, reason=printable(reason), about=about))
+        self.send(peer.connection, Error(code=code, reason=printable(reason), about=about))
         return [PeerFaulted(connection=peer.connection, code=code, reason=printable(reason))]
 
     # ---- out
 
-    def say(self, connection: str, message: Message) -> None:
-        """Say a message if the conversation allows it. When nobody is there any more, `flush` will tell."""
+    def send(self, connection: str, message: Message) -> None:
+        """Send a message if the conversation allows it. When nobody is there any more, `flush` returns that."""
         peer = self._peers.get(connection)
         if peer is None:
             return
@@ -212,7 +212,7 @@ class Exchange:
             peer.conversation.send(message)
             frames = encode(message)
         except LocalProtocolError as error:
-            # decided before its hello was heard: what still matters is said again after the welcome, which is on its
+            # decided before its hello was heard: what still matters is sent again after the welcome, which is on its
             # way; or a second welcome, for hellos that were heard together: the first has answered both
             if peer.conversation.state is conversation.PeerState.PENDING or message.KIND == Welcome.KIND:
                 self.counts["outdated"] += 1
@@ -227,22 +227,22 @@ class Exchange:
         if not send(connection, frames):
             self._gone.setdefault(connection, False)
 
-    def say_welcome(self, connection: str, member: str, message: Message) -> None:
-        """Say `welcome`; the connection is that member's from now on."""
+    def send_welcome(self, connection: str, member: str, message: Message) -> None:
+        """Send `welcome`; the connection is that member's from now on."""
         peer = self._peers.get(connection)
         if peer is None:
             self._gone.setdefault(connection, False)
             return
         self._peers.welcome(peer, member)
         self._router.trust(connection)
-        self.say(connection, message)
+        self.send(connection, message)
 
-    def say_order(self, connection: str, message: Message, step: Step) -> None:
-        """Say an order, whose payload (if it is an offer) `Deliveries` was told of before."""
+    def send_order(self, connection: str, message: Message, step: Step) -> None:
+        """Send an order, whose payload (if it is an offer) `Deliveries` was told of before."""
         peer = self._peers.get(connection)
         if peer is not None:
             peer.round_no = step.round_no
-        self.say(connection, message)
+        self.send(connection, message)
 
     def forget(self, connection: str) -> None:
         """Nobody's connection any more. Credit and line it held go to others."""
@@ -254,9 +254,9 @@ class Exchange:
 
     def flush(self) -> list[Event]:
         """Send slices that are due, and try again what slow peers could not take. Who is gone is told of one turn
-        later: its last words, such as `leave`, may lie in the socket and are heard first."""
+        later: its last messages, such as `leave`, may still be in the socket and are received first."""
         for one in self._deliveries.due(self._router.has_room):
-            self.say(one.peer, one.what)
+            self.send(one.peer, one.what)
         for connection in self._router.flush():
             self._gone.setdefault(connection, False)
         lost = [connection for connection, was_heard in self._gone.items() if was_heard]
@@ -267,7 +267,7 @@ class Exchange:
 
     def _grant(self, grants: Iterable[To[Grant]]) -> None:
         for one in grants:
-            self.say(one.peer, one.what)
+            self.send(one.peer, one.what)
 
 
 def printable(reason: str) -> str:
@@ -289,7 +289,7 @@ class Orders:
         self._exchange = exchange
 
     def welcome(self, action: SendWelcome) -> None:
-        """Say `welcome`, with the initial model where it is wanted."""
+        """Send `welcome`, with the initial model where it is wanted."""
         payload = self._forms.initial() if action.initial else None
         if payload is not None:
             self._deliveries.offer(action.connection, payload, None)
@@ -301,10 +301,10 @@ class Orders:
             plan=self._plan,
             initial=payload.tensor_set() if payload is not None else None,
         )
-        self._exchange.say_welcome(action.connection, action.member, message)
+        self._exchange.send_welcome(action.connection, action.member, message)
 
     def order(self, action: SendOrder) -> None:
-        """Say `anchor`, `train` or `finish`."""
+        """Send `anchor`, `train` or `finish`."""
         order = action.order
         try:
             payload = self._payload(order)
@@ -314,7 +314,7 @@ class Orders:
             return
         if payload is not None:
             self._deliveries.offer(action.connection, payload, order.step)
-        self._exchange.say_order(action.connection, self._message(order, tensors), order.step)
+        self._exchange.send_order(action.connection, self._message(order, tensors), order.step)
 
     def _payload(self, order: Order) -> Payload | None:
         if order.weights is None:

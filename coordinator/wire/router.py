@@ -115,7 +115,7 @@ class Router:
 
     @property
     def refused_keys(self) -> int:
-        """Handshakes that ended at the door."""
+        """Handshakes that were refused."""
         return self._authenticator.refused if self._authenticator is not None else 0
 
     def wake(self) -> None:
@@ -180,7 +180,7 @@ class Router:
         return self._guard.cut if self._guard is not None else 0
 
     def send(self, connection: str, frames: Sequence[Buffer]) -> bool:
-        """Say a message; False when the connection is gone. Frames are not copied: never write to them afterwards."""
+        """Send a message; False when the connection is gone. Frames are not copied: never write to them afterwards."""
         waiting = self._waiting.get(connection)
         if waiting:
             self._keep(connection, frames)

@@ -1,7 +1,7 @@
 """One connection to the coordinator: a DEALER socket, its encryption, and the monitor that tells when it breaks.
 
 A line is used once: it does not reconnect by itself, because what was under way on a broken connection is gone and only
-the machine knows what to say again. Knows frames, no messages.
+the machine knows what to send again. Knows frames, no messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEEPALIVE_PROBES = 4
 """TCP's own probes find a line that is half open while nobody waits for anything."""
 
 LAST_WORDS_MS = 2000
-"""How long a closing line may take to hand over what was said last."""
+"""How long a closing line may take to hand over the last messages."""
 
 _UP = zmq.EVENT_HANDSHAKE_SUCCEEDED
 _MADE = zmq.EVENT_CONNECTED
@@ -61,7 +61,7 @@ class Address:
         parts = urlsplit(self.endpoint)
         if parts.scheme not in ("tcp", "ipc") or not (parts.netloc or parts.path):
             raise InvalidInput("coordinator", self.endpoint, "tcp://host:port or ipc://path")
-        port = self.endpoint.rpartition(":")[2]  # ZeroMQ would take 70000 for 4464 and say nothing
+        port = self.endpoint.rpartition(":")[2]  # ZeroMQ would connect to 4464 for 70000 without an error
         if parts.scheme == "tcp" and not (parts.hostname and port.isdecimal() and 0 < int(port) <= 65_535):
             raise InvalidInput("coordinator", self.endpoint, "tcp://host:port, the port from 1 to 65535")
         if self.keys is None and not self.insecure and not is_local(self.endpoint):

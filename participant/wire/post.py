@@ -1,4 +1,4 @@
-"""Messages on one line: bytes to complete messages and back, who may say what, and large payloads in slices.
+"""Messages on one line: bytes to complete messages and back, who may send what, and large payloads in slices.
 
 Pure: no socket, no clock. A message whose payloads are only offered is handed on when they have arrived, never before;
 whether they are worth fetching is asked of `wants`, and one whose payloads are not is only `announced`. What cannot be
@@ -53,7 +53,7 @@ class _Pending:
 
 
 class Post:
-    """One side's view of a conversation. `say` and `hear` fill `outbound`; the shell empties it."""
+    """One side's view of a conversation. `send` and `receive` fill `outbound`; the shell empties it."""
 
     def __init__(self, wants: Callable[[Message], bool], role: Side = Side.PARTICIPANT) -> None:
         self._wants = wants
@@ -73,7 +73,7 @@ class Post:
         self.moved = False
         """Whether the last message brought a payload forward."""
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         """Queue a message. Its large payloads are offered and sent when they are granted; a report's take the place of
         those of the report before, which are of no more use."""
         if message.KIND == "hello":
@@ -87,7 +87,7 @@ class Post:
             self._dispatch.offer(PEER, transfer, data.nbytes)
         self._queue(message)
 
-    def hear(self, frames: Sequence[Buffer]) -> list[Message]:
+    def receive(self, frames: Sequence[Buffer]) -> list[Message]:
         """Judge what arrived; the messages that are now complete. A fault of the peer is answered, not raised.
 
         Whoever calls it must act on what it returns before it calls again: what is worth fetching depends on that.
@@ -101,7 +101,7 @@ class Post:
         except RemoteProtocolError as fault:
             self.refused = str(fault)
             if self._conversation.state in (PeerState.MEMBER, PeerState.FINISHED):
-                self.say(Error.of(fault))
+                self.send(Error.of(fault))
             return []
         for one in complete:
             require_complete(one)
@@ -186,7 +186,7 @@ class Post:
         for transfer in old.missing:
             if not any(transfer in one.missing for one in self._pending):
                 self._grant(self._intake.drop(PEER, transfer))
-                self.say(Cancel(transfer=transfer, code="superseded"))
+                self.send(Cancel(transfer=transfer, code="superseded"))
 
     def _store(self, piece: Slice) -> list[Message]:
         arrival = self._intake.arrived(PEER, piece)
@@ -212,12 +212,12 @@ class Post:
     def _send(self, spans: Sequence[To[Span]]) -> None:
         for span in spans:
             data = self._offered[span.what.transfer]
-            self.say(span.what.filled(data[span.what.start : span.what.stop]))
+            self.send(span.what.filled(data[span.what.start : span.what.stop]))
 
     def _grant(self, grants: Sequence[To[Grant]]) -> None:
         if self._conversation.state in (PeerState.MEMBER, PeerState.FINISHED):
             for grant in grants:
-                self.say(grant.what)
+                self.send(grant.what)
 
     def _queue(self, message: Message) -> None:
         self.outbound.append(Outgoing(message=message, frames=tuple(encode(message))))

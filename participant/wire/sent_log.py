@@ -51,7 +51,7 @@ class SentLog:
 
     @staticmethod
     def has_room_set_aside(message: Message) -> bool:
-        """Whether a message may leave even when the disk is full: it tells nothing but that somebody lives."""
+        """Whether a message may leave even when the disk is full: it only shows that the participant is running."""
         return isinstance(message, _SIGNS_OF_LIFE)
 
     @property

@@ -63,7 +63,7 @@ class LightPeer:
 
     def say(self, message: Message) -> None:
         """Queue a message and hand over what the socket takes."""
-        self._post.say(message)
+        self._post.send(message)
         self._flush()
 
     def turn(self) -> None:
@@ -74,7 +74,7 @@ class LightPeer:
                 raise RuntimeError(f"the line of {self._hello.name} is gone: {reason}")
             self.say(self._hello)
         while self._line.is_up and (frames := self._line.receive()) is not None:
-            for message in self._post.hear(frames):
+            for message in self._post.receive(frames):
                 if isinstance(message, Train):
                     self.order, self.order_at = message, time.monotonic()
             if self._post.refused:

@@ -117,7 +117,7 @@ class Home:
 
     def judge(self, frames: Frames) -> list[Event]:
         """What one message means for the machine."""
-        complete = self.post.hear(frames)
+        complete = self.post.receive(frames)
         if self.post.refused:
             raise Accused(f"{self.name} calls the coordinator faulty: {self.post.refused}")
         found: list[Event] = [PayloadMoved()] if self.post.moved else []
@@ -178,7 +178,7 @@ class Home:
 
     def _say(self, message: Message) -> None:
         try:
-            self.post.say(message)
+            self.post.send(message)
         except LocalProtocolError:
             return  # what the coordinator said meanwhile made it pointless
         self._flush()

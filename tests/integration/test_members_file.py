@@ -16,8 +16,8 @@ import pytest
 import zmq
 
 from coordinator.decisions import facts
-from coordinator.retelling import status_lines
-from coordinator.runs import look_at
+from coordinator.runs import read_run
+from coordinator.summaries import status_lines
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
 from protocol.host.keys import generate_keys, write_key_file
@@ -53,7 +53,7 @@ class Keyed:
         return [fact for fact in told_facts(self.folder / "run") if isinstance(fact, kind)]
 
     def status(self) -> str:
-        return "\n".join(status_lines(look_at(self.folder / "run")))
+        return "\n".join(status_lines(read_run(self.folder / "run")))
 
     def standing(self, name: str) -> str:
         """What `status` says of one member."""

@@ -97,7 +97,7 @@ class Process:
         connection, frames = parcel
         if connection != self.connection or not self.is_up:
             return
-        complete = self.post.hear(frames)
+        complete = self.post.receive(frames)
         assert self.post.refused == "", "the coordinator was accused"
         moved, announced = self.post.moved, self.post.announced
         if moved:
@@ -128,7 +128,7 @@ class Process:
         for action in actions:
             match action:
                 case Say(message=message):
-                    self.post.say(message)
+                    self.post.send(message)
                     self._flush()
                 case OpenLine():
                     self.connection += 1
@@ -187,7 +187,7 @@ class Sketch:
     def hear(self, parcel: Parcel) -> None:
         connection, frames = parcel
         post = self._posts.setdefault(connection, Post(self._is_wanted, Side.COORDINATOR))
-        for message in post.hear(frames):
+        for message in post.receive(frames):
             if isinstance(message, Hello):
                 self._newest = connection
                 self._welcome(message)
@@ -195,7 +195,7 @@ class Sketch:
                 self._on(message)
         assert post.refused == "", "the participant was accused"
         if post._conversation.state in (PeerState.UNKNOWN, PeerState.CLOSED):
-            post.say(HelloRequired())
+            post.send(HelloRequired())
         self._flush(connection)
 
     def beat(self) -> None:
@@ -244,7 +244,7 @@ class Sketch:
 
     def _say(self, message: Message) -> None:
         if self._newest is not None:
-            self._posts[self._newest].say(message)
+            self._posts[self._newest].send(message)
             self._flush(self._newest)
 
     def _flush(self, connection: int) -> None:

@@ -138,14 +138,14 @@ class Conductor:
     def _hear(self, socket: zmq.Socket[bytes], connection: bytes, frames: list[bytes]) -> None:
         post = self._posts.setdefault(connection, Post(self._is_wanted, Side.COORDINATOR))
         known = self._names.get(connection)
-        for message in post.hear(list(frames)):
+        for message in post.receive(list(frames)):
             if isinstance(message, Hello):
                 self._names[connection] = known = message.name
                 self._welcome(socket, connection, message)
             elif known is not None:
                 self._note(socket, self._members[known], message)
         if known is None:
-            post.say(HelloRequired())
+            post.send(HelloRequired())
         self._flush(socket, connection)
 
     def _is_wanted(self, message: Message) -> bool:
@@ -163,7 +163,7 @@ class Conductor:
     def _say(self, socket: zmq.Socket[bytes], member: Member, message: Message) -> None:
         if not member.connection:
             return
-        self._posts[member.connection].say(message)
+        self._posts[member.connection].send(message)
         self._flush(socket, member.connection)
         self._strike(member.name, f"said {message.KIND}" + _round(message))
 
@@ -177,7 +177,7 @@ class Conductor:
         if order is not None and _answer(order) not in member.reports:
             want = Step(kind=_answer_kind(order), round_no=order.round_no)
         round_no = 0 if order is None else order.round_no
-        self._posts[member.connection].say(Heartbeat(run=RUN, round_no=round_no, have=have, want=want))
+        self._posts[member.connection].send(Heartbeat(run=RUN, round_no=round_no, have=have, want=want))
         self._flush(socket, member.connection)
 
     # --- the run ------------------------------------------------------------------------------------------------

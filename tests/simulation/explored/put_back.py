@@ -32,8 +32,8 @@ AT_WORK = (Phase.MEASURING, Phase.IDLE, Phase.TRAINING)
 class HandingOn(Post):
     """What is not wanted at the moment is handed on as it is."""
 
-    def hear(self, frames: Sequence[Buffer]) -> list[Message]:
-        complete = super().hear(frames)
+    def receive(self, frames: Sequence[Buffer]) -> list[Message]:
+        complete = super().receive(frames)
         unwanted, self.announced = self.announced, None
         return complete if unwanted is None else [unwanted]
 
@@ -49,7 +49,7 @@ class JudgesBatches(Home):
         return (message.KIND not in ORDERS or self.machine.phase in AT_WORK) and self.machine.wants(message)
 
     def hear(self, batch: Sequence[Frames]) -> None:
-        heard = [self.post.hear(frames) for frames in batch]
+        heard = [self.post.receive(frames) for frames in batch]
         self._flush()
         for message in (one for complete in heard for one in complete):
             if offers(message) and message.KIND in ORDERS and self._wanted(message):

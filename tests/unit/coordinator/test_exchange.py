@@ -40,7 +40,7 @@ class Counter:
 
     def heard(self) -> list[Event]:
         """What lies in the socket."""
-        return [event for received in self.router.received(10) for event in self.exchange.hear(received, 0.0)]
+        return [event for received in self.router.received(10) for event in self.exchange.receive(received, 0.0)]
 
     def hear_one(self) -> Event:
         events: list[Event] = []
@@ -73,7 +73,7 @@ def counter(tmp_path: Path) -> Iterator[Counter]:
     greeted = made.hear_one()
     assert isinstance(greeted, Greeted)
     made.connection = greeted.connection
-    made.exchange.say_welcome(made.connection, "a", WELCOME)
+    made.exchange.send_welcome(made.connection, "a", WELCOME)
     yield made
     visitor.close(linger=0)
     context.term()
@@ -86,12 +86,12 @@ def counter(tmp_path: Path) -> Iterator[Counter]:
 
 def test_a_loss_is_told_one_turn_later_though_more_is_said_to_it(counter: Counter) -> None:
     counter.lose_visitor()
-    counter.exchange.say(counter.connection, BEAT)
+    counter.exchange.send(counter.connection, BEAT)
     assert counter.exchange.is_waiting
     assert counter.exchange.flush() == []
-    counter.exchange.say(counter.connection, BEAT)
+    counter.exchange.send(counter.connection, BEAT)
     assert counter.exchange.flush() == [PeerLost(connection=counter.connection)]
-    counter.exchange.say(counter.connection, BEAT)
+    counter.exchange.send(counter.connection, BEAT)
     assert counter.exchange.flush() == []
     assert not counter.exchange.is_waiting
 
@@ -99,7 +99,7 @@ def test_a_loss_is_told_one_turn_later_though_more_is_said_to_it(counter: Counte
 def test_its_last_words_are_heard_before_the_loss_is_told(counter: Counter) -> None:
     counter.say_as_visitor(Leave(run=RUN, reason="enough"))
     counter.lose_visitor()
-    counter.exchange.say(counter.connection, BEAT)
+    counter.exchange.send(counter.connection, BEAT)
     assert counter.exchange.flush() == []
     assert isinstance(counter.hear_one(), LeaveArrived)
     assert counter.exchange.flush() == [PeerLost(connection=counter.connection)]
@@ -107,19 +107,19 @@ def test_its_last_words_are_heard_before_the_loss_is_told(counter: Counter) -> N
 
 def test_nobody_is_told_of_who_was_forgotten(counter: Counter) -> None:
     counter.lose_visitor()
-    counter.exchange.say(counter.connection, BEAT)
+    counter.exchange.send(counter.connection, BEAT)
     counter.exchange.forget(counter.connection)
     assert counter.exchange.flush() == counter.exchange.flush() == []
 
 
 def test_a_welcome_to_nobody_is_a_loss(counter: Counter) -> None:
     """A stranger may have been forgotten for others before it was welcomed."""
-    counter.exchange.say_welcome("ff", "b", WELCOME)
+    counter.exchange.send_welcome("ff", "b", WELCOME)
     assert [counter.exchange.flush(), counter.exchange.flush()] == [[], [PeerLost(connection="ff")]]
 
 
 def test_hellos_that_are_heard_together_are_answered_once_and_nobody_is_blamed(counter: Counter) -> None:
     """Both are decided on before anything is said: the second welcome is not ours to regret, and not said."""
-    counter.exchange.say_welcome(counter.connection, "a", WELCOME)
+    counter.exchange.send_welcome(counter.connection, "a", WELCOME)
     assert counter.exchange.counts["outdated"] == 1
     assert counter.exchange.counts["withheld"] == 0

@@ -8,7 +8,7 @@ from coordinator.decisions import admission, events, facts, instances
 from coordinator.decisions.actions import Forget
 from coordinator.decisions.roster import CHANGES, CHANGES_S
 from coordinator.decisions.state import Status
-from coordinator.retelling import _member_lines
+from coordinator.summaries import _member_lines
 from fedap_core.errors import InvalidInput
 from protocol.messages import Error, Leave, Reject
 from tests.support.machines import (

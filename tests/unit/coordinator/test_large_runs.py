@@ -11,8 +11,8 @@ from coordinator.config import make_config
 from coordinator.decisions import events
 from coordinator.decisions.actions import Persist
 from coordinator.record.journal import Ledger
-from coordinator.retelling import history_lines, status_lines
-from coordinator.runs import look_at, open_run
+from coordinator.runs import open_run, read_run
+from coordinator.summaries import history_lines, status_lines
 from protocol.messages import Step
 from tests.support.federation import fields
 from tests.support.machines import Bench, open_members, rules_for
@@ -113,7 +113,7 @@ def test_what_people_read_of_a_thousand_members_fits_a_screen(tmp_path: Path) ->
     parts.router.close(linger_s=0)
     parts.journal.close()
     parts.release()
-    past = look_at(tmp_path / "run")
+    past = read_run(tmp_path / "run")
     shown = list(status_lines(past))
     assert len(shown) < 50
     assert shown[3].startswith("m0500")

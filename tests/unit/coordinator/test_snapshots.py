@@ -11,7 +11,7 @@ from coordinator.decisions.state import State
 from coordinator.record import snapshots
 from coordinator.record.journal import Draft, SqliteJournal, fact_of, replay
 from coordinator.record.snapshots import Snapshot
-from coordinator.runs import look_at
+from coordinator.runs import read_run
 from tests.support.federation import MEMBERS, WAIT_S, Led, fields, member, running
 from tests.support.tiny_models import tiny_model
 
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_state_of_a_run_comes_back_equal(folder: Path) -> None:
-    past = look_at(folder)
+    past = read_run(folder)
     machine = type(past.machine)(past.machine.rules)
     taken = 0
     for entry in past.journal.entries():
@@ -42,7 +42,7 @@ def test_every_state_of_a_run_comes_back_equal(folder: Path) -> None:
 
 
 def test_replay_from_a_snapshot_gives_the_same_state_and_time(folder: Path, tmp_path: Path) -> None:
-    whole = look_at(folder)
+    whole = read_run(folder)
     journal = SqliteJournal(tmp_path / "journal.sqlite")
     machine = type(whole.machine)(whole.machine.rules)
     for entry in whole.journal.entries():

@@ -45,11 +45,11 @@ class Caller:
 
     def hear(self) -> None:
         while self.socket.poll(0):
-            self.heard += self.post.hear(self.socket.recv_multipart())
+            self.heard += self.post.receive(self.socket.recv_multipart())
             self.flush()
 
     def say(self, message: Message) -> None:
-        self.post.say(message)
+        self.post.send(message)
         self.flush()
 
 
@@ -85,7 +85,7 @@ class Desk:
     def hear(self, received: list[Received]) -> None:
         """One turn's messages, in this order."""
         for one in received:
-            for event in self.federation.exchange.hear(one, self.coordinator.now()):
+            for event in self.federation.exchange.receive(one, self.coordinator.now()):
                 self.coordinator._decide(event)
         self.coordinator._act()
 

@@ -31,20 +31,20 @@ class Line:
         self.here = Post(lambda _message: self.wanted)
         self.there = Post(lambda _message: True, Side.COORDINATOR)
         self.complete: list[Message] = []
-        self.here.say(HELLO)
+        self.here.send(HELLO)
         self.carry()
 
     def carry(self) -> None:
         """Until nobody has anything to say."""
         while self.here.outbound or self.there.outbound:
             while self.here.outbound:
-                self.there.hear(self.here.outbound.popleft().frames)
+                self.there.receive(self.here.outbound.popleft().frames)
             while self.there.outbound:
-                self.complete += self.here.hear(self.there.outbound.popleft().frames)
+                self.complete += self.here.receive(self.there.outbound.popleft().frames)
 
     def say(self, *messages: Message) -> None:
         for message in messages:
-            self.there.say(message)
+            self.there.send(message)
         self.carry()
 
     def kinds(self) -> list[str]:
@@ -80,12 +80,12 @@ def test_an_order_behind_a_large_welcome_comes_whole_and_after_it() -> None:
 def test_one_payload_that_two_messages_wait_for_is_whole_in_both() -> None:
     """The second message is heard between the two slices, and slices come only once."""
     line, same = Line(), values(3)
-    line.there.say(replace(WELCOME, initial=same))
-    line.here.hear(line.there.outbound.popleft().frames)
-    line.there.hear(line.here.outbound.popleft().frames)
-    line.here.hear(line.there.outbound.popleft().frames)
+    line.there.send(replace(WELCOME, initial=same))
+    line.here.receive(line.there.outbound.popleft().frames)
+    line.there.receive(line.here.outbound.popleft().frames)
+    line.here.receive(line.there.outbound.popleft().frames)
     assert line.here.moved
-    line.there.say(sliced(0, same))
+    line.there.send(sliced(0, same))
     line.there.outbound.reverse()
     line.carry()
     welcome, order = line.complete
@@ -98,11 +98,11 @@ def test_one_payload_that_two_messages_wait_for_is_whole_in_both() -> None:
 def test_an_offer_that_contradicts_an_earlier_one_is_refused_and_the_earlier_one_still_comes() -> None:
     """The same name for a payload of another size: no honest side does that."""
     line, initial = Line(), values(1)
-    line.there.say(replace(WELCOME, initial=initial))
-    line.here.hear(line.there.outbound.popleft().frames)
+    line.there.send(replace(WELCOME, initial=initial))
+    line.here.receive(line.there.outbound.popleft().frames)
     longer = Layout((WireTensor(name="w", dtype="float32", shape=(SLICE_BYTES // 4 + 200,)),))
     lie = replace(train(0), weights=TensorSet(layout=longer, data=None, transfer=initial.transfer))
-    assert line.here.hear(encode(lie)) == []
+    assert line.here.receive(encode(lie)) == []
     assert "before with" in line.here.refused
     line.carry()
     assert line.kinds() == ["welcome"]
@@ -117,10 +117,10 @@ def test_a_new_report_takes_the_place_of_the_payload_of_the_one_before() -> None
         for number in (1, 2)
     ]
     for report in reports:
-        line.here.say(report)
+        line.here.send(report)
     line.here.outbound.clear()
     for report in reports:
         grant = Grant(transfer=str(report.weights.transfer), received=0, until=SLICE_BYTES, again=True)
-        line.here.hear(encode(grant))
+        line.here.receive(encode(grant))
     sent = [one.message.transfer for one in line.here.outbound if isinstance(one.message, Slice)]
     assert sent == [reports[1].weights.transfer]

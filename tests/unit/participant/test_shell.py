@@ -54,7 +54,7 @@ class Office:
         return ended
 
     def say(self, message: Message) -> None:
-        self._post.say(message)
+        self._post.send(message)
         self._flush()
 
     def send(self, frames: Sequence[Buffer]) -> None:
@@ -65,7 +65,7 @@ class Office:
         """The next message, if it is one that is complete."""
         assert self.socket.poll(PATIENCE_MS), f"nothing more was said after {self.heard}"
         self._connection, *frames = self.socket.recv_multipart()
-        messages = self._post.hear(frames)
+        messages = self._post.receive(frames)
         self.heard += [message.KIND for message in messages]
         self._flush()
         return messages

@@ -1,7 +1,7 @@
-"""How to go on with a run whose folder is damaged, incomplete or older than the federation: looked at, told, then done.
+"""How to go on with a run whose folder is damaged, incomplete or older than the federation: examined, shown, then done.
 
 Everything that is taken out of use is kept in the folder's `damaged`. What is missing comes from a backup, or from the
-members: they keep their latest update, and measure again. Nothing is done here that the operator was not told before.
+members: they keep their latest update, and measure again. Nothing is done that was not shown to the operator before.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Recovery:
 
 
 def recovery_of(folder: Path, *, accept_older: bool, backup: Path | None, make_rules: MakeRules) -> Recovery:
-    """Look at a folder that no process leads."""
+    """Examine a folder that no process is running."""
     recovery = Recovery(folder=folder)
     journal = read_journal(folder)
     if obstacle := dict(journal.facts).get(OBSTACLE):
@@ -85,7 +85,7 @@ def _mend_journal(
             raise InvalidInput("backup", str(backup), "a folder that `fedap-coordinator backup` made", kept.wrong)
         if len(kept.sound) > len(journal.sound):
             chosen = kept
-            recovery.found.append(f"{kept.path} tells {len(kept.sound)} entries, and is whole")
+            recovery.found.append(f"{kept.path} has {len(kept.sound)} entries and is intact")
     lost = max(journal.last - len(chosen.sound), 0)
     if (lost or not journal.exists or not chosen.sound) and not accept_older:
         known = f"{lost} entries" if lost else "its entries"
@@ -158,7 +158,7 @@ def _mend_blobs(
     elif asked:
         names = ", ".join(sorted({one.ref.member for one in asked}))
         what = "send their last update again, or measure again where statistics are lost"
-        step = f"have {names} {what}, when the run is led on with `serve`"
+        step = f"have {names} {what}, when `serve` resumes the run"
         recovery.plan(step, lambda: _with_journal(folder, lambda one: mark_refetch(one, [f.ref for f in asked])))
 
 

@@ -1,4 +1,4 @@
-"""A run in words: what a configuration will do, where a run stands, what has happened. Text only; it changes nothing.
+"""A run as text: what a configuration will do, the state of a run, what has happened. It changes nothing.
 
 Reads what others decided. Figures are those of the journal; nothing is estimated.
 """
@@ -17,7 +17,7 @@ from coordinator.decisions.state import State, Status
 from coordinator.observers.log_lines import fact_event
 from coordinator.record.journal import fact_of
 from coordinator.record.model_forms import shared_layout
-from coordinator.runs import Past
+from coordinator.runs import StoredRun
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure
@@ -25,7 +25,7 @@ from protocol.endpoints import is_local
 from protocol.messages import Plan
 
 _SHOWN_MEMBERS = 40
-"""Lines of members that `status` prints; of thousands, those come first of whom there is something to say."""
+"""Lines of members that `status` prints; of thousands, first those that are not simply running."""
 _SHOWN_NAMES = 20
 """Names or numbers of one list in a line."""
 
@@ -68,7 +68,7 @@ def _where(config: RunConfig) -> str:
     if config.network.secret_key is not None:
         return f"Where: {config.network.endpoint}, encrypted, members known by their keys."
     reach = "this machine only" if is_local(config.network.endpoint) else "ANYBODY WHO CAN REACH IT (--insecure)"
-    return f"Where: {config.network.endpoint}, without keys: {reach}, members are who they say they are."
+    return f"Where: {config.network.endpoint}, without keys: {reach}, members are not verified."
 
 
 def _what_travels(plan: Plan, rules: Rules, spec: ModelSpec) -> str:
@@ -128,14 +128,14 @@ def _disk(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> str:
     return f"Disk: at most {4 * row:,} bytes per member at a time, and {reserve:,} free; with less the run pauses."
 
 
-def status_lines(past: Past) -> Iterator[str]:
+def status_lines(past: StoredRun) -> Iterator[str]:
     """Where a run stands."""
     state, config = past.machine.state, past.config
     if state.stage.is_over:
-        yield f"Run {config.run}: {state.stage}, {state.sentence}; led for {past.ran_s:.0f} s."
+        yield f"Run {config.run}: {state.stage}, {state.sentence}; running for {past.ran_s:.0f} s."
     else:
         where = f"round {state.round_no} of {config.rounds}"
-        yield f"Run {config.run}: {state.stage} in {where}; led for {past.ran_s:.0f} s."
+        yield f"Run {config.run}: {state.stage} in {where}; running for {past.ran_s:.0f} s."
         yield f"It waits: {past.machine.waiting_for(past.ran_s).reason}."
     if state.paused_at is not None:
         yield f"Paused: {state.paused_reason}."
@@ -160,15 +160,15 @@ def _member_lines(state: State) -> Iterator[str]:
         yield f"{member.name:<20} {member.status:<12} {numbers}"
     for member in [one for one in state.members.values() if one.contested][:_SHOWN_MEMBERS]:
         yield (
-            f"{member.name}: the name is in use by process {member.instance}, and others said hello under it"
-            f" {member.contested} times, last told {member.contested_at or 0.0:.0f} s into the run; they were refused"
+            f"{member.name}: the name is in use by process {member.instance}, and others tried to join under it"
+            f" {member.contested} times, last {member.contested_at or 0.0:.0f} s into the run; they were refused"
         )
     rest = Counter(str(one.status) for one in members[_SHOWN_MEMBERS:])
     if rest:
         yield "and " + ", ".join(f"{count} more {status}" for status, count in sorted(rest.items()))
 
 
-def _last_evaluation(past: Past) -> tuple[int, float, int] | None:
+def _last_evaluation(past: StoredRun) -> tuple[int, float, int] | None:
     """(round evaluated, unweighted mean of the members' test accuracies, how many). The end of the journal mostly tells
     it; the whole is read where the round may have begun before that."""
     snapshot = past.journal.latest_snapshot()
@@ -179,7 +179,7 @@ def _last_evaluation(past: Past) -> tuple[int, float, int] | None:
     return found[-1] if found else None
 
 
-def _accuracies(past: Past, after: int) -> list[tuple[int, float, int]]:
+def _accuracies(past: StoredRun, after: int) -> list[tuple[int, float, int]]:
     """The same for every round with scores among the entries behind `after`."""
     by_round: dict[int, list[float]] = {}
     for entry in past.journal.entries(after):
@@ -191,7 +191,7 @@ def _accuracies(past: Past, after: int) -> list[tuple[int, float, int]]:
     return [(round_no, sum(values) / len(values), len(values)) for round_no, values in sorted(by_round.items())]
 
 
-def history_lines(past: Past) -> Iterator[str]:
+def history_lines(past: StoredRun) -> Iterator[str]:
     """What happened, one line per fact, with the run clock."""
     for entry in past.journal.entries():
         fact = fact_of(entry)
