@@ -38,7 +38,7 @@ class RunConfig(BaseModel):
         default="paper", description="How participants divide their data: half and half, or 40/30/30 with validation."
     )
     start_from: Literal["initial", "anchor"] = Field(default="initial", description="The model of the first round.")
-    evaluate_every: int = Field(default=1, ge=1, description="Rounds between evaluations; the last always counts.")
+    evaluate_every: int = Field(default=1, ge=1, description="Rounds between evaluations; the last ten always count.")
     encoding: Encoding = Field(default="f32", description="How weights travel: f32, or f16 (half the bytes, lossy).")
     algorithm: Algorithm = Field(default_factory=Algorithm, description="What is learnt from whom.")
     anchor: Anchor = Field(default_factory=Anchor, description="The model under which statistics are measured.")

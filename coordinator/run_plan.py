@@ -17,7 +17,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure, Strategy, make_strategy
 from protocol.errors import InvalidField
-from protocol.messages import Compute, Plan, Sgd
+from protocol.messages import Plan
 from protocol.tensors import names_digest
 
 
@@ -42,7 +42,6 @@ def make_plan(config: RunConfig, spec: ModelSpec) -> Plan:
 
 
 def _plan(config: RunConfig, spec: ModelSpec, strategy: Strategy) -> Plan:
-    training = config.training
     return Plan(
         strategy=config.algorithm.name,
         options=_options(config),
@@ -57,21 +56,8 @@ def _plan(config: RunConfig, spec: ModelSpec, strategy: Strategy) -> Plan:
         encoding=config.encoding,
         model_layout=whole_layout(spec).digest,
         shared_layout=shared_layout(spec, strategy.home).digest,
-        sgd=Sgd(
-            learning_rate=training.learning_rate,
-            momentum=training.momentum,
-            weight_decay=training.weight_decay,
-            keep_momentum=training.keep_momentum,
-            batch_size=training.batch_size,
-            batches=training.batches,
-            epochs=training.epochs,
-            work_limit_s=training.work_limit_s,
-        ),
-        compute=Compute(
-            threads=training.threads,
-            layers=training.layers,
-            evaluation_batch_size=training.evaluation_batch_size,
-        ),
+        sgd=config.training.sgd,
+        compute=config.training.compute,
     )
 
 

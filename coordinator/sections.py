@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serializer, model_validator
 
-from fedap_core.errors import InvalidInput
+from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.strategies import make_strategy
+from protocol.contracts import Record
+from protocol.errors import InvalidField
 from protocol.limits import IN_FLIGHT_BYTES, MIB
-from protocol.plan import PEER_NAME, PEER_NAME_IN_WORDS
+from protocol.plan import PEER_NAME, PEER_NAME_IN_WORDS, Compute, Sgd
 
 
 class Section(BaseModel):
@@ -55,29 +57,45 @@ class Anchor(Section):
     )
 
 
-class Training(Section):
-    """Local training: stochastic gradient descent, the same for everybody."""
+R = TypeVar("R", bound=Record)
 
-    learning_rate: float = Field(
-        default=0.01, gt=0.0, le=1000.0, description="Step size; participants refuse more than 10 unless they allow it."
-    )
-    momentum: float = Field(default=0.0, ge=0.0, lt=1.0, description="Heavy-ball momentum.")
-    weight_decay: float = Field(default=0.0, ge=0.0, le=1000.0, description="Factor of the squared norm in the loss.")
-    keep_momentum: bool = Field(default=False, description="Carry the optimiser's state from round to round.")
-    batch_size: int = Field(default=32, ge=2, le=2**20, description="Samples per step; batch norm needs two.")
-    batches: Literal["even", "reference"] = Field(
-        default="even", description="Batches of nearly equal size, or full ones and a rest, as data loaders cut."
-    )
-    epochs: int = Field(default=1, ge=1, le=10_000, description="Passes over the training data per round.")
-    work_limit_s: float | None = Field(
-        default=None, gt=0.0, description="Send what there is after so many seconds of training; none: no limit."
-    )
-    threads: int = Field(default=1, ge=1, le=1024, description="Threads of the training library: they change bits.")
-    layers: Literal["tiled", "stock"] = Field(
-        default="tiled",
-        description="How convolutions are computed; stock: as torch does, with other last bits.",
-    )
-    evaluation_batch_size: int = Field(default=256, ge=1, le=2**20, description="Samples per pass when evaluating.")
+
+def take_record(kind: type[R], table: dict[str, object], *, prefix: str = "") -> R:
+    """Take a record's fields out of a flat table; what is not in the table has the record's default."""
+    standard = kind()
+    own = {name: table.pop(name) for name, _ in kind.CONTRACTS if name in table}
+    # TOML and Python write whole numbers without a point; a plan has them as the float that the field is.
+    floats = {name for name, value in own.items() if type(value) is int and isinstance(getattr(standard, name), float)}
+    try:
+        return kind(**own | {name: float(own[name]) for name in floats})  # type: ignore[arg-type]
+    except InvalidField as error:
+        raise InvalidInput(prefix + error.field, error.got, error.expected) from error
+
+
+class Training(Section):
+    """Local training. In a file it is one flat table, whose fields are those of the plan's records."""
+
+    sgd: Sgd = Field(default_factory=Sgd, description="Stochastic gradient descent, the same for everybody.")
+    compute: Compute = Field(default_factory=Compute, description="How a participant computes.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_record(cls, table: object) -> object:
+        if not isinstance(table, dict):
+            return table
+        rest = dict(table)
+        records = {
+            "sgd": take_record(Sgd, rest, prefix="training."),
+            "compute": take_record(Compute, rest, prefix="training."),
+        }
+        if rest:
+            known = [name for kind in (Sgd, Compute) for name, _ in kind.CONTRACTS]
+            raise unknown_name("field of training", str(next(iter(rest))), known)
+        return records
+
+    @model_serializer
+    def _as_in_a_file(self) -> dict[str, object]:
+        return {**self.sgd.write([]), **self.compute.write([])}
 
 
 class Members(Section):

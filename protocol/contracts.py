@@ -60,15 +60,16 @@ def whole(low: int, high: int) -> Contract:
 LARGEST = sys.float_info.max
 
 
-def real(low: float, high: float = LARGEST, *, above: bool = False) -> Contract:
-    """A finite number in [low, high], or above `low` when `above`."""
+def real(low: float, high: float = LARGEST, *, above: bool = False, below: bool = False) -> Contract:
+    """A finite number in [low, high], or above `low` when `above`, below `high` when `below`."""
 
     def accepts(value: object) -> bool:
         if type(value) is not int and not isinstance(value, float):  # float: numpy's is one; int: bool would be one
             return False
-        return low <= value <= high and not (above and value == low)  # false for NaN
+        return low <= value <= high and not (above and value == low) and not (below and value == high)  # false for NaN
 
-    bounds = f"{'above' if above else 'from'} {low:g}" + ("" if high == LARGEST else f" to {high:g}")
+    upper = "" if high == LARGEST else f" to {'below ' if below else ''}{high:g}"
+    bounds = f"{'above' if above else 'from'} {low:g}{upper}"
     return Contract(f"a finite number {bounds}", accepts)
 
 

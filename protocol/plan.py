@@ -65,23 +65,25 @@ Settings = Annotated[Mapping[str, str | int | float | bool | None], Options()]
 
 @record
 class Sgd(Record):
-    """Local training.
+    """Local training: stochastic gradient descent, the same for everybody.
 
-    learning_rate: step size of stochastic gradient descent.
+    learning_rate: step size.
+    lr_schedule: step size over the rounds after warm-up: constant, or falling along half a cosine towards 0.
     momentum: heavy-ball momentum; 0 is none.
     weight_decay: factor of the squared norm in the loss.
     keep_momentum: carry the optimiser's state from round to round instead of starting it afresh.
-    batch_size: training samples per step.
+    batch_size: training samples per step; batch norm needs two.
     batches: how an epoch is cut: into batches of nearly equal size, or full ones and a rest as data loaders do.
     epochs: passes over the training data per round.
     work_limit_s: stop after the batch in which this time runs out, and send what there is; nil is never.
     """
 
-    learning_rate: Annotated[float, real(0.0, above=True)]
-    momentum: Annotated[float, real(0.0, 1.0)] = 0.0
-    weight_decay: Annotated[float, real(0.0)] = 0.0
+    learning_rate: Annotated[float, real(0.0, 1000.0, above=True)] = 0.01
+    lr_schedule: Annotated[str, one_of("constant", "cosine")] = "constant"
+    momentum: Annotated[float, real(0.0, 1.0, below=True)] = 0.0
+    weight_decay: Annotated[float, real(0.0, 1000.0)] = 0.0
     keep_momentum: Annotated[bool, FLAG] = False
-    batch_size: Annotated[int, whole(1, 2**20)]
+    batch_size: Annotated[int, whole(2, 2**20)] = 32
     batches: Annotated[str, one_of("even", "reference")] = "even"
     epochs: Annotated[int, whole(1, 10_000)] = 1
     work_limit_s: Seconds | None = None
@@ -101,6 +103,15 @@ class Compute(Record):
     evaluation_batch_size: Annotated[int, whole(1, 2**20)] = 256
 
 
+TAIL_ROUNDS = 10
+"""Delivered models swing from one round to the next, so results name the mean of this many last rounds, too."""
+
+
+def is_evaluated(round_no: int, *, every: int, rounds: int) -> bool:
+    """Whether the model that a round delivers is evaluated: after every `every` rounds, and in the last ten."""
+    return (round_no + 1) % every == 0 or round_no >= rounds - TAIL_ROUNDS
+
+
 @record
 class Plan(Record):
     """Everything that shapes the numbers of a run.
@@ -114,7 +125,7 @@ class Plan(Record):
     start_from: the model of round 0.
     anchor: where the model under which statistics are measured comes from.
     warmup_rounds: rounds that make the anchor, when it comes from warm-up; they count towards `rounds`.
-    evaluate_every: rounds between evaluations; the last round is always evaluated.
+    evaluate_every: rounds between evaluations; each of the last 10 rounds is evaluated, whatever this says.
     encoding: how float32 tensors travel.
     model_layout: digest of the layout of the whole initial model.
     shared_layout: digest of the layout of the tensors that leave a participant.
@@ -137,6 +148,10 @@ class Plan(Record):
     shared_layout: Digest
     sgd: Sgd
     compute: Compute
+
+    def evaluates(self, round_no: int) -> bool:
+        """Whether the model that this round delivers is evaluated."""
+        return is_evaluated(round_no, every=self.evaluate_every, rounds=self.rounds)
 
     def _check(self) -> None:
         if (self.anchor == "warmup") != (self.warmup_rounds > 0):

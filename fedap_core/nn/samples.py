@@ -16,13 +16,6 @@ from torch import Tensor
 from fedap_core.errors import InvalidInput
 from fedap_core.preprocessing import Preprocessing
 
-CUTS = ("even", "reference")
-"""How an epoch is cut into batches.
-
-even: batches of nearly equal size. reference: full batches and a rest, as data loaders cut; a rest of a few samples
-leaves batch-norm statistics that spoil the model for a round.
-"""
-
 AT_ONCE = 1 << 20
 """Values of an epoch up to which it is prepared in one go: 4 MiB for as long as the epoch lasts."""
 _ALIGNED = 16
@@ -74,7 +67,8 @@ def batch_bounds(samples: int, batch_size: int, cut: str = "reference") -> list[
     """[start, stop) of every batch; none holds a single sample unless there is only one: BN cannot train on one.
 
     even: round(samples / batch_size) batches whose sizes differ by one at most, so between 2/3 and 3/2 of `batch_size`
-    from one batch size on. reference: full batches and a rest; a rest of one joins the batch before it.
+    from one batch size on. reference: full batches and a rest, as data loaders cut; a rest of one joins the batch
+    before it, and one of a few samples leaves batch-norm statistics that spoil the model for a round.
     """
     if cut == "even":
         return _even_bounds(samples, batch_size)

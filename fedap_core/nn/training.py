@@ -6,16 +6,17 @@ clock: a caller who limits the time passes `should_stop`. No global randomness: 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from fedap_core.errors import InvalidInput
 from fedap_core.nn.gradients import FlatGradient
 from fedap_core.nn.objectives import data_loss, pull_of
-from fedap_core.nn.samples import CUTS, Samples
+from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel
 from fedap_core.objectives import ObjectiveSpec
 
@@ -23,30 +24,30 @@ STRETCH = 1 << 17
 """Values per stretch of an update in several operations: half a mebibyte each of parameters, gradient and momentum."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SgdSettings:
-    """Everything that shapes a local epoch."""
+class SgdSettings(Protocol):
+    """What a local epoch depends on. A plan's own record is one; it explains and checks each field."""
 
-    learning_rate: float = 0.01
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    batch_size: int = 32
-    batches: str = "even"
-    epochs: int = 1
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def lr_schedule(self) -> str: ...
+    @property
+    def momentum(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def batches(self) -> str: ...
+    @property
+    def epochs(self) -> int: ...
 
-    def __post_init__(self) -> None:
-        if not self.learning_rate > 0.0:
-            raise InvalidInput("learning_rate", self.learning_rate, "a number > 0")
-        if not 0.0 <= self.momentum < 1.0:
-            raise InvalidInput("momentum", self.momentum, "a number in [0, 1)")
-        if not self.weight_decay >= 0.0:
-            raise InvalidInput("weight_decay", self.weight_decay, "a number >= 0")
-        if self.batch_size < 2:
-            raise InvalidInput("batch_size", self.batch_size, "at least 2: batch norm cannot train on one sample")
-        if self.batches not in CUTS:
-            raise InvalidInput("batches", self.batches, f"one of {', '.join(CUTS)}")
-        if self.epochs < 1:
-            raise InvalidInput("epochs", self.epochs, "at least 1")
+
+SCHEDULES: Mapping[str, Callable[[float], float]] = {
+    "constant": lambda _progress: 1.0,
+    "cosine": lambda progress: (1.0 + math.cos(math.pi * progress)) / 2.0,
+}
+"""Factor of the learning rate, by the share of the run's rounds that are over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +74,14 @@ def train(
     objective: ObjectiveSpec,
     settings: SgdSettings,
     randomness: Randomness,
+    progress: float = 0.0,
     velocity: Tensor | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingMetrics:
-    """Train `model` in place. `velocity` (same shape as `trainable`) is momentum that the caller keeps between rounds.
+    """Train `model` in place.
 
+    `progress` is the share of the run's rounds that are over: what the learning rate's schedule goes by. `velocity`
+    (same shape as `trainable`) is momentum that the caller keeps between rounds.
     `should_stop` is asked after every batch; what was learnt until then stands.
     """
     device = model.trainable.device
@@ -86,20 +90,19 @@ def train(
         # Only what is forked may be seeded: torch.manual_seed would reach every GPU.
         for generator in (torch.default_generator, *(torch.cuda.default_generators[one.index] for one in devices)):
             generator.manual_seed(randomness.noise)
-        return _epochs(model, samples, objective, settings, randomness, velocity, should_stop)
+        step = SgdStep(model, objective, settings, velocity, progress)
+        return _epochs(model, samples, settings, step, randomness, should_stop)
 
 
 def _epochs(
     model: FlatModel,
     samples: Samples,
-    objective: ObjectiveSpec,
     settings: SgdSettings,
+    step: SgdStep,
     randomness: Randomness,
-    velocity: Tensor | None,
     should_stop: Callable[[], bool],
 ) -> TrainingMetrics:
     generator = torch.Generator().manual_seed(randomness.order)
-    step = SgdStep(model, objective, settings, velocity)
     module, device = model.module, model.trainable.device
     module.train()
     seen = steps = 0
@@ -137,13 +140,19 @@ class SgdStep:
     """
 
     def __init__(
-        self, model: FlatModel, objective: ObjectiveSpec, settings: SgdSettings, velocity: Tensor | None = None
+        self,
+        model: FlatModel,
+        objective: ObjectiveSpec,
+        settings: SgdSettings,
+        velocity: Tensor | None = None,
+        progress: float = 0.0,
     ) -> None:
         parameters = model.trainable
         self._gradient = FlatGradient(model)
         self._pull = pull_of(objective)
         self._strength = objective.strength
         self._settings = settings
+        self._rate = settings.learning_rate * SCHEDULES[settings.lr_schedule](progress)
         received = parameters.clone() if self._pull else parameters
         if settings.momentum == 0.0:
             velocity = self._gradient.flat  # plain descent goes by the gradient itself
@@ -167,7 +176,7 @@ class SgdStep:
                 gradient.add_(parameters, alpha=settings.weight_decay)
             if settings.momentum > 0.0:
                 velocity.mul_(settings.momentum).add_(gradient)
-            parameters.add_(velocity, alpha=-settings.learning_rate)
+            parameters.add_(velocity, alpha=-self._rate)
         self._gradient.clear()
 
     def close(self) -> None:

@@ -97,6 +97,7 @@ def fields(cores: int) -> dict[str, Field]:
         "anchor": word("plan.anchor", "none", "file", "warmup"),
         "encoding": word("plan.encoding", *ENCODINGS),
         "learning_rate": number("plan.sgd.learning_rate", 0, 10),
+        "lr_schedule": word("plan.sgd.lr_schedule", "constant", "cosine"),
         "momentum": number("plan.sgd.momentum", 0, 0.9999),
         "weight_decay": number("plan.sgd.weight_decay", 0, 1),
         "keep_momentum": word("plan.sgd.keep_momentum", "true", "false"),

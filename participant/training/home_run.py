@@ -16,7 +16,6 @@ import torch
 
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
-from fedap_core.nn.training import SgdSettings
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure, Strategy, make_strategy
 from participant.decisions.consent import Refusal, require_layouts, strategy_of
@@ -34,9 +33,6 @@ from participant.training.pace import Pace, Progress
 from participant.training.reports import goodbye_of, saved_scores, update_of
 from protocol.messages import Anchor, Finish, Goodbye, Score, Stats, Train, Update, Welcome
 from protocol.tensors import Layout, TensorSet
-
-TAIL_ROUNDS = 10
-"""Beside the last round stands the mean of this many, so each of them is evaluated."""
 
 WARMUP = "warmup"
 
@@ -253,21 +249,12 @@ class HomeRun:
         return client, phase
 
     def _client_of(self, strategy: Strategy, state: State) -> LocalClient:
-        sgd = self._plan.sgd
         plan = LocalPlan(
             strategy=strategy,
-            sgd=SgdSettings(
-                learning_rate=sgd.learning_rate,
-                momentum=sgd.momentum,
-                weight_decay=sgd.weight_decay,
-                batch_size=sgd.batch_size,
-                batches=sgd.batches,
-                epochs=sgd.epochs,
-            ),
+            sgd=self._plan.sgd,
             seed=self._plan.seed,
-            keep_momentum=sgd.keep_momentum,
-            evaluation_batch=self._plan.compute.evaluation_batch_size,
-            layers=self._plan.compute.layers,
+            compute=self._plan.compute,
+            rounds=range(self._plan.warmup_rounds, self._plan.rounds),
         )
         module = module_of(self._spec, state)
         return LocalClient(self._welcome.participant, splits=self._splits, module=module, spec=self._spec, plan=plan)
@@ -318,9 +305,7 @@ class HomeRun:
         """Whether the plan wants to know how good the result of the round before is."""
         first = 0 if order.phase == WARMUP else self._plan.warmup_rounds
         before = order.round_no - 1
-        if before < first:
-            return False
-        return (before + 1) % self._plan.evaluate_every == 0 or before >= self._plan.rounds - TAIL_ROUNDS
+        return before >= first and self._plan.evaluates(before)
 
     def _begin_judging(self, order: Train) -> Callable[[], Evaluations]:
         """How good the delivered model is, where the plan wants to know it: asked for after training."""

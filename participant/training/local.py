@@ -7,7 +7,7 @@ call the same methods and get the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -24,35 +24,30 @@ from fedap_core.nn.reestimation import reestimate_batch_norm
 from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel, State
 from fedap_core.nn.statistics import batch_norm_inputs, head_inputs, running_statistics
-from fedap_core.nn.training import Randomness, SgdSettings, TrainingMetrics, train
+from fedap_core.nn.training import Randomness, TrainingMetrics, train
 from fedap_core.randomness import derive_seed
 from fedap_core.strategies import Measure, Strategy
-
-STATISTICS_BATCH = 256
-"""Samples per forward pass when measuring or evaluating, unless a plan says otherwise: other batches change the last
-bits of W."""
-
-
-LAYERS = ("tiled", "stock")
-"""How convolutions may be computed: by tiles where that is faster, or as torch does; last bits differ."""
+from protocol.plan import Compute, Sgd
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalPlan:
-    """Everything of a run's plan that shapes the numbers at home."""
+    """Everything of a run's plan that shapes the numbers at home. rounds: those that follow warm-up."""
 
     strategy: Strategy
-    sgd: SgdSettings
+    sgd: Sgd
     seed: int
-    keep_momentum: bool = False
-    evaluation_batch: int = STATISTICS_BATCH
-    layers: str = "tiled"
+    compute: Compute = field(default_factory=Compute)
+    rounds: range = range(1)
 
-    def __post_init__(self) -> None:
-        if self.evaluation_batch < 1:
-            raise InvalidInput("evaluation_batch", self.evaluation_batch, "at least 1")
-        if self.layers not in LAYERS:
-            raise InvalidInput("layers", self.layers, f"one of {', '.join(LAYERS)}")
+    @property
+    def evaluation_batch(self) -> int:
+        """Samples per forward pass when measuring or evaluating: other batches change the last bits of W."""
+        return self.compute.evaluation_batch_size
+
+    def progress(self, round_no: int) -> float:
+        """The share of the run's rounds that are over before this one; warm-up rounds come before all of them."""
+        return (round_no - self.rounds.start) / len(self.rounds) if round_no in self.rounds else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,10 +77,10 @@ class LocalClient:
         self._splits = splits
         self._spec = spec
         self._plan = plan
-        if plan.layers == "stock":
+        if plan.compute.layers == "stock":
             use_stock_layers(module)
         self._model = FlatModel(module, spec.tensors, plan.strategy.home, buffer)
-        keeps = plan.keep_momentum and plan.sgd.momentum > 0.0
+        keeps = plan.sgd.keep_momentum and plan.sgd.momentum > 0.0
         self.velocity = torch.zeros_like(self._model.trainable) if keeps else None
         """The optimiser's state where the plan carries it from round to round; else every round starts afresh."""
 
@@ -126,6 +121,7 @@ class LocalClient:
             objective=self._plan.strategy.objective,
             settings=self._plan.sgd,
             randomness=Randomness(order=seeds["order"], noise=seeds["noise"]),
+            progress=self._plan.progress(round_no),
             velocity=self.velocity,
             should_stop=should_stop,
         )

@@ -14,6 +14,7 @@ import numpy as np
 
 from participant.data import load_dataset
 from participant.data.base import DataOptions
+from protocol.plan import Sgd
 from scripts.run.cohort import Client, Cohort
 from scripts.run.settings import CohortSettings, RunSettings
 
@@ -73,8 +74,7 @@ def make_job(
         model=model,
         algorithm="fedbn",
         rounds=rounds,
-        learning_rate=LEARNING_RATE,
-        batch_size=BATCH,
+        sgd=Sgd(learning_rate=LEARNING_RATE, batch_size=BATCH),
         evaluate_every=1 if evaluated else ENDLESS_ROUNDS,
     )
     return Job(cohort=Cohort(data=data, clients=tuple(members)), settings=settings)

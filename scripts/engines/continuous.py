@@ -77,7 +77,7 @@ class VirtualRun:
     ) -> None:
         self._clock = settings.clock
         self._seed = settings.run.seed
-        self._epochs = settings.run.epochs
+        self._epochs = settings.run.sgd.epochs
         self._federation = federation
         self._homes, self._bench = federation.homes, federation.bench
         self._folder = folder

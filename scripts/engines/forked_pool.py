@@ -47,9 +47,7 @@ _ALIGNED_FLOATS = 16
 class ForkedPool:
     """Client i lives in worker i modulo `workers`; answers come back in the cohort's order."""
 
-    def __init__(
-        self, cohort: Cohort, *, spec: ModelSpec, start: Path, plan: LocalPlan, threads: int, workers: int
-    ) -> None:
+    def __init__(self, cohort: Cohort, *, spec: ModelSpec, start: Path, plan: LocalPlan, workers: int) -> None:
         count, size = len(cohort.clients), flat_size(spec.tensors, plan.strategy.home)
         stride = -(-size // _ALIGNED_FLOATS) * _ALIGNED_FLOATS
         self._memory = mmap.mmap(-1, max(count * stride * 4, 1))
@@ -69,9 +67,7 @@ class ForkedPool:
                     connection.close()
                 buffers = [torch.from_numpy(table[index]) for index in mine]
                 chosen = [cohort.clients[index] for index in mine]
-                clients = make_clients(
-                    cohort, chosen, start=start, plan=plan, threads=threads, device="cpu", buffers=buffers
-                )
+                clients = make_clients(cohort, chosen, start=start, plan=plan, device="cpu", buffers=buffers)
                 _serve(InlinePool(clients, spec), theirs)
 
             process = FORK.Process(target=work, daemon=True)

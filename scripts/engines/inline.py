@@ -11,7 +11,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -124,8 +124,11 @@ def _make_once(path: Path, work: Callable[[], None], options: InlineOptions) -> 
 def _warm_up(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> Path:
     """The first rounds as FedAvg with shared BN: that run's model after `anchor.rounds` rounds is the anchor."""
     warm = settings.model_copy(
-        update={"algorithm": "fedavg", "options": {}, "rounds": settings.anchor.rounds, "start_from": "initial"}
-    )
+        update={
+            "algorithm": "fedavg", "options": {}, "rounds": settings.anchor.rounds, "start_from": "initial",
+            "sgd": replace(settings.sgd, lr_schedule="constant"),
+        }
+    )  # fmt: skip
     rounds = settings.anchor.rounds
     root = options.root / "warmup" / f"{rounds} rounds"  # apart: a longer run drops the models of a shorter one
     folder = run_inline(warm, cohort, InlineOptions(root=root, workers=options.workers))
@@ -136,13 +139,12 @@ def _open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: Inli
     plan = settings.local_plan()
     spec = read_spec(start)
     if options.workers > 1 and settings.device == "cpu":
-        return ForkedPool(cohort, spec=spec, start=start, plan=plan, threads=settings.threads, workers=options.workers)
+        return ForkedPool(cohort, spec=spec, start=start, plan=plan, workers=options.workers)
     clients = make_clients(
         cohort,
         cohort.clients,
         start=start,
         plan=plan,
-        threads=settings.threads,
         device=settings.device,
         buffers=[None] * len(cohort.clients),
     )

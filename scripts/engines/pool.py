@@ -56,12 +56,11 @@ def make_clients(
     *,
     start: Path,
     plan: LocalPlan,
-    threads: int,
     device: str,
     buffers: Sequence[Tensor | None],
 ) -> list[LocalClient]:
     """Build the chosen clients in this process."""
-    use_threads(threads)
+    use_threads(plan.compute.threads)
     spec, state, _ = read_model(start)
     place = resolve_device(device)
     return [

@@ -44,7 +44,6 @@ def open_federation(settings: AsyncSettings, cohort: Cohort, options: InlineOpti
         cohort.clients,
         start=start,
         plan=run.local_plan(),
-        threads=run.threads,
         device=run.device,
         buffers=[None] * len(cohort.clients),
     )

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from fedap_core.errors import InvalidInput, parse_pairs
+from protocol.plan import Compute, Sgd
 
 if TYPE_CHECKING:
     from scripts.experiments.sweep import SweepOptions
@@ -43,11 +44,17 @@ def compare(
     protocol: Annotated[str, typer.Option(help="paper (half/half) or reference (40/30/30).")] = "paper",
     model: Annotated[str, typer.Option(help="lenet5, har-cnn, alexnet or package.module:factory.")] = "",
     data_option: Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")] = None,
-    overlapping_windows: Annotated[bool, typer.Option(help="The paper's random windows; leaks.")] = False,
-    learning_rate: Annotated[float, typer.Option()] = 0.01,
-    momentum: Annotated[float, typer.Option()] = 0.0,
-    weight_decay: Annotated[float, typer.Option()] = 0.0,
-    batch_size: Annotated[int, typer.Option()] = 32,
+    overlapping_windows: Annotated[
+        bool,
+        typer.Option(help="Random split of overlapping windows; leaks training data into the test set."),
+    ] = False,
+    learning_rate: Annotated[float, typer.Option(help="Step size of local training.")] = 0.01,
+    lr_schedule: Annotated[
+        str, typer.Option(help="constant, or cosine: the learning rate falls towards 0 over the run's rounds.")
+    ] = "constant",
+    momentum: Annotated[float, typer.Option(help="Heavy-ball momentum; starts afresh in every round.")] = 0.0,
+    weight_decay: Annotated[float, typer.Option(help="Factor of the squared norm in the loss.")] = 0.0,
+    batch_size: Annotated[int, typer.Option(help="Training samples per step.")] = 32,
     batches: Annotated[str, typer.Option(help="even: of nearly equal size; reference: full ones and a rest.")] = "even",
     epochs: Annotated[int, typer.Option(help="Local epochs a round.")] = 1,
     anchor: Annotated[str, typer.Option(help="pooled, warmup:ROUNDS or a model file.")] = "pooled",
@@ -66,22 +73,16 @@ def compare(
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS,
 ) -> None:
     """Run algorithms on identical clients and initial weights, and print one table."""
+    asked = dict(locals())  # all options by name: settings take theirs, so that a new option is listed once
     from scripts.experiments.comparison import Comparison, compare_and_report
+    from scripts.run.settings import CohortSettings, RunSettings, settings_among
 
     if partition is None:
-        partition = "site" if data == "watch" else "dirichlet-pairs"  # ten people: too little for more clients
+        asked["partition"] = "site" if data == "watch" else "dirichlet-pairs"  # ten people: too little for more clients
     if engine != "processes" and participants_per_process != 1:
         raise InvalidInput("participants-per-process", participants_per_process, "1 without --engine processes")
-    cohort = {
-        "data": data, "data_options": parse_pairs("data-option", data_option or []), "partition": partition,
-        "alpha": alpha, "clients": clients, "protocol": protocol, "overlapping_windows": overlapping_windows,
-    }  # fmt: skip
-    run = {
-        "model": model, "rounds": rounds, "learning_rate": learning_rate, "momentum": momentum,
-        "weight_decay": weight_decay, "batch_size": batch_size, "batches": batches, "epochs": epochs,
-        "anchor": _anchor(anchor), "start_from": start_from, "evaluate_every": evaluate_every, "device": device,
-        "mode": mode, "layers": layers,
-    }  # fmt: skip
+    asked |= {"data_options": parse_pairs("data-option", data_option or []), "anchor": _anchor(anchor)}
+    cohort, run = settings_among(asked, CohortSettings), settings_among(asked, RunSettings, Sgd, Compute)
     comparison = Comparison.of(cohort, run, algorithms=algorithms, seeds=seeds)
     options = _sweep_options(
         out, len(comparison.runs), jobs=jobs, workers=workers, keep_models=keep_models, engine=engine,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from protocol.plan import Sgd
 from scripts.experiments.comparison import Comparison, compare_and_report
 from scripts.experiments.sweep import SweepOptions
 from scripts.report.page import write_report
@@ -17,9 +18,8 @@ ALGORITHMS = "base,fedavg,fedbn,fedap"
 def demo_comparison(rounds: int) -> Comparison:
     """A person has about a hundred windows, so batches are small and steps large; everything else is the paper's."""
     cohort = CohortSettings(data="watch", partition="site")
-    base = RunSettings(
-        cohort=cohort, model="har-cnn", algorithm="base", rounds=rounds, learning_rate=0.05, batch_size=16
-    )
+    sgd = Sgd(learning_rate=0.05, batch_size=16)
+    base = RunSettings(cohort=cohort, model="har-cnn", algorithm="base", rounds=rounds, sgd=sgd)
     return Comparison.parse(base, algorithms=ALGORITHMS, seeds="0")
 
 

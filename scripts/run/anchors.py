@@ -16,11 +16,12 @@ from fedap_core.arrays import IndexArray
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import FlatModel
-from fedap_core.nn.training import Randomness, SgdSettings, train
+from fedap_core.nn.training import Randomness, train
 from fedap_core.objectives import ObjectiveSpec
 from fedap_core.randomness import derive_seed, generator
 from participant.record.model_file import module_of, read_model, read_spec, write_model
 from participant.training.local import use_threads
+from protocol.plan import Sgd
 from scripts.run.cohort import Cohort
 from scripts.run.settings import RunSettings
 
@@ -35,7 +36,7 @@ def anchor_samples(cohort: Cohort, *, share: float, seed: int) -> IndexArray:
 
 def train_pooled_anchor(settings: RunSettings, cohort: Cohort, initial: Path, path: Path) -> None:
     """Train the anchor and write it to `path`."""
-    use_threads(settings.threads)
+    use_threads(settings.compute.threads)
     spec, state, _ = read_model(initial)
     samples = cohort.gather(
         anchor_samples(cohort, share=settings.anchor.share, seed=settings.seed), torch.device("cpu")
@@ -45,10 +46,10 @@ def train_pooled_anchor(settings: RunSettings, cohort: Cohort, initial: Path, pa
         model,
         samples,
         objective=ObjectiveSpec(),
-        settings=SgdSettings(
-            learning_rate=settings.learning_rate,
-            batch_size=settings.batch_size,
-            batches=settings.batches,
+        settings=Sgd(
+            learning_rate=settings.sgd.learning_rate,
+            batch_size=settings.sgd.batch_size,
+            batches=settings.sgd.batches,
             epochs=settings.anchor.epochs,
         ),
         randomness=Randomness(

@@ -16,8 +16,8 @@ import numpy as np
 from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import convergence_round
+from protocol.plan import TAIL_ROUNDS
 from scripts.run.records import RoundRecord
-from scripts.run.settings import TAIL_ROUNDS
 
 SETTLED = 2 * TAIL_ROUNDS
 """Runs of fewer rounds are still learning in their last ten: there clients are compared by the last round alone."""

@@ -12,20 +12,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
+from coordinator.sections import take_record
 from fedap_core.errors import InvalidInput, in_words
 from fedap_core.splits import OVERLAPPING_LABEL, PROTOCOLS
 from fedap_core.strategies import Strategy, make_strategy
+from protocol.plan import Compute, Sgd, is_evaluated
 
 if TYPE_CHECKING:  # torch comes with it: seconds, in which a command can already prepare its data
-    from fedap_core.nn.training import SgdSettings
     from participant.training.local import LocalPlan
 
-TAIL_ROUNDS = 10
-"""Beside the last round stands the mean of this many: delivered models swing from one round to the next."""
-
-_LATER_FIELDS = {"mode": "barrier", "layers": "tiled", "batches": "reference"}
+_LATER_FIELDS = {
+    "mode": "barrier",
+    "layers": "tiled",
+    "batches": "reference",
+    "lr_schedule": "constant",
+    "keep_momentum": False,
+    "work_limit_s": None,
+    "evaluation_batch_size": 256,
+}
 """Fields that older results do not have, with the value those were computed by: only another value has a part in a
 run's name."""
 
@@ -74,7 +88,11 @@ class CohortSettings(BaseModel):
 
 
 class RunSettings(BaseModel):
-    """One algorithm on one cohort with one seed."""
+    """One algorithm on one cohort with one seed.
+
+    The plan's records of local training are embedded; in files, and where settings are read from plain values, their
+    fields stand beside the others.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -84,55 +102,51 @@ class RunSettings(BaseModel):
     options: dict[str, str | float | bool] = {}
     rounds: int = Field(default=100, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
-    learning_rate: float = Field(default=0.01, gt=0.0, le=1000.0)
-    momentum: float = Field(default=0.0, ge=0.0, lt=1.0)
-    weight_decay: float = Field(default=0.0, ge=0.0, le=1000.0)
-    batch_size: int = Field(default=32, ge=2)
-    batches: Literal["even", "reference"] = "even"
-    epochs: int = Field(default=1, ge=1)
+    sgd: Sgd = Sgd()
+    compute: Compute = Compute()
     anchor: AnchorSettings = AnchorSettings()
     start_from: Literal["initial", "anchor"] = "initial"
     evaluate_every: int = Field(default=1, ge=1)
-    threads: int = Field(default=1, ge=1)
     device: Literal["cpu", "cuda", "auto"] = "cpu"
-    layers: Literal["tiled", "stock"] = "tiled"
     mode: Literal["barrier", "continuous"] = "barrier"
     """Whether rounds wait for everyone, or everyone goes on at once: then the order of reports is the machine's, and
     results are no more repeatable than its speed."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _by_record(cls, table: dict[str, object]) -> dict[str, object]:
+        rest = dict(table)
+        return {"sgd": take_record(Sgd, rest), "compute": take_record(Compute, rest), **rest}
+
+    @model_serializer(mode="wrap")
+    def _flat(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
+        described: dict[str, object] = dump(self)
+        del described["sgd"], described["compute"]
+        return {**described, **self.sgd.write([]), **self.compute.write([])}
+
     @model_validator(mode="after")
-    def _strategy_exists(self) -> RunSettings:
+    def _is_possible(self) -> RunSettings:
         self.strategy()
+        if self.sgd.work_limit_s is not None or self.sgd.keep_momentum:  # not repeatable; not saved with the models
+            raise InvalidInput("sgd", self.sgd, "no work_limit_s and no keep_momentum in the lab")
         if self.uses_anchor and self.anchor.kind == "warmup" and self.anchor.rounds >= self.rounds:
             raise InvalidInput("anchor.rounds", self.anchor.rounds, f"fewer than the run's {self.rounds} rounds")
         return self
 
     def evaluates(self, round_no: int) -> bool:
-        """Every k-th round is evaluated, and each of the last ones: their mean stands beside the headline."""
-        return (round_no + 1) % self.evaluate_every == 0 or round_no >= self.rounds - TAIL_ROUNDS
+        """Whether the models that a round delivers are evaluated, by the rule of the plan."""
+        return is_evaluated(round_no, every=self.evaluate_every, rounds=self.rounds)
 
     def strategy(self) -> Strategy:
         """The algorithm with its options."""
         return make_strategy(self.algorithm, self.options)
 
-    def sgd(self) -> SgdSettings:
-        """The local optimiser."""
-        from fedap_core.nn.training import SgdSettings
-
-        return SgdSettings(
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            batch_size=self.batch_size,
-            batches=self.batches,
-            epochs=self.epochs,
-        )
-
     def local_plan(self) -> LocalPlan:
         """What shapes the numbers at every client."""
         from participant.training.local import LocalPlan
 
-        return LocalPlan(strategy=self.strategy(), sgd=self.sgd(), seed=self.seed, layers=self.layers)
+        rounds = range(self.warm_up_rounds, self.rounds)
+        return LocalPlan(strategy=self.strategy(), sgd=self.sgd, seed=self.seed, compute=self.compute, rounds=rounds)
 
     @property
     def uses_anchor(self) -> bool:
@@ -157,15 +171,16 @@ class RunSettings(BaseModel):
             described.pop("anchor")
         elif self.anchor.kind == "file":
             described["anchor"]["path"] = file_digest(Path(self.anchor.path))
-        if not self.strategy().depends_on_rounds:
+        if not self.strategy().depends_on_rounds and self.sgd.lr_schedule == "constant":
             described.pop("rounds")
         return digest(_without_later_fields(described))
 
     @property
     def anchor_identity(self) -> str:
         """Names the anchor: the same for every algorithm of a comparison."""
-        fields = {"cohort", "model", "seed", "anchor", "learning_rate", "batch_size", "batches", "threads"}
-        return self._named(digest(_without_later_fields(self.model_dump(mode="json", include=fields))))
+        fields = ("cohort", "model", "seed", "anchor", "learning_rate", "batch_size", "batches", "threads")
+        described = self.model_dump(mode="json")
+        return self._named(digest(_without_later_fields({name: described[name] for name in fields})))
 
     @property
     def initial_identity(self) -> str:
@@ -174,6 +189,16 @@ class RunSettings(BaseModel):
 
     def _named(self, digits: str) -> str:
         return f"{self.cohort.data}-{self.model}-s{self.seed}-{digits}".replace("/", "_").replace(":", ".")
+
+
+def settings_among(
+    asked: Mapping[str, object], *kinds: type[CohortSettings | RunSettings | Sgd | Compute]
+) -> dict[str, object]:
+    """Those of many named values that are settings of one of these kinds."""
+    known = {
+        name for kind in kinds for name in (kind.model_fields if issubclass(kind, BaseModel) else dict(kind.CONTRACTS))
+    }
+    return {name: value for name, value in asked.items() if name in known}
 
 
 def saved_settings(described: Mapping[str, object]) -> RunSettings:

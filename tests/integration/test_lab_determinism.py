@@ -62,7 +62,7 @@ def run_last_first(root: Path, settings: RunSettings, *, initial: Path, anchor: 
     plan = settings.local_plan()
     spec = read_spec(initial)
     pools = [
-        InlinePool(make_clients(cohort, [one], start=initial, plan=plan, threads=1, device="cpu", buffers=[None]), spec)
+        InlinePool(make_clients(cohort, [one], start=initial, plan=plan, device="cpu", buffers=[None]), spec)
         for one in cohort.clients
     ]
     folder = RunFolder(root, settings)

@@ -51,9 +51,7 @@ def test_base_is_evaluated_after_its_local_epoch(root: Path) -> None:
     folder, cohort = run_small(root, settings), clients_of(settings)
     initial = root / "initial" / f"{settings.initial_identity}.safetensors"
     plan = settings.local_plan()
-    alone = make_clients(
-        cohort, cohort.clients[1:2], start=initial, plan=plan, threads=1, device="cpu", buffers=[None]
-    )[0]
+    alone = make_clients(cohort, cohort.clients[1:2], start=initial, plan=plan, device="cpu", buffers=[None])[0]
     untrained = alone.evaluate("test")
     alone.train(0)
     recorded = folder.rounds()[0]["test"]["loss"][1]

@@ -27,6 +27,9 @@ VARIANTS: dict[str, RunSettings] = {
     "there is a validation split": small_run("f-fedap", rounds=4, cohort={"protocol": "reference", "min_samples": 16}),
     "an algorithm has options": small_run("fedap", options={"self_weight": 0.7, "full_covariance": True}),
     "convolutions are torch's own": small_run("fedap", layers="stock"),
+    "the learning rate falls after warm-up": small_run(
+        "fedbn", rounds=4, anchor={"kind": "warmup", "rounds": 2}, start_from="anchor", lr_schedule="cosine"
+    ),
     "training has momentum and two epochs": small_run("fedavg", momentum=0.9, weight_decay=1e-3, epochs=2),
 }
 

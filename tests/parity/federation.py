@@ -20,6 +20,7 @@ from fedap_core.preprocessing import Preprocessing
 from fedap_core.randomness import derive_seed
 from participant.data.base import Dataset
 from participant.record.model_file import make_initial, read_model, write_model
+from protocol.plan import Sgd
 from scripts.engines.inline import InlineOptions, run_inline
 from scripts.run.cohort import Client, Cohort
 from scripts.run.settings import AnchorSettings, CohortSettings, RunSettings
@@ -101,11 +102,13 @@ def run(algorithm: str, options: tuple[tuple[str, str | float | bool], ...] = ()
             options=dict(options),
             rounds=ROUNDS,
             seed=SEED,
-            learning_rate=LEARNING_RATE,
-            momentum=MOMENTUM,
-            weight_decay=WEIGHT_DECAY,
-            batch_size=BATCH,
-            epochs=EPOCHS,
+            sgd=Sgd(
+                learning_rate=LEARNING_RATE,
+                momentum=MOMENTUM,
+                weight_decay=WEIGHT_DECAY,
+                batch_size=BATCH,
+                epochs=EPOCHS,
+            ),
             anchor=AnchorSettings(kind="file", path=str(anchor)),
         )
         results = run_inline(settings, chosen, InlineOptions(root=root))

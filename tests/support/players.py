@@ -15,7 +15,7 @@ from pathlib import Path
 from fedap_core.strategies import Measure, make_strategy
 from participant.decisions.layouts import model_layout, shared_layout
 from participant.record.model_file import read_spec
-from protocol.messages import Compute, Plan, Sgd
+from protocol.messages import Compute, Plan
 from scripts.engines.processes import shards
 from scripts.run.cohort import Cohort
 from scripts.run.settings import RunSettings
@@ -70,7 +70,7 @@ def plan_of(reference: Reference, **others: object) -> Plan:
         "encoding": "f32",
         "model_layout": model_layout(spec).digest,
         "shared_layout": shared_layout(spec, strategy.home).digest,
-        "sgd": Sgd(learning_rate=settings.learning_rate, batch_size=settings.batch_size, epochs=settings.epochs),
+        "sgd": settings.sgd,
         "compute": Compute(),
     }
     return Plan(**{**fields, **others})  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ def coordinator_file(
             **top,
             "algorithm": {"name": settings.algorithm, "robust": str(settings.options.get("robust", "none"))},
             "anchor": _anchor(reference),
-            "training": {"learning_rate": settings.learning_rate, "batch_size": settings.batch_size},
+            "training": {"learning_rate": settings.sgd.learning_rate, "batch_size": settings.sgd.batch_size},
             "members": {"names": reference.names, **(members or {})},
             "pace": {**PACE, **(pace or {})},
             "network": {"endpoint": "tcp://127.0.0.1:*", **(network or {})},

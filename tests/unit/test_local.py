@@ -13,11 +13,11 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel, State
 from fedap_core.nn.statistics import batch_norm_inputs, head_inputs
-from fedap_core.nn.training import SgdSettings
 from fedap_core.preprocessing import Preprocessing
 from fedap_core.strategies import Measure, make_strategy
 from participant.record.model_file import make_initial, module_of
 from participant.training.local import LocalClient, LocalPlan, use_threads
+from protocol.plan import Compute, Sgd
 from tests.support.models import TINY_SHAPE, draw, draw_labels
 
 
@@ -42,7 +42,7 @@ TRAIN = samples_of(300, 1)
 
 def client(algorithm: str, *, name: str = "a", seed: int = 5, options: dict[str, object] | None = None) -> LocalClient:
     spec, state = initial()
-    plan = LocalPlan(strategy=make_strategy(algorithm, options), sgd=SgdSettings(learning_rate=0.05), seed=seed)
+    plan = LocalPlan(strategy=make_strategy(algorithm, options), sgd=Sgd(learning_rate=0.05), seed=seed)
     splits = {"train": TRAIN, "test": samples_of(20, 2)}
     return LocalClient(name, splits=splits, module=module_of(spec, state), spec=spec, plan=plan)
 
@@ -152,7 +152,7 @@ def test_an_unknown_split_is_refused_with_those_there_are() -> None:
 
 def test_an_algorithm_of_batch_norm_refuses_a_model_without() -> None:
     spec, _ = initial()
-    plan = LocalPlan(strategy=make_strategy("fedbn"), sgd=SgdSettings(), seed=0)
+    plan = LocalPlan(strategy=make_strategy("fedbn"), sgd=Sgd(), seed=0)
     with pytest.raises(InvalidInput, match="fedbn keeps or measures"):
         LocalClient("a", splits={"train": TRAIN}, module=nn.Linear(2, 2), spec=spec, plan=plan)
 
@@ -185,8 +185,8 @@ def trained_lenet(layers: str) -> State:
     spec, state = make_initial(
         "lenet5", input_shape=shape, classes=("a", "b", "c"), preprocessing=Preprocessing(), seed=0
     )
-    sgd = SgdSettings(learning_rate=0.05, batch_size=16, epochs=3)
-    plan = LocalPlan(strategy=make_strategy("fedavg"), sgd=sgd, seed=1, layers=layers)
+    sgd = Sgd(learning_rate=0.05, batch_size=16, epochs=3)
+    plan = LocalPlan(strategy=make_strategy("fedavg"), sgd=sgd, seed=1, compute=Compute(layers=layers))
     samples = Samples(x=draw(64, *shape, seed=3), y=draw_labels(64, seed=3), preprocessing=Preprocessing())
     one = LocalClient("a", splits={"train": samples}, module=module_of(spec, state), spec=spec, plan=plan)
     one.train(0)
@@ -201,8 +201,3 @@ def test_stock_layers_train_the_same_model_up_to_rounding() -> None:
     assert any(not torch.equal(tensor, stock[name]) for name, tensor in tiled.items())
     again = trained_lenet("stock")
     assert all(torch.equal(tensor, again[name]) for name, tensor in stock.items())
-
-
-def test_unknown_layers_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="layers: got quick, expected one of tiled, stock"):
-        LocalPlan(strategy=make_strategy("fedavg"), sgd=SgdSettings(), seed=0, layers="quick")

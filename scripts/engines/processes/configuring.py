@@ -63,16 +63,7 @@ def write_config(path: Path, settings: RunSettings, cohort: Cohort, start: Start
         "algorithm": {"name": settings.algorithm, "robust": str(settings.options.get("robust", "none"))},
         "algorithm.options": dict(settings.options),
         "anchor": {"file": str(start.anchor)} if start.anchor and measures else {"warmup_rounds": warmup},
-        "training": {
-            "learning_rate": settings.learning_rate,
-            "momentum": settings.momentum,
-            "weight_decay": settings.weight_decay,
-            "batch_size": settings.batch_size,
-            "batches": settings.batches,
-            "epochs": settings.epochs,
-            "threads": settings.threads,
-            "layers": settings.layers,
-        },
+        "training": {**settings.sgd.write([]), **settings.compute.write([])},
         "members": {"names": names, "at_least": len(names), "late_join": False, "min_samples": 2},
         "pace": {"heartbeat_s": HEARTBEAT_S, "dead_after_s": NEVER_S, "quorum": len(names), "linger_s": NEVER_S},
         "network": {"endpoint": "tcp://127.0.0.1:*"},
@@ -89,16 +80,17 @@ def toml_lines(fields: Mapping[str, object]) -> Iterator[str]:
     for name, table in tables.items():
         yield f"[{name}]"
         for key, value in table.items():
-            yield f"{json.dumps(key)} = {json.dumps(value, ensure_ascii=False)}"
+            if value is not None:  # TOML has no word for it: a field that is left out is none
+                yield f"{json.dumps(key)} = {json.dumps(value, ensure_ascii=False)}"
 
 
 def join_settings(
     settings: RunSettings, name: str, *, endpoint: str, shard: Path, initial: Path, state: Path
 ) -> JoinSettings:
     """What one participant is told; class tables may leave and plans may ask for anything, as the lab owns them all."""
-    wide = {"rounds": settings.rounds, "evaluate_every": settings.evaluate_every, "threads": settings.threads}
-    wide |= {"epochs": settings.epochs, "batch_size": settings.batch_size, "warmup_rounds": settings.rounds}
-    steep = {"learning_rate": settings.learning_rate, "weight_decay": settings.weight_decay}
+    asked = {**settings.sgd.write([]), **settings.compute.write([]), "warmup_rounds": settings.rounds}
+    asked |= {"rounds": settings.rounds, "evaluate_every": settings.evaluate_every}
+    bounds = {name: value for name, value in asked.items() if type(value) in (int, float)}
     return JoinSettings(
         coordinator=endpoint,
         data=str(shard),
@@ -110,7 +102,7 @@ def join_settings(
         share=("class_counts",),
         algorithm=settings.algorithm,
         allow=(
-            *(f"{field}<={bound}" for field, bound in {**wide, **steep}.items()),
+            *(f"{field}<={bound}" for field, bound in bounds.items()),
             "option.full_covariance=true,false",
         ),
         evaluate_beside=False,  # participants on one machine leave no core free

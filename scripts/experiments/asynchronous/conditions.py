@@ -84,7 +84,7 @@ def case_of(run: RunSettings, names: Sequence[str], condition: str, way: str, tr
         lost=trouble.lost if condition == "lossy" else 0.0,
         heartbeat_s=HEARTBEAT_S,
         quorum=max(1, len(names) // 2) if way == "deadline" else 1,
-        deadline_s=DEADLINE_S * run.epochs if way == "deadline" else None,
+        deadline_s=DEADLINE_S * run.sgd.epochs if way == "deadline" else None,
         look_s=EPOCH_S / LOOKS_PER_EPOCH,
     )
     return Case(condition=condition, way=way, settings=AsyncSettings(run=run, clock=clock))

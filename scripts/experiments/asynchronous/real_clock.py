@@ -95,7 +95,7 @@ def _start_accuracy(run: RunSettings, cohort: Cohort, folder: Path, root: Path) 
     def work() -> None:
         start = initial_file(run, cohort, InlineOptions(root=root))
         clients = make_clients(
-            cohort, cohort.clients, start=start, plan=run.local_plan(), threads=run.threads, device=run.device,
+            cohort, cohort.clients, start=start, plan=run.local_plan(), device=run.device,
             buffers=[None] * len(cohort.clients),
         )  # fmt: skip
         write_text(path, json.dumps([client.evaluate("test").accuracy for client in clients]))

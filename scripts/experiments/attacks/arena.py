@@ -99,7 +99,7 @@ class HostileHome(Home):
 
 def settings_of(run: RunSettings) -> AsyncSettings:
     """Rounds as a coordinator leads them, everybody equally fast, looked at once a round."""
-    clock = ClockSettings(epoch_s=EPOCH_S, by_samples=False, look_s=EPOCH_S * run.epochs)
+    clock = ClockSettings(epoch_s=EPOCH_S, by_samples=False, look_s=EPOCH_S * run.sgd.epochs)
     return AsyncSettings(run=run, clock=clock)
 
 

@@ -16,6 +16,7 @@ import typer
 
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.robust import RULES
+from protocol.plan import Sgd
 from scripts.experiments.attacks.kinds import ATTACKS
 from scripts.run.cohort import Cohort, make_cohort
 from scripts.run.settings import AnchorSettings, CohortSettings, RunSettings
@@ -80,7 +81,7 @@ def _settings(cohort: CohortSettings, algorithm: str, *, rounds: int, momentum: 
         model=MODELS.get(cohort.data, "lenet5"),
         algorithm=algorithm,
         rounds=rounds,
-        momentum=momentum,
+        sgd=Sgd(momentum=momentum),
         seed=seed,
         anchor=AnchorSettings(epochs=5),
     )

@@ -75,7 +75,7 @@ def used_versions(folders: tuple[RunFolder, ...]) -> list[str]:
 def settings_line(target: Target, plan: Plan) -> str:
     """What the runs on one data set were; what differs between them is listed."""
     runs = [run for cell in target.cells(plan) for run in cell.runs] or [plan.base]
-    cohort, first = runs[0].cohort, runs[0]
+    cohort, sgd, first = runs[0].cohort, runs[0].sgd, runs[0]
     options = "".join(f", {key} {value}" for key, value in cohort.data_options.items())
     clients = (
         f"`{cohort.data}`{options}: {_all(run.cohort.clients for run in runs)} clients by {cohort.partition} with "
@@ -85,8 +85,8 @@ def settings_line(target: Target, plan: Plan) -> str:
         return f"{clients}, seed {plan.base.seed}"
     return (
         f"{clients}, model {first.model}, rounds {_all(run.rounds for run in runs)}, local epochs "
-        f"{_all(run.epochs for run in runs)}, SGD with {first.learning_rate:g} and {_BATCHES[first.batches]} of "
-        f"{first.batch_size}, evaluated every {_all(run.evaluate_every for run in runs)}, anchor {first.anchor.kind} "
+        f"{_all(run.sgd.epochs for run in runs)}, SGD with {sgd.learning_rate:g} and {_BATCHES[sgd.batches]} of "
+        f"{sgd.batch_size}, evaluated every {_all(run.evaluate_every for run in runs)}, anchor {first.anchor.kind} "
         f"({first.anchor.share:.0%} of the training halves), seeds {_all(run.seed for run in runs)}"
     )
 

@@ -100,7 +100,7 @@ class Results:
                 clients = [f"{100 * value:.3f}" for value in summary.per_client]
                 rows.append(
                     [run.cohort.data, measured.cell.name, measured.cell.at, run.seed, run.cohort.protocol_label,
-                     run.model, len(clients), run.rounds, run.epochs, f"{100 * summary.last:.3f}",
+                     run.model, len(clients), run.rounds, run.sgd.epochs, f"{100 * summary.last:.3f}",
                      f"{100 * summary.tail:.3f}", "" if summary.converged is None else summary.converged,
                      *clients, *[""] * (widest - len(clients))]
                 )  # fmt: skip

@@ -19,7 +19,7 @@ from matplotlib.colors import to_hex
 from fedap_core.errors import InvalidInput
 from fedap_core.nn.statistics import batch_norm_inputs, running_statistics
 from participant.record.model_file import module_of, read_model
-from participant.training.local import STATISTICS_BATCH, use_threads
+from participant.training.local import use_threads
 from scripts.experiments.reproduce import judges
 from scripts.experiments.reproduce.results import run_plans, written_rows
 from scripts.experiments.reproduce.target import Cell, Findings, Job, Plan, Target
@@ -129,13 +129,13 @@ def measure(folder: RunFolder, root: Path) -> list[Channel]:
     path = root / f".running-stats-{settings.identity}.csv"
 
     def work() -> None:
-        use_threads(settings.threads)
+        use_threads(settings.compute.threads)
         channels = []
         for client in cohort.clients:
             spec, state, _ = read_model(models / model_file_name(client.name))
             module = module_of(spec, state)
             samples = cohort.samples(client, torch.device("cpu"))["train"]
-            seen = batch_norm_inputs(module, samples.inputs(STATISTICS_BATCH))
+            seen = batch_norm_inputs(module, samples.inputs(settings.compute.evaluation_batch_size))
             kept = running_statistics(module, samples=len(samples))
             for inputs, running in zip(seen.layers, kept.layers, strict=True):
                 numbers = zip(inputs.mean, running.mean, inputs.variance, running.variance, strict=True)

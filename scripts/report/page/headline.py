@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
+from protocol.plan import TAIL_ROUNDS
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.verdict import Standing, Verdict, compare
 from scripts.report.page.wording import counted, listed, percent, points
 from scripts.run.records import Run
 from scripts.run.results import SETTLED, Headline, Position, difference, headline, mean_or_none
-from scripts.run.settings import TAIL_ROUNDS
 
 WORTH_SAYING = 0.005
 """Half a point between the last round and the last rounds' mean: then both are told."""

@@ -20,7 +20,7 @@ def parsed(algorithms: str, seeds: str = "0") -> Comparison:
 def test_every_seed_runs_every_algorithm_on_otherwise_equal_settings() -> None:
     runs = parsed("fedap, fedbn,", "3,1").runs
     assert [(run.algorithm, run.seed) for run in runs] == [("fedap", 3), ("fedbn", 3), ("fedap", 1), ("fedbn", 1)]
-    assert len({(run.cohort.model_dump_json(), run.model, run.learning_rate) for run in runs}) == 1
+    assert len({(run.cohort.model_dump_json(), run.model, run.sgd.learning_rate) for run in runs}) == 1
 
 
 def test_options_follow_the_name_and_a_factory_keeps_its_colon() -> None:

@@ -48,7 +48,7 @@ def rising(run: RunSettings, round_no: int, client: int) -> float:
         0.5
         + head_start
         + 0.3 * (round_no + 1) / run.rounds
-        - 0.01 * run.epochs
+        - 0.01 * run.sgd.epochs
         + 0.005 * (client % 5)
         + 0.001 * run.seed
     )
@@ -119,8 +119,8 @@ def test_figures_of_one_set_use_the_runs_of_its_table(target: str) -> None:
 @pytest.mark.parametrize(("target", "values"), [("iterations", {1, 2, 4, 8}), ("epochs", {1, 2, 5, 10})])
 def test_local_epochs_times_rounds_stays_the_same(target: str, values: set[int]) -> None:
     runs = runs_of(target, full("organamnist"))
-    assert {run.epochs for run in runs} == values
-    assert len({run.epochs * run.rounds for run in runs}) == 1
+    assert {run.sgd.epochs for run in runs} == values
+    assert len({run.sgd.epochs * run.rounds for run in runs}) == 1
 
 
 @pytest.mark.parametrize("data", DATA_SETS)

@@ -21,6 +21,7 @@ OTHERS: dict[str, dict[str, object]] = {
     "options": {"options": {"self_weight": 0.7}},
     "seed": {"seed": 1},
     "learning rate": {"learning_rate": 0.02},
+    "schedule": {"lr_schedule": "cosine"},
     "momentum": {"momentum": 0.9},
     "weight decay": {"weight_decay": 0.1},
     "batch size": {"batch_size": 8},
@@ -54,8 +55,11 @@ def test_longer_run_of_a_plain_schedule_has_the_identity_of_the_shorter(algorith
     assert small_run(algorithm, rounds=2).identity == small_run(algorithm, rounds=9).identity
 
 
-def test_identity_of_fast_fedap_contains_the_rounds() -> None:
+def test_identity_contains_the_rounds_where_the_numbers_depend_on_them() -> None:
+    """Fast FedAP divides its rounds into phases; a falling learning rate ends with the last round."""
     assert small_run("f-fedap", rounds=2).identity != small_run("f-fedap", rounds=4).identity
+    two, four = (small_run("fedbn", rounds=rounds, lr_schedule="cosine").identity for rounds in (2, 4))
+    assert two != four
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "f-fedap"])

@@ -14,10 +14,11 @@ from fedap_core.models import ModelRequest, build_model
 from fedap_core.nn.heads import find_head
 from fedap_core.nn.samples import Samples, batch_bounds
 from fedap_core.nn.state import FlatModel, describe_tensors
-from fedap_core.nn.training import Randomness, SgdSettings, train
+from fedap_core.nn.training import Randomness, train
 from fedap_core.objectives import ObjectiveSpec
 from fedap_core.parts import Part
 from fedap_core.preprocessing import IMAGE_8BIT, Preprocessing
+from protocol.plan import Sgd
 from scripts.bench.plain_models import PLAIN_MODELS
 
 CLASSES = 5
@@ -35,7 +36,7 @@ def samples_of(model: str) -> Samples:
     return Samples(x=x, y=y, preprocessing=IMAGE_8BIT)
 
 
-def trained(model: str, samples: Samples, settings: SgdSettings) -> nn.Module:
+def trained(model: str, samples: Samples, settings: Sgd) -> nn.Module:
     shape = tuple(samples.x.shape[1:])
     module = build_model(model, ModelRequest(input_shape=shape, classes=CLASSES), seed=2)
     flat = FlatModel(module, describe_tensors(module, [find_head(module, shape)]), frozenset({Part.BATCH_NORM}))
@@ -43,7 +44,7 @@ def trained(model: str, samples: Samples, settings: SgdSettings) -> nn.Module:
     return module
 
 
-def trained_by_the_book(model: str, samples: Samples, settings: SgdSettings) -> nn.Module:
+def trained_by_the_book(model: str, samples: Samples, settings: Sgd) -> nn.Module:
     shape = tuple(samples.x.shape[1:])
     start = build_model(model, ModelRequest(input_shape=shape, classes=CLASSES), seed=2)
     plain = PLAIN_MODELS[model](shape[0], CLASSES).train()
@@ -78,7 +79,7 @@ def test_some_steps_end_where_the_plain_loop_ends(model: str, momentum: float, w
 
     The last claim keeps the first honest: the weights have moved by far more than they may differ.
     """
-    settings = SgdSettings(momentum=momentum, weight_decay=weight_decay, batch_size=8)
+    settings = Sgd(momentum=momentum, weight_decay=weight_decay, batch_size=8)
     samples = samples_of(model)
     ours, plain = trained(model, samples, settings), trained_by_the_book(model, samples, settings)
     assert largest_difference(ours, plain, "parameters") < 1e-4
@@ -89,6 +90,6 @@ def test_some_steps_end_where_the_plain_loop_ends(model: str, momentum: float, w
 
 @pytest.mark.parametrize("model", ["lenet5", "har-cnn"])
 def test_the_same_steps_give_the_same_bits(model: str) -> None:
-    settings, samples = SgdSettings(momentum=0.9, weight_decay=1e-3, epochs=2), samples_of(model)
+    settings, samples = Sgd(momentum=0.9, weight_decay=1e-3, epochs=2), samples_of(model)
     first, second = (list(trained(model, samples, settings).state_dict().values()) for _ in range(2))
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))

@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedap_core.errors import InvalidInput
 from fedap_core.nn.samples import Samples, batch_bounds
 from fedap_core.nn.state import FlatModel, describe_tensors
-from fedap_core.nn.training import STRETCH, Randomness, SgdSettings, train
+from fedap_core.nn.training import STRETCH, Randomness, train
 from fedap_core.objectives import ObjectiveSpec
 from fedap_core.parts import Part
 from fedap_core.preprocessing import Preprocessing
+from protocol.errors import InvalidField
+from protocol.plan import Sgd
 from tests.support.models import TINY_SHAPE, ZOO, TinyNet, draw, draw_labels
 
 NO_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -41,7 +42,7 @@ def flat_tiny(model: nn.Module | None = None, device: str = "cpu") -> FlatModel:
     return FlatModel(module, describe_tensors(module, ["fc"]), frozenset({Part.BATCH_NORM}))
 
 
-def batches_of(samples: Samples, settings: SgdSettings, order_seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+def batches_of(samples: Samples, settings: Sgd, order_seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The batches of a textbook loop: one permutation per epoch from one generator."""
     generator = torch.Generator().manual_seed(order_seed)
     for _ in range(settings.epochs):
@@ -51,7 +52,7 @@ def batches_of(samples: Samples, settings: SgdSettings, order_seed: int) -> Iter
             yield samples.x[chosen], samples.y[chosen]
 
 
-def train_by_the_book(model: nn.Module, samples: Samples, settings: SgdSettings, mu: float = 0.0) -> None:
+def train_by_the_book(model: nn.Module, samples: Samples, settings: Sgd, mu: float = 0.0) -> None:
     optimiser = torch.optim.SGD(
         model.parameters(), lr=settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
     )
@@ -72,7 +73,7 @@ def train_by_the_book(model: nn.Module, samples: Samples, settings: SgdSettings,
 @pytest.mark.parametrize(("momentum", "weight_decay"), [(0.0, 0.0), (0.9, 0.0), (0.0, 0.1), (0.9, 0.1)])
 def test_training_is_torchs_sgd(momentum: float, weight_decay: float, mu: float, device: str) -> None:
     """Three epochs of 37 samples in batches of 4 (the last of 5): 27 steps, with and without FedProx's term."""
-    settings = SgdSettings(learning_rate=0.05, momentum=momentum, weight_decay=weight_decay, batch_size=4, epochs=3)
+    settings = Sgd(learning_rate=0.05, momentum=momentum, weight_decay=weight_decay, batch_size=4, epochs=3)
     samples, flat, plain = samples_of(37, device), flat_tiny(device=device), ZOO["tiny"].make().to(device)
     objective = ObjectiveSpec(name="proximal", strength=mu)
     metrics = train(flat, samples, objective=objective, settings=settings, randomness=SEEDS)
@@ -82,6 +83,24 @@ def test_training_is_torchs_sgd(momentum: float, weight_decay: float, mu: float,
         assert_near(flat.module.state_dict()[entry], expected)
     moved = plain.state_dict()["fc.weight"].cpu() - ZOO["tiny"].make().state_dict()["fc.weight"]
     assert float(moved.abs().max()) > 100 * ABSOLUTE
+
+
+def test_a_cosine_schedule_is_torchs() -> None:
+    """CosineAnnealingLR over 5 rounds: factors 1, 0.905, 0.655, 0.345, 0.095 of 0.05; one step each."""
+    samples, flat, plain = samples_of(8), flat_tiny(), ZOO["tiny"].make()
+    settings = Sgd(learning_rate=0.05, lr_schedule="cosine", batch_size=8)
+    optimiser = torch.optim.SGD(plain.parameters(), lr=0.05)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=5)
+    plain.train()
+    for round_no in range(5):
+        train(flat, samples, objective=CROSS_ENTROPY, settings=settings, randomness=SEEDS, progress=round_no / 5)
+        for inputs, targets in batches_of(samples, settings, SEEDS.order):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(plain(inputs), targets).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+        schedule.step()
+    for entry, expected in plain.state_dict().items():
+        assert_near(flat.module.state_dict()[entry], expected)
 
 
 def test_a_model_of_several_stretches_is_trained_by_torchs_sgd_too() -> None:
@@ -95,7 +114,7 @@ def test_a_model_of_several_stretches_is_trained_by_torchs_sgd_too() -> None:
                 nn.Flatten(), nn.Linear(features, 700), nn.BatchNorm1d(700), nn.Linear(700, 300), nn.Linear(300, 3)
             )
 
-    settings = SgdSettings(learning_rate=0.01, momentum=0.9, weight_decay=0.01, batch_size=8)
+    settings = Sgd(learning_rate=0.01, momentum=0.9, weight_decay=0.01, batch_size=8)
     module, plain, samples = model(), model(), samples_of(24)
     flat = FlatModel(module, describe_tensors(module, ["4"]), frozenset())
     assert len(flat.trainable) > STRETCH
@@ -111,7 +130,7 @@ def test_the_proximal_term_holds_weights_near_those_received() -> None:
     for mu in (0.0, 1.0):
         flat = flat_tiny()
         before = flat.trainable.clone()
-        settings = SgdSettings(learning_rate=0.05, batch_size=8, epochs=5)
+        settings = Sgd(learning_rate=0.05, batch_size=8, epochs=5)
         objective = ObjectiveSpec(name="proximal", strength=mu)
         train(flat, samples_of(40), objective=objective, settings=settings, randomness=SEEDS)
         moved.append(float((flat.trainable - before).norm()))
@@ -120,7 +139,7 @@ def test_the_proximal_term_holds_weights_near_those_received() -> None:
 
 def test_velocity_kept_by_the_caller_continues_a_round() -> None:
     """Two rounds of one epoch with a kept velocity are two epochs of one optimiser, given the same batches."""
-    settings = SgdSettings(learning_rate=0.05, momentum=0.9, batch_size=8)
+    settings = Sgd(learning_rate=0.05, momentum=0.9, batch_size=8)
     flat, plain = flat_tiny(), ZOO["tiny"].make()
     velocity = torch.zeros_like(flat.trainable)
     optimiser = torch.optim.SGD(plain.parameters(), lr=0.05, momentum=0.9)
@@ -140,7 +159,7 @@ def test_frozen_parameters_do_not_move_even_with_weight_decay() -> None:
     model.get_parameter("conv.weight").requires_grad_(False)
     flat = flat_tiny(model)
     before = model.get_parameter("conv.weight").clone()
-    settings = SgdSettings(learning_rate=0.1, momentum=0.5, weight_decay=0.1)
+    settings = Sgd(learning_rate=0.1, momentum=0.5, weight_decay=0.1)
     train(flat, samples_of(20), objective=CROSS_ENTROPY, settings=settings, randomness=SEEDS)
     assert torch.equal(model.get_parameter("conv.weight"), before)
     assert not torch.equal(model.get_parameter("fc.weight"), ZOO["tiny"].make().get_parameter("fc.weight"))
@@ -149,7 +168,7 @@ def test_frozen_parameters_do_not_move_even_with_weight_decay() -> None:
 def test_a_last_batch_of_one_is_merged_so_that_batch_norm_can_train() -> None:
     """9 samples in batches of 4: steps of 4 and 5, not 4, 4 and 1."""
     flat = flat_tiny()
-    settings = SgdSettings(batch_size=4)
+    settings = Sgd(batch_size=4)
     metrics = train(flat, samples_of(9), objective=CROSS_ENTROPY, settings=settings, randomness=SEEDS)
     assert (metrics.steps, metrics.samples) == (2, 9)
 
@@ -166,7 +185,7 @@ def test_training_stops_after_the_batch_it_is_told_to(allowed: int, steps: int, 
         asked += 1
         return asked >= allowed
 
-    settings = SgdSettings(batch_size=4, epochs=3)
+    settings = Sgd(batch_size=4, epochs=3)
     metrics = train(
         flat_tiny(), samples_of(12), objective=CROSS_ENTROPY, settings=settings, randomness=SEEDS,
         should_stop=should_stop,
@@ -176,7 +195,7 @@ def test_training_stops_after_the_batch_it_is_told_to(allowed: int, steps: int, 
 
 def test_what_was_learnt_until_the_stop_stands() -> None:
     stopped, plain = flat_tiny(), ZOO["tiny"].make()
-    settings = SgdSettings(learning_rate=0.05, batch_size=4)
+    settings = Sgd(learning_rate=0.05, batch_size=4)
     train(
         stopped, samples_of(12), objective=CROSS_ENTROPY, settings=settings, randomness=SEEDS,
         should_stop=lambda: True,
@@ -190,7 +209,7 @@ def test_what_was_learnt_until_the_stop_stands() -> None:
 
 def test_the_loss_reported_is_the_mean_over_the_last_epoch() -> None:
     """With a step too small to matter it is the cross-entropy of the batches as they come: 8 and 5 of 13 samples."""
-    settings = SgdSettings(learning_rate=1e-12, batch_size=8, epochs=2)
+    settings = Sgd(learning_rate=1e-12, batch_size=8, epochs=2)
     flat, plain = flat_tiny(), ZOO["tiny"].make()
     metrics = train(flat, samples_of(13), objective=CROSS_ENTROPY, settings=settings, randomness=SEEDS)
     with torch.no_grad():
@@ -201,11 +220,11 @@ def test_the_loss_reported_is_the_mean_over_the_last_epoch() -> None:
 
 def test_gradients_are_let_go_after_a_round_and_after_a_failure() -> None:
     flat = flat_tiny()
-    train(flat, samples_of(8), objective=CROSS_ENTROPY, settings=SgdSettings(), randomness=SEEDS)
+    train(flat, samples_of(8), objective=CROSS_ENTROPY, settings=Sgd(), randomness=SEEDS)
     assert all(parameter.grad is None for parameter in flat.module.parameters())
     wrong = Samples(x=draw(8, 1, 2, 2), y=draw_labels(8), preprocessing=Preprocessing())
     with pytest.raises(RuntimeError):
-        train(flat, wrong, objective=CROSS_ENTROPY, settings=SgdSettings(), randomness=SEEDS)
+        train(flat, wrong, objective=CROSS_ENTROPY, settings=Sgd(), randomness=SEEDS)
     assert all(parameter.grad is None for parameter in flat.module.parameters())
 
 
@@ -217,7 +236,7 @@ def test_dropout_is_reproducible_and_the_global_generators_are_left_alone(device
             model = TinyNet(dropout=0.5)
         flat = flat_tiny(model, device)
         seeds = Randomness(order=1, noise=noise)
-        train(flat, samples_of(16, device), objective=CROSS_ENTROPY, settings=SgdSettings(), randomness=seeds)
+        train(flat, samples_of(16, device), objective=CROSS_ENTROPY, settings=Sgd(), randomness=seeds)
         return flat.trainable.cpu()
 
     first = trained(noise=5)
@@ -237,5 +256,5 @@ def test_dropout_is_reproducible_and_the_global_generators_are_left_alone(device
     ],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused_by_name(field: str, value: float) -> None:
-    with pytest.raises(InvalidInput, match=f"{field}: got"):
-        SgdSettings(**{field: value})  # type: ignore[arg-type]
+    with pytest.raises(InvalidField, match=f"'{field}': got"):
+        Sgd(**{field: value})  # type: ignore[arg-type]

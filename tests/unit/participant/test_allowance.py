@@ -39,9 +39,9 @@ def test_every_field_of_a_plan_has_a_bound() -> None:
     ("asked", "path"),
     [
         (welcome(rounds=100_001), "plan.rounds"),
-        (welcome(sgd=replace(SGD, learning_rate=1e300)), "plan.sgd.learning_rate"),
+        (welcome(sgd=replace(SGD, learning_rate=1e3)), "plan.sgd.learning_rate"),
         (welcome(sgd=replace(SGD, epochs=101)), "plan.sgd.epochs"),
-        (welcome(sgd=replace(SGD, momentum=1.0)), "plan.sgd.momentum"),
+        (welcome(sgd=replace(SGD, momentum=0.99999)), "plan.sgd.momentum"),
         (welcome(sgd=replace(SGD, weight_decay=2.0)), "plan.sgd.weight_decay"),
         (welcome(sgd=replace(SGD, batch_size=2**20)), "plan.sgd.batch_size"),
         (welcome(sgd=replace(SGD, work_limit_s=1e9)), "plan.sgd.work_limit_s"),
