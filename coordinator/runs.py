@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import shutil
 import time
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from coordinator.computing.jobs import Jobs, measured_channels
+from coordinator.computing.jobs import Jobs
 from coordinator.config import RunConfig, make_config, require_safe
 from coordinator.decisions.actions import BlobRef
 from coordinator.decisions.machine import RoundMachine
@@ -44,6 +45,7 @@ from coordinator.wire.connections import Arrivals, Deliveries, Limits, Peers
 from coordinator.wire.exchange import Exchange, Orders
 from coordinator.wire.router import STRANGERS, Router
 from fedap_core.errors import InvalidInput
+from fedap_core.measures import statistics_arrays
 from fedap_core.model_spec import METADATA_KEY, ModelSpec
 from fedap_core.strategies import Measure, Phase
 from protocol.backlog import MESSAGE_BYTES, BacklogLimits
@@ -189,9 +191,8 @@ def _row_bytes(forms: ModelForms, rules: Rules) -> int:
 def _limits(forms: ModelForms, spec: ModelSpec, rules: Rules) -> Limits:
     """Statistics of C channels: a count, mean and variance, and a covariance where the strategy compares those."""
     layouts = {forms.shared(Phase.MIXED)} | ({forms.shared(Phase.WARMUP)} if rules.warmup_rounds else set())
-    full = bool(getattr(rules.strategy, "full_covariance", False))
     sizes = [
-        sum(8 * (1 + 2 * c + (c * c if full else 0)) for c in measured_channels(spec, measure).values())
+        sum(8 * math.prod(array.shape) for array in statistics_arrays(spec, rules.strategy, measure))
         for measure in (Measure.BN_INPUTS, Measure.HEAD_INPUTS)
     ]
     return Limits(updates=tuple(layouts), statistics_bytes=max(sizes))

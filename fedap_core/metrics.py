@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 
 import numpy as np
 
@@ -76,13 +76,6 @@ def wilson_interval(correct: int, samples: int, confidence: float = 0.95) -> tup
     half = z * math.sqrt(share * (1.0 - share) / samples + z * z / (4 * samples * samples)) / shrink
     # At the ends the two terms are equal; rounding must not show an impossible bound.
     return 0.0 if correct == 0 else centre - half, 1.0 if correct == samples else centre + half
-
-
-def mean_accuracy(evaluations: Sequence[Evaluation]) -> float:
-    """The unweighted mean over clients, as eq. 1 averages them: every client counts alike, however many samples."""
-    if not evaluations:
-        raise InvalidInput("evaluations", "none", "at least one client")
-    return fmean(one.accuracy for one in evaluations)
 
 
 def convergence_round(curve: Sequence[float], share: float = 0.95) -> int | None:

@@ -6,7 +6,6 @@ shape from this description and never from a peer.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -52,15 +51,6 @@ class ModelSpec:
     def shared(self, home: Collection[Part]) -> tuple[TensorSpec, ...]:
         """What travels when `home` stays home, in wire order."""
         return shared_tensors(self.tensors, home)
-
-    def layout_digest(self, home: Collection[Part]) -> str:
-        """Agrees exactly when two parties would send the same tensors in the same order."""
-        return _digest([[tensor.name, *tensor.shape] for tensor in self.shared(home)])
-
-    @property
-    def classes_digest(self) -> str:
-        """Agrees exactly when class 3 means the same to both."""
-        return _digest(list(self.classes))
 
     def to_metadata(self, notes: Mapping[str, str] | None = None) -> dict[str, str]:
         """Description and notes as a safetensors file carries them: one key, so that equal models are equal bytes."""
@@ -113,7 +103,3 @@ def notes_of(metadata: Mapping[str, str]) -> dict[str, str]:
 
 def _tensor(name: str, shape: list[int], part: str, trainable: bool, floating: bool) -> TensorSpec:
     return TensorSpec(name=name, shape=tuple(shape), part=Part[part], trainable=trainable, floating=floating)
-
-
-def _digest(value: object) -> str:
-    return hashlib.blake2b(json.dumps(value).encode(), digest_size=8).hexdigest()

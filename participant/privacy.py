@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.measures import statistics_arrays
 from fedap_core.model_spec import ModelSpec
-from fedap_core.nn.batchnorm import batch_norm_layers, require_batch_norm
+from fedap_core.nn.batchnorm import require_batch_norm
 from fedap_core.splits import MIN_TRAIN_SAMPLES
 from fedap_core.strategies import Measure, Strategy, make_strategy
 from participant.config import DataSettings
@@ -65,9 +66,6 @@ class Subject:
     spec: ModelSpec
     strategy: Strategy
     rounds: int
-    batch_norm: Mapping[str, int]
-    """BN layer to channels."""
-    head_inputs: int
     splits: tuple[str, ...] = ("test",)
     warmup_rounds: int = 0
     encoding: Encoding = "f32"
@@ -94,7 +92,7 @@ def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
     if len(measured) < rounds:
         messages.append(_update(subject, f"each of {rounds - len(measured)} rounds", weights))
     if measured:
-        with_statistics = {**weights, "statistics": _moments(subject, Measure.RUNNING)}
+        with_statistics = {**weights, "statistics": _moments(subject, subject.strategy.round_measure)}
         when = f"in round {measured[0] + 1}, or a later one where the coordinator lacks them"
         messages.append(_update(subject, when, with_statistics))
     messages.append(_with(Goodbye, "once, at the end", _tables(subject), "f32"))
@@ -167,13 +165,10 @@ def subject_of(
     if strategy.needs_batch_norm:
         require_batch_norm(module, strategy.name)
     parts = home.data.split(protocol=settings.split, seed=settings.seed, name=settings.name)
-    shapes = {tensor.name: tensor.shape for tensor in spec.tensors}
     return Subject(
         spec=spec,
         strategy=strategy,
         rounds=rounds,
-        batch_norm={name: layer.num_features for name, layer in batch_norm_layers(module)},
-        head_inputs=shapes.get(f"{spec.head[-1]}.weight", (0, 0))[1],
         splits=tuple(part for part in parts if part != "train"),
         warmup_rounds=warmup_rounds,
         encoding=encoding_of(encoding),
@@ -206,18 +201,8 @@ def _tables(subject: Subject) -> dict[str, Layout]:
 
 def _moments(subject: Subject, measure: Measure) -> Layout:
     """Count, mean and variance per layer, and a covariance where the algorithm compares by it."""
-    layers = dict(subject.batch_norm)
-    if measure is Measure.HEAD_INPUTS:
-        layers = {subject.spec.head[-1]: subject.head_inputs}
-    full = bool(getattr(subject.strategy, "full_covariance", False)) and measure is not Measure.RUNNING
-    specs = []
-    for name, channels in layers.items():
-        specs.append(WireTensor(name=f"{name}/count", dtype="int64", shape=()))
-        specs.append(WireTensor(name=f"{name}/mean", dtype="float64", shape=(channels,)))
-        specs.append(WireTensor(name=f"{name}/variance", dtype="float64", shape=(channels,)))
-        if full:
-            specs.append(WireTensor(name=f"{name}/covariance", dtype="float64", shape=(channels, channels)))
-    return Layout(tuple(specs))
+    arrays = statistics_arrays(subject.spec, subject.strategy, measure)
+    return Layout(tuple(WireTensor(name=one.name, dtype=one.dtype, shape=one.shape) for one in arrays))
 
 
 def _shortened(names: tuple[str, ...], most: int = 12) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from protocol.carriage import Tensors
 from protocol.contracts import Many, Nested, Record, one_of, real, record
 from protocol.errors import InvalidField
-from protocol.plan import Count, RoundNo
+from protocol.plan import Count, RoundNo, StrategyName
 from protocol.tensors import TensorSet
 
 
@@ -66,7 +66,8 @@ class Step(Record):
 class Score(Record):
     """How good one model was on one part of the data; never which sample was wrong.
 
-    model: `delivered` is the mixed model before further training, `trained` the one after it.
+    model: `delivered` is the mixed model before further training, `trained` the one after it, `handed-over` the one to
+        keep if the run ended now, where the algorithm has another for that.
     split: the part of the participant's data.
     samples: how many samples.
     correct: how many of them were classified correctly.
@@ -74,7 +75,7 @@ class Score(Record):
     macro_f1: mean of the classes' F1.
     """
 
-    model: Annotated[str, one_of("delivered", "trained")]
+    model: StrategyName
     split: Annotated[str, one_of("train", "validation", "test")]
     samples: Count
     correct: Count

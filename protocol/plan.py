@@ -22,6 +22,8 @@ RESERVED_RUNS = frozenset({"current"})
 PEER_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 PEER_NAME_IN_WORDS = "1 to 64 letters, digits, dots, _ and -, beginning with a letter or digit"
 PeerName = Annotated[str, matching(PEER_NAME, PEER_NAME_IN_WORDS)]
+StrategyName = Annotated[str, matching(r"[a-z][a-z0-9-]{0,31}", "1 to 32 of a-z, 0-9 and -, beginning with a letter")]
+"""A phase or a measure: names that algorithms choose, and that the protocol carries without knowing them."""
 RoundNo = Annotated[int, whole(0, ROUNDS)]
 Count = Annotated[int, whole(0, 2**53)]
 Digest = Annotated[str, matching(r"(?:[0-9a-f]{2}){8,32}", "16 to 64 lower-case hex digits, an even number of them")]

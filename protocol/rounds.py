@@ -9,7 +9,7 @@ from typing import Annotated
 
 from protocol.contracts import one_of, real, record
 from protocol.message_base import FROM_COORDINATOR, FROM_PARTICIPANT, Message, OptionalTensors, RequiredTensors, Scores
-from protocol.plan import Count, RoundNo, RunId
+from protocol.plan import Count, RoundNo, RunId, StrategyName
 
 
 @record
@@ -18,7 +18,7 @@ class Anchor(Message):
 
     run: the run.
     round_no: the round that waits for the statistics.
-    measure: which layers' inputs; `none` is answered by an empty set.
+    measure: which statistics, by the algorithm's name for them; `none` is answered by an empty set.
     weights: the anchor, all tensors; nil is the initial model.
     """
 
@@ -27,7 +27,7 @@ class Anchor(Message):
 
     run: RunId
     round_no: RoundNo
-    measure: Annotated[str, one_of("bn-inputs", "head-inputs", "none")]
+    measure: StrategyName
     weights: OptionalTensors
 
 
@@ -56,8 +56,8 @@ class Train(Message):
 
     run: the run.
     round_no: the round.
-    phase: what the round is for.
-    measure: statistics to send along with the update.
+    phase: what the round is for: `warmup`, or a name that the algorithm gives.
+    measure: statistics to send along with the update, by the algorithm's name for them; `none` for no statistics.
     weights: the shared tensors mixed for this participant; an empty set where everything stays home.
     """
 
@@ -66,8 +66,8 @@ class Train(Message):
 
     run: RunId
     round_no: RoundNo
-    phase: Annotated[str, one_of("warmup", "fedbn", "mixed")]
-    measure: Annotated[str, one_of("none", "running")]
+    phase: StrategyName
+    measure: StrategyName
     weights: RequiredTensors
 
 

@@ -42,8 +42,9 @@ from fedap_core.aggregation import TILE_COLUMNS
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
+from fedap_core.measures import measured_channels
 from fedap_core.model_spec import ModelSpec
-from fedap_core.parts import Part, TensorSpec
+from fedap_core.parts import TensorSpec
 from fedap_core.strategies import Evidence, Measure, Phase
 from protocol.errors import RemoteProtocolError
 from protocol.limits import MIB, SLICE_BYTES
@@ -114,21 +115,6 @@ class DamagedReports(InvalidInput):
         path, wrong = next(iter(faults.values()))
         super().__init__(str(path), f"a file that {wrong}", "the report as it was admitted")
         self.faults = faults
-
-
-def measured_channels(spec: ModelSpec, measure: Measure) -> dict[str, int]:
-    """The layers that statistics must hold, in the model's order, and how many channels each has."""
-    if measure is Measure.HEAD_INPUTS:
-        head = spec.head[-1]
-        weights = [
-            tensor for tensor in spec.tensors if tensor.name.rpartition(".")[0] == head and len(tensor.shape) > 1
-        ]
-        return {head: weights[0].shape[1]} if weights else {}
-    layers: dict[str, int] = {}
-    for tensor in spec.tensors:
-        if tensor.part is Part.BATCH_NORM and len(tensor.shape) == 1:
-            layers.setdefault(tensor.name.rpartition(".")[0], tensor.size)
-    return layers
 
 
 class Jobs:
@@ -254,7 +240,7 @@ class Jobs:
     def _moments(
         self, arrays: Mapping[str, NDArray[np.generic]], measure: Measure, *, samples: int, least: int
     ) -> Judgement | BnStats:
-        full = bool(getattr(self._rules.strategy, "full_covariance", False)) and measure is not Measure.RUNNING
+        full = self._rules.strategy.measures_covariance(measure)
         channels = measured_channels(self._spec, measure)
         return inspect_stats(arrays, samples=samples, channels=channels, covariance=full, min_samples=least)
 
@@ -276,7 +262,7 @@ class Jobs:
         if checksum_of(data) != blob.checksum:
             raise changed(blob)
         tensors = TensorSet.staying(blob.layout, blob.encoding, data)
-        measure = Measure.RUNNING if ref.kind == UPDATE_STATS else self._rules.first_measure
+        measure = self._rules.strategy.round_measure if ref.kind == UPDATE_STATS else self._rules.first_measure
         found = self._moments(tensors.arrays(), measure, samples=samples, least=0)
         if isinstance(found, Judgement):
             raise InvalidInput(f"statistics of {ref.member}", found.reason, "those that were admitted")

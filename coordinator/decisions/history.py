@@ -219,7 +219,7 @@ def _caught_up(state: State, mode: Mode, fact: facts.CaughtUp, now: float) -> No
     state.opened_at, state.enrolled = now, True
     state.round_no = rules.warmup_rounds if alone else fact.round_no
     state.round_members, state.recipe = tuple(sorted(held)), None
-    asked = (rules.round_plan(round_no).measure is Measure.RUNNING for round_no in range(fact.round_no + 1))
+    asked = (rules.round_plan(round_no).measure is not Measure.NONE for round_no in range(fact.round_no + 1))
     state.running_asked = state.running_asked or any(asked)
     if alone:
         state.accepted = max(state.accepted, sum(held.values()))
@@ -250,7 +250,7 @@ def _order_training(state: State, rules: Rules, member: Member, round_no: int, *
     if alone:
         row = RowRef(member=member.name, round_no=round_no, alone=True)
         order = replace(order, weights=WeightsRef(source=Source.ROW, row=row))
-    state.running_asked = state.running_asked or order.measure is Measure.RUNNING
+    state.running_asked = state.running_asked or order.measure is not Measure.NONE
     ordering.replace_order(member, order)
     return order
 
@@ -279,7 +279,7 @@ def _update_accepted(state: State, mode: Mode, fact: facts.UpdateAccepted, now: 
 
 
 def _validation_accuracy(fact: facts.UpdateAccepted) -> float | None:
-    """Of the model as delivered, or of the trained one where nothing is delivered."""
+    """Of the model that counts."""
     score = scores_by_split(fact.scores).get("validation")
     return None if score is None else score.correct / score.samples
 

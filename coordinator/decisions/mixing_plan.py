@@ -18,8 +18,7 @@ from fedap_core import directions, mixing
 from fedap_core.arrays import BoolArray, FloatArray
 from fedap_core.parts import TensorSpec
 from fedap_core.robust import Mixture
-from fedap_core.strategies import Evidence, Measure, Phase, Strategy, fedbn_weights
-from fedap_core.strategies.fedavg import FedAvg
+from fedap_core.strategies import Evidence, Measure, Phase, Strategy, mixing_of_phase
 
 
 class Ageing(Protocol):
@@ -40,13 +39,10 @@ def full_weights(state: State, rules: Rules, members: Sequence[Member], phase: P
     sample counts and are not listened to, until theirs have come.
     """
     evidence = Evidence(counts=tuple(member.train_samples for member in members))
-    if phase is Phase.WARMUP:
-        return FedAvg().mixing(evidence).weights
-    by_counts = fedbn_weights(evidence, equal=rules.strategy.equal).weights
-    if phase is Phase.FEDBN:
-        return by_counts
-    if rules.strategy.first_measure is Measure.NONE and not state.running_asked:
-        return rules.strategy.mixing(evidence).weights
+    by_statistics = rules.strategy.first_measure is not Measure.NONE or state.running_asked
+    if phase is not Phase.MIXED or not by_statistics:
+        return mixing_of_phase(rules.strategy, phase, evidence).weights
+    by_counts = rules.strategy.by_counts(evidence)
     if state.weighed is None:
         return by_counts
     names = tuple(member.name for member in members)

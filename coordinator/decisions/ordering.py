@@ -10,7 +10,7 @@ from coordinator.decisions import mixing_plan
 from coordinator.decisions.actions import Order, RowRef, Source, WeightsRef
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.state import Member, State
-from fedap_core.strategies import Measure, Phase
+from fedap_core.strategies import Phase
 
 
 def anchor_order(state: State, rules: Rules, member: Member) -> Order:
@@ -26,7 +26,7 @@ def train_order(state: State, rules: Rules, member: Member, round_no: int) -> Or
     plan = rules.round_plan(round_no)
     measure = plan.measure
     if state.running_asked and member.statistics is None and plan.phase is Phase.MIXED:
-        measure = Measure.RUNNING
+        measure = rules.strategy.round_measure
     return Order(
         kind="train",
         round_no=round_no,

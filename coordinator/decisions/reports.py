@@ -96,7 +96,7 @@ class Desk:
             phase=self._rules.round_plan(event.round_no).phase,
             sent=order.weights if order is not None else None,
             limit=None if again else self._limit(state),
-            measure=Measure.RUNNING if event.measured else Measure.NONE,
+            measure=self._rules.strategy.round_measure if event.measured else Measure.NONE,
             samples=member.train_samples,
             announced=member.train_samples,
         )

@@ -1,7 +1,8 @@
 """Which of a report's scores counts, and which round's model it judges: one rule for the coordinator and its readers.
 
-A report may judge the model that was delivered, the one that was trained from it, or both. The delivered one counts;
-the trained one only where nothing was delivered. A delivered model is the result of the round before the report's.
+A report may judge several models: the one that would be handed over, the one that was delivered, the one that was
+trained from it. They count in this order (`fedap_core.workspace`). All but the trained one are the result of the round
+before the report's.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator.decisions import facts
+from fedap_core.workspace import TRAINED, headline_rank
 from protocol.messages import Score
 
 
 def scores_by_split(scores: Sequence[Score]) -> dict[str, Score]:
     """The score that counts for each part of the data; parts without samples are left out."""
-    trained_first = sorted(scores, key=lambda score: score.model == "delivered")
-    return {score.split: score for score in trained_first if score.samples > 0}
+    headline_last = sorted(scores, key=lambda score: -headline_rank(score.model))
+    return {score.split: score for score in headline_last if score.samples > 0}
 
 
 def scored(report: facts.UpdateAccepted | facts.GoodbyeAccepted, split: str) -> tuple[int, Score] | None:
@@ -23,4 +25,4 @@ def scored(report: facts.UpdateAccepted | facts.GoodbyeAccepted, split: str) -> 
     score = scores_by_split(report.scores).get(split)
     if score is None:
         return None
-    return report.round_no - (score.model == "delivered"), score
+    return report.round_no - (score.model != TRAINED), score

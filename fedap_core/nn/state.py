@@ -6,6 +6,8 @@ and all shared values are one slice (sending is a pointer, receiving a copy, mix
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 
 import torch
@@ -47,8 +49,7 @@ def describe_tensors(model: nn.Module, head: Iterable[str]) -> tuple[TensorSpec,
 class FlatModel:
     """A module whose trainable and shared tensors are views of `flat`; the others stay where they were.
 
-    Laws: `trainable` and `shared` are slices of `flat`, and writing to them changes the module; `state()` and
-    `home_state()` are copies.
+    Laws: `trainable` and `shared` are slices of `flat`, and writing to them changes the module; `state()` is a copy.
     """
 
     def __init__(
@@ -85,7 +86,11 @@ class FlatModel:
         on_host = self.shared.detach()
         self.host: Float32Array = (on_host.to("cpu", copy=True) if self.mirrored else on_host).numpy()
         """The shared slice in main memory: the model itself on a CPU, a mirror of it on an accelerator."""
-        self._home_names = tuple(spec.name for spec in tensors if spec.name not in shared_names)
+        self._tensors, self._home = tensors, home
+        trained = [spec for spec in (*home_trainable, *self.layout) if spec.trainable]
+        ends = tuple(itertools.accumulate(spec.size for spec in trained))
+        self._placed = tuple((spec, end - spec.size, end) for spec, end in zip(trained, ends, strict=True))
+        """Every trainable tensor with its place in `trainable`."""
 
     def attach_gradient(self, gradient: Tensor) -> None:
         """Let autograd add into `gradient` (same shape as `trainable`): every `.grad` becomes a view of it."""
@@ -110,10 +115,35 @@ class FlatModel:
         if self.mirrored:
             torch.from_numpy(self.host).copy_(self.shared)
 
-    def home_state(self) -> State:
-        """Copies of everything that does not travel, BN counters included."""
+    def twin(self) -> FlatModel:
+        """A second model with the same values and the same layout."""
+        return FlatModel(copy.deepcopy(self.module), self._tensors, self._home)
+
+    def parameters_outside(self, parts: Collection[Part]) -> list[Tensor]:
+        """The parameters that belong to none of the parts."""
         entries = model_entries(self.module)
-        return {name: entries[name].detach().clone() for name in self._home_names}
+        return [entries[spec.name] for spec, _, _ in self._placed if spec.part not in parts]
+
+    def trained_ranges(self) -> list[tuple[int, int]]:
+        """[start, stop) in `trainable` of what requires a gradient now; neighbours are joined."""
+        entries = model_entries(self.module)
+        ranges: list[tuple[int, int]] = []
+        for spec, start, stop in self._placed:
+            if not entries[spec.name].requires_grad:
+                continue
+            if ranges and ranges[-1][1] == start:
+                ranges[-1] = (ranges[-1][0], stop)
+            else:
+                ranges.append((start, stop))
+        return ranges
+
+    def mask(self, parts: Collection[Part]) -> Tensor:
+        """(trainable,): 1 where a value belongs to one of the parts, 0 elsewhere."""
+        mask = torch.zeros_like(self.trainable)
+        for spec, start, stop in self._placed:
+            if spec.part in parts:
+                mask[start:stop] = 1.0
+        return mask
 
     def state(self) -> State:
         """Copies of all entries, tied ones once."""

@@ -7,18 +7,20 @@ clock: a caller who limits the time passes `should_stop`. No global randomness: 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from fedap_core.nn.gradients import FlatGradient
-from fedap_core.nn.objectives import data_loss, pull_of
 from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel
-from fedap_core.objectives import ObjectiveSpec
+from fedap_core.parts import Part
+from fedap_core.workspace import CROSS_ENTROPY, EVERY_PART, Objective
 
 STRETCH = 1 << 17
 """Values per stretch of an update in several operations: half a mebibyte each of parameters, gradient and momentum."""
@@ -58,6 +60,10 @@ class TrainingMetrics:
     steps: int
     loss: float
 
+    def then(self, later: TrainingMetrics) -> TrainingMetrics:
+        """Both trainings of one round, one after the other."""
+        return TrainingMetrics(samples=self.samples + later.samples, steps=self.steps + later.steps, loss=later.loss)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Randomness:
@@ -71,107 +77,154 @@ def train(
     model: FlatModel,
     samples: Samples,
     *,
-    objective: ObjectiveSpec,
     settings: SgdSettings,
     randomness: Randomness,
+    objective: Objective = CROSS_ENTROPY,
+    parts: Collection[Part] = EVERY_PART,
+    epochs: int | None = None,
     progress: float = 0.0,
     velocity: Tensor | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingMetrics:
     """Train `model` in place.
 
-    `progress` is the share of the run's rounds that are over: what the learning rate's schedule goes by. `velocity`
-    (same shape as `trainable`) is momentum that the caller keeps between rounds.
-    `should_stop` is asked after every batch; what was learnt until then stands.
+    parts: what SGD moves; batch-norm statistics move in any case. epochs: None is that of the settings. `progress`
+    is the share of the run's rounds that are over: what the learning rate's schedule goes by. `velocity` (same shape as
+    `trainable`) is momentum that the caller keeps between rounds. `should_stop` is asked after every batch; what was
+    learnt until then stands.
     """
-    device = model.trainable.device
+    with seeded_noise(model.trainable.device, randomness.noise), frozen_but(model, parts):
+        step = SgdStep(model, objective, settings, velocity, progress)
+        order = torch.Generator().manual_seed(randomness.order)
+        passes = settings.epochs if epochs is None else epochs
+        try:
+            return _epochs(model, samples, objective, settings, step, order, passes, should_stop)
+        finally:
+            step.close()
+
+
+def rate_of(settings: SgdSettings, progress: float) -> float:
+    """The step size at this share of the run's rounds."""
+    return settings.learning_rate * SCHEDULES[settings.lr_schedule](progress)
+
+
+@contextmanager
+def seeded_noise(device: torch.device, seed: int) -> Iterator[None]:
+    """Inside, dropout and its like draw from this seed; afterwards torch's generators are as they were."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         # Only what is forked may be seeded: torch.manual_seed would reach every GPU.
         for generator in (torch.default_generator, *(torch.cuda.default_generators[one.index] for one in devices)):
-            generator.manual_seed(randomness.noise)
-        step = SgdStep(model, objective, settings, velocity, progress)
-        return _epochs(model, samples, settings, step, randomness, should_stop)
+            generator.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def frozen_but(model: FlatModel, parts: Collection[Part]) -> Iterator[None]:
+    """Inside, only parameters of these parts require a gradient."""
+    frozen = [parameter for parameter in model.parameters_outside(parts) if parameter.requires_grad]
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(True)
+
+
+def data_loss(logits: Tensor, targets: Tensor, objective: Objective = CROSS_ENTROPY) -> Tensor:
+    """Mean cross-entropy of a batch: the part of an objective that looks at samples."""
+    offset: Any = objective.logit_offset
+    return F.cross_entropy(logits if offset is None else logits + offset, targets)
 
 
 def _epochs(
     model: FlatModel,
     samples: Samples,
+    objective: Objective,
     settings: SgdSettings,
     step: SgdStep,
-    randomness: Randomness,
+    generator: torch.Generator,
+    passes: int,
     should_stop: Callable[[], bool],
 ) -> TrainingMetrics:
-    generator = torch.Generator().manual_seed(randomness.order)
     module, device = model.module, model.trainable.device
     module.train()
     seen = steps = 0
     loss_sum = torch.zeros((), device=device)
     epoch_samples = 0
     stopped = False
-    try:
-        for _ in range(settings.epochs):
-            loss_sum.zero_()
-            epoch_samples = 0
-            order = torch.randperm(len(samples), generator=generator).to(device)
-            for inputs, targets in samples.batches(settings.batch_size, order, cut=settings.batches):
-                loss = data_loss(module(inputs), targets)
-                loss.backward()  # type: ignore[no-untyped-call]
-                step.apply()
-                loss_sum.add_(loss.detach(), alpha=len(targets))
-                epoch_samples += len(targets)
-                steps += 1
-                stopped = should_stop()
-                if stopped:
-                    break
-            seen += epoch_samples
+    for _ in range(passes):
+        loss_sum.zero_()
+        epoch_samples = 0
+        order = torch.randperm(len(samples), generator=generator).to(device)
+        for inputs, targets in samples.batches(settings.batch_size, order, cut=settings.batches):
+            loss = data_loss(module(inputs), targets, objective)
+            loss.backward()  # type: ignore[no-untyped-call]
+            step.apply()
+            loss_sum.add_(loss.detach(), alpha=len(targets))
+            epoch_samples += len(targets)
+            steps += 1
+            stopped = should_stop()
             if stopped:
                 break
-    finally:
-        step.close()
+        seen += epoch_samples
+        if stopped:
+            break
     return TrainingMetrics(samples=seen, steps=steps, loss=float(loss_sum) / max(epoch_samples, 1))
 
 
 class SgdStep:
-    """One SGD update of all trainable values: parameter term, weight decay, momentum, each one operation on a stretch.
+    """One SGD update of the values that are trained: pull, shift, weight decay, momentum, each one operation on a
+    stretch.
 
     Stretches fit a cache, so that a large model's parameters, gradient and momentum cross the memory bus once a step.
-    Values do not look at their neighbours, so how they are cut changes no bit.
+    Values do not look at their neighbours, so how they are cut changes no bit. What requires no gradient when the step
+    is made is left alone: no decay, no momentum.
     """
 
     def __init__(
         self,
         model: FlatModel,
-        objective: ObjectiveSpec,
+        objective: Objective,
         settings: SgdSettings,
         velocity: Tensor | None = None,
         progress: float = 0.0,
     ) -> None:
         parameters = model.trainable
         self._gradient = FlatGradient(model)
-        self._pull = pull_of(objective)
-        self._strength = objective.strength
+        self._pull = objective.pull
+        self._shifts = objective.shift is not None
         self._settings = settings
-        self._rate = settings.learning_rate * SCHEDULES[settings.lr_schedule](progress)
-        received = parameters.clone() if self._pull else parameters
+        self._rate = rate_of(settings, progress)
+        towards: Any = objective.towards
+        if towards is None:
+            towards = parameters.clone() if self._pull > 0.0 else parameters
+        shift: Any = objective.shift if self._shifts else parameters
         if settings.momentum == 0.0:
             velocity = self._gradient.flat  # plain descent goes by the gradient itself
         elif velocity is None:
             velocity = torch.zeros_like(parameters)
-        in_one_pass = self._pull is None and settings.weight_decay == settings.momentum == 0.0
+        in_one_pass = not self._shifts and self._pull == settings.weight_decay == settings.momentum == 0.0
         whole = in_one_pass or not parameters.is_cpu  # an accelerator would wait for each of many small operations
         width = max(len(parameters), 1) if whole else STRETCH
-        flats = (parameters, self._gradient.flat, received, velocity)
-        self._stretches = tuple(zip(*(torch.split(flat, width) for flat in flats), strict=True))
+        flats = (parameters, self._gradient.flat, towards, shift, velocity)
+        self._stretches = tuple(
+            stretch
+            for start, stop in model.trained_ranges()
+            for stretch in zip(*(torch.split(flat[start:stop], width) for flat in flats), strict=True)
+        )
 
     @torch.no_grad()
     def apply(self) -> None:
         """Move the parameters by the gradient that backward left, then forget it."""
         settings = self._settings
         self._gradient.complete()
-        for parameters, gradient, received, velocity in self._stretches:
-            if self._pull is not None:
-                self._pull(gradient, parameters, received, self._strength)
+        for parameters, gradient, towards, shift, velocity in self._stretches:
+            if self._pull > 0.0:
+                gradient.add_(parameters - towards, alpha=self._pull)
+            if self._shifts:
+                gradient.add_(shift)
             if settings.weight_decay > 0.0:
                 gradient.add_(parameters, alpha=settings.weight_decay)
             if settings.momentum > 0.0:

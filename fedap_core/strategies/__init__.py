@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.factories import find_factory, users_code
 from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPlan, Strategy
+from fedap_core.strategies.ditto import Ditto
 from fedap_core.strategies.fedap import DFedAp, FedAp, FFedAp, SharedBnFedAp
 from fedap_core.strategies.fedavg import FedAvg
 from fedap_core.strategies.fedbn import FedBn, UnweightedFedAp
 from fedap_core.strategies.fedper import FedPer
 from fedap_core.strategies.fedprox import FedProx
+from fedap_core.strategies.fedrep import FedRep
 from fedap_core.strategies.local import Base
 
 __all__ = [
@@ -23,8 +25,8 @@ __all__ = [
     "Phase",
     "RoundPlan",
     "Strategy",
-    "fedbn_weights",
     "make_strategy",
+    "mixing_of_phase",
 ]
 
 STRATEGIES: dict[str, type[Strategy]] = {
@@ -38,6 +40,8 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "f-fedap": FFedAp,
     "fedap-sbn": SharedBnFedAp,
     "fedap-unweighted": UnweightedFedAp,
+    "ditto": Ditto,
+    "fedrep": FedRep,
 }
 
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -63,9 +67,9 @@ def make_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
         return kind(**values)  # type: ignore[arg-type]
 
 
-def fedbn_weights(evidence: Evidence, *, equal: bool = False) -> Mixing:
-    """How rounds of the phase `fedbn` are mixed, whatever the strategy; `equal` is the strategy's own option."""
-    return FedBn(equal=equal).mixing(evidence)
+def mixing_of_phase(strategy: Strategy, phase: Phase, evidence: Evidence) -> Mixing:
+    """W of a full round, for every engine: warm-up is FedAvg's whatever the strategy, other phases are its own."""
+    return FedAvg().mixing(evidence) if phase is Phase.WARMUP else strategy.mixing_of(phase, evidence)
 
 
 def _user_strategy(name: str) -> type[Strategy]:
@@ -83,6 +87,8 @@ def _convert(field: str, value: object, kind: type) -> object:
             converted = _BOOLEANS.get(value.lower(), value)
         elif (kind in (int, float) and isinstance(value, str)) or (kind is float and type(value) is int):
             converted = kind(value)
+        elif kind is int and type(value) is float and value.is_integer():  # numbers of a plan are real numbers
+            converted = int(value)
     except ValueError as error:
         raise InvalidInput(field, value, _EXPECTED[kind]) from error
     if not isinstance(converted, kind) or (isinstance(converted, bool) and kind is not bool):

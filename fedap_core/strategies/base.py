@@ -1,14 +1,33 @@
-"""What a strategy is: which parts stay home, how models are mixed, which objective is trained, what is measured when.
+"""What a strategy is: which parts stay home, how models are mixed, what a participant does with what it is given.
 
-The base class is FedAvg's answers; every algorithm overrides what differs and nothing else. Pure: arrays in, arrays
-out. Who is present and when a round closes is the coordinator's business.
+The base class is FedAvg's answers; every algorithm overrides what differs and nothing else. No torch here: the
+coordinator imports all strategies. Who is present and when a round closes is the coordinator's business.
+
+To add an algorithm, write one file in this folder and one line in `STRATEGIES`. Decide, in this order:
+
+1.  `home`: the parts (body, head, batch norm) whose tensors never leave a participant.
+2.  `mixing`: W, from sample counts or from statistics (`first_measure`, `round_measure`); `round_plan` and `mixing_of`
+    where rounds of one run are mixed in different ways. A phase is any name the strategy gives it.
+3.  What happens at home, by overriding any of four methods, each of which gets a `Workspace`:
+    -   `begin`: once, before the first round; make the vectors that are kept.
+    -   `deliver`: whenever weights have come; they are in `work.model` already.
+    -   `train`: one round; the default is `work.model.train()`.
+    -   `hand_over`: which model predicts, is evaluated and exported; the default is `work.model`.
+    `keeps` names further models kept at home (each starts as a copy of the first model), `work.vectors` holds vectors.
+    Both are saved with every finished round, so a killed participant continues with the same bits. Anything else,
+    such as an attribute of the strategy, is lost: strategies are frozen and shared by all participants of a process.
+4.  `passes`: how often a round goes through the training data, if that is not the plan's number of epochs.
+
+Randomness comes from the workspace (`batches`, `train`) and derives from seed, participant and round. Nothing leaves a
+participant but the shared tensors of `work.model` and the statistics that the strategy names.
 """
 
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -16,13 +35,29 @@ from fedap_core import mixing
 from fedap_core.arrays import BoolArray, FloatArray
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
-from fedap_core.objectives import ObjectiveSpec
 from fedap_core.parts import Part
 from fedap_core.robust import Robustness
+from fedap_core.workspace import LocalModel, Workspace
+
+NAME_PATTERN = r"[a-z][a-z0-9-]{0,31}"
+"""Names of phases and measures, as the protocol carries them without knowing them."""
 
 
-class Measure(enum.StrEnum):
-    """Which statistics a participant computes and sends."""
+class OpenName(enum.StrEnum):
+    """An enumeration that strategies extend: `Phase("fedbn")` is a new member, and the same one ever after."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str) or re.fullmatch(NAME_PATTERN, value) is None:
+            return None
+        member = str.__new__(cls, value)
+        member._name_, member._value_ = value.upper(), value
+        cls._value2member_map_[value] = member
+        return member
+
+
+class Measure(OpenName):
+    """Which statistics a participant computes and sends; `fedap_core.measures` says what each consists of."""
 
     NONE = "none"
     BN_INPUTS = "bn-inputs"
@@ -30,11 +65,13 @@ class Measure(enum.StrEnum):
     RUNNING = "running"
 
 
-class Phase(enum.StrEnum):
-    """How a round is mixed: to make an anchor, by sample counts with local BN, or by the strategy's own weights."""
+class Phase(OpenName):
+    """How a round is mixed. Strategies may have phases of their own beside these.
+
+    warmup: as FedAvg with everything shared, to make an anchor. mixed: by the strategy's own weights.
+    """
 
     WARMUP = "warmup"
-    FEDBN = "fedbn"
     MIXED = "mixed"
 
 
@@ -77,10 +114,21 @@ class Strategy:
     """FedAvg's answers. equal: weigh every member alike instead of by its number of training samples.
 
     robust, robust_factor, max_share: what limits a single member's influence; see `robust.Robustness`.
+    finetune: epochs of training that the model gets before it is handed over; it is a copy that is trained, so rounds
+    are not affected. reestimate: set the batch-norm statistics of the model that is handed over to those of the
+    participant's own training data.
     """
 
     name: ClassVar[str] = ""
+    label: ClassVar[str] = ""
+    """What tables and figures call it."""
+    paper: ClassVar[str] = ""
+    """Where it was published."""
     needs_batch_norm: ClassVar[bool] = False
+    needs_barrier: ClassVar[bool] = False
+    """Whether its rounds must wait for everyone: then it is refused in continuous mode."""
+    keeps: ClassVar[tuple[str, ...]] = ()
+    """Names of the models that a participant keeps beside the shared one."""
     depends_on_rounds: ClassVar[bool] = False
     """Whether the schedule looks at the total number of rounds: if not, a longer run begins with the shorter one."""
 
@@ -88,9 +136,13 @@ class Strategy:
     robust: str = "none"
     robust_factor: float = 2.0
     max_share: float = 0.25
+    finetune: int = 0
+    reestimate: bool = False
 
     def __post_init__(self) -> None:
         self.robustness  # noqa: B018 - refuses what it cannot be
+        if self.finetune < 0:
+            raise InvalidInput(f"{self.name}.finetune", self.finetune, "a number of epochs from 0")
 
     @property
     def robustness(self) -> Robustness:
@@ -112,14 +164,19 @@ class Strategy:
         return frozenset()
 
     @property
-    def objective(self) -> ObjectiveSpec:
-        """What a participant minimises."""
-        return ObjectiveSpec()
-
-    @property
     def first_measure(self) -> Measure:
         """What is measured under the anchor, once, before the first round."""
         return Measure.NONE
+
+    @property
+    def round_measure(self) -> Measure:
+        """What updates of a round that measures carry; `round_plan` says which round that is."""
+        return Measure.NONE
+
+    def measures_covariance(self, measure: Measure) -> bool:
+        """Whether such statistics hold a covariance matrix per layer (C x C values)."""
+        del measure
+        return False
 
     def round_plan(self, round_no: int, rounds: int) -> RoundPlan:
         """What round `round_no` of `rounds` is for."""
@@ -128,7 +185,13 @@ class Strategy:
 
     def mixing(self, evidence: Evidence) -> Mixing:
         """W of a full round in the phase `mixed`."""
-        return Mixing(weights=self._by_counts(evidence))
+        return Mixing(weights=self.by_counts(evidence))
+
+    def mixing_of(self, phase: Phase, evidence: Evidence) -> Mixing:
+        """W of a full round in any phase of this strategy; for phases of its own see `FFedAp`."""
+        if phase is not Phase.MIXED:
+            raise InvalidInput("phase", str(phase), f"a phase of {self.name}")
+        return self.mixing(evidence)
 
     def restrict(
         self, weights: FloatArray, *, usable: BoolArray, own: BoolArray, discount: FloatArray | None = None
@@ -141,6 +204,54 @@ class Strategy:
         """The diagonal that restriction keeps, or None where a row is simply rescaled."""
         return None
 
-    def _by_counts(self, evidence: Evidence) -> FloatArray:
+    # --- at a participant ---------------------------------------------------------------------------------------
+
+    def begin(self, work: Workspace) -> None:
+        """Before the first round: make the vectors that are kept in `work.vectors`."""
+
+    def deliver(self, work: Workspace) -> None:
+        """Weights have been delivered into `work.model`, the first of the run included."""
+
+    def train(self, work: Workspace) -> None:
+        """One round of local work; afterwards the shared tensors of `work.model` are the update."""
+        work.model.train()
+
+    def hand_over(self, work: Workspace) -> LocalModel:
+        """The model to predict, evaluate and export with, after a delivery. Must leave everything that is kept as it
+        is; `work.copy` gives a model to change."""
+        return work.model
+
+    def passes(self, epochs: int) -> int:
+        """How often a round goes through the training data. epochs: the plan's."""
+        return epochs
+
+    @property
+    def acts_on_delivery(self) -> bool:
+        """Whether anything happens when weights are delivered."""
+        return type(self).deliver is not Strategy.deliver
+
+    @property
+    def hands_over_another(self) -> bool:
+        """Whether the model handed over is another than the one delivered, so that both are evaluated."""
+        return self.finetune > 0 or self.reestimate or type(self).hand_over is not Strategy.hand_over
+
+    @property
+    def trains_to_hand_over(self) -> bool:
+        """Whether the model handed over is trained first; say so where `hand_over` itself trains."""
+        return self.finetune > 0
+
+    def finished(self, work: Workspace) -> LocalModel:
+        """What `hand_over` gives, fine-tuned and re-estimated where the options ask for it."""
+        model = self.hand_over(work)
+        if self.finetune or self.reestimate:
+            model = work.copy(model)
+        if self.finetune:
+            model.train(epochs=self.finetune)
+        if self.reestimate:
+            model.reestimate()
+        return model
+
+    def by_counts(self, evidence: Evidence) -> FloatArray:
+        """W by sample counts, or equal weights where that is the option."""
         counts = np.asarray(evidence.counts, dtype=np.float64)
         return mixing.mixing_from_counts(np.ones_like(counts) if self.equal else counts)

@@ -17,6 +17,9 @@ from fedap_core.parts import Part
 from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPlan
 from fedap_core.strategies.fedbn import FedBn
 
+FEDBN = Phase("fedbn")
+"""Rounds of f-FedAP before it has statistics: mixed by sample counts."""
+
 CLOSEST = 0.25
 """Under a robust rule nobody is closer than this share of the typical distance: statistics can be copied."""
 
@@ -30,6 +33,8 @@ class FedAp(FedBn):
     """
 
     name: ClassVar[str] = "fedap"
+    label: ClassVar[str] = "FedAP"
+    paper: ClassVar[str] = "https://arxiv.org/abs/2112.00734"
 
     self_weight: float = 0.5
     max_peer_weight: float = 1.0
@@ -44,6 +49,9 @@ class FedAp(FedBn):
     @property
     def first_measure(self) -> Measure:
         return Measure.BN_INPUTS
+
+    def measures_covariance(self, measure: Measure) -> bool:
+        return self.full_covariance and measure is not Measure.RUNNING
 
     @property
     def kept_self_weight(self) -> float | None:
@@ -73,6 +81,7 @@ class SharedBnFedAp(FedAp):
     """FedAP whose BN layers are mixed by W too: the paper's ablation SBN."""
 
     name: ClassVar[str] = "fedap-sbn"
+    label: ClassVar[str] = "FedAP, shared BN"
 
     @property
     def home(self) -> frozenset[Part]:
@@ -84,6 +93,7 @@ class DFedAp(FedAp):
     """W from the inputs of the classification layer alone."""
 
     name: ClassVar[str] = "d-fedap"
+    label: ClassVar[str] = "d-FedAP"
 
     @property
     def first_measure(self) -> Measure:
@@ -95,6 +105,7 @@ class FFedAp(FedAp):
     """Rounds 0 .. R//2 - 1 train as FedBN; the last of them measures running statistics and is already mixed by W."""
 
     name: ClassVar[str] = "f-fedap"
+    label: ClassVar[str] = "f-FedAP"
     depends_on_rounds: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -108,8 +119,15 @@ class FFedAp(FedAp):
     def first_measure(self) -> Measure:
         return Measure.NONE
 
+    @property
+    def round_measure(self) -> Measure:
+        return Measure.RUNNING
+
     def round_plan(self, round_no: int, rounds: int) -> RoundPlan:
         measured_in = max(rounds // 2 - 1, 0)
         if round_no < measured_in:
-            return RoundPlan(phase=Phase.FEDBN)
-        return RoundPlan(measure=Measure.RUNNING if round_no == measured_in else Measure.NONE)
+            return RoundPlan(phase=FEDBN)
+        return RoundPlan(measure=self.round_measure if round_no == measured_in else Measure.NONE)
+
+    def mixing_of(self, phase: Phase, evidence: Evidence) -> Mixing:
+        return FedBn.mixing(self, evidence) if phase is FEDBN else super().mixing_of(phase, evidence)

@@ -16,3 +16,5 @@ class FedAvg(Strategy):
     """The base class's answers, unchanged."""
 
     name: ClassVar[str] = "fedavg"
+    label: ClassVar[str] = "FedAvg"
+    paper: ClassVar[str] = "https://arxiv.org/abs/1602.05629"

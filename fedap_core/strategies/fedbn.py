@@ -14,6 +14,8 @@ class FedBn(Strategy):
     """Everything but BN is averaged."""
 
     name: ClassVar[str] = "fedbn"
+    label: ClassVar[str] = "FedBN"
+    paper: ClassVar[str] = "https://arxiv.org/abs/2102.07623"
     needs_batch_norm: ClassVar[bool] = True
 
     @property
@@ -26,3 +28,4 @@ class UnweightedFedAp(FedBn):
     """FedAP without its weighting: the paper's ablation, which is FedBN under another name."""
 
     name: ClassVar[str] = "fedap-unweighted"
+    label: ClassVar[str] = "FedAP, unweighted"

@@ -14,6 +14,8 @@ class FedPer(Strategy):
     """The body, BN included, is averaged; the head is personal."""
 
     name: ClassVar[str] = "fedper"
+    label: ClassVar[str] = "FedPer"
+    paper: ClassVar[str] = "https://arxiv.org/abs/1912.00818"
 
     @property
     def home(self) -> frozenset[Part]:

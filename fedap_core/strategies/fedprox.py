@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedap_core.errors import InvalidInput
-from fedap_core.objectives import ObjectiveSpec
 from fedap_core.strategies.base import Strategy
+from fedap_core.workspace import Objective, Workspace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +19,8 @@ class FedProx(Strategy):
     """mu: how strongly a participant is held near the weights it received this round."""
 
     name: ClassVar[str] = "fedprox"
+    label: ClassVar[str] = "FedProx"
+    paper: ClassVar[str] = "https://arxiv.org/abs/1812.06127"
 
     mu: float = 0.01
 
@@ -27,6 +29,5 @@ class FedProx(Strategy):
         if not 0.0 <= self.mu < math.inf:
             raise InvalidInput("fedprox.mu", self.mu, "a finite number >= 0")
 
-    @property
-    def objective(self) -> ObjectiveSpec:
-        return ObjectiveSpec(name="proximal", strength=self.mu)
+    def train(self, work: Workspace) -> None:
+        work.model.train(objective=Objective(pull=self.mu))

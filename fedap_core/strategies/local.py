@@ -15,6 +15,7 @@ class Base(Strategy):
     """Every part stays home; W is the identity."""
 
     name: ClassVar[str] = "base"
+    label: ClassVar[str] = "Base"
 
     @property
     def home(self) -> frozenset[Part]:

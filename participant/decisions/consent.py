@@ -72,12 +72,13 @@ class Terms:
         return self._refuse_tensors(what, order.weights, layout)
 
     def _owed_measures(self, round_no: int) -> tuple[Measure, ...]:
-        """Running statistics may be asked for again after the round that measures: by a coordinator that lacks them,
+        """Statistics of a round may be asked for again after the round that measures: by a coordinator that lacks them,
         because their sender was away or has come since. They are the same in kind, and `check` lists them."""
         if self.round_plan(round_no).phase is not Phase.MIXED:
             return ()
         rounds = range(self._plan.warmup_rounds, round_no)
-        return (Measure.RUNNING,) if any(self.round_plan(one).measure is Measure.RUNNING for one in rounds) else ()
+        measured = any(self.round_plan(one).measure is not Measure.NONE for one in rounds)
+        return (self._strategy.round_measure,) if measured else ()
 
     def _refuse_anchor(self, order: Anchor) -> Refusal | None:
         plan, what = self._plan, f"anchor {order.round_no}"

@@ -37,8 +37,9 @@ _EXTRA = "extra/"
 class SavedRound:
     """One finished step of a run.
 
-    kind: update or goodbye. model: all tensors afterwards. extras: what else was reported or is carried on (statistics,
-    tables, momentum), by name. facts: the report's plain values, as JSON can hold them.
+    kind: update or goodbye. model: all tensors of the shared model afterwards. extras: what else was reported or is
+    carried on, as `KIND/NAME`: statistics, tables, home (what the algorithm keeps at home); `velocity` is the shared
+    model's momentum. facts: the report's plain values, as JSON can hold them.
     """
 
     kind: str
@@ -47,6 +48,11 @@ class SavedRound:
     model: State
     extras: State = field(default_factory=dict)
     facts: Mapping[str, object] = field(default_factory=dict)
+
+    def extras_of(self, kind: str) -> State:
+        """The extras of one kind, by name."""
+        start = kind + "/"
+        return {name[len(start) :]: tensor for name, tensor in self.extras.items() if name.startswith(start)}
 
 
 class RunState:

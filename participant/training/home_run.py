@@ -14,10 +14,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedap_core import measures
+from fedap_core.arrays import Float32Array
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure, Strategy, make_strategy
+from fedap_core.workspace import DELIVERED, HANDED_OVER
 from participant.decisions.consent import Refusal, require_layouts, strategy_of
 from participant.decisions.events import Report
 from participant.decisions.layouts import shared_layout
@@ -25,10 +28,10 @@ from participant.record.agreement import keep_agreement, refuse_another_algorith
 from participant.record.model_file import module_of
 from participant.record.private_state import PrivateState, SavedRound
 from participant.training.delivered import anchor_model, delivered_values, initial_model, require_finite
-from participant.training.examining import Evaluations, Examiner
+from participant.training.examining import Evaluations, Examiner, headline
 from participant.training.home_data import HomeData
 from participant.training.local import LocalClient, LocalPlan, use_threads
-from participant.training.outgoing import encoding_of, moments_of, score_of, tables_of
+from participant.training.outgoing import Outgoing, encoding_of, score_of, tables_of
 from participant.training.pace import Pace, Progress
 from participant.training.reports import goodbye_of, saved_scores, update_of
 from protocol.messages import Anchor, Finish, Goodbye, Score, Stats, Train, Update, Welcome
@@ -82,6 +85,8 @@ class HomeRun:
         threads = settings.threads or self._plan.compute.threads
         use_threads(threads)
         name = welcome.participant
+        encoding = encoding_of(self._plan.encoding)
+        self._outgoing = Outgoing(encoding=encoding, participant=name, seed=self._plan.seed)
         self._positions = data.split(protocol=self._plan.split, seed=self._plan.seed, name=name)
         self._splits = {part: data.samples(positions) for part, positions in self._positions.items()}
         earlier = state.current_run()
@@ -114,9 +119,9 @@ class HomeRun:
         if saved is None:
             return None
         if saved.kind == Goodbye.KIND:
-            return goodbye_of(self._welcome.run, saved)
+            return goodbye_of(self._welcome.run, saved, self._outgoing)
         layout = shared_layout(self._spec, self._home_of(saved.phase))
-        return update_of(self._welcome.run, saved, layout, encoding_of(self._plan.encoding))
+        return update_of(self._welcome.run, saved, layout, self._outgoing)
 
     # --- orders -------------------------------------------------------------------------------------------------
 
@@ -129,12 +134,12 @@ class HomeRun:
             self._files.write_start(anchor)
             self._start = anchor
             self._client, self._client_phase = self._open_client("mixed")
-        if order.measure == Measure.NONE:
-            samples = len(self._positions["train"])
-            return Stats(run=order.run, round_no=order.round_no, samples=samples, moments=TensorSet.of({}))
-        stats = self._client.measure(anchor, Measure(order.measure))
-        moments = TensorSet.of(moments_of(stats))
-        return Stats(run=order.run, round_no=order.round_no, samples=stats.samples, moments=moments)
+        samples, arrays = len(self._positions["train"]), {}
+        if order.measure != Measure.NONE:
+            stats = self._client.measure(anchor, Measure(order.measure))
+            samples, arrays = stats.samples, dict(measures.arrays_of(stats))
+        moments = self._outgoing.arrays("statistics", arrays, round_no=order.round_no)
+        return Stats(run=order.run, round_no=order.round_no, samples=samples, moments=moments)
 
     def train(self, order: Train, should_stop: Callable[[], bool]) -> Update | None:
         """Judge what was delivered, train on from it, make it durable. None when asked to stop: nothing remains.
@@ -142,11 +147,10 @@ class HomeRun:
         Weights that are not sound are not taken: training goes on from one's own latest model, and nothing is judged.
         """
         self._enter(order.phase)
-        newcomer = self._deliver(order)
-        if newcomer:
-            self._client.reestimate()
+        self._deliver(order)
         judged = self._begin_judging(order)
-        pace = Pace(self._plan, len(self._splits["train"]), order.round_no, self._watch, should_stop)
+        passes = self._strategy_of(order.phase).passes(self._plan.sgd.epochs)
+        pace = Pace(self._plan, len(self._splits["train"]), order.round_no, passes, self._watch, should_stop)
         report = self._client.train(order.round_no, measure=Measure(order.measure), should_stop=pace.asked)
         if pace.was_stopped:
             self._client, self._client_phase = self._open_client(order.phase)
@@ -154,14 +158,9 @@ class HomeRun:
         trained = self._client.state()
         require_finite(trained, order.round_no)
         evaluations = judged()
-        extras: State = {}
+        extras = self._carried_on() | self._tables(evaluations)
         if report.stats is not None:
-            extras |= _tensors("statistics/", moments_of(report.stats))
-        if self._settings.share_class_counts and evaluations:
-            counts = self._data.class_counts(self._positions["train"])
-            extras |= _tensors("tables/", tables_of(counts, evaluations))
-        if self._client.velocity is not None:
-            extras["velocity"] = self._client.velocity.clone()
+            extras |= _tensors("statistics/", measures.arrays_of(report.stats))
         loss = report.metrics.loss if math.isfinite(report.metrics.loss) and report.metrics.steps else None
         saved = SavedRound(
             kind=Update.KIND,
@@ -177,10 +176,11 @@ class HomeRun:
         )
         self._files.write_latest(saved)
         self._latest = saved
-        accuracy = evaluations["test"].accuracy if "test" in evaluations else None
+        judged_last = headline(evaluations)
+        accuracy = judged_last["test"].accuracy if "test" in judged_last else None
         pace.done(loss, accuracy)  # told when it is durable: what is told is never done again
         layout = shared_layout(self._spec, self._home_of(order.phase))
-        return update_of(self._welcome.run, saved, layout, encoding_of(self._plan.encoding))
+        return update_of(self._welcome.run, saved, layout, self._outgoing)
 
     def finish(self, order: Finish) -> Goodbye:
         """Take the last weights, evaluate, keep the personal model. Weights that are not sound are not taken: the
@@ -188,24 +188,21 @@ class HomeRun:
         if not self._has_not_begun() or order.weights is not None:
             self._enter("mixed")
         self._take(order, order.weights, shared_layout(self._spec, self._strategy.home))
-        evaluations = self._examiner.examine(self._client)
+        evaluations = self._examiner.examine(self._client, order.round_no)
         scores = self._scores(evaluations)
-        extras: State = {}
-        if self._settings.share_class_counts:
-            counts = self._data.class_counts(self._positions["train"])
-            extras = _tensors("tables/", tables_of(counts, evaluations))
         saved = SavedRound(
             kind=Goodbye.KIND,
             round_no=order.round_no,
             phase="mixed",
             model=self._client.state(),
-            extras=extras,
+            extras=self._carried_on() | self._tables(evaluations),
             facts={"scores": saved_scores(scores), "reason": order.reason},
         )
-        self._state.write_personal(self._spec, saved.model, self._provenance(order, scores))
+        personal = self._client.handed_over(order.round_no)
+        self._state.write_personal(self._spec, personal, self._provenance(order, scores))
         self._files.write_latest(saved)
         self._latest = saved
-        return goodbye_of(self._welcome.run, saved)
+        return goodbye_of(self._welcome.run, saved, self._outgoing)
 
     def train_alone(self, should_stop: Callable[[], bool]) -> None:
         """Bring the model that is trained beside the federation up to the latest finished round."""
@@ -243,9 +240,11 @@ class HomeRun:
         strategy = self._strategy_of(phase)
         saved = self._latest
         goes_on = saved is not None and (saved.phase == WARMUP) == warming
-        client = self._client_of(strategy, saved.model if saved is not None and goes_on else self._start)
-        if client.velocity is not None and saved is not None and goes_on and "velocity" in saved.extras:
-            client.velocity.copy_(saved.extras["velocity"])
+        client = self._client_of(strategy, self._start)  # what is kept at home may begin as a copy of it
+        if saved is not None and goes_on:
+            client.load(saved.model, saved.extras_of("home"))
+            if client.velocity is not None and "velocity" in saved.extras:
+                client.velocity.copy_(saved.extras["velocity"])
         return client, phase
 
     def _client_of(self, strategy: Strategy, state: State) -> LocalClient:
@@ -281,25 +280,41 @@ class HomeRun:
 
     # --- rounds -------------------------------------------------------------------------------------------------
 
-    def _deliver(self, order: Train) -> bool:
-        """Load the weights of an order. True when they are not those of the start in one's first round proper: others
-        have trained them, and BN layers that stayed home do not fit them yet."""
+    def _deliver(self, order: Train) -> None:
+        """Load the weights of an order."""
         layout = shared_layout(self._spec, self._home_of(order.phase))
-        own = None
+        untrained = None
         if order.phase != WARMUP and self._has_not_begun():  # only then: a copy of a large model is not for nothing
-            own = TensorSet.of_flat(layout, self._client.shared.copy(), encoding_of(self._plan.encoding)).flat()
-        self._take(order, order.weights, layout)
-        moved = own is not None and self.refused is None and not np.array_equal(own, self._client.shared)
-        return moved and Part.BATCH_NORM in self._strategy.home
+            untrained = self._outgoing.as_sent(layout, self._client.shared)
+        self._take(order, order.weights, layout, untrained)
 
-    def _take(self, order: Train | Finish, weights: TensorSet | None, layout: Layout) -> None:
-        """Write delivered weights over one's own, unless they are unsound: `refused` then says why."""
+    def _take(
+        self,
+        order: Train | Finish,
+        weights: TensorSet | None,
+        layout: Layout,
+        untrained: Float32Array | None = None,
+    ) -> None:
+        """Deliver weights to the client, unless they are unsound: `refused` then says why."""
         self.refused = None
         if weights is None:
             return
         values, self.refused = delivered_values(order, weights, layout, own=self._client.shared)
         if values is not None:
-            self._client.shared[...] = values
+            self._client.deliver(order.round_no, values, untrained=untrained)
+
+    def _carried_on(self) -> State:
+        """What the next round depends on beside the shared model."""
+        extras = {f"home/{name}": tensor for name, tensor in self._client.kept().items()}
+        if self._client.velocity is not None:
+            extras["velocity"] = self._client.velocity.clone()
+        return extras
+
+    def _tables(self, evaluations: Evaluations) -> State:
+        if not (self._settings.share_class_counts and evaluations):
+            return {}
+        counts = self._data.class_counts(self._positions["train"])
+        return _tensors("tables/", tables_of(counts, headline(evaluations)))
 
     def _evaluates_delivery(self, order: Train) -> bool:
         """Whether the plan wants to know how good the result of the round before is."""
@@ -311,7 +326,7 @@ class HomeRun:
         """How good the delivered model is, where the plan wants to know it: asked for after training."""
         if self.refused is not None or not self._evaluates_delivery(order):
             return dict
-        return self._examiner.begin(self._client, self._twin)
+        return self._examiner.begin(self._client, self._twin, order.round_no)
 
     def _twin(self) -> LocalClient:
         """A client of the present phase whose model nobody trains; made before training draws random numbers."""
@@ -321,11 +336,14 @@ class HomeRun:
         return self._twins[warming]
 
     def _scores(self, evaluations: Evaluations) -> tuple[Score, ...]:
-        return tuple(score_of(part, one) for part, one in evaluations.items())
+        return tuple(score_of(part, one, model=model) for (model, part), one in evaluations.items())
 
     def _provenance(self, order: Finish, scores: tuple[Score, ...]) -> dict[str, str]:
-        described = {f"{s.split}_accuracy": f"{s.correct / s.samples:.6f}" for s in scores if s.samples}
-        described |= {f"{s.split}_samples": str(s.samples) for s in scores}
+        final = {s.split: s for s in scores if s.model == DELIVERED} | {
+            s.split: s for s in scores if s.model == HANDED_OVER
+        }
+        described = {f"{s.split}_accuracy": f"{s.correct / s.samples:.6f}" for s in final.values() if s.samples}
+        described |= {split: str(s.samples) for split, s in ((f"{name}_samples", s) for name, s in final.items())}
         return {
             "run": order.run,
             "participant": self._welcome.participant,

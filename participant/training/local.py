@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,13 +21,14 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.batchnorm import require_batch_norm
 from fedap_core.nn.evaluation import evaluate
 from fedap_core.nn.layers import use_stock_layers
-from fedap_core.nn.reestimation import reestimate_batch_norm
 from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel, State
 from fedap_core.nn.statistics import batch_norm_inputs, head_inputs, running_statistics
-from fedap_core.nn.training import Randomness, TrainingMetrics, train
-from fedap_core.randomness import derive_seed
+from fedap_core.nn.training import TrainingMetrics
+from fedap_core.parts import Part
 from fedap_core.strategies import Measure, Strategy
+from fedap_core.workspace import DELIVERED, HANDED_OVER
+from participant.training.workspace import HomeModel, HomeWorkspace, Trade
 from protocol.plan import Compute, Sgd
 
 
@@ -59,7 +61,10 @@ class LocalReport:
 
 
 class LocalClient:
-    """`shared` is the participant's live shared weights: mixing may write into it, training reads it."""
+    """`shared` is the participant's live shared weights: mixing may write into it, training reads it.
+
+    buffer: where the flat model lies; mirrored: whether `shared` is a copy in main memory (see `FlatModel`).
+    """
 
     def __init__(
         self,
@@ -70,6 +75,7 @@ class LocalClient:
         spec: ModelSpec,
         plan: LocalPlan,
         buffer: Tensor | None = None,
+        mirrored: bool | None = None,
     ) -> None:
         if plan.strategy.needs_batch_norm:
             require_batch_norm(module, plan.strategy.name)
@@ -79,10 +85,26 @@ class LocalClient:
         self._plan = plan
         if plan.compute.layers == "stock":
             use_stock_layers(module)
-        self._model = FlatModel(module, spec.tensors, plan.strategy.home, buffer)
-        keeps = plan.sgd.keep_momentum and plan.sgd.momentum > 0.0
-        self.velocity = torch.zeros_like(self._model.trainable) if keeps else None
+        self._model = FlatModel(module, spec.tensors, plan.strategy.home, buffer, mirrored=mirrored)
+        trade = Trade(
+            participant=name,
+            samples=splits["train"],
+            sgd=plan.sgd,
+            seed=plan.seed,
+            keep_momentum=plan.sgd.keep_momentum,
+            evaluation_batch=plan.evaluation_batch,
+            rounds=plan.rounds,
+            progress=plan.progress,
+        )
+        self._work = HomeWorkspace(self._model, trade, keeps=plan.strategy.keeps, classes=len(spec.classes))
+        self._finished: FlatModel | None = None
+        """The model to hand over, until something changes."""
+        plan.strategy.begin(self._work)
+
+    @property
+    def velocity(self) -> Tensor | None:
         """The optimiser's state where the plan carries it from round to round; else every round starts afresh."""
+        return self._work.shared_model.velocity
 
     @property
     def train_samples(self) -> int:
@@ -106,55 +128,103 @@ class LocalClient:
         finally:
             self._model.load(own)
 
+    def deliver(
+        self, round_no: int, values: Float32Array | None = None, *, untrained: Float32Array | None = None
+    ) -> None:
+        """Weights have come, to train round `round_no` with: `values`, or what is in `shared` already.
+
+        untrained: for a participant that has not finished a round, what it would have been given had nobody trained
+        yet. If others have, its batch-norm layers that stay home do not fit the weights: they are re-estimated.
+        """
+        if values is not None:
+            self.shared[...] = values
+        self._finished = None
+        strategy = self._plan.strategy
+        moved = untrained is not None and not np.array_equal(untrained, self.shared)
+        if not (strategy.acts_on_delivery or (moved and Part.BATCH_NORM in strategy.home)):
+            return
+        self._model.receive()
+        if moved and Part.BATCH_NORM in strategy.home:
+            self._work.shared_model.reestimate()
+        if strategy.acts_on_delivery:
+            self._work.begin_round(round_no)
+            strategy.deliver(self._work)
+        self._model.publish()
+
     def train(
         self, round_no: int, *, measure: Measure = Measure.NONE, should_stop: Callable[[], bool] = lambda: False
     ) -> LocalReport:
-        """E local epochs from the weights as delivered; afterwards `shared` is the update."""
+        """A round of the strategy's local work from the weights as delivered; afterwards `shared` is the update."""
         self._model.receive()
-        seeds = {
-            purpose: derive_seed(self._plan.seed, participant=self.name, round_no=round_no, purpose=purpose)
-            for purpose in ("order", "noise")
-        }
-        metrics = train(
-            self._model,
-            self._splits["train"],
-            objective=self._plan.strategy.objective,
-            settings=self._plan.sgd,
-            randomness=Randomness(order=seeds["order"], noise=seeds["noise"]),
-            progress=self._plan.progress(round_no),
-            velocity=self.velocity,
-            should_stop=should_stop,
-        )
+        self._finished = None
+        self._work.begin_round(round_no, should_stop)
+        self._plan.strategy.train(self._work)
         self._model.publish()
-        return LocalReport(metrics=metrics, stats=None if measure is Measure.NONE else self._statistics(measure))
+        stats = None if measure is Measure.NONE else self._statistics(measure)
+        return LocalReport(metrics=self._work.metrics, stats=stats)
 
-    def evaluate(self, split: str) -> Evaluation:
-        """The model as it stands on one of the participant's own splits."""
+    def evaluate(self, split: str, model: str = DELIVERED, *, round_no: int = 0) -> Evaluation:
+        """A model on one of the participant's own splits: the one in `shared` as it stands, or the one that would be
+        handed over now, before round `round_no` is trained."""
         if split not in self._splits:
             raise InvalidInput("split", split, f"one of {', '.join(self._splits)}")
         self._model.receive()
+        flat = self._to_hand_over(round_no) if model == HANDED_OVER else self._model
         samples, classes = self._splits[split], len(self._spec.classes)
-        return evaluate(self._model.module, samples, classes=classes, batch_size=self._plan.evaluation_batch)
+        return evaluate(flat.module, samples, classes=classes, batch_size=self._plan.evaluation_batch)
 
-    def reestimate(self) -> None:
-        """Fit the BN statistics to one's own training samples: for one who enters a run that others have begun."""
+    @property
+    def evaluated_models(self) -> tuple[str, ...]:
+        """The kinds of models that scores are given for."""
+        return (DELIVERED, HANDED_OVER) if self._plan.strategy.hands_over_another else (DELIVERED,)
+
+    @property
+    def keeps_more_than_its_model(self) -> bool:
+        """Whether the model to hand over is not all that the next round depends on."""
+        return self._plan.strategy.hands_over_another or bool(self._work.kept())
+
+    @property
+    def trains_to_hand_over(self) -> bool:
+        """Whether the model to hand over is trained first."""
+        return self._plan.strategy.trains_to_hand_over
+
+    def handed_over(self, round_no: int) -> State:
+        """Copies of all tensors of the model to predict with, before round `round_no` is trained."""
         self._model.receive()
-        reestimate_batch_norm(self._model.module, self._splits["train"].inputs(self._plan.evaluation_batch))
-        self._model.publish()
+        return self._to_hand_over(round_no).state()
 
     def state(self) -> State:
-        """Copies of all tensors: the personalised model, BN included."""
+        """Copies of all tensors of the model that is exchanged, BN included."""
         self._model.receive()
         return self._model.state()
 
-    def load(self, state: State) -> None:
-        """Take over a stored state."""
+    def kept(self) -> State:
+        """Copies of what the strategy keeps beside it; with `state` all that the next round depends on."""
+        return self._work.kept()
+
+    def load(self, state: State, kept: State | None = None) -> None:
+        """Take over a stored state. kept: None leaves what is kept beside the model as it is."""
         self._model.load(state)
         self._model.publish()
+        self._finished = None
+        if kept is not None:
+            self._work.load(kept)
+
+    def _to_hand_over(self, round_no: int) -> FlatModel:
+        strategy = self._plan.strategy
+        if not strategy.hands_over_another:
+            return self._model
+        if self._finished is None:
+            self._work.begin_round(round_no)
+            found = strategy.finished(self._work)
+            if not isinstance(found, HomeModel):
+                raise InvalidInput(f"hand_over of {strategy.name}", type(found).__name__, "a model of the workspace")
+            self._finished = found.flat
+        return self._finished
 
     def _statistics(self, what: Measure) -> BnStats:
         strategy, samples = self._plan.strategy, self._splits["train"]
-        covariance = bool(getattr(strategy, "full_covariance", False))
+        covariance = strategy.measures_covariance(what)
         module = self._model.module
         if what is Measure.RUNNING:
             return running_statistics(module, samples=len(samples))

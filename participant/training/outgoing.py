@@ -1,25 +1,97 @@
-"""What a participant has, as it travels, and back: layouts, weights, statistics, scores, tables.
+"""The way out: every tensor that leaves a participant passes `Outgoing`, and nothing else makes tensor sets to send.
 
-Only shapes and conversions; which of it is ever sent is decided by the strategy and the participant's own settings.
+Between what was computed and what is sent stand steps (`STEPS`): noise, clipping or sealing are added there, once, for
+weights, statistics and tables alike. What is sent at all is decided by the strategy and the participant's own settings.
+The way in (delivered tensors to values) and scores are converted here, too.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from fedap_core.arrays import Float32Array, IndexArray
-from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
+from fedap_core.randomness import derive_seed
+from fedap_core.workspace import DELIVERED
 from protocol.encodings import ENCODINGS, Encoding
 from protocol.messages import Score
 from protocol.tensors import Array, Layout, TensorSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Departing:
+    """Tensors about to leave. kind: weights, statistics or tables. round_no: of the order that they answer.
+
+    arrays: by name, private copies that a step may change in place. A report may be sent again after a crash and must
+    be the same then, so a step that draws random numbers derives them from `seed`.
+    """
+
+    kind: str
+    round_no: int
+    seed: int
+    arrays: Mapping[str, Array]
+
+
+class OutgoingStep(Protocol):
+    """One step between what was computed and what is sent: the same names, shapes and types come out."""
+
+    def __call__(self, departing: Departing, /) -> Mapping[str, Array]: ...
+
+
+def unchanged(departing: Departing, /) -> Mapping[str, Array]:
+    """What was computed is sent."""
+    return departing.arrays
+
+
+STEPS: dict[str, OutgoingStep] = {"none": unchanged}
+"""Steps by the name that a configuration gives them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outgoing:
+    """The way out of one participant in one run. steps: applied in this order to every set of tensors."""
+
+    encoding: Encoding
+    participant: str
+    seed: int
+    steps: tuple[OutgoingStep, ...] = (unchanged,)
+
+    def weights(self, layout: Layout, values: Float32Array, *, round_no: int) -> TensorSet:
+        """Flat values (elements,) in the order of the layout; the array belongs to the message afterwards."""
+        ends = tuple(itertools.accumulate(math.prod(spec.shape) for spec in layout.specs))
+        arrays: dict[str, Array] = {
+            spec.name: values[end - math.prod(spec.shape) : end].reshape(spec.shape)
+            for spec, end in zip(layout.specs, ends, strict=True)
+        }
+        for name, array in self._stepped("weights", round_no, arrays).items():
+            if array is not arrays[name]:
+                arrays[name][...] = array
+        return TensorSet.of_flat(layout, values, self.encoding)
+
+    def arrays(self, kind: str, arrays: Mapping[str, Array], *, round_no: int) -> TensorSet:
+        """Statistics or tables, at full precision."""
+        return TensorSet.of(self._stepped(kind, round_no, {name: np.array(array) for name, array in arrays.items()}))
+
+    def as_sent(self, layout: Layout, values: Float32Array) -> Float32Array:
+        """Values as they would arrive: the encoding may round them. Nothing is sent."""
+        return TensorSet.of_flat(layout, values.copy(), self.encoding).flat()
+
+    def _stepped(self, kind: str, round_no: int, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+        for number, step in enumerate(self.steps):
+            purpose = f"outgoing {kind} {number}"
+            seed = derive_seed(self.seed, participant=self.participant, round_no=round_no, purpose=purpose)
+            arrays = step(Departing(kind=kind, round_no=round_no, seed=seed, arrays=arrays))
+        return arrays
 
 
 def encoding_of(name: str) -> Encoding:
@@ -56,19 +128,7 @@ def model_of(tensors: TensorSet, spec: ModelSpec, what: str, *, fill: State | No
     return state
 
 
-def moments_of(stats: BnStats) -> dict[str, Array]:
-    """Statistics by name: count, mean and variance of every layer, covariance where it was measured."""
-    arrays: dict[str, Array] = {}
-    for layer in stats.layers:
-        arrays[f"{layer.name}/count"] = np.array(layer.count, dtype=np.int64)
-        arrays[f"{layer.name}/mean"] = layer.mean
-        arrays[f"{layer.name}/variance"] = layer.variance
-        if layer.covariance is not None:
-            arrays[f"{layer.name}/covariance"] = layer.covariance
-    return arrays
-
-
-def score_of(split: str, evaluation: Evaluation, *, model: str = "delivered") -> Score:
+def score_of(split: str, evaluation: Evaluation, *, model: str = DELIVERED) -> Score:
     """How good a model was, without the confusion matrix."""
     return Score(
         model=model,

@@ -29,18 +29,22 @@ class Progress:
 
 
 class Pace:
-    """Asked after every batch: whether to stop, by request (for nothing) or by the work limit (for good)."""
+    """Asked after every batch: whether to stop, by request (for nothing) or by the work limit (for good).
+
+    passes: how often the round goes through the training data.
+    """
 
     def __init__(
         self,
         plan: Plan,
         samples: int,
         round_no: int,
+        passes: int,
         watch: Callable[[Progress], None],
         should_stop: Callable[[], bool],
     ) -> None:
         self._batches = max(1, len(batch_bounds(samples, plan.sgd.batch_size, plan.sgd.batches)))
-        self._plan, self._round_no = plan, round_no
+        self._plan, self._round_no, self._passes = plan, round_no, passes
         self._watch, self._should_stop = watch, should_stop
         self._began, self._steps = time.monotonic(), 0
         self.was_stopped = False
@@ -64,7 +68,7 @@ class Pace:
                 round_no=self._round_no,
                 rounds=self._plan.rounds,
                 epoch=epoch,
-                epochs=self._plan.sgd.epochs,
+                epochs=self._passes,
                 batch=batch,
                 batches=self._batches,
                 loss=loss,

@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from fedap_core.nn.state import State
 from participant.record.private_state import SavedRound
-from protocol.encodings import Encoding
+from participant.training.outgoing import Outgoing
 from protocol.messages import Goodbye, Score, Update
 from protocol.tensors import Layout, TensorSet
 
 _SCORE_FIELDS = ("model", "split", "samples", "correct", "loss", "macro_f1")
 
 
-def update_of(run: str, saved: SavedRound, layout: Layout, encoding: Encoding) -> Update:
+def update_of(run: str, saved: SavedRound, layout: Layout, outgoing: Outgoing) -> Update:
     """The report of a trained round; its weights are copies, so that training may go on while they are sent."""
     flat = np.zeros(layout.elements, dtype=np.float32)
     facts: Mapping[str, Any] = saved.facts
@@ -31,17 +30,16 @@ def update_of(run: str, saved: SavedRound, layout: Layout, encoding: Encoding) -
         steps=facts["steps"],
         train_loss=facts["train_loss"],
         scores=read_scores(facts),
-        weights=TensorSet.of_flat(layout, flat, encoding),
-        statistics=_set(saved.extras, "statistics/"),
-        tables=_set(saved.extras, "tables/"),
+        weights=outgoing.weights(layout, flat, round_no=saved.round_no),
+        statistics=_set(saved, "statistics", outgoing),
+        tables=_set(saved, "tables", outgoing),
     )
 
 
-def goodbye_of(run: str, saved: SavedRound) -> Goodbye:
+def goodbye_of(run: str, saved: SavedRound, outgoing: Outgoing) -> Goodbye:
     """The last report of a run."""
-    return Goodbye(
-        run=run, round_no=saved.round_no, scores=read_scores(saved.facts), tables=_set(saved.extras, "tables/")
-    )
+    tables = _set(saved, "tables", outgoing)
+    return Goodbye(run=run, round_no=saved.round_no, scores=read_scores(saved.facts), tables=tables)
 
 
 def saved_scores(scores: tuple[Score, ...]) -> list[dict[str, object]]:
@@ -54,6 +52,6 @@ def read_scores(facts: Mapping[str, Any]) -> tuple[Score, ...]:
     return tuple(Score(**described) for described in facts["scores"])
 
 
-def _set(extras: State, prefix: str) -> TensorSet | None:
-    arrays = {name[len(prefix) :]: t.numpy() for name, t in extras.items() if name.startswith(prefix)}
-    return TensorSet.of(arrays) if arrays else None
+def _set(saved: SavedRound, kind: str, outgoing: Outgoing) -> TensorSet | None:
+    arrays = {name: tensor.numpy() for name, tensor in saved.extras_of(kind).items()}
+    return outgoing.arrays(kind, arrays, round_no=saved.round_no) if arrays else None

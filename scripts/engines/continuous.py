@@ -77,7 +77,7 @@ class VirtualRun:
     ) -> None:
         self._clock = settings.clock
         self._seed = settings.run.seed
-        self._epochs = settings.run.sgd.epochs
+        self._passes = settings.run.strategy().passes(settings.run.sgd.epochs)
         self._federation = federation
         self._homes, self._bench = federation.homes, federation.bench
         self._folder = folder
@@ -177,10 +177,10 @@ class VirtualRun:
         if order.kind == "anchor":
             self._push(self._now + MEASURE_SHARE * self._epoch_s(member), member, order)
             return None
-        home.deliver(self._bench.weights(order.weights))
+        home.deliver(order.round_no, self._bench.weights(order.weights))
         if order.kind == "finish":
             return events.GoodbyeArrived(connection=member, round_no=order.round_no, scores=())
-        self._push(self._now + self._epochs * self._epoch_s(member), member, order)
+        self._push(self._now + self._passes * self._epoch_s(member), member, order)
         return None
 
     def _epoch_s(self, member: str) -> float:
@@ -270,5 +270,5 @@ class VirtualRun:
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir()
         for name, home in self._homes.items():
-            write_model(half / model_file_name(name), self._federation.spec, home.client.state())
+            write_model(half / model_file_name(name), self._federation.spec, home.handed_over())
         self._folder.keep_models(half, self._looks)

@@ -87,8 +87,11 @@ class ForkedPool:
     def train(self, round_no: int, what: Measure) -> list[LocalReport]:
         return [report_from_json(answer) for answer in self._ask("train", round_no, what)]
 
-    def evaluate(self, split: str) -> list[Evaluation]:
-        return [evaluation_from_json(answer) for answer in self._ask("evaluate", split)]
+    def deliver(self, round_no: int) -> None:
+        self._ask("deliver", round_no)
+
+    def evaluate(self, split: str, model: str, round_no: int) -> list[Evaluation]:
+        return [evaluation_from_json(answer) for answer in self._ask("evaluate", split, model, round_no)]
 
     def save(self, folder: Path, round_no: int) -> None:
         self._ask("save", str(folder), round_no)
@@ -133,7 +136,8 @@ def _serve(pool: InlinePool, parent: Connection) -> None:
         "ready": lambda: None,
         "measure": lambda path, what: [stats_to_json(s) for s in pool.measure(Path(path), Measure(what))],
         "train": lambda round_no, what: [report_to_json(r) for r in pool.train(round_no, Measure(what))],
-        "evaluate": lambda split: [evaluation_to_json(e) for e in pool.evaluate(split)],
+        "deliver": lambda round_no: pool.deliver(round_no),
+        "evaluate": lambda *asked: [evaluation_to_json(e) for e in pool.evaluate(*asked)],
         "save": lambda folder, round_no: pool.save(Path(folder), round_no),
         "load": lambda folder: pool.load(Path(folder)),
     }

@@ -21,7 +21,8 @@ from fedap_core.directions import Followed, withhold
 from fedap_core.errors import InvalidInput
 from fedap_core.parts import TensorSpec
 from fedap_core.robust import Mixture, robust_mix_rows
-from fedap_core.strategies import Evidence, Measure, Mixing, Phase, fedbn_weights
+from fedap_core.strategies import Evidence, Measure, Mixing, Phase, mixing_of_phase
+from fedap_core.workspace import DELIVERED, HANDED_OVER
 from participant.record.model_file import make_initial, read_spec, write_model
 from participant.training.local import LocalReport
 from scripts.engines.forked_pool import ForkedPool
@@ -191,6 +192,8 @@ class Federation:
                 raise InvalidInput("anchor", "none", f"a model to measure under ({self._strategy.name})")
             stats = self._pool.measure(anchor, self._strategy.first_measure)
             self._settle(Evidence(counts=self._counts, stats=tuple(stats)), from_round=skipped)
+        if first <= skipped:
+            self._deliver(skipped)
         saved_at = time.monotonic()
         for round_no in range(max(first, skipped), self._settings.rounds):
             self._round(round_no, skipped)
@@ -211,19 +214,19 @@ class Federation:
         self._require_finite(round_no, reports)
         weights = self._weights(round_no, plan.phase, reports)
         self._mix(weights, plan.phase)
+        self._deliver(round_no + 1)
         mixed = time.monotonic()
         last = round_no == self._settings.rounds - 1
-        evaluated = self._splits if self._settings.evaluates(round_no) else []
-        splits = {
-            split: tuple(ClientScore.of(one, one.confusion if last else None) for one in self._pool.evaluate(split))
-            for split in evaluated
-        }
+        another, evaluates = self._strategy.hands_over_another, self._settings.evaluates(round_no)
+        delivered = self._evaluated(DELIVERED, round_no + 1, confusion=last and not another) if evaluates else {}
+        final = self._evaluated(HANDED_OVER, round_no + 1, confusion=last) if evaluates and another else {}
         spent = {"train": trained - began, "mix": mixed - trained, "evaluate": time.monotonic() - mixed}
         record = RoundRecord(
             number=round_no,
             phase=plan.phase,
             train_loss=tuple(report.metrics.loss for report in reports),
-            splits=splits,
+            splits=final or delivered,
+            delivered=delivered if another else {},
             seconds={name: round(seconds, 4) for name, seconds in spent.items()},
         )
         self._folder.append(record)
@@ -237,6 +240,18 @@ class Federation:
         if followed is not None:
             followed.note(row[: self._trained] - one for row, one in zip(self._pool.rows, before, strict=True))
         return reports
+
+    def _deliver(self, round_no: int) -> None:
+        if self._strategy.acts_on_delivery:
+            self._pool.deliver(round_no)
+
+    def _evaluated(self, model: str, round_no: int, *, confusion: bool) -> dict[str, tuple[ClientScore, ...]]:
+        """Scores by split of everyone's model: as delivered for that round, or as it would be handed over."""
+        found = {split: self._pool.evaluate(split, model, round_no) for split in self._splits}
+        return {
+            split: tuple(ClientScore.of(one, one.confusion if confusion else None) for one in evaluations)
+            for split, evaluations in found.items()
+        }
 
     def _mix(self, weights: FloatArray, phase: Phase) -> None:
         rows = self._pool.rows
@@ -255,8 +270,8 @@ class Federation:
     def _weights(self, round_no: int, phase: Phase, reports: list[LocalReport]) -> FloatArray:
         stats = tuple(report.stats for report in reports if report.stats is not None)
         evidence = Evidence(counts=self._counts, stats=stats)
-        if phase is Phase.FEDBN:
-            return fedbn_weights(evidence, equal=self._strategy.equal).weights
+        if phase is not Phase.MIXED:
+            return mixing_of_phase(self._strategy, phase, evidence).weights
         if self._mixing is None:
             self._settle(evidence, from_round=round_no)
         if self._mixing is None:

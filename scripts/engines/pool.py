@@ -22,6 +22,7 @@ from fedap_core.strategies import Measure
 from participant.record.model_file import module_of, read_model, write_model
 from participant.training.local import LocalClient, LocalPlan, LocalReport, use_threads
 from scripts.run.cohort import Client, Cohort, model_file_name
+from scripts.run.kept_files import read_kept, write_kept
 
 
 class ClientPool(Protocol):
@@ -37,11 +38,14 @@ class ClientPool(Protocol):
     def train(self, round_no: int, what: Measure) -> list[LocalReport]:
         """One round of local training by everyone."""
 
-    def evaluate(self, split: str) -> list[Evaluation]:
-        """Everyone's model as it stands on its own split."""
+    def deliver(self, round_no: int) -> None:
+        """The rows are what everyone is given for that round."""
+
+    def evaluate(self, split: str, model: str, round_no: int) -> list[Evaluation]:
+        """Everyone's model on its own split: as delivered for that round, or as it would be handed over."""
 
     def save(self, folder: Path, round_no: int) -> None:
-        """Write everyone's personalised model."""
+        """Write everyone's personalised model after that round, and what its algorithm keeps beside it."""
 
     def load(self, folder: Path) -> None:
         """Take everyone's model from such a folder."""
@@ -102,17 +106,24 @@ class InlinePool:
     def train(self, round_no: int, what: Measure) -> list[LocalReport]:
         return [client.train(round_no, measure=what) for client in self._clients]
 
-    def evaluate(self, split: str) -> list[Evaluation]:
-        return [client.evaluate(split) for client in self._clients]
+    def deliver(self, round_no: int) -> None:
+        for client in self._clients:
+            client.deliver(round_no)
+
+    def evaluate(self, split: str, model: str, round_no: int) -> list[Evaluation]:
+        return [client.evaluate(split, model, round_no=round_no) for client in self._clients]
 
     def save(self, folder: Path, round_no: int) -> None:
         notes = {"round": str(round_no)}
         for client in self._clients:
-            write_model(folder / model_file_name(client.name), self._spec, client.state(), notes)
+            personal, state = client.handed_over(round_no + 1), client.state()
+            write_model(folder / model_file_name(client.name), self._spec, personal, notes)
+            if client.keeps_more_than_its_model:
+                write_kept(folder, client.name, self._spec, state, client.kept())
 
     def load(self, folder: Path) -> None:
         for client in self._clients:
-            client.load(read_model(folder / model_file_name(client.name))[1])
+            client.load(*read_kept(folder, client.name))
 
     def close(self) -> None:
         self._clients = ()

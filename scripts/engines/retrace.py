@@ -32,14 +32,14 @@ def retrace(federation: VirtualFederation, facts: Iterable[tuple[Fact, float]]) 
         bench.collect(work.collect(machine.state, frozenset()))
     for member in machine.state.active():
         if member.order is not None and member.order.kind == "finish":
-            federation.homes[member.name].deliver(bench.weights(member.order.weights))
+            federation.homes[member.name].deliver(member.order.round_no, bench.weights(member.order.weights))
 
 
 def _train(machine: RoundMachine, federation: VirtualFederation, fact: UpdateAccepted) -> None:
     """The round behind an update, from the weights of the order that it answers."""
     home = federation.homes[fact.member]
     order = _order_for(machine, fact)
-    home.deliver(federation.bench.weights(order.weights))
+    home.deliver(order.round_no, federation.bench.weights(order.weights))
     report = home.train(order)
     federation.bench.put_update(fact.member, fact.round_no, home.client.shared, report.stats)
 

@@ -21,7 +21,6 @@ from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
-from fedap_core.parts import Part
 from fedap_core.robust import robust_mix_rows
 from fedap_core.strategies import Evidence, Measure, Mixing, Strategy
 from participant.training.local import LocalClient, LocalReport
@@ -41,19 +40,18 @@ class Home:
         self.order: Order | None = None
         self.report: LocalReport | None = None
         """The latest training and the order for it; its weights are the client's own until the next delivery."""
-        self._keeps_batch_norm = Part.BATCH_NORM in strategy.home
+        self._round_no = 0
         self._evaluations: dict[str, Evaluation] | None = None
 
-    def deliver(self, weights: Float32Array | None) -> None:
-        """Take the weights of an order. Who begins with what others have trained fits its BN to it, as at any home."""
+    def deliver(self, round_no: int, weights: Float32Array | None) -> None:
+        """Take the weights of an order."""
         self._evaluations = None
+        self._round_no = round_no
         if weights is None:
             return
         self.given = weights.copy()
-        moved = self.order is None and not np.array_equal(self.client.shared, weights)
-        self.client.shared[...] = weights
-        if moved and self._keeps_batch_norm:
-            self.client.reestimate()
+        untrained = self.client.shared.copy() if self.order is None else None
+        self.client.deliver(round_no, weights, untrained=untrained)
 
     @property
     def train_samples(self) -> int:
@@ -70,10 +68,17 @@ class Home:
         return self.client.measure(anchor, what)
 
     def evaluations(self) -> Mapping[str, Evaluation]:
-        """How good the model was as delivered, by split."""
+        """How good the model to hand over was after the delivery, by split."""
         if self._evaluations is None:
-            self._evaluations = {split: self.client.evaluate(split) for split in self.splits}
+            model = self.client.evaluated_models[-1]
+            self._evaluations = {
+                split: self.client.evaluate(split, model, round_no=self._round_no) for split in self.splits
+            }
         return self._evaluations
+
+    def handed_over(self) -> State:
+        """The model to keep."""
+        return self.client.handed_over(self._round_no)
 
     def train(self, order: Order) -> LocalReport:
         """A round of local training from the weights as delivered; its report is held until it has arrived."""

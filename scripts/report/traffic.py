@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
+from fedap_core.measures import measured_channels
 from fedap_core.model_spec import ModelSpec
-from fedap_core.parts import Part, shared_tensors
+from fedap_core.parts import shared_tensors
 from fedap_core.strategies import Measure, Strategy
 from participant.record.model_file import read_spec
 from scripts.engines.inline import InlineOptions, initial_file
@@ -42,19 +43,10 @@ def computed(spec: ModelSpec, strategy: Strategy, *, pooled_anchor: bool = True)
     once = 0
     if measures is not Measure.NONE and pooled_anchor:
         whole = sum(tensor.size for tensor in spec.tensors if tensor.floating)
-        once = whole * _FLOAT32 + 2 * _FLOAT64 * _measured_channels(spec, measures)
-    elif strategy.round_plan(0, 1).measure is Measure.RUNNING:  # f-FedAP measures once, with an update
-        once = 2 * _FLOAT64 * _measured_channels(spec, Measure.RUNNING)
+        once = whole * _FLOAT32 + 2 * _FLOAT64 * sum(measured_channels(spec, measures).values())
+    elif strategy.round_measure is not Measure.NONE:  # measures once, with an update
+        once = 2 * _FLOAT64 * sum(measured_channels(spec, strategy.round_measure).values())
     return Traffic(per_round=2.0 * _FLOAT32 * shared, once=float(once), measured=False)
-
-
-def _measured_channels(spec: ModelSpec, measure: Measure) -> int:
-    """BN layers have one scale value per channel; the head's input channels are the columns of its matrix."""
-    if measure is Measure.HEAD_INPUTS:
-        matrices = [tensor for tensor in spec.tensors if tensor.part is Part.HEAD and len(tensor.shape) > 1]
-        return sum(tensor.shape[1] for tensor in matrices)
-    means = [t for t in spec.tensors if t.part is Part.BATCH_NORM and t.name.endswith("running_mean")]
-    return sum(tensor.size for tensor in means)
 
 
 def counted(folders: Sequence[RunFolder]) -> Traffic | None:

@@ -17,7 +17,6 @@ from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import FlatModel
 from fedap_core.nn.training import Randomness, train
-from fedap_core.objectives import ObjectiveSpec
 from fedap_core.randomness import derive_seed, generator
 from participant.record.model_file import module_of, read_model, read_spec, write_model
 from participant.training.local import use_threads
@@ -45,7 +44,6 @@ def train_pooled_anchor(settings: RunSettings, cohort: Cohort, initial: Path, pa
     metrics = train(
         model,
         samples,
-        objective=ObjectiveSpec(),
         settings=Sgd(
             learning_rate=settings.sgd.learning_rate,
             batch_size=settings.sgd.batch_size,

@@ -80,7 +80,8 @@ class RoundRecord:
     """One round, counted from 0.
 
     splits: by `validation` and `test`, one score per client, None where nobody measured; empty where the round was not
-    evaluated. seconds: wall time by what it was spent on; up, down: bytes on the wire per client, empty where not
+    evaluated. They are of the models to hand over; delivered: the same of the models as delivered, where these differ.
+    seconds: wall time by what it was spent on; up, down: bytes on the wire per client, empty where not
     counted. clock, updates, trained, ended: of runs under a virtual clock, whose records are moments instead of rounds:
     virtual seconds, updates so far, rounds that each client trained, and how it ended (in the last record).
     """
@@ -89,6 +90,7 @@ class RoundRecord:
     phase: str = ""
     train_loss: tuple[float, ...] = ()
     splits: Mapping[str, tuple[ClientScore | None, ...]] = field(default_factory=dict)
+    delivered: Mapping[str, tuple[ClientScore | None, ...]] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     up: tuple[int, ...] = ()
     down: tuple[int, ...] = ()
@@ -120,6 +122,7 @@ class RoundRecord:
         named: Json = {"round": self.number, "phase": self.phase, "train_loss": list(self.train_loss)}
         named |= {"clock": self.clock, "updates": self.updates, "trained": list(self.trained)}
         named |= {split: _split_json(scores) for split, scores in self.splits.items()}
+        named |= {"delivered": {split: _split_json(scores) for split, scores in self.delivered.items()}}
         named |= {"seconds": dict(self.seconds)}
         named |= {"bytes": {"up": list(self.up), "down": list(self.down)} if self.up or self.down else None}
         named |= {"ended": self.ended}
@@ -134,7 +137,8 @@ class RoundRecord:
             number=int(found["round"]),
             phase=str(found.get("phase", "")),
             train_loss=tuple(map(float, found.get("train_loss", ()))),
-            splits={split: tuple(_scores_of(found[split])) for split in _SPLITS if found.get(split)},
+            splits=_splits_of(found),
+            delivered=_splits_of(found.get("delivered") or {}),
             seconds={key: float(value) for key, value in (found.get("seconds") or {}).items()},
             up=tuple(map(int, counted.get("up", ()))),
             down=tuple(map(int, counted.get("down", ()))),
@@ -151,6 +155,10 @@ def _split_json(scores: Sequence[ClientScore | None]) -> Json:
         name: [getattr(one, name) for one in known] for name in ("accuracy", "macro_f1", "loss", "samples", "confusion")
     }
     return {name: values for name, values in columns.items() if None not in values}
+
+
+def _splits_of(found: Json) -> dict[str, tuple[ClientScore, ...]]:
+    return {split: tuple(_scores_of(found[split])) for split in _SPLITS if found.get(split)}
 
 
 def _scores_of(split: Json) -> Iterator[ClientScore]:

@@ -40,8 +40,12 @@ class LastFirst:
         answers = [pool.train(round_no, what) for pool in reversed(self._pools)]
         return [one for answer in reversed(answers) for one in answer]
 
-    def evaluate(self, split: str) -> list[Evaluation]:
-        answers = [pool.evaluate(split) for pool in reversed(self._pools)]
+    def deliver(self, round_no: int) -> None:
+        for pool in reversed(self._pools):
+            pool.deliver(round_no)
+
+    def evaluate(self, split: str, model: str, round_no: int) -> list[Evaluation]:
+        answers = [pool.evaluate(split, model, round_no) for pool in reversed(self._pools)]
         return [one for answer in reversed(answers) for one in answer]
 
     def save(self, folder: Path, round_no: int) -> None:

@@ -16,7 +16,7 @@ from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 from tests.support.cohorts import clients_of, lab_arguments, model_bits, run_command, run_small, small_run
 
-EIGHT = ("base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap")
+ALL = ("base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap", "ditto", "fedrep")
 FIVE_CLIENTS = {"clients": 5, "data_options": {"samples": "400", "classes": "3", "shape": "1x16x16"}}
 
 VARIANTS: dict[str, RunSettings] = {
@@ -79,6 +79,20 @@ def test_participants_that_share_processes_compute_the_same(tmp_path: Path) -> N
     require_equal(processes, inline)
 
 
+def test_an_algorithm_with_a_second_model_leaves_it_to_a_longer_run(tmp_path: Path) -> None:
+    """Ditto's personal models and both kinds of scores are the inline engine's; three rounds that go on from two of
+    either engine end where three rounds from the beginning end."""
+    processes, inline = run_both(tmp_path, small_run("ditto", rounds=2, options={"finetune": 1, "reestimate": True}))
+    require_equal(processes, inline)
+    assert [sorted(record) for record in inline.rounds()] == [
+        ["delivered", "phase", "round", "seconds", "test", "train_loss"]
+    ] * 2
+    assert inline.rounds()[-1]["delivered"]["test"]["loss"] != inline.rounds()[-1]["test"]["loss"]
+    longer = small_run("ditto", rounds=3, options={"finetune": 1, "reestimate": True})
+    ends = [model_bits(run_small(tmp_path / root, longer)) for root in ("processes", "inline", "afresh")]
+    assert ends[0] == ends[1] == ends[2]
+
+
 def test_a_result_of_either_engine_is_reused_by_the_other(tmp_path: Path) -> None:
     settings = small_run("fedbn", rounds=1)
     folder = run_small(tmp_path, settings)
@@ -135,7 +149,7 @@ def test_without_barriers_a_line_stands_for_as_many_updates_as_there_are_members
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", EIGHT)
+@pytest.mark.parametrize("algorithm", ALL)
 def test_every_algorithm_leaves_the_inline_engines_run_folder(algorithm: str, tmp_path: Path) -> None:
     settings = small_run(algorithm, rounds=4, cohort={"data": "watch", "data_options": {}, "partition": "site"})
     require_equal(*run_both(tmp_path, settings.model_copy(update={"model": "har-cnn"})))

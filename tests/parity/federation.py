@@ -68,9 +68,9 @@ def weights_of_seed(seed: int) -> State:
     return _initial(seed)[1]
 
 
-def order_seed(name: str, round_no: int) -> int:
-    """The seed of the order of a client's samples in a round."""
-    return derive_seed(SEED, participant=name, round_no=round_no, purpose="order")
+def order_seed(name: str, round_no: int, which: str = "") -> int:
+    """The seed of the order of a client's samples in a round. which: of several trainings in it."""
+    return derive_seed(SEED, participant=name, round_no=round_no, purpose="order" + which)
 
 
 ANCHOR_SEED = 77

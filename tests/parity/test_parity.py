@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedap_core.arrays import FloatArray
 from tests.parity import textbook
-from tests.parity.federation import ANCHOR_SEED, ROUNDS, Outcome, run
+from tests.parity.federation import ANCHOR_SEED, ROUNDS, SEED, Outcome, run
 from tests.parity.textbook import Book, Keep, Moments
 
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
@@ -77,6 +77,35 @@ def half_as_fedbn(book: Book) -> FloatArray:
     return weights
 
 
+def ditto(strength: float) -> Callable[[Book], FloatArray]:
+    """x as FedAvg; v beside it, pulled towards x as delivered. What is compared in the end is v."""
+
+    def play(book: Book) -> FloatArray:
+        personal = [textbook.network(SEED) for _ in book.models]
+        for _ in range(ROUNDS):
+            for number, (model, own) in enumerate(zip(book.models, personal, strict=True)):
+                delivered = [parameter.detach().clone() for parameter in model.parameters()]
+                book.fit(number, model)
+                book.fit(number, own, mu=strength, towards=delivered, which=" personal/0")
+            book.round_no += 1
+            book.average(book.by_counts(), textbook.nothing)
+        book.models = personal
+        return book.by_counts()
+
+    return play
+
+
+def fedrep(book: Book) -> FloatArray:
+    """Three epochs of the head under the delivered body, then the plan's two of everything else."""
+    for _ in range(ROUNDS):
+        for number, model in enumerate(book.models):
+            book.fit(number, model, trains=textbook.head, epochs=3)
+            book.fit(number, model, trains=lambda key: not textbook.head(key), which=" /1")
+        book.round_no += 1
+        book.average(book.by_counts(), textbook.head)
+    return book.by_counts()
+
+
 BN_INPUTS, HEAD_INPUTS = slice(0, 2), slice(2, 3)
 
 CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], FloatArray]]] = {
@@ -92,6 +121,9 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "fedap-sbn": ("fedap-sbn", {}, by_anchor(textbook.nothing, BN_INPUTS)),
     "d-fedap": ("d-fedap", {}, by_anchor(textbook.batch_norm, HEAD_INPUTS)),
     "f-fedap": ("f-fedap", {}, half_as_fedbn),
+    "ditto": ("ditto", {}, ditto(1.0)),
+    "ditto-0.1": ("ditto", {"strength": 0.1}, ditto(0.1)),
+    "fedrep": ("fedrep", {"head_epochs": 3}, fedrep),
 }
 
 

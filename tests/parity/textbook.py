@@ -59,17 +59,31 @@ class Book:
     def train(self, mu: float = 0.0) -> None:
         """One round of local training by everyone."""
         for number, model in enumerate(self.models):
-            self._train_client(model, *self.train_data[number], given.NAMES[number], mu)
+            self.fit(number, model, mu=mu)
         self.round_no += 1
 
-    def _train_client(self, model: SmoothNet, x: Tensor, y: Tensor, name: str, mu: float) -> None:
+    def fit(
+        self,
+        number: int,
+        model: SmoothNet,
+        *,
+        mu: float = 0.0,
+        towards: list[Tensor] | None = None,
+        trains: Keep = lambda _key: True,
+        which: str = "",
+        epochs: int = given.EPOCHS,
+    ) -> None:
+        """Train one client's model. towards: what mu pulls to, instead of the values it begins with. trains: by name.
+        which: the training among several of a round, as the seed of its order is named."""
+        x, y = self.train_data[number]
+        trained = [parameter for key, parameter in model.named_parameters() if trains(key)]
         optimiser = torch.optim.SGD(
-            model.parameters(), lr=given.LEARNING_RATE, momentum=given.MOMENTUM, weight_decay=given.WEIGHT_DECAY
+            trained, lr=given.LEARNING_RATE, momentum=given.MOMENTUM, weight_decay=given.WEIGHT_DECAY
         )
-        received = [parameter.detach().clone() for parameter in model.parameters()]
-        generator = torch.Generator().manual_seed(given.order_seed(name, self.round_no))
+        received = towards or [parameter.detach().clone() for parameter in model.parameters()]
+        generator = torch.Generator().manual_seed(given.order_seed(given.NAMES[number], self.round_no, which))
         model.train()
-        for _ in range(given.EPOCHS):
+        for _ in range(epochs):
             for batch in batches(torch.randperm(len(y), generator=generator)):
                 optimiser.zero_grad()
                 loss = F.cross_entropy(model(x[batch]), y[batch])

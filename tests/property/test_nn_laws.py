@@ -94,7 +94,6 @@ def test_a_flat_model_holds_every_value_once_and_gives_all_of_them_back(
     assert flat.flat.numel() == flat_size(tensors, home)
     travelling = [values[spec.name].flatten() for spec in flat.layout]
     assert torch.equal(flat.shared, torch.cat([*travelling, torch.zeros(0)]))
-    assert flat.home_state().keys() | {spec.name for spec in flat.layout} == flat.state().keys()
     state = flat.state()
     flat.flat.copy_(draw(flat.flat.numel(), seed=seed))
     flat.load(state)
@@ -120,5 +119,4 @@ def test_a_description_with_any_field_replaced_is_read_or_refused(field: str, va
     except InvalidInput:
         return
     assert ModelSpec.from_metadata(spec.to_metadata(), source="m") == spec
-    assert spec.layout_digest(set()) == spec.layout_digest(frozenset())
     assert sum(tensor.size for tensor in spec.tensors) >= 0

@@ -19,7 +19,7 @@ from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.nn.state import State
-from fedap_core.strategies import Evidence, Measure, Phase, fedbn_weights, make_strategy
+from fedap_core.strategies import Evidence, Measure, Phase, make_strategy, mixing_of_phase
 from participant.decisions.layouts import model_layout, shared_layout
 from participant.record.model_file import read_model
 from participant.wire.post import Post
@@ -265,8 +265,9 @@ class Conductor:
     def _weights(self, round_no: int, updates: Sequence[Update]) -> FloatArray:
         stats = tuple(stats_of(update.statistics) for update in updates if update.statistics is not None)
         evidence = Evidence(counts=self._counts(), stats=stats)
-        if self._strategy.round_plan(round_no, self.plan.rounds).phase is Phase.FEDBN:
-            return fedbn_weights(evidence, equal=self._strategy.equal).weights
+        phase = self._strategy.round_plan(round_no, self.plan.rounds).phase
+        if phase is not Phase.MIXED:
+            return mixing_of_phase(self._strategy, phase, evidence).weights
         if self._mixing is None:
             self._mixing = self._strategy.mixing(evidence).weights
         return self._mixing

@@ -13,8 +13,7 @@ from coordinator.decisions.actions import Stop
 from coordinator.runs import Federation, open_run
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
-from fedap_core.strategies import Evidence, Phase, make_strategy
-from fedap_core.strategies.fedbn import FedBn
+from fedap_core.strategies import Evidence, make_strategy, mixing_of_phase
 from tests.support.peer import Peer
 from tests.support.tiny_models import TinyModel, drift, moments, wire_moments
 
@@ -93,9 +92,8 @@ def expected_rows(
     evidence = Evidence(counts=tuple(samples or [100] * len(names)), stats=tuple(moments(name) for name in names))
     for round_no in range(rounds):
         rows = [drift(name, round_no, row) for name, row in zip(names, rows, strict=True)]
-        plan = strategy.round_plan(round_no, rounds)
-        chosen = FedBn(equal=strategy.equal) if plan.phase is Phase.FEDBN else strategy
-        mix(chosen.mixing(evidence).weights, rows, rows)
+        phase = strategy.round_plan(round_no, rounds).phase
+        mix(mixing_of_phase(strategy, phase, evidence).weights, rows, rows)
     return dict(zip(names, rows, strict=True))
 
 

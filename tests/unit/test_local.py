@@ -11,7 +11,7 @@ from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.samples import Samples
-from fedap_core.nn.state import FlatModel, State
+from fedap_core.nn.state import State
 from fedap_core.nn.statistics import batch_norm_inputs, head_inputs
 from fedap_core.preprocessing import Preprocessing
 from fedap_core.strategies import Measure, make_strategy
@@ -40,11 +40,19 @@ def samples_of(count: int, seed: int) -> Samples:
 TRAIN = samples_of(300, 1)
 
 
-def client(algorithm: str, *, name: str = "a", seed: int = 5, options: dict[str, object] | None = None) -> LocalClient:
+def client(
+    algorithm: str,
+    *,
+    name: str = "a",
+    seed: int = 5,
+    options: dict[str, object] | None = None,
+    mirrored: bool | None = None,
+) -> LocalClient:
     spec, state = initial()
     plan = LocalPlan(strategy=make_strategy(algorithm, options), sgd=Sgd(learning_rate=0.05), seed=seed)
     splits = {"train": TRAIN, "test": samples_of(20, 2)}
-    return LocalClient(name, splits=splits, module=module_of(spec, state), spec=spec, plan=plan)
+    module = module_of(spec, state)
+    return LocalClient(name, splits=splits, module=module, spec=spec, plan=plan, mirrored=mirrored)
 
 
 def require_same(found: BnStats, expected: BnStats) -> None:
@@ -168,9 +176,7 @@ def test_the_number_of_threads_is_fixed() -> None:
 
 def test_a_client_whose_weights_are_mirrored_computes_the_same_bits() -> None:
     """An accelerator's memory is not main memory: the same round through a mirror, as far as a CPU can show it."""
-    plain, mirrored = client("fedap"), client("fedap")
-    model = mirrored._model
-    mirrored._model = FlatModel(model.module, initial()[0].tensors, make_strategy("fedap").home, mirrored=True)
+    plain, mirrored = client("fedap"), client("fedap", mirrored=True)
     for one in (plain, mirrored):
         one.shared[...] *= 0.5
         one.train(0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedap_core.errors import InvalidInput
-from fedap_core.metrics import Evaluation, convergence_round, mean_accuracy, wilson_interval
+from fedap_core.metrics import Evaluation, convergence_round, wilson_interval
 
 
 def evaluation(confusion: list[list[int]], *, loss: float = 0.5) -> Evaluation:
@@ -102,13 +102,6 @@ def test_wilson_interval_widens_with_confidence() -> None:
 def test_wrong_interval_requests_are_refused(correct: int, samples: int, confidence: float) -> None:
     with pytest.raises(InvalidInput):
         wilson_interval(correct, samples, confidence)
-
-
-def test_mean_accuracy_counts_every_client_alike() -> None:
-    """1 of 1 and 0 of 3: (1 + 0) / 2, not 1 / 4."""
-    assert mean_accuracy([evaluation([[1, 0], [0, 0]]), evaluation([[0, 3], [0, 0]])]) == 0.5
-    with pytest.raises(InvalidInput, match="evaluations"):
-        mean_accuracy([])
 
 
 @pytest.mark.parametrize(

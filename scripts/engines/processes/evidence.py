@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from coordinator.computing.jobs import measured_channels
 from coordinator.decisions.admission import Judgement, inspect_stats
 from coordinator.record.blobs import describe, read_bytes
 from coordinator.record.store import UPDATE_STATS
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
+from fedap_core.measures import measured_channels
 from fedap_core.model_spec import ModelSpec
-from fedap_core.strategies import Measure, Strategy
+from fedap_core.strategies import Strategy
 from protocol.tensors import Array, TensorSet
 
 
@@ -29,13 +29,12 @@ def stored_statistics(
     """Everyone's statistics. places: by member, the kind of its report and the round it answered."""
     found = []
     for member, (kind, round_no) in places.items():
-        measure = Measure.RUNNING if kind == UPDATE_STATS else strategy.first_measure
-        full = bool(getattr(strategy, "full_covariance", False)) and measure is not Measure.RUNNING
+        measure = strategy.round_measure if kind == UPDATE_STATS else strategy.first_measure
         judged = inspect_stats(
             stored_arrays(led / "blobs" / kind / f"{round_no:07d}" / member),
             samples=samples[member],
             channels=measured_channels(spec, measure),
-            covariance=full,
+            covariance=strategy.measures_covariance(measure),
             min_samples=0,
         )
         if isinstance(judged, Judgement):

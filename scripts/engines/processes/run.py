@@ -241,8 +241,22 @@ class _Federation:
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir()
         for name in self._names:
-            shutil.copyfile(self._home / "participants" / name / PERSONAL, half / model_file_name(name))
+            home = self._home / "participants" / name
+            shutil.copyfile(home / PERSONAL, half / model_file_name(name))
+            self._keep_rest(home, name, half)
         self._folder.keep_models(half, self._settings.rounds - 1)
+
+    def _keep_rest(self, home: Path, name: str, half: Path) -> None:
+        """What an algorithm keeps beside the personal model: a longer run goes on from it."""
+        from participant.record.private_state import PrivateState
+        from scripts.run.kept_files import write_kept
+
+        strategy, spec = self._settings.strategy(), read_spec(home / PERSONAL)
+        state = PrivateState(home)
+        run = state.current_run()
+        last = None if run is None else state.run(run, spec).latest()
+        if last is not None and (strategy.hands_over_another or last.extras_of("home")):
+            write_kept(half, name, spec, last.model, last.extras_of("home"))
 
     def _tidy(self) -> None:
         """Drop samples, weights, states and logs; the coordinator's record stays, for `fedap-coordinator replay`."""

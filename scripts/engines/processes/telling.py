@@ -8,16 +8,16 @@ updates as there are members, with everybody's latest scores.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from coordinator.decisions import facts
-from coordinator.decisions.scoring import scores_by_split
 from coordinator.record.journal import JOURNAL, SqliteJournal, fact_of
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.strategies import Evidence, Measure, Phase
+from fedap_core.workspace import DELIVERED, HANDED_OVER
 from protocol.messages import Score
 from scripts.engines.processes.evidence import confusion_of, stored_statistics
 from scripts.engines.processes.traffic import Traffic
@@ -26,8 +26,8 @@ from scripts.run.records import ClientScore, RoundRecord
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 
-Scores = Mapping[str, Score]
-"""By split."""
+Scores = Mapping[tuple[str, str], Score]
+"""By model (as delivered, as it would be handed over) and split."""
 
 
 class Story:
@@ -106,7 +106,7 @@ class Story:
                     raise InvalidInput("run", reason, f"all {self._settings.rounds} rounds", sentence)
             case facts.GoodbyeAccepted(member=member, round_no=round_no, scores=scores):
                 self._goodbyes[member] = round_no
-                self._scores.setdefault(self._settings.rounds - 1, {})[member] = scores_by_split(scores)
+                self._scores.setdefault(self._settings.rounds - 1, {})[member] = by_model(scores)
             case facts.Ended():
                 self.is_over = True
             case _:
@@ -123,7 +123,7 @@ class Story:
         if fact.measured:
             self._measured[fact.member] = ("update-statistics", fact.round_no)
         if fact.scores:
-            self._scores.setdefault(round_no - 1, {})[fact.member] = scores_by_split(fact.scores)
+            self._scores.setdefault(round_no - 1, {})[fact.member] = by_model(fact.scores)
 
     def _refuse_surprise(self, fact: facts.Fact) -> None:
         """What changes the numbers and cannot happen in the inline engine ends the run."""
@@ -181,13 +181,15 @@ class Story:
         losses = [self._loss.get(name, math.nan) for name in self._names]
         last = round_no == self._settings.rounds - 1
         is_evaluated = self._settings.evaluates(round_no) and len(self._score) == len(self._names)
+        another = self._strategy.hands_over_another
         # Without barriers bytes are known by everybody's own rounds, when all is over.
         ways = self._traffic.of(round_no, last=last) if self._settings.mode == "barrier" else {"up": [], "down": []}
         record = RoundRecord(
             number=round_no,
             phase=self._phase(round_no),
             train_loss=tuple(losses),
-            splits={split: self._scores_on(split, last=last) for split in self._splits if is_evaluated},
+            splits=self._told(HANDED_OVER if another else DELIVERED, last=last) if is_evaluated else {},
+            delivered=self._told(DELIVERED, last=False) if is_evaluated and another else {},
             seconds={"round": round(self._marks[round_no + 1] - self._marks[round_no], 4)},
             up=tuple(ways["up"]),
             down=tuple(ways["down"]),
@@ -196,13 +198,16 @@ class Story:
         self._next = round_no + 1
         self._on_round(round_no, record.mean)
 
-    def _scores_on(self, split: str, *, last: bool) -> tuple[ClientScore, ...]:
-        """Everybody's latest; confusion matrices come with the goodbyes."""
-        places = [(name, self._goodbyes.get(name, 0)) for name in self._names]
-        tables = [confusion_of(self._led, *place, split) if last else None for place in places]
-        return tuple(
-            ClientScore.of(self._score[name][split], table) for name, table in zip(self._names, tables, strict=True)
-        )
+    def _told(self, model: str, *, last: bool) -> dict[str, tuple[ClientScore, ...]]:
+        """By split: everybody's latest scores of one kind of model; confusion matrices come with the goodbyes."""
+        return {
+            split: tuple(self._score_of(name, model, split, last=last) for name in self._names)
+            for split in self._splits
+        }
+
+    def _score_of(self, name: str, model: str, split: str, *, last: bool) -> ClientScore:
+        table = confusion_of(self._led, name, self._goodbyes.get(name, 0), split) if last else None
+        return ClientScore.of(self._score[name][model, split], table)
 
 
 def has_ended(led: Path) -> bool:
@@ -214,3 +219,8 @@ def has_ended(led: Path) -> bool:
         return any(entry.kind == facts.Ended.__name__ for entry in journal.entries())
     finally:
         journal.close()
+
+
+def by_model(scores: Sequence[Score]) -> Scores:
+    """As members tell them, which is at most one of a kind."""
+    return {(score.model, score.split): score for score in scores}

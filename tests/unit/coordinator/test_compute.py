@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.computing.jobs import Compute, measured_channels
+from coordinator.computing.jobs import Compute
 from coordinator.computing.rows import Product, mix_files, mix_in_memory
 from coordinator.record.blobs import StoredSet, checksum_of, finish
 from fedap_core.aggregation import TILE_COLUMNS, mix
 from fedap_core.arrays import Float32Array
 from fedap_core.errors import InvalidInput
+from fedap_core.measures import measured_channels
 from fedap_core.strategies import Measure
 from protocol.encodings import Encoding
 from protocol.limits import SLICE_BYTES

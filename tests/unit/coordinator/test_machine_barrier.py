@@ -10,7 +10,7 @@ import pytest
 from coordinator.decisions import facts
 from coordinator.decisions.actions import Aggregate, Collect, Persist, SendOrder, Source, Stop
 from coordinator.decisions.events import StopRequested
-from fedap_core.strategies import Evidence, Measure, Phase, fedbn_weights
+from fedap_core.strategies import Evidence, Measure, Phase, make_strategy
 from protocol.messages import Step
 from tests.support.machines import (
     SAMPLES,
@@ -189,12 +189,12 @@ def test_schedule_of_f_fedap_is_fedbn_then_measured_then_mixed_by_the_measuremen
         mixes += find(actions, Aggregate)
         said.append(orders(actions)["a"])
     assert [(one.phase, one.measure) for one in said[:-1]] == [
-        (Phase.FEDBN, Measure.NONE),
+        ("fedbn", Measure.NONE),
         (Phase.MIXED, Measure.RUNNING),
         (Phase.MIXED, Measure.NONE),
         (Phase.MIXED, Measure.NONE),
     ]
-    by_counts = fedbn_weights(Evidence(counts=(SAMPLES,) * 3)).weights
+    by_counts = make_strategy("fedbn").mixing(Evidence(counts=(SAMPLES,) * 3)).weights
     by_stats = strategy_weights(bench.rules.strategy, "abc", [SAMPLES] * 3)
     assert [mix.weights.tobytes() for mix in mixes] == [by_counts.tobytes()] + [by_stats.tobytes()] * 3
     assert len(bench.facts(facts.Weighed)) == 1

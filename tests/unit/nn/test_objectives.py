@@ -1,4 +1,4 @@
-"""Local objectives: the gradient written by hand is the gradient autograd finds."""
+"""Local objectives: the terms written by hand are the gradients autograd finds, and parts that are not trained stay."""
 
 from __future__ import annotations
 
@@ -6,45 +6,64 @@ import pytest
 import torch
 
 from fedap_core.errors import InvalidInput
-from fedap_core.nn.objectives import data_loss, pull_of
-from fedap_core.objectives import ObjectiveSpec
-from tests.support.models import draw
+from fedap_core.nn.samples import Samples
+from fedap_core.nn.state import FlatModel, describe_tensors
+from fedap_core.nn.training import Randomness, data_loss, train
+from fedap_core.parts import Part
+from fedap_core.preprocessing import Preprocessing
+from fedap_core.workspace import Objective
+from protocol.plan import Sgd
+from tests.support.models import TINY_SHAPE, ZOO, draw, draw_labels
+
+SAMPLES = Samples(x=draw(12, *TINY_SHAPE), y=draw_labels(12), preprocessing=Preprocessing())
+ONE_STEP = Sgd(learning_rate=0.5, batch_size=12)
 
 
-def test_the_proximal_pull_is_the_gradient_of_half_mu_times_the_squared_distance() -> None:
-    parameters, received = draw(50, seed=1).requires_grad_(), draw(50, seed=2)
-    (0.3 / 2 * (parameters - received).square().sum()).backward()  # type: ignore[no-untyped-call]
-    pull = pull_of(ObjectiveSpec(name="proximal", strength=0.3))
-    assert pull is not None
-    gradient = torch.ones(50)
-    with torch.no_grad():
-        pull(gradient, parameters, received, 0.3)
-    assert parameters.grad is not None
-    torch.testing.assert_close(gradient, 1.0 + parameters.grad, rtol=1e-6, atol=1e-6)
+def trained(objective: Objective, *, parts: frozenset[Part] = frozenset(Part)) -> FlatModel:
+    module = ZOO["tiny"].make()
+    flat = FlatModel(module, describe_tensors(module, ["fc"]), frozenset({Part.HEAD}))
+    train(flat, SAMPLES, settings=ONE_STEP, randomness=Randomness(order=1, noise=2), objective=objective, parts=parts)
+    return flat
 
 
-def test_cross_entropy_alone_adds_nothing_at_any_strength() -> None:
-    assert pull_of(ObjectiveSpec()) is None
-    pull = pull_of(ObjectiveSpec(strength=1.0))
-    assert pull is not None
-    gradient = draw(5)
-    pull(gradient, draw(5, seed=1), draw(5, seed=2), 1.0)
-    assert torch.equal(gradient, draw(5))
+def test_a_pull_adds_the_gradient_of_half_its_strength_times_the_squared_distance() -> None:
+    """One step of rate 0.5 from w towards t with strength 0.3 differs from one without by -0.5 * 0.3 (w - t)."""
+    plain = trained(Objective())
+    before = FlatModel(module := ZOO["tiny"].make(), describe_tensors(module, ["fc"]), frozenset({Part.HEAD})).trainable
+    towards = draw(len(before), seed=3)
+    pulled = trained(Objective(pull=0.3, towards=towards))
+    torch.testing.assert_close(pulled.trainable, plain.trainable - 0.15 * (before.detach() - towards))
 
 
-def test_a_proximal_term_of_strength_zero_is_left_out() -> None:
-    assert pull_of(ObjectiveSpec(name="proximal", strength=0.0)) is None
+def test_a_shift_is_added_to_every_gradient() -> None:
+    shift = draw(len(trained(Objective()).trainable), seed=4)
+    torch.testing.assert_close(trained(Objective(shift=shift)).trainable, trained(Objective()).trainable - 0.5 * shift)
 
 
-def test_an_unknown_objective_is_refused_with_the_nearest_known_one() -> None:
-    with pytest.raises(InvalidInput, match="Did you mean 'proximal'"):
-        pull_of(ObjectiveSpec(name="proximate"))
+def test_a_pull_towards_the_start_does_nothing_in_the_first_step() -> None:
+    assert torch.equal(trained(Objective(pull=0.3)).trainable, trained(Objective()).trainable)
+
+
+@pytest.mark.parametrize("part", list(Part))
+def test_only_the_named_part_is_trained(part: Part) -> None:
+    flat, before = trained(Objective(), parts=frozenset({part})), ZOO["tiny"].make().state_dict()
+    for spec in describe_tensors(flat.module, ["fc"]):
+        if spec.trainable:
+            moved = not torch.equal(flat.module.state_dict()[spec.name], before[spec.name])
+            assert moved == (spec.part is part), spec.name
+    assert all(parameter.requires_grad for parameter in flat.module.parameters())
+
+
+def test_an_offset_of_the_logits_is_what_balanced_softmax_minimises() -> None:
+    """Logits (0, 0) with offsets (ln 3, 0) are probabilities (3/4, 1/4): class 0 costs ln 4/3 = 0.2877."""
+    objective = Objective(logit_offset=torch.tensor([1.0986123, 0.0]))
+    assert float(data_loss(torch.zeros(1, 2), torch.tensor([0]), objective)) == pytest.approx(0.2876821, abs=1e-6)
 
 
 @pytest.mark.parametrize("strength", [-0.1, float("nan"), float("inf")])
 def test_strengths_are_finite_and_not_negative(strength: float) -> None:
-    with pytest.raises(InvalidInput, match=r"objective\.strength"):
-        ObjectiveSpec(name="proximal", strength=strength)
+    with pytest.raises(InvalidInput, match=r"objective\.pull"):
+        Objective(pull=strength)
 
 
 def test_the_data_loss_is_the_mean_cross_entropy() -> None:

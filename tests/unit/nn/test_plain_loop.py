@@ -15,7 +15,6 @@ from fedap_core.nn.heads import find_head
 from fedap_core.nn.samples import Samples, batch_bounds
 from fedap_core.nn.state import FlatModel, describe_tensors
 from fedap_core.nn.training import Randomness, train
-from fedap_core.objectives import ObjectiveSpec
 from fedap_core.parts import Part
 from fedap_core.preprocessing import IMAGE_8BIT, Preprocessing
 from protocol.plan import Sgd
@@ -40,7 +39,7 @@ def trained(model: str, samples: Samples, settings: Sgd) -> nn.Module:
     shape = tuple(samples.x.shape[1:])
     module = build_model(model, ModelRequest(input_shape=shape, classes=CLASSES), seed=2)
     flat = FlatModel(module, describe_tensors(module, [find_head(module, shape)]), frozenset({Part.BATCH_NORM}))
-    train(flat, samples, objective=ObjectiveSpec(), settings=settings, randomness=SEEDS)
+    train(flat, samples, settings=settings, randomness=SEEDS)
     return module
 
 

@@ -12,16 +12,15 @@ from torch import Tensor, nn
 from fedap_core.nn.samples import Samples, batch_bounds
 from fedap_core.nn.state import FlatModel, describe_tensors
 from fedap_core.nn.training import STRETCH, Randomness, train
-from fedap_core.objectives import ObjectiveSpec
 from fedap_core.parts import Part
 from fedap_core.preprocessing import Preprocessing
+from fedap_core.workspace import CROSS_ENTROPY, Objective
 from protocol.errors import InvalidField
 from protocol.plan import Sgd
 from tests.support.models import TINY_SHAPE, ZOO, TinyNet, draw, draw_labels
 
 NO_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICES = [pytest.param("cpu"), pytest.param("cuda", marks=NO_CUDA)]
-CROSS_ENTROPY = ObjectiveSpec()
 SEEDS = Randomness(order=11, noise=12)
 
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
@@ -75,7 +74,7 @@ def test_training_is_torchs_sgd(momentum: float, weight_decay: float, mu: float,
     """Three epochs of 37 samples in batches of 4 (the last of 5): 27 steps, with and without FedProx's term."""
     settings = Sgd(learning_rate=0.05, momentum=momentum, weight_decay=weight_decay, batch_size=4, epochs=3)
     samples, flat, plain = samples_of(37, device), flat_tiny(device=device), ZOO["tiny"].make().to(device)
-    objective = ObjectiveSpec(name="proximal", strength=mu)
+    objective = Objective(pull=mu)
     metrics = train(flat, samples, objective=objective, settings=settings, randomness=SEEDS)
     train_by_the_book(plain, samples, settings, mu)
     assert (metrics.steps, metrics.samples) == (27, 111)
@@ -118,7 +117,7 @@ def test_a_model_of_several_stretches_is_trained_by_torchs_sgd_too() -> None:
     module, plain, samples = model(), model(), samples_of(24)
     flat = FlatModel(module, describe_tensors(module, ["4"]), frozenset())
     assert len(flat.trainable) > STRETCH
-    objective = ObjectiveSpec(name="proximal", strength=0.5)
+    objective = Objective(pull=0.5)
     train(flat, samples, objective=objective, settings=settings, randomness=SEEDS)
     train_by_the_book(plain, samples, settings, mu=0.5)
     for entry, expected in plain.state_dict().items():
@@ -131,7 +130,7 @@ def test_the_proximal_term_holds_weights_near_those_received() -> None:
         flat = flat_tiny()
         before = flat.trainable.clone()
         settings = Sgd(learning_rate=0.05, batch_size=8, epochs=5)
-        objective = ObjectiveSpec(name="proximal", strength=mu)
+        objective = Objective(pull=mu)
         train(flat, samples_of(40), objective=objective, settings=settings, randomness=SEEDS)
         moved.append(float((flat.trainable - before).norm()))
     assert moved[1] < 0.9 * moved[0]

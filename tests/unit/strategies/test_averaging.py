@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fedap_core.errors import InvalidInput
-from fedap_core.objectives import ObjectiveSpec
 from fedap_core.parts import Part
-from fedap_core.strategies import STRATEGIES, Evidence, Measure, Mixing, Phase, fedbn_weights, make_strategy
+from fedap_core.strategies import STRATEGIES, Evidence, Measure, Mixing, Phase, make_strategy, mixing_of_phase
+from fedap_core.strategies.fedap import FEDBN
 
 EVIDENCE = Evidence(counts=(10, 30, 60))
 BY_COUNTS = ("fedavg", "fedprox", "fedper", "fedbn", "fedap-unweighted")
@@ -55,16 +55,6 @@ def test_base_mixes_nothing() -> None:
     assert make_strategy("base").mixing(EVIDENCE).weights.tolist() == np.eye(3).tolist()
 
 
-@pytest.mark.parametrize("name", sorted(set(STRATEGIES) - {"fedprox"}))
-def test_all_but_fedprox_minimise_cross_entropy_alone(name: str) -> None:
-    assert make_strategy(name).objective == ObjectiveSpec(name="cross-entropy", strength=0.0)
-
-
-def test_fedprox_adds_its_proximal_term_of_one_hundredth_by_default() -> None:
-    assert make_strategy("fedprox").objective == ObjectiveSpec(name="proximal", strength=0.01)
-    assert make_strategy("fedprox", {"mu": 0.5}).objective == ObjectiveSpec(name="proximal", strength=0.5)
-
-
 @pytest.mark.parametrize("name", ["base", *BY_COUNTS])
 def test_they_measure_nothing_and_every_round_is_alike(name: str) -> None:
     strategy = make_strategy(name)
@@ -84,8 +74,10 @@ def test_without_one_member_the_row_is_rescaled_to_one(name: str) -> None:
 
 
 def test_rounds_of_the_phase_fedbn_weigh_by_samples_unless_asked_to_weigh_alike() -> None:
-    np.testing.assert_allclose(fedbn_weights(EVIDENCE).weights, [[0.1, 0.3, 0.6]] * 3, atol=1e-15)
-    np.testing.assert_allclose(fedbn_weights(EVIDENCE, equal=True).weights, np.full((3, 3), 1 / 3))
+    by_samples, alike = (make_strategy("f-fedap", {"equal": equal}) for equal in (False, True))
+    weights = mixing_of_phase(by_samples, FEDBN, EVIDENCE).weights
+    np.testing.assert_allclose(weights, [[0.1, 0.3, 0.6]] * 3, atol=1e-15)
+    np.testing.assert_allclose(mixing_of_phase(alike, FEDBN, EVIDENCE).weights, np.full((3, 3), 1 / 3))
 
 
 @pytest.mark.parametrize("counts", [(), (3, 0), (-1,)])

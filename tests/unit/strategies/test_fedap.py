@@ -9,6 +9,7 @@ from fedap_core.arrays import FloatArray
 from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import Evidence, Measure, Phase, make_strategy
+from fedap_core.strategies.fedap import FEDBN
 
 FAMILY = ("fedap", "d-fedap", "f-fedap", "fedap-sbn")
 
@@ -145,5 +146,5 @@ def test_f_fedap_spends_half_of_its_rounds_as_fedbn_and_mixes_by_the_last_of_the
     assert strategy.depends_on_rounds
     for round_no in range(rounds):
         plan = strategy.round_plan(round_no, rounds)
-        assert plan.phase is (Phase.FEDBN if round_no < measured_in else Phase.MIXED)
+        assert plan.phase is (FEDBN if round_no < measured_in else Phase.MIXED)
         assert plan.measure is (Measure.RUNNING if round_no == measured_in else Measure.NONE)

@@ -23,7 +23,7 @@ class UsersOwn(Strategy):
     name: ClassVar[str] = "users-own"
 
     patience: int = 3
-    label: str = "none"
+    remark: str = "none"
     share: float = 0.5
 
 
@@ -31,11 +31,13 @@ def not_a_strategy() -> None:
     """Callable, but no strategy."""
 
 
-def test_the_table_holds_the_ten_algorithms_under_their_own_names() -> None:
-    assert [make_strategy(name).name for name in STRATEGIES] == list(STRATEGIES)
-    assert list(STRATEGIES) == [
-        "base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap", "fedap-sbn", "fedap-unweighted",
-    ]  # fmt: skip
+def test_every_algorithm_is_in_the_table_under_its_own_name_with_a_label_for_readers() -> None:
+    for name, kind in STRATEGIES.items():
+        assert kind.name == name
+        assert make_strategy(name) == kind()
+    labels = [kind.label for kind in STRATEGIES.values()]
+    assert all(labels)
+    assert len(set(labels)) == len(labels)
 
 
 def test_text_becomes_the_type_of_its_option() -> None:
@@ -76,8 +78,8 @@ def test_wrong_names_and_values_are_refused_by_name(name: str, options: dict[str
 
 
 def test_a_users_own_strategy_is_found_by_module_and_name() -> None:
-    made = make_strategy(f"{HERE}:UsersOwn", {"patience": "7", "label": "mine", "share": "0.25"})
-    assert made == UsersOwn(patience=7, label="mine", share=0.25)
+    made = make_strategy(f"{HERE}:UsersOwn", {"patience": "7", "remark": "mine", "share": "0.25"})
+    assert made == UsersOwn(patience=7, remark="mine", share=0.25)
     assert make_strategy(f"{HERE}:UsersOwn", {"patience": 8}) == UsersOwn(patience=8)
 
 

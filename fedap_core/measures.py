@@ -1,0 +1,71 @@
+"""What each kind of statistics consists of: which layers, how many channels, which arrays under which names.
+
+The one schema: participants send by it, `check` lists by it, the coordinator judges and reads by it. How the numbers
+are measured in a model is `nn.statistics`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedap_core.bn_stats import BnStats
+from fedap_core.model_spec import ModelSpec
+from fedap_core.parts import Part
+from fedap_core.strategies.base import Measure, Strategy
+
+COUNT, MEAN, VARIANCE, COVARIANCE = "count", "mean", "variance", "covariance"
+
+
+class ArraySpec(NamedTuple):
+    """One array of a set of statistics."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def measured_channels(spec: ModelSpec, measure: Measure) -> dict[str, int]:
+    """The layers that statistics hold, in the model's order, and how many channels each has; none for no measure."""
+    if measure is Measure.NONE:
+        return {}
+    if measure is Measure.HEAD_INPUTS:
+        head = spec.head[-1]
+        weights = [
+            tensor for tensor in spec.tensors if tensor.name.rpartition(".")[0] == head and len(tensor.shape) > 1
+        ]
+        return {head: weights[0].shape[1]} if weights else {}
+    layers: dict[str, int] = {}
+    for tensor in spec.tensors:
+        if tensor.part is Part.BATCH_NORM and len(tensor.shape) == 1:
+            layers.setdefault(tensor.name.rpartition(".")[0], tensor.size)
+    return layers
+
+
+def statistics_arrays(spec: ModelSpec, strategy: Strategy, measure: Measure) -> tuple[ArraySpec, ...]:
+    """Every array that such statistics consist of, in the order in which they are sent."""
+    arrays = []
+    for layer, channels in measured_channels(spec, measure).items():
+        arrays += [
+            ArraySpec(f"{layer}/{COUNT}", "int64", ()),
+            ArraySpec(f"{layer}/{MEAN}", "float64", (channels,)),
+            ArraySpec(f"{layer}/{VARIANCE}", "float64", (channels,)),
+        ]
+        if strategy.measures_covariance(measure):
+            arrays.append(ArraySpec(f"{layer}/{COVARIANCE}", "float64", (channels, channels)))
+    return tuple(arrays)
+
+
+def arrays_of(stats: BnStats) -> Mapping[str, NDArray[np.generic]]:
+    """Statistics by the names of `statistics_arrays`."""
+    arrays: dict[str, NDArray[np.generic]] = {}
+    for layer in stats.layers:
+        arrays[f"{layer.name}/{COUNT}"] = np.array(layer.count, dtype=np.int64)
+        arrays[f"{layer.name}/{MEAN}"] = layer.mean
+        arrays[f"{layer.name}/{VARIANCE}"] = layer.variance
+        if layer.covariance is not None:
+            arrays[f"{layer.name}/{COVARIANCE}"] = layer.covariance
+    return arrays

@@ -1,0 +1,45 @@
+"""Ditto (Li et al. 2021): a global model as in FedAvg, and beside it a personal one that is pulled towards it.
+
+In every round a participant trains the model x that it was given, as FedAvg does, and its personal model v by
+v <- v - eta (grad L(v) + strength (v - x)), with x as it was delivered. v never leaves and is what predicts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedap_core.errors import InvalidInput
+from fedap_core.strategies.base import Strategy
+from fedap_core.workspace import LocalModel, Objective, Workspace
+
+PERSONAL = "personal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ditto(Strategy):
+    """strength: the paper's lambda. 0 trains v alone; the larger, the nearer v stays to the global model."""
+
+    name: ClassVar[str] = "ditto"
+    label: ClassVar[str] = "Ditto"
+    paper: ClassVar[str] = "https://arxiv.org/abs/2012.04221"
+    keeps: ClassVar[tuple[str, ...]] = (PERSONAL,)
+
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.strength < math.inf:
+            raise InvalidInput("ditto.strength", self.strength, "a finite number >= 0")
+
+    def train(self, work: Workspace) -> None:
+        delivered = work.model.values.clone()
+        work.model.train()
+        work.models[PERSONAL].train(objective=Objective(pull=self.strength, towards=delivered))
+
+    def hand_over(self, work: Workspace) -> LocalModel:
+        return work.models[PERSONAL]
+
+    def passes(self, epochs: int) -> int:
+        return 2 * epochs

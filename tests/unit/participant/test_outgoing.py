@@ -1,0 +1,85 @@
+"""The way out: whatever leaves a participant has gone through the steps, and nothing else makes tensors to send."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import participant
+from participant.training.outgoing import STEPS, Departing, Outgoing
+from protocol.messages import Anchor, Finish
+from protocol.tensors import Array, Layout, TensorSet, WireTensor
+from tests.unit.participant.test_home_run import INITIAL, RUN, opened, order, plan, shared, trained, whole
+
+OUTGOING = Outgoing(encoding="f32", participant="a", seed=3)
+MAKERS = {"of", "of_flat"}
+
+
+def zeroed(departing: Departing, /) -> Mapping[str, Array]:
+    """A step that lets nothing of what was computed out."""
+    return {name: np.zeros_like(array) for name, array in departing.arrays.items()}
+
+
+def test_every_tensor_of_every_report_goes_through_the_steps(tmp_path: Path) -> None:
+    """Statistics before the first round, weights, statistics and tables of a round, tables of the goodbye."""
+    for folder in (tmp_path, tmp_path / "b"):
+        (folder / "state").mkdir(parents=True)
+    run = opened(tmp_path, plan("f-fedap", rounds=2), share_class_counts=True)
+    run._outgoing = replace(run._outgoing, steps=(zeroed,))
+    update = trained(run, order(0, shared(INITIAL, "f-fedap"), measure="running"))
+    later = trained(run, order(1, shared(INITIAL, "f-fedap")))
+    goodbye = run.finish(Finish(run=RUN, round_no=2, reason="rounds", weights=shared(INITIAL, "f-fedap")))
+    stats = opened(tmp_path / "b", plan("fedap"))
+    stats._outgoing = replace(stats._outgoing, steps=(zeroed,))
+    sets = [
+        update.weights, update.statistics, later.weights, later.tables, goodbye.tables,
+        stats.measure(Anchor(run=RUN, round_no=0, measure="bn-inputs", weights=whole(INITIAL))).moments,
+    ]  # fmt: skip
+    for one in sets:
+        assert one is not None
+        assert one.layout.specs
+        assert not any(array.any() for array in one.arrays().values())
+
+
+def test_nothing_else_in_the_participant_makes_tensor_sets() -> None:
+    found = []
+    for path in sorted(Path(participant.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="TensorSet"), attr=made)) if made in MAKERS:
+                    found.append(path.name)
+                case ast.Call(func=ast.Name(id="TensorSet")):
+                    found.append(path.name)
+    assert set(found) == {"outgoing.py"}
+
+
+def test_steps_follow_each_other_and_draw_by_seed_kind_and_round() -> None:
+    seen: list[tuple[str, int, int]] = []
+
+    def doubled(departing: Departing, /) -> Mapping[str, Array]:
+        seen.append((departing.kind, departing.round_no, departing.seed))
+        return {name: 2 * array for name, array in departing.arrays.items()}
+
+    layout = Layout(
+        (WireTensor(name="w", dtype="float32", shape=(2, 1)), WireTensor(name="b", dtype="float32", shape=()))
+    )
+    way = replace(OUTGOING, steps=(doubled, STEPS["none"], doubled))
+    assert way.weights(layout, np.array([1, 2, 3], dtype=np.float32), round_no=4).flat().tolist() == [4.0, 8.0, 12.0]
+    way.weights(layout, np.zeros(3, dtype=np.float32), round_no=4)
+    assert way.arrays("tables", {"n": np.array([5])}, round_no=4).arrays()["n"].tolist() == [20]
+    assert seen[:2] == seen[2:4]
+    assert len({seed for _, _, seed in seen}) == 4
+
+
+@pytest.mark.parametrize("encoding", ["f32", "f16"])
+def test_as_sent_is_what_arrives(encoding: str) -> None:
+    layout = Layout((WireTensor(name="w", dtype="float32", shape=(3,)),))
+    values = np.array([0.1, 1.0, 1e-3], dtype=np.float32)
+    way = replace(OUTGOING, encoding=encoding)  # type: ignore[arg-type]  # both are encodings
+    sent: TensorSet = way.weights(layout, values.copy(), round_no=0)
+    assert np.array_equal(way.as_sent(layout, values), sent.flat())
