@@ -31,7 +31,7 @@ from participant.training.delivered import anchor_model, delivered_values, initi
 from participant.training.examining import Evaluations, Examiner, headline
 from participant.training.home_data import HomeData
 from participant.training.local import LocalClient, LocalPlan, use_threads
-from participant.training.outgoing import Outgoing, encoding_of, score_of, tables_of
+from participant.training.outgoing import OutgoingTensors, encoding_of, score_of, tables_of
 from participant.training.pace import Pace, Progress
 from participant.training.reports import goodbye_of, saved_scores, update_of
 from protocol.messages import Anchor, Finish, Goodbye, Score, Stats, Train, Update, Welcome
@@ -86,7 +86,7 @@ class HomeRun:
         use_threads(threads)
         name = welcome.participant
         encoding = encoding_of(self._plan.encoding)
-        self._outgoing = Outgoing(encoding=encoding, participant=name, seed=self._plan.seed)
+        self._outgoing = OutgoingTensors(encoding=encoding, participant=name, seed=self._plan.seed)
         self._positions = data.split(protocol=self._plan.split, seed=self._plan.seed, name=name)
         self._splits = {part: data.samples(positions) for part, positions in self._positions.items()}
         earlier = state.current_run()

@@ -1,4 +1,4 @@
-"""The way out: every tensor that leaves a participant passes `Outgoing`, and nothing else makes tensor sets to send.
+"""Every tensor that leaves a participant passes `OutgoingTensors`; nothing else makes tensor sets to send.
 
 Between what was computed and what is sent stand steps (`STEPS`): noise, clipping or sealing are added there, once, for
 weights, statistics and tables alike. What is sent at all is decided by the strategy and the participant's own settings.
@@ -58,7 +58,7 @@ STEPS: dict[str, OutgoingStep] = {"none": unchanged}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outgoing:
+class OutgoingTensors:
     """The way out of one participant in one run. steps: applied in this order to every set of tensors."""
 
     encoding: Encoding

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from participant.record.private_state import SavedRound
-from participant.training.outgoing import Outgoing
+from participant.training.outgoing import OutgoingTensors
 from protocol.messages import Goodbye, Score, Update
 from protocol.tensors import Layout, TensorSet
 
 _SCORE_FIELDS = ("model", "split", "samples", "correct", "loss", "macro_f1")
 
 
-def update_of(run: str, saved: SavedRound, layout: Layout, outgoing: Outgoing) -> Update:
+def update_of(run: str, saved: SavedRound, layout: Layout, outgoing: OutgoingTensors) -> Update:
     """The report of a trained round; its weights are copies, so that training may go on while they are sent."""
     flat = np.zeros(layout.elements, dtype=np.float32)
     facts: Mapping[str, Any] = saved.facts
@@ -36,7 +36,7 @@ def update_of(run: str, saved: SavedRound, layout: Layout, outgoing: Outgoing) -
     )
 
 
-def goodbye_of(run: str, saved: SavedRound, outgoing: Outgoing) -> Goodbye:
+def goodbye_of(run: str, saved: SavedRound, outgoing: OutgoingTensors) -> Goodbye:
     """The last report of a run."""
     tables = _set(saved, "tables", outgoing)
     return Goodbye(run=run, round_no=saved.round_no, scores=read_scores(saved.facts), tables=tables)
@@ -52,6 +52,6 @@ def read_scores(facts: Mapping[str, Any]) -> tuple[Score, ...]:
     return tuple(Score(**described) for described in facts["scores"])
 
 
-def _set(saved: SavedRound, kind: str, outgoing: Outgoing) -> TensorSet | None:
+def _set(saved: SavedRound, kind: str, outgoing: OutgoingTensors) -> TensorSet | None:
     arrays = {name: tensor.numpy() for name, tensor in saved.extras_of(kind).items()}
     return outgoing.arrays(kind, arrays, round_no=saved.round_no) if arrays else None

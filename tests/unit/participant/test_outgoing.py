@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import participant
-from participant.training.outgoing import STEPS, Departing, Outgoing
+from participant.training.outgoing import STEPS, Departing, OutgoingTensors
 from protocol.messages import Anchor, Finish
 from protocol.tensors import Array, Layout, TensorSet, WireTensor
 from tests.unit.participant.test_home_run import INITIAL, RUN, opened, order, plan, shared, trained, whole
 
-OUTGOING = Outgoing(encoding="f32", participant="a", seed=3)
+OUTGOING = OutgoingTensors(encoding="f32", participant="a", seed=3)
 MAKERS = {"of", "of_flat"}
 
 
