@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change is handed in: lint, format, types, tests. Every check runs, even after
+# Everything that must hold before a change is handed in: lint, format, types, documentation, tests. Every check runs, even after
 # another has failed; the exit code is 0 only when all passed. `--slow` runs the tests marked slow instead of the
 # default ones; other arguments go to pytest (paths count from the repository). PYTHON=... chooses the interpreter.
 set -uo pipefail
@@ -42,6 +42,7 @@ check() {
 check "ruff check" "$venv_python" -m ruff check .
 check "ruff format" "$venv_python" -m ruff format --check .
 check "mypy" "$venv_python" -m mypy --no-error-summary
+check "mkdocs" "$venv_python" -m mkdocs build --quiet --strict
 say "pytest"
 "$venv_python" -m pytest ${pytest_arguments[@]+"${pytest_arguments[@]}"} || failed+=("pytest")
 

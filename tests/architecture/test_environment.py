@@ -174,14 +174,14 @@ def test_interpreter_that_will_not_do_is_refused_with_the_reason_and_no_folder(
     assert not (desk.folder / "repo/.venv").exists()
 
 
-@pytest.mark.parametrize("failing", ["ruff", "mypy", "pytest"])
+@pytest.mark.parametrize("failing", ["ruff", "mypy", "mkdocs", "pytest"])
 def test_failed_check_is_named_and_the_others_still_run(desk: Desk, failing: str) -> None:
     desk.variables["FAILING"] = failing
     done = desk.call(".ci/run")
     assert done.returncode == 1
     assert f"words of {failing}" in done.stdout + done.stderr
     assert f"failed: {failing}" in done.stderr
-    assert [line.split()[0] for line in desk.logged()[1:]] == ["ruff", "ruff", "mypy", "pytest"]
+    assert [line.split()[0] for line in desk.logged()[1:]] == ["ruff", "ruff", "mypy", "mkdocs", "pytest"]
 
 
 def test_slow_becomes_a_mark_and_other_arguments_reach_pytest(desk: Desk) -> None:

@@ -1,0 +1,58 @@
+"""Which files of the repository's root become pages of the site, so that no text exists twice.
+
+Links inside them count from the repository; here they are turned into links between pages. A link that no page has,
+such as one to a source file, becomes plain text.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "protocol/SPEC.md": "protocol.md",
+}
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are kept elsewhere."""
+    for source, page in PAGES.items():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=as_page(source, text)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Keep the tables of single targets out of the search: they hold every word of every client."""
+    del config, files
+    if page.file.src_uri.startswith("results/") and page.file.name != "index":
+        page.meta["search"] = {"exclude": True}
+    return markdown
+
+
+def as_page(source: str, text: str) -> str:
+    """The text of a root file with its links as the site needs them."""
+
+    def link(found: re.Match[str]) -> str:
+        mark, words, path, fragment = found[1], found[2], found[3], found[4] or ""
+        if not path:
+            return found[0]
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        if target in PAGES:
+            return f"{mark}[{words}]({PAGES[target]}{fragment})"
+        if target.startswith("docs/") and (ROOT / target).is_file():
+            return f"{mark}[{words}]({target.removeprefix('docs/')}{fragment})"
+        return words
+
+    return _LINK.sub(link, text)

@@ -1,0 +1,56 @@
+"""README is short, quoted messages exist, figures are current, and the site loads nothing from other hosts."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import ROOT, python_sources
+
+_LOADED = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
+_IMPORTED = re.compile(r"url\([\"']?(?:https?:)?//")
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
+
+
+def test_messages_of_the_troubleshooting_tables_exist() -> None:
+    """Each is a part of one literal in the code, so that searching the page for what a command printed finds it."""
+    guide = (ROOT / "docs/operate.md").read_text(encoding="utf-8").partition("## Troubleshooting")[2]
+    quoted = re.findall(r"^\| `([^`]+)`", guide, re.MULTILINE)
+    code = "".join(source.text for source in python_sources("coordinator", "participant", "protocol", "fedap_core"))
+    assert len(quoted) > 15
+    assert [message for message in quoted if message not in code] == []
+
+
+def figures() -> dict[str, Callable[[], str]]:
+    spec = importlib.util.spec_from_file_location("figures", ROOT / "docs/figures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    drawn: dict[str, Callable[[], str]] = module.FIGURES
+    return drawn
+
+
+def test_figures_are_what_their_script_draws() -> None:
+    for file, draw in figures().items():
+        assert (ROOT / "docs/assets" / file).read_text(encoding="utf-8") == draw(), "run python docs/figures.py"
+
+
+@pytest.mark.slow
+def test_site_is_whole_and_loads_nothing_from_other_hosts(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    built = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > 20
+    assert [tag for page in pages for tag in _LOADED.findall(page.read_text(encoding="utf-8"))] == []
+    assert [path for path in tmp_path.rglob("*.css") if _IMPORTED.search(path.read_text(encoding="utf-8"))] == []
