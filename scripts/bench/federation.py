@@ -23,7 +23,8 @@ from participant.config import JoinSettings
 from participant.wire.keys import make_keys
 from protocol.host.keys import generate_keys, write_key_file
 from scripts.bench.job import Job
-from scripts.engines.inline import InlineOptions, initial_file
+from scripts.engines.base import EngineOptions
+from scripts.engines.inline import initial_file
 from scripts.engines.processes.children import Children
 from scripts.engines.processes.configuring import Start, join_settings, write_config
 from scripts.engines.processes.roles import take_part
@@ -66,7 +67,7 @@ class BenchFederation:
     def __enter__(self) -> BenchFederation:
         self._home.mkdir(parents=True)
         settings = self._job.settings.model_copy(update={"mode": self._shape.mode})
-        apart = InlineOptions(root=self._home, workers=2)  # a model file made in a child: we still have to fork
+        apart = EngineOptions(root=self._home, workers=2)  # a model file made in a child: we still have to fork
         start = Start(initial=initial_file(settings, self._job.cohort, apart), anchor=None)
         shards = write_shards(self._home / "shards", self._job.cohort)
         write_config(self._home / "run.toml", settings, self._job.cohort, start, folder=self.led)

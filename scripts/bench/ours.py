@@ -15,7 +15,8 @@ from participant.training.local import LocalClient, use_threads
 from scripts.bench.crew import Body, Gate, loop_of
 from scripts.bench.job import Job
 from scripts.bench.plain import plain_loop
-from scripts.engines.inline import InlineOptions, run_inline
+from scripts.engines.base import EngineOptions
+from scripts.engines.inline import run_inline
 
 
 def inline_body(job: Job, folder: Path, *, workers: int = 1) -> Body:
@@ -26,7 +27,7 @@ def inline_body(job: Job, folder: Path, *, workers: int = 1) -> Body:
             gate.passed()
 
         with tempfile.TemporaryDirectory(dir=folder) as root:
-            options = InlineOptions(root=Path(root), workers=workers, keep_models=False, on_round=on_round)
+            options = EngineOptions(root=Path(root), workers=workers, keep_models=False, on_round=on_round)
             run_inline(job.settings, job.cohort, options)
 
     return body

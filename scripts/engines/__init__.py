@@ -1,1 +1,33 @@
-"""Ways to run a whole federation."""
+"""Ways to run a whole federation on this machine, by name. The virtual clock (`continuous`) has settings of its own."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from fedap_core.errors import unknown_name
+from scripts.engines.base import Registered
+
+if TYPE_CHECKING:
+    from scripts.engines.base import Engine
+
+ENGINES: Mapping[str, Registered] = {
+    "inline": Registered(where="scripts.engines.inline:run_inline"),
+    "processes": Registered(
+        where="scripts.engines.processes.run:run_any", modes=("barrier", "continuous"), fills_machine=True
+    ),
+}
+
+
+def find_engine(name: str) -> Registered:
+    """The engine of that name."""
+    if name not in ENGINES:
+        raise unknown_name("engine", name, ENGINES)
+    return ENGINES[name]
+
+
+def load_engine(name: str) -> Engine:
+    """Have an engine in memory, and torch with it."""
+    module, _, function = find_engine(name).where.partition(":")
+    return cast("Engine", getattr(importlib.import_module(module), function))

@@ -26,7 +26,7 @@ from fedap_core.strategies import Measure
 from participant.record.model_file import write_model
 from protocol.messages import Heartbeat, Hello
 from protocol.tensors import names_digest
-from scripts.engines.inline import InlineOptions
+from scripts.engines.base import EngineOptions
 from scripts.engines.virtual_members import VirtualFederation, open_federation
 from scripts.engines.workbench import Home
 from scripts.run.clock_settings import AsyncFolder, AsyncSettings
@@ -65,7 +65,7 @@ def _run(folder: AsyncFolder, settings: AsyncSettings, cohort: Cohort, options: 
         "clock": settings.clock.model_dump(mode="json"),
     }
     folder.begin_anew(versions(), described, keep_models=options.keep_models)
-    federation = open_federation(settings, cohort, InlineOptions(root=options.root))
+    federation = open_federation(settings, cohort, EngineOptions(root=options.root))
     VirtualRun(settings, federation, folder, options).run()
 
 

@@ -11,7 +11,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from fedap_core.strategies import Evidence, Measure, Mixing, Phase, mixing_of_ph
 from fedap_core.workspace import DELIVERED, HANDED_OVER
 from participant.record.model_file import make_initial, read_spec, write_model
 from participant.training.local import LocalReport
+from scripts.engines.base import EngineOptions
 from scripts.engines.forked_pool import ForkedPool
 from scripts.engines.pool import ClientPool, InlinePool, make_clients
 from scripts.run.anchors import require_same_model, train_pooled_anchor
@@ -42,17 +43,7 @@ SAVE_EVERY_S = 60.0
 """A killed run loses at most about this much work."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class InlineOptions:
-    """How the work is done, none of which changes a number."""
-
-    root: Path
-    workers: int = 1
-    keep_models: bool = True
-    on_round: Callable[[int, float | None], None] = lambda _round_no, _accuracy: None
-
-
-def run_inline(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> RunFolder:
+def run_inline(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> RunFolder:
     """Run what is still missing of a run; returns its folder."""
     folder = RunFolder(options.root, settings)
     if not folder.is_complete():
@@ -62,7 +53,7 @@ def run_inline(settings: RunSettings, cohort: Cohort, options: InlineOptions) ->
     return folder
 
 
-def _run_missing(folder: RunFolder, settings: RunSettings, cohort: Cohort, options: InlineOptions) -> None:
+def _run_missing(folder: RunFolder, settings: RunSettings, cohort: Cohort, options: EngineOptions) -> None:
     initial = initial_file(settings, cohort, options)
     described = {
         "clients": [client.name for client in cohort.clients],
@@ -80,7 +71,7 @@ def _run_missing(folder: RunFolder, settings: RunSettings, cohort: Cohort, optio
         pool.close()
 
 
-def initial_file(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> Path:
+def initial_file(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> Path:
     """The model file that every algorithm of a comparison starts from."""
     path = options.root / "initial" / f"{settings.initial_identity}.safetensors"
 
@@ -99,7 +90,7 @@ def initial_file(settings: RunSettings, cohort: Cohort, options: InlineOptions) 
     return path
 
 
-def anchor_file(settings: RunSettings, cohort: Cohort, initial: Path, options: InlineOptions) -> Path:
+def anchor_file(settings: RunSettings, cohort: Cohort, initial: Path, options: EngineOptions) -> Path:
     """The model file that W is measured under."""
     if settings.anchor.kind == "file":
         path = Path(settings.anchor.path)
@@ -112,7 +103,7 @@ def anchor_file(settings: RunSettings, cohort: Cohort, initial: Path, options: I
     return path
 
 
-def _make_once(path: Path, work: Callable[[], None], options: InlineOptions) -> None:
+def _make_once(path: Path, work: Callable[[], None], options: EngineOptions) -> None:
     """Make a file that does not exist yet; in a child when this process still has to fork its workers."""
     if path.exists():
         return
@@ -122,7 +113,7 @@ def _make_once(path: Path, work: Callable[[], None], options: InlineOptions) -> 
         work()
 
 
-def _warm_up(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> Path:
+def _warm_up(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> Path:
     """The first rounds as FedAvg with shared BN: that run's model after `anchor.rounds` rounds is the anchor."""
     warm = settings.model_copy(
         update={
@@ -132,11 +123,11 @@ def _warm_up(settings: RunSettings, cohort: Cohort, options: InlineOptions) -> P
     )  # fmt: skip
     rounds = settings.anchor.rounds
     root = options.root / "warmup" / f"{rounds} rounds"  # apart: a longer run drops the models of a shorter one
-    folder = run_inline(warm, cohort, InlineOptions(root=root, workers=options.workers))
+    folder = run_inline(warm, cohort, EngineOptions(root=root, workers=options.workers))
     return folder.models(rounds - 1) / model_file_name(cohort.clients[0].name)
 
 
-def _open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: InlineOptions) -> ClientPool:
+def _open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: EngineOptions) -> ClientPool:
     plan = settings.local_plan()
     spec = read_spec(start)
     if options.workers > 1 and settings.device == "cpu":
@@ -161,7 +152,7 @@ class Federation:
         cohort: Cohort,
         folder: RunFolder,
         pool: ClientPool,
-        options: InlineOptions,
+        options: EngineOptions,
         tensors: tuple[TensorSpec, ...] = (),
     ) -> None:
         """tensors: what is shared, in wire order; robust mixing looks at each."""

@@ -15,7 +15,8 @@ from fedap_core.model_spec import ModelSpec
 from participant.decisions.layouts import model_layout
 from participant.record.model_file import read_model
 from protocol.tensors import names_digest
-from scripts.engines.inline import InlineOptions, anchor_file, initial_file
+from scripts.engines.base import EngineOptions
+from scripts.engines.inline import anchor_file, initial_file
 from scripts.engines.pool import make_clients
 from scripts.engines.workbench import Home, Workbench
 from scripts.run.clock_settings import AsyncSettings
@@ -32,7 +33,7 @@ class VirtualFederation:
     bench: Workbench
 
 
-def open_federation(settings: AsyncSettings, cohort: Cohort, options: InlineOptions) -> VirtualFederation:
+def open_federation(settings: AsyncSettings, cohort: Cohort, options: EngineOptions) -> VirtualFederation:
     """Everybody with the model that the run starts from."""
     run = settings.run
     initial = initial_file(run, cohort, options)

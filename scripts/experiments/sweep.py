@@ -7,10 +7,9 @@ not saved; called again it goes on from there.
 from __future__ import annotations
 
 import gc
-import importlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -28,16 +27,15 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput
+from scripts.engines import find_engine, load_engine
+from scripts.engines.base import EngineOptions
 from scripts.run.cohort import Cohort
 from scripts.run.cohort_apart import CohortApart
 from scripts.run.forked import FORK, end_with_parent, signals_held, unwind_on_sigterm
 from scripts.run.messages import Json, error_from_json, error_to_json
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
-
-ENGINES = {"inline": "scripts.engines.inline", "processes": "scripts.engines.processes.run"}
-"""Clients trained here, or a federation of processes: the same bits. Where each is, to be loaded when it is needed."""
 
 
 def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None) -> tuple[int, int]:
@@ -47,7 +45,7 @@ def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None
         if asked < 0:
             raise InvalidInput(field, asked, "at least 1, or 0: what the cores allow")
     cores = len(os.sched_getaffinity(0))
-    jobs = jobs or (1 if engine == "processes" else cores)
+    jobs = jobs or (1 if find_engine(engine).fills_machine else cores)
     if runs is not None:
         jobs = min(jobs, runs)
     return jobs, workers or max(1, cores // jobs)
@@ -68,23 +66,16 @@ class SweepOptions:
         for field in ("jobs", "workers", "participants_per_process"):
             if getattr(self, field) < 1:
                 raise InvalidInput(field, getattr(self, field), "at least 1")
-        if self.engine not in ENGINES:
-            raise unknown_name("engine", self.engine, ENGINES)
+        find_engine(self.engine)
         for place in (self.root, *self.root.parents):
             if place.exists() and not place.is_dir():
                 raise InvalidInput("out", str(place), "a folder, or a path where one can be made")
-
-    def require_able(self, run: RunSettings) -> None:
-        """Refuse a run that this engine cannot do."""
-        if run.mode == "continuous" and self.engine != "processes":
-            fix = "Use --engine processes, or `fedap-lab asynchronous` for a virtual clock."
-            raise InvalidInput("mode", run.mode, "barrier, where clients are trained one after the other", fix)
 
 
 def run_sweep(runs: Sequence[RunSettings], options: SweepOptions, console: Console) -> list[RunFolder]:
     """Run what is missing, in order; returns all folders in the order asked for."""
     for run in runs:
-        options.require_able(run)
+        find_engine(options.engine).require_able(run)
     try:
         options.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -156,7 +147,7 @@ class _Jobs:
         if key not in self._cohorts:
             making = CohortApart(run.cohort, run.seed)
             try:
-                _load(ENGINES[self._options.engine])  # meanwhile
+                _load(self._options.engine)  # meanwhile
             except BaseException:
                 making.abandon()
                 raise
@@ -188,14 +179,14 @@ class _Jobs:
             )
 
 
-def _load(module: str) -> None:
+def _load(engine: str) -> None:
     """Have an engine in memory, and torch with it, before the first fork: jobs and their processes share it.
 
     What is loaded stays. To look for garbage in it takes time now and, in a child, memory: it would touch every page.
     """
     gc.disable()
     try:
-        importlib.import_module(module)
+        load_engine(engine)
     finally:
         gc.enable()
     gc.freeze()
@@ -217,33 +208,18 @@ def _job(
     def tell(message: Json) -> None:
         parent.send_bytes(json.dumps(message).encode())
 
+    how = EngineOptions(
+        root=options.root,
+        workers=options.workers,
+        participants_per_process=options.participants_per_process,
+        keep_models=options.keep_models,
+        on_round=lambda round_no, _accuracy: tell({"round": round_no}),
+    )
     with suppress(BrokenPipeError):  # nobody is left to work for
         try:
-            _run(run, cohort, options, lambda round_no, _accuracy: tell({"round": round_no}))
+            load_engine(options.engine)(run, cohort, how)
             tell({"done": True})
         except BrokenPipeError:
             raise
         except (InvalidInput, OSError, RuntimeError) as error:
             tell({"error": error_to_json(error)})
-
-
-def _run(
-    run: RunSettings, cohort: Cohort, options: SweepOptions, on_round: Callable[[int, float | None], None]
-) -> None:
-    if options.engine == "processes":
-        from scripts.engines.processes.run import ProcessOptions, run_processes
-
-        processes = ProcessOptions(
-            root=options.root,
-            participants_per_process=options.participants_per_process,
-            keep_models=options.keep_models,
-            on_round=on_round,
-        )
-        run_processes(run, cohort, processes)
-        return
-    from scripts.engines.inline import InlineOptions, run_inline
-
-    inline = InlineOptions(
-        root=options.root, workers=options.workers, keep_models=options.keep_models, on_round=on_round
-    )
-    run_inline(run, cohort, inline)

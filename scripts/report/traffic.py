@@ -16,7 +16,8 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import shared_tensors
 from fedap_core.strategies import Measure, Strategy
 from participant.record.model_file import read_spec
-from scripts.engines.inline import InlineOptions, initial_file
+from scripts.engines.base import EngineOptions
+from scripts.engines.inline import initial_file
 from scripts.run.cohort import make_cohort
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
@@ -68,5 +69,5 @@ def spec_of(run: RunSettings, root: Path) -> ModelSpec:
     """The layout of the run's model, from the initial model that its runs left; made in a child where it is missing."""
     path = root / "initial" / f"{run.initial_identity}.safetensors"
     if not path.exists():
-        path = initial_file(run, make_cohort(run.cohort, run.seed), InlineOptions(root=root, workers=2))
+        path = initial_file(run, make_cohort(run.cohort, run.seed), EngineOptions(root=root, workers=2))
     return read_spec(path)

@@ -12,8 +12,8 @@ import pytest
 
 from coordinator.decisions import facts
 from coordinator.record.journal import facts_in
+from scripts.engines.base import EngineOptions
 from scripts.engines.continuous import VirtualOptions, VirtualRun, run_virtual
-from scripts.engines.inline import InlineOptions
 from scripts.engines.retrace import retrace
 from scripts.engines.virtual_members import VirtualFederation, open_federation
 from scripts.run.clock_settings import AsyncFolder, AsyncSettings, ClockSettings
@@ -34,7 +34,7 @@ def settings_of(algorithm: str = "fedap", *, rounds: int = 3, **clock: object) -
 def run_of(root: Path, settings: AsyncSettings) -> tuple[VirtualRun, VirtualFederation, AsyncFolder]:
     """A whole run with its journal."""
     cohort = clients_of(settings.run)
-    folder, federation = AsyncFolder(root, settings), open_federation(settings, cohort, InlineOptions(root=root))
+    folder, federation = AsyncFolder(root, settings), open_federation(settings, cohort, EngineOptions(root=root))
     folder.begin_anew({}, {"clients": list(federation.homes)}, keep_models=True)
     run = VirtualRun(settings, federation, folder, VirtualOptions(root=root))
     run.run()
@@ -118,7 +118,7 @@ CONDITIONS = [
 def test_journal_alone_brings_back_the_weights(algorithm: str, clock: dict[str, object], tmp_path: Path) -> None:
     settings = settings_of(algorithm, rounds=4, **clock)
     run, federation, _ = run_of(tmp_path, settings)
-    again = open_federation(settings, clients_of(settings.run), InlineOptions(root=tmp_path))
+    again = open_federation(settings, clients_of(settings.run), EngineOptions(root=tmp_path))
     retrace(again, run.facts)
     assert shared_bits(again) == shared_bits(federation)
     if "lost" not in clock:  # who trained and was not heard has BN layers of which the journal knows nothing
@@ -132,7 +132,7 @@ def test_processes_without_barriers_are_retraced_bit_for_bit(algorithm: str, tmp
     config = coordinator_file(tmp_path, reference, mode="continuous")
     made = run_to_its_end(tmp_path, reference, config)
     settings = AsyncSettings(run=reference.settings, clock=ClockSettings(mode="continuous"))
-    federation = open_federation(settings, reference.cohort, InlineOptions(root=tmp_path / "inline"))
+    federation = open_federation(settings, reference.cohort, EngineOptions(root=tmp_path / "inline"))
     retrace(federation, facts_in(tmp_path / "run"))
     travels = {tensor.name for tensor in federation.spec.shared(settings.run.strategy().home)}
     final = {name: {key: bits[key] for key in travels} for name, bits in final_bits(made).items()}

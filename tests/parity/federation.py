@@ -21,7 +21,8 @@ from fedap_core.randomness import derive_seed
 from participant.data.base import Dataset
 from participant.record.model_file import make_initial, read_model, write_model
 from protocol.plan import Sgd
-from scripts.engines.inline import InlineOptions, run_inline
+from scripts.engines.base import EngineOptions
+from scripts.engines.inline import run_inline
 from scripts.run.cohort import Client, Cohort
 from scripts.run.settings import AnchorSettings, CohortSettings, RunSettings
 
@@ -111,7 +112,7 @@ def run(algorithm: str, options: tuple[tuple[str, str | float | bool], ...] = ()
             ),
             anchor=AnchorSettings(kind="file", path=str(anchor)),
         )
-        results = run_inline(settings, chosen, InlineOptions(root=root))
+        results = run_inline(settings, chosen, EngineOptions(root=root))
         models = tuple(
             read_model(results.models(ROUNDS - 1) / f"{client.name}.safetensors")[1] for client in chosen.clients
         )

@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 from participant.record.model_file import read_model
-from scripts.engines.inline import InlineOptions, run_inline
+from scripts.engines.base import EngineOptions
+from scripts.engines.inline import run_inline
 from scripts.run.cohort import Cohort, make_cohort
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
@@ -80,13 +81,13 @@ def clients_of(settings: RunSettings) -> Cohort:
 
 def run_small(root: Path, settings: RunSettings, *, workers: int = 1, cohort: Cohort | None = None) -> RunFolder:
     """Run what is missing under `root`."""
-    return run_inline(settings, cohort or clients_of(settings), InlineOptions(root=root, workers=workers))
+    return run_inline(settings, cohort or clients_of(settings), EngineOptions(root=root, workers=workers))
 
 
 def rounds_run(root: Path, settings: RunSettings) -> list[int]:
     """Run what is missing; the numbers of the rounds that were run for it."""
     numbers: list[int] = []
-    options = InlineOptions(root=root, on_round=lambda number, _accuracy: numbers.append(number))
+    options = EngineOptions(root=root, on_round=lambda number, _accuracy: numbers.append(number))
     run_inline(settings, clients_of(settings), options)
     return numbers
 

@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedap_core.errors import InvalidInput
 from participant.config import JoinSettings
 from participant.record.model_file import read_spec
 from participant.record.private_state import PERSONAL
-from scripts.engines.inline import InlineOptions, anchor_file, initial_file
+from scripts.engines.base import EngineOptions
+from scripts.engines.inline import anchor_file, initial_file
 from scripts.engines.processes.children import ChildFailed, Children
 from scripts.engines.processes.configuring import Start, join_settings, require_possible, write_config
 from scripts.engines.processes.roles import lead, take_part
@@ -44,22 +44,19 @@ _ENDPOINT_BYTES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProcessOptions:
-    """How the work is done, none of which changes a number. keep_federation: leave everything for whoever looks."""
+class ProcessOptions(EngineOptions):
+    """keep_federation: leave everything for whoever looks."""
 
-    root: Path
-    participants_per_process: int = 1
-    keep_models: bool = True
     keep_federation: bool = False
-    on_round: Callable[[int, float | None], None] = lambda _round_no, _accuracy: None
     on_started: Callable[[Sequence[int]], None] = lambda _pids: None
     """Told the ids of all processes once they are started, the coordinator's first."""
     take_part: Callable[[Sequence[JoinSettings]], int] = take_part
     """What a participants' process does; its answer is the exit code."""
 
-    def __post_init__(self) -> None:
-        if self.participants_per_process < 1:
-            raise InvalidInput("participants_per_process", self.participants_per_process, "at least 1")
+
+def run_any(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> RunFolder:
+    """`run_processes` as the table of engines has it."""
+    return run_processes(settings, cohort, ProcessOptions(**vars(options)))
 
 
 def run_processes(settings: RunSettings, cohort: Cohort, options: ProcessOptions) -> RunFolder:
@@ -106,7 +103,7 @@ class _Federation:
 
     def _make_start(self) -> Start:
         """Model files, made in children: this process may not touch a tensor before its last fork."""
-        apart = InlineOptions(root=self._options.root.absolute(), workers=2)
+        apart = EngineOptions(root=self._options.root.absolute(), workers=2)
         initial = initial_file(self._settings, self._cohort, apart)
         if not self._settings.uses_anchor or self._settings.warm_up_rounds:
             return Start(initial=initial, anchor=None)

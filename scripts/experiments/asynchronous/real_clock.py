@@ -26,7 +26,8 @@ from participant.joining import join
 from participant.progress import configure_logging, tell_finished_rounds
 from participant.training.pace import Progress
 from protocol.messages import Score
-from scripts.engines.inline import InlineOptions, initial_file
+from scripts.engines.base import EngineOptions
+from scripts.engines.inline import initial_file
 from scripts.engines.pool import make_clients
 from scripts.engines.processes.run import ProcessOptions, run_processes
 from scripts.experiments.asynchronous.curves import Watched
@@ -93,7 +94,7 @@ def _start_accuracy(run: RunSettings, cohort: Cohort, folder: Path, root: Path) 
     path = folder / "start.json"
 
     def work() -> None:
-        start = initial_file(run, cohort, InlineOptions(root=root))
+        start = initial_file(run, cohort, EngineOptions(root=root))
         clients = make_clients(
             cohort, cohort.clients, start=start, plan=run.local_plan(), device=run.device,
             buffers=[None] * len(cohort.clients),

@@ -22,8 +22,8 @@ from fedap_core.nn.state import State
 from fedap_core.randomness import generator
 from fedap_core.strategies import Measure
 from participant.training.local import LocalReport
+from scripts.engines.base import EngineOptions
 from scripts.engines.continuous import VirtualOptions, VirtualRun
-from scripts.engines.inline import InlineOptions
 from scripts.engines.virtual_members import VirtualFederation, open_federation
 from scripts.engines.workbench import Home
 from scripts.experiments.attacks.kinds import Attack, Situation
@@ -127,7 +127,7 @@ def run_attack(
     """A whole run; attack None: the honest members by themselves."""
     settings = settings_of(run)
     there = attacked_cohort(cohort, attack, honest=honest)
-    federation = open_federation(settings, there, InlineOptions(root=folder))
+    federation = open_federation(settings, there, EngineOptions(root=folder))
     if not admission:
         federation = dataclasses.replace(federation, rules=without_admission(federation.rules))
     if attack is not None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from scripts.engines.inline import InlineOptions, run_inline
+from scripts.engines.base import EngineOptions
+from scripts.engines.inline import run_inline
 from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 from tests.support.cohorts import clients_of, rounds_run, small_run
 
@@ -88,7 +89,7 @@ def test_worker_that_dies_is_named_and_the_run_goes_on_when_called_again(tmp_pat
         victim.kill()
         victim.join()
 
-    options = InlineOptions(root=tmp_path, workers=2, on_round=kill_one)
+    options = EngineOptions(root=tmp_path, workers=2, on_round=kill_one)
     with pytest.raises(RuntimeError, match=r"died during 'train' \(exit code -9\)"):
         run_inline(settings, clients_of(settings), options)
     assert multiprocessing.active_children() == []

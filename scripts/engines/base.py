@@ -1,0 +1,61 @@
+"""What every engine offers: it runs a run's missing rounds and leaves a run folder, the same bits as any other engine.
+
+An engine is a file with one function of this shape and one line in `ENGINES`. How much it does at once is its own
+business; nothing in `EngineOptions` changes a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from fedap_core.errors import InvalidInput
+from scripts.run.cohort import Cohort
+from scripts.run.run_folder import RunFolder
+from scripts.run.settings import RunSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """How the work is done. An engine ignores what it has no use for.
+
+    workers: processes that train clients. participants_per_process: how many share one, where each is a participant of
+    its own. keep_models: save models, so that a run can be continued. on_round: told every round and its accuracy.
+    """
+
+    root: Path
+    workers: int = 1
+    participants_per_process: int = 1
+    keep_models: bool = True
+    on_round: Callable[[int, float | None], None] = lambda _round_no, _accuracy: None
+
+    def __post_init__(self) -> None:
+        for field in ("workers", "participants_per_process"):
+            if getattr(self, field) < 1:
+                raise InvalidInput(field, getattr(self, field), "at least 1")
+
+
+class Engine(Protocol):
+    """Run what is still missing of a run; returns its folder."""
+
+    def __call__(self, settings: RunSettings, cohort: Cohort, options: EngineOptions) -> RunFolder: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registered:
+    """One line of the table. where: `module:function`, loaded when it is needed, and torch with it.
+
+    modes: the run modes that it can do. fills_machine: whether one run alone uses all cores.
+    """
+
+    where: str
+    modes: tuple[str, ...] = ("barrier",)
+    fills_machine: bool = False
+
+    def require_able(self, settings: RunSettings) -> None:
+        """Refuse a run that this engine cannot do."""
+        if settings.mode not in self.modes:
+            fix = "Use --engine processes, or `fedap-lab asynchronous` for a virtual clock."
+            raise InvalidInput("mode", settings.mode, f"{' or '.join(self.modes)} with this engine", fix)
