@@ -79,7 +79,7 @@ class Parts:
     """Admitted reports whose files are to be fetched again."""
 
 
-Job = actions.Work | tuple[actions.Inspect, ...]
+Job = actions.Task | tuple[actions.Inspect, ...]
 """What the compute thread is asked for: one action, or all reports that wait to be judged."""
 
 
@@ -270,7 +270,7 @@ class Coordinator:
             case _:
                 self._work_on(action)
 
-    def _work_on(self, action: actions.Work) -> None:
+    def _work_on(self, action: actions.Task) -> None:
         """What concerns stored tensors; all but the first two go on in the compute thread."""
         parts = self._parts
         match action:

@@ -251,8 +251,8 @@ class Stop:
     obstacle: str = ""
 
 
-Work = Discard | Collect | Inspect | Weigh | Aggregate
-Effect = Send | SendWelcome | SendOrder | Forget | Note | Stop | Work
+Task = Discard | Collect | Inspect | Weigh | Aggregate
+Effect = Send | SendWelcome | SendOrder | Forget | Note | Stop | Task
 """What is done once the facts before it are durable."""
 
 Action = Persist | Effect

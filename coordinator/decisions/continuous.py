@@ -47,7 +47,7 @@ class Continuous(Barrier):
                 return RowPlanned(member=member.name, round_no=round_no)
         return None
 
-    def waiting_for(self, state: State, now: float) -> quorum.Verdict:
+    def waiting_for(self, state: State, now: float) -> quorum.Readiness:
         return quorum.silence(state, now) if self._has_begun(state) else super().waiting_for(state, now)
 
     def wants_weights(self, state: State, now: float) -> bool:

@@ -78,7 +78,7 @@ class Greeted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Heard:
+class SignOfLife:
     """Any other sign of life (grant, slice, error, cancel); the shell may thin these out to one per second."""
 
     connection: str
@@ -224,8 +224,8 @@ class WorkFailed:
 
 
 FromOperator = Started | Tick | StopRequested | StorageLow | StorageFree | AllowListChanged
-Report = StatsArrived | UpdateArrived | GoodbyeArrived
-FromMember = Heard | Beat | Report | ReportDeclined | LeaveArrived
+ReportArrived = StatsArrived | UpdateArrived | GoodbyeArrived
+FromMember = SignOfLife | Beat | ReportArrived | ReportDeclined | LeaveArrived
 FromSocket = Greeted | FromMember | PeerFaulted | PeerLost
 FromWork = Inspected | InspectionFailed | WorkInterrupted | WorkDamaged | WeighingDone | MixingDone | WorkFailed
 Event = FromOperator | FromSocket | FromWork

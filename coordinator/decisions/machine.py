@@ -2,8 +2,8 @@
 
 Three steps: note what the event says; let every fact that has become true by it happen, one after the other (`modes`);
 ask for the work and send the orders that the state then calls for. The last two look at every member and are left out
-where nothing can follow (`lull`). No socket, file, clock, log or random number. After a crash the journal's facts are
-replayed: each changes the state as it did then; `Started` calls for whatever is still owed.
+where nothing can follow (`quorum.Awaited`). No socket, file, clock, log or random number. After a crash the journal's
+facts are replayed: each changes the state as it did then; `Started` calls for whatever is still owed.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from coordinator.decisions import (
     greeting,
     history,
     instances,
+    ordering,
     reports,
-    speaking,
 )
 from coordinator.decisions.actions import Action, BlobRef, Forget, Note, Persist, Send, Stop
 from coordinator.decisions.continuous import mode_of
 from coordinator.decisions.invariants import broken_laws
-from coordinator.decisions.lull import Lull
 from coordinator.decisions.older_folder import OlderFolder
-from coordinator.decisions.quorum import Verdict
+from coordinator.decisions.quorum import Awaited, Readiness
 from coordinator.decisions.roster import Roster
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.state import Member, State, Status
-from coordinator.decisions.work import Work
+from coordinator.decisions.work import PendingWork
 from protocol.messages import Error, Heartbeat, HelloRequired, Reject, Step
 
 _COLLECTS = (facts.RoundOpened, facts.RowPlanned, facts.Finished)
@@ -45,12 +44,16 @@ class RoundMachine:
         self._mode = mode_of(rules)
         self._state = State()
         self.roster = Roster()
-        self.reports = reports.Desk(self._mode)
-        self.work = Work(self._mode, self.reports.missing)
+        self._forget_work()
         self.older = OlderFolder(self._mode)
         self._doubted: frozenset[str] = frozenset()
-        self._lull = Lull()
+        self._awaited = Awaited()
         self._deadline: float | None = None
+
+    def _forget_work(self) -> None:
+        """Nothing is under inspection, computed or fetched again: a life of the process begins, or the round anew."""
+        self.reports = reports.Inspections(self._mode)
+        self.work = PendingWork(self._mode, self.reports.missing)
 
     # ---- the questions a shell may ask
 
@@ -75,7 +78,7 @@ class RoundMachine:
             actions = self._from_work(event, now)
         else:
             actions = self._from_operator(event, now)
-        if self._lull.holds(event, actions, now):
+        if self._awaited.absorbs(event, actions, now):
             return actions  # nothing follows from it; what is due by time alone is for the next Tick
         return actions + self._settle(now)
 
@@ -85,10 +88,10 @@ class RoundMachine:
         actions = self._let_happen(now)
         free = not self.older.holds(self.state)
         actions += self.work.due(self.state, now) if free else []
-        actions += speaking.due(self.state, self.rules, self.roster, self.work, self.reports, now, orders=free)
+        actions += ordering.due(self.state, self.rules, self.roster, self.work, self.reports, now, orders=free)
         if self.state.ended and not before:
             actions.append(Stop(aborted=self.state.finish_reason == "aborted", sentence=self.state.sentence))
-        self._lull = Lull.after(self.state, self._mode)
+        self._awaited = Awaited.after(self.state, self.rules, alone=self._mode.answers_alone(self.state.round_no))
         self._deadline = self._next_deadline(now)
         return actions
 
@@ -101,12 +104,7 @@ class RoundMachine:
         if self.state.ended or self.state.began_at is None:
             return None
         times = [] if self.state.paused_at is not None else self._mode.deadlines(self.state)
-        for member in self.state.active():
-            link = self.roster.link(member.name)
-            if link is not None and member.status is Status.PRESENT:
-                times.append(link.heard_at + self.rules.pace.dead_after_s)
-            if link is not None and link.connection is not None:
-                times.append(link.spoke_at + self.rules.pace.heartbeat_s)
+        times += self.roster.deadlines(self.state.active(), self.rules.pace)
         return min((time for time in times if now < time < math.inf), default=None)
 
     def wants(self, member: str, step: Step) -> bool:
@@ -126,9 +124,9 @@ class RoundMachine:
     def awaited(self, now: float) -> int:
         """How many reports, at least, must come before anything can follow from them and those under inspection, whose
         judgement is not urgent until then. 0 where any may be the last."""
-        return max(len(self._lull.awaited) - self.reports.waiting, 0) if now < self._lull.until else 0
+        return max(len(self._awaited.members) - self.reports.waiting, 0) if now < self._awaited.until else 0
 
-    def waiting_for(self, now: float) -> Verdict:
+    def waiting_for(self, now: float) -> Readiness:
         """Why the run stands where it stands, for people."""
         return self._mode.waiting_for(self.state, now)
 
@@ -159,9 +157,8 @@ class RoundMachine:
             if isinstance(fact, facts.Quarantined):
                 actions += self._show_out(fact)
             if isinstance(fact, facts.CaughtUp):
-                self.reports = reports.Desk(self._mode)
-                self.work = Work(self._mode, self.reports.missing)
-                actions += speaking.greet_anew(self.roster)
+                self._forget_work()
+                actions += ordering.greet_anew(self.roster)
             if isinstance(fact, facts.RoundClosed):
                 actions += self._tell_doubted()
         return actions
@@ -182,18 +179,15 @@ class RoundMachine:
                 return due
         if self.older.holds(state):
             return None
-        due = self._death(now) or self._mode.exclusion(state) or self._mode.ending(state, now)
+        due = (
+            self.roster.death(state.present(), self.rules.pace, now)
+            or self._mode.exclusion(state)
+            or self._mode.ending(state, now)
+        )
         if due is not None or state.paused_at is not None:
             return due
         mixed = self.work.has_mixed(state.recipe)
         return self.work.unmakeable(state) or self._mode.next_fact(state, now, mixed=mixed, told=self._is_told)
-
-    def _death(self, now: float) -> facts.Lost | None:
-        for member in self.state.present():
-            link = self.roster.link(member.name)
-            if link is not None and now >= link.heard_at + self.rules.pace.dead_after_s:
-                return facts.Lost(member=member.name, silent_s=now - link.heard_at)
-        return None
 
     def _is_told(self, member: Member) -> bool:
         link = self.roster.link(member.name)
@@ -226,8 +220,7 @@ class RoundMachine:
 
     def _started(self, event: events.Started, now: float) -> list[Action]:
         self.roster.restart((member.name for member in self.state.active()), now)
-        self.reports = reports.Desk(self._mode)
-        self.work = Work(self._mode, self.reports.missing)
+        self._forget_work()
         self.older = OlderFolder(self._mode, accepted=event.accepts_older)
         if self.state.began_at is None:
             return self._let(facts.Began(run=self.rules.run), now)
@@ -265,7 +258,7 @@ class RoundMachine:
 
     def _from_member(self, member: Member, event: events.FromMember, now: float) -> list[Action]:
         match event:
-            case events.Heard():
+            case events.SignOfLife():
                 return []
             case events.Beat(beat=beat):
                 return self._beat(member, beat, now)
@@ -330,13 +323,13 @@ class RoundMachine:
     def _beat(self, member: Member, beat: Heartbeat, now: float) -> list[Action]:
         self.older.heard(self.state, member, beat)
         if self.older.holds(self.state):
-            self._lull.freed = True
+            self._awaited.freed = True
             return list(self.older.halts(self.state))
         actions = self.work.hopeless(self.state, member, beat)
         link = self.roster.link(member.name)
         if link is None or self.roster.beat(member.name, beat) is None:
             return actions
-        return [*actions, *speaking.order(self.work, member, link, now, asked=True)]
+        return [*actions, *ordering.order(self.work, member, link, now, asked=True)]
 
     def _received(self, member: Member, connection: str, step: Step) -> list[Action]:
         """After a report, wanted or not. Somebody who has done what it was told in vain may be told its next order; a
@@ -344,7 +337,7 @@ class RoundMachine:
         link = self.roster.link(member.name)
         if link is not None and self.reports.leaves_free(member, step, link.said):
             link.said = None
-            self._lull.freed = True
+            self._awaited.freed = True
         if step.kind != "goodbye":
             return []
         receipt = Heartbeat(run=self.rules.run, round_no=step.round_no, have=step, want=None)

@@ -46,7 +46,7 @@ class Mode(ABC):
         """mixed: the rows of the closed round are made. told: the member has been sent its present order."""
 
     @abstractmethod
-    def waiting_for(self, state: State, now: float) -> quorum.Verdict:
+    def waiting_for(self, state: State, now: float) -> quorum.Readiness:
         """The verdict on whatever the run is waiting for, in words that a status command can print."""
 
     @abstractmethod
@@ -184,7 +184,7 @@ class Barrier(Mode):
             return self._after_mixing(state)
         return None
 
-    def waiting_for(self, state: State, now: float) -> quorum.Verdict:
+    def waiting_for(self, state: State, now: float) -> quorum.Readiness:
         if state.is_enrolling:
             return quorum.enrolment(state, self.rules, now)
         if state.is_measuring:

@@ -1,18 +1,23 @@
-"""Whether it is time to go on: is enrolment complete, are the statistics in, may the round close?
+"""Whether it is time to go on (is enrolment complete, are the statistics in, may the round close?), and what must come
+before it can be.
 
 Pure questions of (state, rules, now). Every answer is a sentence with numbers, so that a person who asks why nothing
-happens is told. What follows from a yes is decided elsewhere.
+happens is told. What follows from a yes is decided elsewhere. To ask after every event means to look at every member;
+in a round of n members that would be n times n. So the machine asks once, remembers whose reports must come before
+anything can follow (`Awaited`), and until then takes reports one by one.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from coordinator.decisions.actions import step_at
+from coordinator.decisions import events, facts
+from coordinator.decisions.actions import Action, Persist, step_at
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.state import Member, State, Status
-from protocol.messages import Step
+from protocol.messages import REPORTS, Step
 
 _WORDS = {"stats": "sets of statistics", "update": "updates"}
 
@@ -20,8 +25,14 @@ _SHOWN_NAMES = 5
 """Names beyond this many are counted, not listed."""
 
 
+_QUIET = (events.SignOfLife, events.Beat, events.StatsArrived, events.UpdateArrived, events.ReportDeclined)
+"""Events after which nothing has changed, unless a fact says so: a report counts when it was judged."""
+
+_REPORTS = (facts.StatsAccepted, facts.UpdateAccepted, facts.GoodbyeAccepted)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Readiness:
     """ready: go on. reason: why, or why not.
 
     stuck: not ready, and nobody who is there will answer. hopeless: nobody who could come back would, either.
@@ -35,7 +46,7 @@ class Verdict:
     late: bool = False
 
 
-def enrolment(state: State, rules: Rules, now: float) -> Verdict:
+def enrolment(state: State, rules: Rules, now: float) -> Readiness:
     """May the first round start? With a list: all are there who were not excluded. Otherwise, or later: enough, and the
     window is over."""
     here = len(state.present())
@@ -47,20 +58,22 @@ def enrolment(state: State, rules: Rules, now: float) -> Verdict:
         missing = sorted(names - set(excluded) - {member.name for member in state.present()})
         without = f" ({_names(excluded)} excluded)" if excluded else ""
         if not missing and here >= least:
-            return Verdict(ready=True, reason=f"all {here} listed members are there{without}")
+            return Readiness(ready=True, reason=f"all {here} listed members are there{without}")
         if excluded and len(names) - len(excluded) < least:
             reason = f"{len(names) - len(excluded)} of at least {least} members can come: {_names(excluded)} excluded"
-            return Verdict(ready=False, hopeless=True, reason=reason)
+            return Readiness(ready=False, hopeless=True, reason=reason)
     if here < least:
-        return Verdict(ready=False, reason=f"{here} of at least {least} members are there after {_s(waited)}")
+        return Readiness(ready=False, reason=f"{here} of at least {least} members are there after {_s(waited)}")
     if now >= state.opened_at + rules.members.enrolment_s:
-        return Verdict(ready=True, reason=f"{here} members are there, enrolment was open for {_s(waited)}")
+        return Readiness(ready=True, reason=f"{here} members are there, enrolment was open for {_s(waited)}")
     left = rules.members.enrolment_s - waited
     waits_for = f", {_names(missing)} missing" if listed is not None else ""
-    return Verdict(ready=False, reason=f"{here} members are there{waits_for}, enrolment is open for another {_s(left)}")
+    return Readiness(
+        ready=False, reason=f"{here} members are there{waits_for}, enrolment is open for another {_s(left)}"
+    )
 
 
-def measuring(state: State, rules: Rules, now: float) -> Verdict:
+def measuring(state: State, rules: Rules, now: float) -> Readiness:
     """May training start? All who are there have been judged, or the deadline is over and enough are measured."""
     members = state.active()
     got = sum(state.has_measured(member, rules) for member in members)
@@ -68,7 +81,7 @@ def measuring(state: State, rules: Rules, now: float) -> Verdict:
     return _judge(state, rules, now, members=members, got=got, settled=settled)
 
 
-def round_closing(state: State, rules: Rules, now: float) -> Verdict:
+def round_closing(state: State, rules: Rules, now: float) -> Readiness:
     """May the open round be mixed? Everyone who is there has reported, or the deadline is over and the quorum is in."""
     members = [state.members[name] for name in state.round_members if state.members[name].is_active]
     settled = step_at("update", state.round_no)
@@ -84,7 +97,7 @@ def reported(state: State) -> tuple[str, ...]:
     )
 
 
-def _judge(state: State, rules: Rules, now: float, *, members: list[Member], got: int, settled: Step) -> Verdict:
+def _judge(state: State, rules: Rules, now: float, *, members: list[Member], got: int, settled: Step) -> Readiness:
     """settled: the report with which a member, admitted or refused, has done its part."""
     quorum, waited = rules.pace.quorum, now - state.opened_at
     waiting = [one for one in members if one.answered is None or one.answered.place < settled.place]
@@ -94,26 +107,26 @@ def _judge(state: State, rules: Rules, now: float, *, members: list[Member], got
     counted = f"{got} {_WORDS[settled.kind]} from {len(members)} members after {_s(waited)}, quorum {quorum}"
     if got >= quorum and not awaited:
         absent = f"; {_names(lost)} not there" if lost else ""
-        return Verdict(ready=True, late=late, reason=f"{counted}: everyone who is there has answered{absent}")
+        return Readiness(ready=True, late=late, reason=f"{counted}: everyone who is there has answered{absent}")
     if got >= quorum and late:
-        return Verdict(
+        return Readiness(
             ready=True, late=True, reason=f"{counted}: the deadline is over; without {_names(awaited + lost)}"
         )
     if not waiting:
         reason = f"{counted}: nobody is left to answer"
-        return Verdict(ready=False, stuck=True, hopeless=not _has_leavers(state), late=late, reason=reason)
+        return Readiness(ready=False, stuck=True, hopeless=not _has_leavers(state), late=late, reason=reason)
     left = state.opened_at + rules.pace.deadline_s - now
     until = "" if math.isinf(left) else f", deadline in {_s(left)}" if left > 0 else ", deadline over"
     reason = f"{counted}: waiting for {_names(awaited + lost)}{until}"
-    return Verdict(ready=False, stuck=not awaited, late=late, reason=reason)
+    return Readiness(ready=False, stuck=not awaited, late=late, reason=reason)
 
 
-def silence(state: State, now: float) -> Verdict:
+def silence(state: State, now: float) -> Readiness:
     """Why a run without barriers does not go on. It never closes a round, so this is never ready."""
     hopeless = not state.active() and not _has_leavers(state)
     here, waited = len(state.present()), now - state.opened_at
     reason = f"{state.accepted} updates, {here} members there, none reported for {_s(waited)}"
-    return Verdict(ready=False, hopeless=hopeless, reason=reason)
+    return Readiness(ready=False, hopeless=hopeless, reason=reason)
 
 
 def _has_leavers(state: State) -> bool:
@@ -127,3 +140,76 @@ def _names(names: list[str]) -> str:
 
 def _s(seconds: float) -> str:
     return f"{seconds:.3g} s"
+
+
+@dataclass(kw_only=True)
+class Awaited:
+    """What is waited for. place: of the awaited reports; members: whose; until: the deadline, after which any report
+    may complete a quorum; entering: further members without whom the first round cannot begin; closed_until: when
+    it can begin at the earliest, whoever enters. freed: somebody who was at work is not any more, and may be sent its
+    next order."""
+
+    place: tuple[int, int] = (0, 0)
+    members: set[str] = field(default_factory=set)
+    until: float = -math.inf
+    entering: int = 0
+    closed_until: float = -math.inf
+    freed: bool = False
+
+    @staticmethod
+    def after(state: State, rules: Rules, *, alone: bool) -> Awaited:
+        """What is waited for when everything that was due is done. alone: as `Mode.answers_alone` says of the round."""
+        if state.began_at is None or state.ended or state.paused_at is not None or state.stops_asked:
+            return Awaited()
+        if state.is_enrolling:
+            if state.enrolled:
+                return Awaited()
+            listed = state.allowed is not None  # then the first round begins with the last of them
+            closed_until = -math.inf if listed else state.opened_at + rules.members.enrolment_s
+            return Awaited(entering=rules.members.at_least - len(state.present()), closed_until=closed_until)
+        if state.stage.is_over:
+            silent = {one.name for one in state.present() if not one.said_goodbye}
+            return Awaited(place=(-1, REPORTS.index("goodbye")), members=silent, until=math.inf)
+        deadline = state.opened_at + rules.pace.deadline_s
+        if state.is_measuring:
+            place = (state.round_no, REPORTS.index("stats"))
+            return Awaited(place=place, members=_silent(state.present(), place), until=deadline)
+        if not state.is_training or alone:
+            return Awaited()
+        if any(one.answer_due or one.waits_alone for one in state.active()):
+            return Awaited()  # somebody waits for a mix of its own: any update may make it possible
+        place = (state.round_no, REPORTS.index("update"))
+        members = [state.members[name] for name in state.round_members]
+        return Awaited(place=place, members=_silent(members, place), until=deadline)
+
+    def absorbs(self, event: events.Event, actions: Sequence[Action], now: float) -> bool:
+        """Whether nothing follows from this event beyond the actions that it called for by itself."""
+        told = [action.fact for action in actions if isinstance(action, Persist)]
+        if not told:
+            return isinstance(event, _QUIET) and not self.freed
+        if len(told) > 1 or now >= self.until:
+            return self._enters(told, now)
+        fact = told[0]
+        if not isinstance(fact, _REPORTS) or fact.member not in self.members or not self._is_awaited(fact):
+            return self._enters(told, now)
+        self.members.discard(fact.member)
+        return bool(self.members)
+
+    def _is_awaited(self, fact: facts.StatsAccepted | facts.UpdateAccepted | facts.GoodbyeAccepted) -> bool:
+        round_no, kind = self.place
+        return isinstance(fact, _REPORTS[kind]) and round_no in (fact.round_no, -1)
+
+    def _enters(self, told: Sequence[facts.Fact], now: float) -> bool:
+        if len(told) != 1 or not isinstance(told[0], facts.Joined):
+            return False
+        self.entering -= 1
+        return self.entering > 0 or now < self.closed_until
+
+
+def _silent(members: Sequence[Member], place: tuple[int, int]) -> set[str]:
+    """Who is there and has not reported that far."""
+    return {
+        one.name
+        for one in members
+        if one.status is Status.PRESENT and (one.answered is None or one.answered.place < place)
+    }

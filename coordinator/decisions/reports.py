@@ -1,36 +1,99 @@
 """What becomes of a report: whether anybody wants it, what must be looked at in it, and whether it counts.
 
 Values are judged off the socket's thread (Inspect), so a report waits here for its judgement. If the process dies
-meanwhile, nothing was promised: the report is not acknowledged and comes again.
+meanwhile, nothing was promised: the report is not acknowledged and comes again. A report that was admitted and whose
+file was lost since is fetched again: a participant keeps its latest one and sends it again when a heartbeat wants it,
+so a damaged update costs nothing but time as long as its member has not finished the round after.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from coordinator.decisions.actions import Action, BlobRef, Discard, Inspect, Note, Order, Send, step_at
 from coordinator.decisions.events import (
     GoodbyeArrived,
     Inspected,
     InspectionFailed,
-    Report,
+    ReportArrived,
     StatsArrived,
     UpdateArrived,
 )
-from coordinator.decisions.facts import Fact, GoodbyeAccepted, Refused, StatsAccepted, UpdateAccepted
+from coordinator.decisions.facts import (
+    Fact,
+    GoodbyeAccepted,
+    Refused,
+    StatisticsLost,
+    StatsAccepted,
+    UpdateAccepted,
+)
 from coordinator.decisions.modes import Mode
-from coordinator.decisions.refetching import Missing
 from coordinator.decisions.state import Member, State
 from fedap_core.strategies import Measure, Phase
-from protocol.messages import Error, Step
+from protocol.messages import ORDERS, Error, Heartbeat, Step
 
-_KINDS: dict[type[Report], str] = {StatsArrived: "stats", UpdateArrived: "update", GoodbyeArrived: "goodbye"}
+_KINDS: dict[type[ReportArrived], str] = {StatsArrived: "stats", UpdateArrived: "update", GoodbyeArrived: "goodbye"}
+
+_TRAIN = ORDERS.index("train")
 
 
-class Desk:
+class LostReports:
+    """What is asked for again. A report is known by its update: statistics that came along come along again."""
+
+    def __init__(self) -> None:
+        self._gone: dict[BlobRef, bool] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._gone)
+
+    def take(self, state: State, refs: Iterable[BlobRef]) -> list[StatisticsLost]:
+        """Ask for these; statistics are not kept by members, and the facts that call for measuring again come back."""
+        lost = []
+        for ref in refs:
+            if ref.kind != "stats":
+                self.add(ref)
+            elif ref.member in state.members and state.members[ref.member].statistics == ref:
+                lost.append(StatisticsLost(member=ref.member, round_no=ref.round_no))
+        return lost
+
+    def add(self, ref: BlobRef) -> None:
+        self._gone.setdefault(ref, False)
+
+    def found(self, member: str, step: Step) -> None:
+        """The report is here again, with all that belongs to it."""
+        self._gone = {ref: gone for ref, gone in self._gone.items() if not _is_of(ref, member, step)}
+
+    def is_missing(self, member: str, step: Step) -> bool:
+        """Whether this report would be taken although it was admitted before."""
+        return any(_is_of(ref, member, step) for ref in self._gone)
+
+    def wanted_of(self, member: str) -> Step | None:
+        """The report to ask a member for."""
+        rounds = [ref.round_no for ref, gone in self._gone.items() if ref.member == member and not gone]
+        return step_at("update", max(rounds)) if rounds else None
+
+    def heard(self, member: str, beat: Heartbeat) -> None:
+        """A member whose kept order is a later one has forgotten what it reported before."""
+        if beat.have is not None:
+            for ref in self._gone:
+                if ref.member == member:
+                    self._gone[ref] = beat.have.place > (ref.round_no, _TRAIN)
+
+    def among(self, refs: Iterable[BlobRef]) -> bool:
+        """Whether any of these is missing: nothing can be made of them yet."""
+        return any(ref in self._gone for ref in refs)
+
+    def lost_among(self, refs: Iterable[BlobRef]) -> BlobRef | None:
+        """One of these that its member no longer holds, either."""
+        return next((ref for ref in refs if self._gone.get(ref, False)), None)
+
+
+class Inspections:
     """The reports under inspection in this life of the process."""
 
-    def __init__(self, mode: Mode, missing: Missing | None = None) -> None:
+    def __init__(self, mode: Mode, missing: LostReports | None = None) -> None:
         self._mode, self._rules = mode, mode.rules
-        self.missing = Missing() if missing is None else missing
+        self.missing = LostReports() if missing is None else missing
         self._waiting: dict[tuple[str, str, int], StatsArrived | UpdateArrived] = {}
 
     def wants(self, state: State, member: Member, step: Step) -> bool:
@@ -66,7 +129,7 @@ class Desk:
             for blob in kinds[kind]
         )
 
-    def arrived(self, state: State, member: Member, event: Report) -> tuple[Fact | None, list[Action]]:
+    def arrived(self, state: State, member: Member, event: ReportArrived) -> tuple[Fact | None, list[Action]]:
         """A complete report: a fact at once (goodbye), an inspection, or nothing but the bin."""
         step = step_of(event)
         if not self.wants(state, member, step) or self.is_inspecting(member.name, step):
@@ -155,7 +218,7 @@ class Desk:
         )
 
 
-def step_of(event: Report) -> Step:
+def step_of(event: ReportArrived) -> Step:
     """The report's place in the run."""
     return step_at(_KINDS[type(event)], event.round_no)
 
@@ -177,3 +240,7 @@ def _accepted(event: Inspected, report: StatsArrived | UpdateArrived) -> Fact:
         distance=event.distance,
         direction=event.direction,
     )
+
+
+def _is_of(ref: BlobRef, member: str, step: Step) -> bool:
+    return ref.member == member and ref.round_no == step.round_no and step.kind == "update"

@@ -6,11 +6,13 @@ Knows no wire and no policy: it remembers, and it counts have and want through t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from coordinator.decisions.actions import Order
-from coordinator.decisions.state import Member
+from coordinator.decisions.facts import Lost
+from coordinator.decisions.rules import PaceRules
+from coordinator.decisions.state import Member, Status
 from protocol.delivery import Outbox
 from protocol.messages import Heartbeat, Step
 
@@ -124,6 +126,23 @@ class Roster:
         if member is not None:
             self._links[member].heard_at = now
         return member
+
+    def death(self, members: Iterable[Member], pace: PaceRules, now: float) -> Lost | None:
+        """The first of these members that has been silent for too long."""
+        for member in members:
+            link = self._links.get(member.name)
+            if link is not None and now >= link.heard_at + pace.dead_after_s:
+                return Lost(member=member.name, silent_s=now - link.heard_at)
+        return None
+
+    def deadlines(self, members: Iterable[Member], pace: PaceRules) -> Iterator[float]:
+        """When these members are dead without a sign of life, and when each is due a heartbeat."""
+        for member in members:
+            link = self._links.get(member.name)
+            if link is not None and member.status is Status.PRESENT:
+                yield link.heard_at + pace.dead_after_s
+            if link is not None and link.connection is not None:
+                yield link.spoke_at + pace.heartbeat_s
 
     def beat(self, member: str, beat: Heartbeat) -> Step | None:
         """What a heartbeat calls for: the step to say (again), or None.

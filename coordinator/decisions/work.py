@@ -10,18 +10,18 @@ from coordinator.decisions import mixing_plan
 from coordinator.decisions.actions import Action, Aggregate, BlobRef, Collect, RowRef, Stop, Weigh, WeightsRef
 from coordinator.decisions.facts import RowPlanned, Weighed
 from coordinator.decisions.modes import Mode
-from coordinator.decisions.refetching import Missing
+from coordinator.decisions.reports import LostReports
 from coordinator.decisions.state import Member, Recipe, State
 from fedap_core.strategies import Phase
 from protocol.messages import Heartbeat
 
 
-class Work:
+class PendingWork:
     """What runs off the socket's thread for this machine, and which rows exist."""
 
-    def __init__(self, mode: Mode, missing: Missing | None = None) -> None:
+    def __init__(self, mode: Mode, missing: LostReports | None = None) -> None:
         self._mode, self._rules = mode, mode.rules
-        self._gone = Missing() if missing is None else missing
+        self._gone = LostReports() if missing is None else missing
         self._tickets = 0
         self._rows: set[RowRef] = set()
         self._failed: set[RowRef] = set()
@@ -228,3 +228,36 @@ def _has_parted(state: State, ref: BlobRef) -> bool:
     """Whether a report's member has said goodbye: it is not there to be asked for anything."""
     answered = state.members[ref.member].answered
     return answered is not None and answered.kind == "goodbye"
+
+
+def needed_blobs(state: State) -> frozenset[BlobRef]:
+    """Reports that are mixed now, may have to be mixed again for somebody, will be mixed next, or give W."""
+    if state.ended:
+        return frozenset()
+    rows = awaited_rows(state)
+    needed: set[BlobRef] = set()
+    for recipe in (state.recipe, state.anchor_recipe):
+        if recipe is not None and rows & set(recipe.receivers):
+            needed.update(recipe.givers)
+    if not state.stage.is_over:
+        for member in state.active():
+            if member.statistics is not None:
+                needed.add(member.statistics)
+            if member.update_round is not None:
+                needed.add(BlobRef(member=member.name, kind="update", round_no=member.update_round))
+    return frozenset(needed)
+
+
+def awaited_rows(state: State) -> set[RowRef]:
+    """Rows that somebody still has to be sent, all of a round that is being mixed, and the anchor of newcomers."""
+    rows: set[RowRef] = set()
+    if state.recipe is not None and state.is_mixing:
+        rows.update(state.recipe.receivers)
+    if state.anchor is not None and state.anchor.row is not None and not state.stage.is_over:
+        rows.add(state.anchor.row)
+    for member in state.active():
+        order = member.order
+        row = order.weights.row if order is not None and order.weights is not None else None
+        if row is not None and not member.has_answered(order):
+            rows.add(row)
+    return rows

@@ -10,8 +10,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from coordinator.decisions.holdings import needed_blobs
 from coordinator.decisions.rules import Rules
+from coordinator.decisions.work import needed_blobs
 from coordinator.record.blobs import force
 from coordinator.record.folder_check import blob_faults, replayed
 from coordinator.record.journal import JOURNAL, SqliteJournal

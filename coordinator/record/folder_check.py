@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.decisions.actions import BlobRef
-from coordinator.decisions.holdings import needed_blobs
 from coordinator.decisions.machine import RoundMachine
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.state import State
+from coordinator.decisions.work import needed_blobs
 from coordinator.record.blobs import fault_of
 from coordinator.record.journal import JOURNAL, Journal, SqliteJournal, replay
 from coordinator.record.journal_check import read_journal

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from coordinator.decisions.actions import BlobRef
-from coordinator.decisions.holdings import needed_blobs
 from coordinator.decisions.machine import RoundMachine
 from coordinator.decisions.rules import Rules
+from coordinator.decisions.work import needed_blobs
 from coordinator.record.blobs import fault_of, force
 from coordinator.record.folder_check import NOT_HELD, BlobFault, blob_faults, listed_reports, mark_refetch
 from coordinator.record.journal import HEAD, JOURNAL, Draft, Entry, SqliteJournal, fact_of

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 import structlog
 
 from coordinator.decisions.actions import Order, SendOrder, SendWelcome
-from coordinator.decisions.events import Beat, Event, Greeted, Heard, LeaveArrived, PeerFaulted, PeerLost
+from coordinator.decisions.events import Beat, Event, Greeted, LeaveArrived, PeerFaulted, PeerLost, SignOfLife
 from coordinator.record.model_forms import ModelForms, Payload
 from coordinator.wire.connections import Arrivals, Deliveries, Peer, Peers, Unwanted, step_of
 from coordinator.wire.router import Received, Router
@@ -189,7 +189,7 @@ class Exchange:
         if now - peer.heard_told_at < HEARD_EVERY_S:
             return []
         peer.heard_told_at = now
-        return [Heard(connection=peer.connection)]
+        return [SignOfLife(connection=peer.connection)]
 
     def _fault(self, peer: Peer, code: str, reason: str, about: Step | None, now: float) -> list[Event]:
         """Count it; answer, log and tell the machine, but not more often than somebody could read."""

@@ -13,7 +13,7 @@ from coordinator.decisions.actions import Aggregate, Order
 from coordinator.decisions.continuous import mode_of
 from coordinator.decisions.facts import Fact, UpdateAccepted
 from coordinator.decisions.machine import RoundMachine
-from coordinator.decisions.work import Work
+from coordinator.decisions.work import PendingWork
 from fedap_core.errors import InvalidInput
 from protocol.messages import Step
 from scripts.engines.virtual_members import VirtualFederation
@@ -21,7 +21,7 @@ from scripts.engines.virtual_members import VirtualFederation
 
 def retrace(federation: VirtualFederation, facts: Iterable[tuple[Fact, float]]) -> None:
     """Bring every home to the model that its member had at the end of these facts."""
-    machine, work, bench = RoundMachine(federation.rules), Work(mode_of(federation.rules)), federation.bench
+    machine, work, bench = RoundMachine(federation.rules), PendingWork(mode_of(federation.rules)), federation.bench
     for fact, now in facts:
         if isinstance(fact, UpdateAccepted):
             _train(machine, federation, fact)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from coordinator.decisions.work import Work
+from coordinator.decisions.work import PendingWork
 from scripts.explore.world import World
 from scripts.inmemory.centre import Centre
 from scripts.inmemory.disk import Forms
@@ -171,7 +171,7 @@ class _Walk:
             return [value.name, value.end.code, self.of(value.disk)]
         return self.thing(value)
 
-    def work(self, value: Work) -> object:
+    def work(self, value: PendingWork) -> object:
         """Tickets are labels."""
         fields = value.__dict__
         weighing, mixing = fields["_weighing"], fields["_mixing"].values()
@@ -235,7 +235,7 @@ _HANDLERS: dict[type, Callable[[_Walk, Any], object]] = {
     **dict.fromkeys((types.FunctionType, types.MethodType, types.BuiltinFunctionType, type), _Walk.nothing),
     types.MappingProxyType: _Walk.nothing,
     Centre: _Walk.centre,
-    Work: _Walk.work,
+    PendingWork: _Walk.work,
     Forms: _Walk.forms,
 }
 

@@ -239,7 +239,7 @@ class Bench:
         """Everybody named gives a sign of life at that time."""
         actions = []
         for name in names:
-            actions += self.do(events.Heard(connection=self.peers[name].connection), at)
+            actions += self.do(events.SignOfLife(connection=self.peers[name].connection), at)
         return actions
 
     def crash(self) -> list[Action]:
