@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fedap_core.strategies import STRATEGIES
 from tests.architecture.sources import ROOT, python_sources
 
 _LOADED = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
@@ -28,6 +29,11 @@ def test_messages_of_the_troubleshooting_tables_exist() -> None:
     code = "".join(source.text for source in python_sources("coordinator", "participant", "protocol", "fedap_core"))
     assert len(quoted) > 15
     assert [message for message in quoted if message not in code] == []
+
+
+def test_every_algorithm_is_explained() -> None:
+    page = (ROOT / "docs/fedap.md").read_text(encoding="utf-8").partition("## Algorithms")[2]
+    assert set(re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)) == set(STRATEGIES)
 
 
 def figures() -> dict[str, Callable[[], str]]:
