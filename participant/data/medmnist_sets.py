@@ -116,11 +116,6 @@ def lookup(flag: str, size: int) -> Published:
         raise InvalidInput("package medmnist", f"no entry {error} for {flag}", "medmnist 3.0 or newer", _FIX) from error
 
 
-def published_sets() -> tuple[tuple[str, str], ...]:
-    """(flag, task) of every set the installed package knows."""
-    return tuple((flag, str(entry["task"])) for flag, entry in _info().items())
-
-
 @functools.cache
 def _info() -> dict[str, dict[str, Any]]:
     spec = importlib.util.find_spec("medmnist")

@@ -44,7 +44,7 @@ class VirtualOptions:
 
     root: Path
     keep_models: bool = True
-    on_look: Callable[[float, float], None] = lambda _clock, _accuracy: None
+    on_record: Callable[[float, float], None] = lambda _clock, _accuracy: None
 
 
 def run_virtual(settings: AsyncSettings, cohort: Cohort, options: VirtualOptions) -> AsyncFolder:
@@ -84,7 +84,7 @@ class VirtualRun:
         self._options = options
         self._machine = RoundMachine(federation.rules)
         self._now = 0.0
-        self._looks = 0
+        self._recorded = 0
         self._due: list[tuple[float, str, int, Order]] = []
         self._pushed = 0
         """Reports on their way: when they are said, by whom, and the order they answer."""
@@ -102,9 +102,9 @@ class VirtualRun:
         while self._stopped is None:
             reports_at = self._due[0][0] if self._due else math.inf
             ticks_at = self._machine.next_deadline() or math.inf
-            looks_at = self._looks * self._clock.look_s
-            looks_at = looks_at if looks_at < horizon else math.inf
-            self._now = min(reports_at, ticks_at, looks_at)
+            records_at = self._recorded * self._clock.look_s
+            records_at = records_at if records_at < horizon else math.inf
+            self._now = min(reports_at, ticks_at, records_at)
             if self._now > horizon:
                 self._now = horizon
                 break
@@ -114,8 +114,8 @@ class VirtualRun:
             elif self._now == ticks_at:
                 self._handle(events.Tick())
             else:
-                self._look(ended=None)
-        self._look(ended=self._stopped.sentence if self._stopped is not None else f"watched for {horizon:g} s")
+                self._record(ended=None)
+        self._record(ended=self._stopped.sentence if self._stopped is not None else f"watched for {horizon:g} s")
 
     def _hello(self, name: str, home: Home) -> Hello:
         model = self._federation.rules.model
@@ -242,12 +242,12 @@ class VirtualRun:
 
     # ---- what is written down
 
-    def _look(self, *, ended: str | None) -> None:
+    def _record(self, *, ended: str | None) -> None:
         """Everybody's accuracy with the model it was given last."""
         homes = list(self._homes.values())
         found = {split: [home.evaluations()[split] for home in homes] for split in homes[0].splits}
         record = RoundRecord(
-            number=self._looks,
+            number=self._recorded,
             clock=self._now,
             updates=self._machine.state.accepted,
             trained=tuple(self._trained.values()),
@@ -260,8 +260,8 @@ class VirtualRun:
         if ended is not None:
             self._save()
         self._folder.append(record)
-        self._looks += 1
-        self._options.on_look(self._now, record.mean or 0.0)
+        self._recorded += 1
+        self._options.on_record(self._now, record.mean or 0.0)
 
     def _save(self) -> None:
         if not self._options.keep_models:
@@ -271,4 +271,4 @@ class VirtualRun:
         half.mkdir()
         for name, home in self._homes.items():
             write_model(half / model_file_name(name), self._federation.spec, home.handed_over())
-        self._folder.keep_models(half, self._looks)
+        self._folder.keep_models(half, self._recorded)

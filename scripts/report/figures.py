@@ -1,4 +1,4 @@
-"""The look of all figures, and the two of a comparison: accuracy per round, and W as a heat map.
+"""The style of all figures, and the two of a comparison: accuracy per round, and W as a heat map.
 
 Colours are `algorithms`'; sizes, grid and file formats are decided here and nowhere else.
 """

@@ -75,7 +75,7 @@ class AsyncSettings(BaseModel):
 
 
 class AsyncFolder(RunFolder):
-    """A run folder whose lines are looks at the clock: `round` counts them, `clock` is the virtual time in seconds."""
+    """A run folder whose records are moments: `round` counts them, `clock` is the virtual time in seconds."""
 
     def __init__(self, root: Path, settings: AsyncSettings) -> None:
         super().__init__(root, settings.run)

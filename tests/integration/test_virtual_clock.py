@@ -146,7 +146,7 @@ def test_equal_settings_give_equal_lines_and_a_finished_run_is_not_run_again(tmp
     second = run_virtual(settings, cohort, VirtualOptions(root=tmp_path / "b"))
     assert first.rounds() == second.rounds()
     looks: list[float] = []
-    run_virtual(settings, cohort, VirtualOptions(root=tmp_path / "a", on_look=lambda clock, _: looks.append(clock)))
+    run_virtual(settings, cohort, VirtualOptions(root=tmp_path / "a", on_record=lambda clock, _: looks.append(clock)))
     assert looks == []
 
 

@@ -20,7 +20,7 @@ from protocol.tensors import Array, TensorSet
 
 
 def stored_statistics(
-    led: Path,
+    source: Path,
     spec: ModelSpec,
     strategy: Strategy,
     places: Mapping[str, tuple[str, int]],
@@ -31,7 +31,7 @@ def stored_statistics(
     for member, (kind, round_no) in places.items():
         measure = strategy.round_measure if kind == UPDATE_STATS else strategy.first_measure
         judged = inspect_stats(
-            stored_arrays(led / "blobs" / kind / f"{round_no:07d}" / member),
+            stored_arrays(source / "blobs" / kind / f"{round_no:07d}" / member),
             samples=samples[member],
             channels=measured_channels(spec, measure),
             covariance=strategy.measures_covariance(measure),
@@ -43,9 +43,10 @@ def stored_statistics(
     return tuple(found)
 
 
-def confusion_of(led: Path, member: str, round_no: int, split: str) -> list[list[int]]:
+def confusion_of(source: Path, member: str, round_no: int, split: str) -> list[list[int]]:
     """The confusion matrix that came with a member's report of that round."""
-    found: list[list[int]] = stored_arrays(led / "tables" / f"{round_no:07d}" / member)[f"confusion/{split}"].tolist()
+    tables = stored_arrays(source / "tables" / f"{round_no:07d}" / member)
+    found: list[list[int]] = tables[f"confusion/{split}"].tolist()
     return found
 
 

@@ -32,7 +32,7 @@ from scripts.run.settings import RunSettings
 from scripts.run.versions import versions
 
 if TYPE_CHECKING:
-    from scripts.engines.processes.telling import Story
+    from scripts.engines.processes.recording import RunRecorder
 
 GLANCE_S = 0.2
 """How often the record is looked at while nothing ends."""
@@ -79,7 +79,7 @@ class _Federation:
         self._folder = folder
         self._options = options
         self._home = folder.path.absolute() / "federation"  # a configuration's own paths start at its file
-        self._led = self._home / "coordinator"
+        self._coordinator = self._home / "coordinator"
         self._names = [client.name for client in cohort.clients]
 
     def run(self) -> None:
@@ -119,11 +119,11 @@ class _Federation:
         write_text(mark, wanted)
 
     def _has_ended(self) -> bool:
-        if not self._led.exists():
+        if not self._coordinator.exists():
             return False
-        from scripts.engines.processes.telling import has_ended
+        from scripts.engines.processes.recording import has_ended
 
-        return has_ended(self._led)
+        return has_ended(self._coordinator)
 
     # ---- the run
 
@@ -136,7 +136,7 @@ class _Federation:
             writing = Errand(lambda: write_shards(self._home / "shards", self._cohort))
             try:
                 start = self._make_start()
-                write_config(config, self._settings, self._cohort, start, folder=self._led)
+                write_config(config, self._settings, self._cohort, start, folder=self._coordinator)
                 os.close(call)
                 tell = self._fork_participants(children, start)
             except BaseException:
@@ -197,7 +197,7 @@ class _Federation:
         return line.decode().split()[-1]
 
     def _watch(self, children: Children, start: Start) -> None:
-        story = self._story(start)
+        story = self._recorder(start)
         try:
             farewell_ends = None
             while children.alive:
@@ -219,17 +219,17 @@ class _Federation:
             raise ChildFailed(f"the coordinator ended before the run; see {self._home / 'logs' / 'coordinator.log'}")
 
     def _tell(self, start: Start) -> None:
-        story = self._story(start)
+        story = self._recorder(start)
         try:
             story.catch_up(is_last=True)
         finally:
             story.close()
 
-    def _story(self, start: Start) -> Story:
-        from scripts.engines.processes.telling import Story  # after the last fork: participants need none of it
+    def _recorder(self, start: Start) -> RunRecorder:
+        from scripts.engines.processes.recording import RunRecorder  # after the last fork: participants need none of it
 
         spec, on_round = read_spec(start.initial), self._options.on_round
-        return Story(self._settings, self._cohort, self._folder, self._led, spec=spec, on_round=on_round)
+        return RunRecorder(self._settings, self._cohort, self._folder, self._coordinator, spec=spec, on_round=on_round)
 
     # ---- afterwards
 
@@ -259,7 +259,7 @@ class _Federation:
         """Drop samples, weights, states and logs; the coordinator's record stays, for `fedap-coordinator replay`."""
         for name in ("shards", "participants", "logs"):
             shutil.rmtree(self._home / name, ignore_errors=True)
-        for path in self._led.iterdir():
+        for path in self._coordinator.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
 

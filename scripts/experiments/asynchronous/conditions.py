@@ -19,14 +19,14 @@ HEARTBEAT_S = 10.0
 """The coordinator's default: a lost update is asked for after one to two of them."""
 DEADLINE_S = 20.0
 """Twice what a usual client needs."""
-LOOKS_PER_EPOCH = 2
+RECORDS_PER_EPOCH = 2
 
 WAYS = {
     "barrier": "barrier, waits for all",
     "deadline": "barrier, quorum and deadline",
     "continuous": "continuous",
 }
-"""How rounds are led, and how figures call it."""
+"""How rounds are run, and what figures call it."""
 
 CONDITIONS = {"even": "nobody is slow, nothing is lost", "slow": "one member is slow", "lossy": "updates are lost"}
 
@@ -85,6 +85,6 @@ def case_of(run: RunSettings, names: Sequence[str], condition: str, way: str, tr
         heartbeat_s=HEARTBEAT_S,
         quorum=max(1, len(names) // 2) if way == "deadline" else 1,
         deadline_s=DEADLINE_S * run.sgd.epochs if way == "deadline" else None,
-        look_s=EPOCH_S / LOOKS_PER_EPOCH,
+        look_s=EPOCH_S / RECORDS_PER_EPOCH,
     )
     return Case(condition=condition, way=way, settings=AsyncSettings(run=run, clock=clock))

@@ -18,8 +18,8 @@ from rich.table import Table
 from fedap_core.arrays import FloatArray
 from scripts.experiments.asynchronous.conditions import WAYS
 
-SMOOTHED_LOOKS = 6
-"""Delivered models swing from one round to the next; a level counts as reached by the mean of so many looks."""
+SMOOTHED_RECORDS = 6
+"""Delivered models swing from one round to the next; a level counts as reached by the mean of so many records."""
 
 TARGET_SHARE = 0.95
 """The level to reach: this share of what waiting for everybody ends with, as «converged» is meant elsewhere."""
@@ -77,14 +77,14 @@ class Curve:
 
     @property
     def smooth(self) -> FloatArray:
-        """(k,) mean of the latest looks."""
-        sums = np.cumsum(np.concatenate([np.full(SMOOTHED_LOOKS - 1, self.mean[0]), self.mean]))
-        sums[SMOOTHED_LOOKS:] -= sums[:-SMOOTHED_LOOKS].copy()
-        return np.asarray(sums[SMOOTHED_LOOKS - 1 :] / SMOOTHED_LOOKS, dtype=np.float64)
+        """(k,) mean of the latest records."""
+        sums = np.cumsum(np.concatenate([np.full(SMOOTHED_RECORDS - 1, self.mean[0]), self.mean]))
+        sums[SMOOTHED_RECORDS:] -= sums[:-SMOOTHED_RECORDS].copy()
+        return np.asarray(sums[SMOOTHED_RECORDS - 1 :] / SMOOTHED_RECORDS, dtype=np.float64)
 
     @property
     def last(self) -> float:
-        """What it ends with, over the latest looks."""
+        """What it ends with, over the latest records."""
         return float(self.smooth[-1])
 
     def reached_s(self, level: float) -> float | None:

@@ -18,7 +18,7 @@ from scripts.run.cohort import make_cohort
 
 CONDITION = "slow"
 WAYS = ("barrier", "continuous")
-LOOKS_PER_ROUND = 2
+RECORDS_PER_ROUND = 2
 
 
 def run_real_study(study: Study, root: Path, *, least_s: float, console: Console) -> list[Curve]:
@@ -31,12 +31,12 @@ def run_real_study(study: Study, root: Path, *, least_s: float, console: Console
         devices = Devices(slow=slow_member(names, run.seed), slower=slower, least_s=least_s)
         for way in WAYS:
             console.print(f"{run.label} seed {run.seed}, {way}, {devices.slow} slow …", soft_wrap=True)
-            led = run.model_copy(update={"mode": way})
+            chosen = run.model_copy(update={"mode": way})
             place = root / "processes" / f"{slower:g} times {least_s:g} s"
-            found.setdefault((run.label, way), []).append(run_real(led, cohort, devices, place))
+            found.setdefault((run.label, way), []).append(run_real(chosen, cohort, devices, place))
     first = study.runs[0]
     shortest = min(float(run.times[-1]) for runs in found.values() for run in runs)
-    step_s = shortest / first.rounds / LOOKS_PER_ROUND
+    step_s = shortest / first.rounds / RECORDS_PER_ROUND
     told = [Curve.of(label, CONDITION, way, runs, step_s) for (label, way), runs in found.items()]
     name = re.sub(r"[/.:]", "_", f"asynchronous-processes-{first.cohort.data}-{study.identity}")
     tell(study, told, _heading(study, least_s), root / name, clock="real", console=console)

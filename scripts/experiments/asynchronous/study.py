@@ -1,4 +1,4 @@
-"""The study: every algorithm under every condition, led in every way; what is missing is run, then all of it is told.
+"""The study: every algorithm under every condition, rounds run in every way; what is missing is run, all is written.
 
 Runs are deterministic and found again by their identity, so a killed study goes on with the run it was at.
 """
@@ -17,7 +17,7 @@ from rich.console import Console
 from fedap_core.errors import InvalidInput
 from scripts.engines.processes.children import Children
 from scripts.experiments.asynchronous import curves, figure
-from scripts.experiments.asynchronous.conditions import EPOCH_S, LOOKS_PER_EPOCH, Case, Trouble, case_of
+from scripts.experiments.asynchronous.conditions import EPOCH_S, RECORDS_PER_EPOCH, Case, Trouble, case_of
 from scripts.experiments.asynchronous.curves import Curve, Watched
 from scripts.run.clock_settings import AsyncFolder
 from scripts.run.cohort import Cohort, make_cohort
@@ -72,7 +72,7 @@ def run_study(study: Study, root: Path, *, jobs: int, console: Console) -> list[
         for case in cases:
             key = case.settings.run.label, case.condition, case.way
             found.setdefault(key, []).append(_watched(root, case, cohort))
-    step_s = EPOCH_S / LOOKS_PER_EPOCH
+    step_s = EPOCH_S / RECORDS_PER_EPOCH
     told = [Curve.of(*key, runs, step_s) for key, runs in found.items()]
     name = f"asynchronous-{study.runs[0].cohort.data}-{study.identity}"
     tell(study, told, heading_of(study), root / re.sub(r"[/.:]", "_", name), clock="virtual", console=console)

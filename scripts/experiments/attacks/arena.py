@@ -31,7 +31,7 @@ from scripts.run.clock_settings import AsyncFolder, AsyncSettings, ClockSettings
 from scripts.run.cohort import Cohort
 from scripts.run.settings import RunSettings
 
-TAIL_LOOKS = 5
+TAIL_RECORDS = 5
 """Accuracy is the mean over so many of the last rounds: delivered models swing."""
 
 EPOCH_S = 10.0
@@ -134,14 +134,14 @@ def run_attack(
         _turn_hostile(federation, attack, run.seed)
     kept = AsyncFolder(folder, settings)
     kept.begin_anew({}, {"clients": list(federation.homes)}, keep_models=False)
-    led = VirtualRun(settings, federation, kept, VirtualOptions(root=folder, keep_models=False))
-    led.run()
-    looks = np.asarray([one.values("accuracy") for one in kept.records()][-TAIL_LOOKS:])[:, :honest]
-    told = [fact for fact, _ in led.facts]
+    run_of = VirtualRun(settings, federation, kept, VirtualOptions(root=folder, keep_models=False))
+    run_of.run()
+    accuracies = np.asarray([one.values("accuracy") for one in kept.records()][-TAIL_RECORDS:])[:, :honest]
+    told = [fact for fact, _ in run_of.facts]
     codes = [fact.code for fact in told if isinstance(fact, facts.Refused)]
     return Outcome(
-        accuracy=float(100 * looks.mean()),
-        worst=float(100 * looks.mean(axis=0).min()),
+        accuracy=float(100 * accuracies.mean()),
+        worst=float(100 * accuracies.mean(axis=0).min()),
         refused={code: codes.count(code) for code in sorted(set(codes))},
         excluded=any(isinstance(fact, facts.Quarantined) for fact in told),
     )

@@ -167,13 +167,14 @@ def _how_sure(study: Study) -> Iterator[str]:
         return
     found = difference(study.summaries[study.personal.name], study.summaries[study.alone.name])
     if found is not None and found.pairs > 1:
-        bounds = f"{points(found.low, sign=True)} to {points(found.high, sign=True)}"
-        pairs = counted(found.pairs, "pair")
-        over = f"the last {TAIL_ROUNDS} rounds" if study.round_no + 1 >= SETTLED else "the last round"
-        told = "not told apart from alone" if found.verdict == "not told apart" else f"{found.verdict} than alone"
+        over = f"Over the last {TAIL_ROUNDS} rounds" if study.round_no + 1 >= SETTLED else "In the last round"
+        by = (
+            f"{points(found.mean)} {found.verdict} than" if found.verdict != "not told apart" else "not told apart from"
+        )
+        low, high = (points(end, sign=True).partition(" ")[0] for end in (found.low, found.high))
         yield (
-            f"Paired over {pairs} of client and seed, {over}: {points(found.mean, sign=True)}, "
-            f"95 % interval {bounds}: {told}."
+            f"{over} {study.personal.name} is {by} training alone "
+            f"(95 % interval {low} to {high} points, {found.pairs} pairs of client and seed)."
         )
 
 
@@ -204,4 +205,4 @@ def _best(study: Study) -> Iterator[str]:
     best = max(means, key=lambda algorithm: means[algorithm])
     if study.personal is not None and round(means[best], 3) > round(means[study.personal], 3):
         told = f"{study.personal.name} has {percent(means[study.personal])}"
-        yield f"Best of all is {best.name} with {percent(means[best])}; {told}{only}."
+        yield f"The best is {best.name} with {percent(means[best])}; {told}{only}."

@@ -32,7 +32,7 @@ Timed = tuple[float, facts.Fact]
 
 
 def read_journal_run(folder: Path) -> Run:
-    """The run whose journal lies in this folder, while it is being led or afterwards."""
+    """The run whose journal lies in this folder, while it is running or afterwards."""
     config, told = _told(folder)
     clients = tuple(sorted({fact.member for _, fact in told if isinstance(fact, facts.Joined)}))
     tables = {(round_no, member): arrays for round_no, member, arrays in _tables(folder / "tables")}

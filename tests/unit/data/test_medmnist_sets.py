@@ -6,25 +6,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from medmnist.info import INFO
 
 from fedap_core.errors import InvalidInput
 from fedap_core.preprocessing import IMAGE_8BIT
 from participant.data import DataOptions, load_dataset
 from participant.data.archive import read_archive
-from participant.data.medmnist_sets import FLAGS, assemble, load, lookup, published_sets
+from participant.data.medmnist_sets import FLAGS, assemble, load, lookup
 from tests.support.datafiles import real_data, write_medmnist
 
 ORGAN_A_MD5 = "68e3f8846a6bd62f0c9bf841c0d9eacc"
 
 
 def test_flags_are_exactly_the_2d_single_label_sets_of_the_package() -> None:
-    expected = {flag for flag, task in published_sets() if not flag.endswith("3d") and "multi-label" not in task}
+    expected = {flag for flag, entry in INFO.items() if not flag.endswith("3d") and "multi-label" not in entry["task"]}
     assert set(FLAGS) == expected
     assert len(FLAGS) == 11
 
 
 def test_every_set_is_either_offered_or_refused_by_name() -> None:
-    for flag, _ in published_sets():
+    for flag in INFO:
         if flag not in FLAGS:
             with pytest.raises(InvalidInput, match=r"multi-label|3-D"):
                 load_dataset(flag)

@@ -114,7 +114,7 @@ def test_best_is_chosen_over_the_seeds_that_all_have(tmp_path: Path) -> None:
     write_run(tmp_path, "fedbn", [[85] * 3], seed=0)
     study = study_of(tmp_path)
     assert study.common_seeds == (0,)
-    assert not any("Best of all" in sentence for sentence in in_words(study))
+    assert not any("The best is" in sentence for sentence in in_words(study))
     assert any("must not be compared" in note for note in study.notes)
 
 

@@ -1,4 +1,4 @@
-"""A run's record as the coordinator keeps it, told as a run folder: rounds, W, bytes on the wire.
+"""Writes a run folder from what the coordinator records: rounds, W, bytes on the wire.
 
 Reads the journal while it is being written, only forward, and changes nothing in it. What counts as a round's result
 is what the inline engine writes: the models as delivered, evaluated at home. Without barriers a line stands for as many
@@ -30,7 +30,7 @@ Scores = Mapping[tuple[str, str], Score]
 """By model (as delivered, as it would be handed over) and split."""
 
 
-class Story:
+class RunRecorder:
     """One run. `catch_up` reads on, writes the lines that are complete and tells `on_round` about each."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Story:
         settings: RunSettings,
         cohort: Cohort,
         folder: RunFolder,
-        led: Path,
+        source: Path,
         *,
         spec: ModelSpec,
         on_round: Callable[[int, float | None], None],
@@ -46,14 +46,14 @@ class Story:
         self._settings = settings
         self._strategy = settings.strategy()
         self._folder = folder
-        self._led = led
+        self._source = source
         self._spec = spec
         self._on_round = on_round
         self._names = [client.name for client in cohort.clients]
         self._counts = {client.name: len(client.splits["train"]) for client in cohort.clients}
         self._splits = [name for name in cohort.clients[0].splits if name != "train"]
-        self._journal = SqliteJournal(led / JOURNAL, read_only=True)
-        self._traffic = Traffic(led / "traffic.jsonl", self._names)
+        self._journal = SqliteJournal(source / JOURNAL, read_only=True)
+        self._traffic = Traffic(source / "traffic.jsonl", self._names)
         self._serial = 0
         self._losses: dict[int, dict[str, float]] = {}
         self._scores: dict[int, dict[str, Scores]] = {}
@@ -77,28 +77,28 @@ class Story:
         the last round complete."""
         for entry in self._journal.entries(self._serial):
             self._serial = entry.serial
-            self._hear(fact_of(entry), entry.time_s)
+            self._take(fact_of(entry), entry.time_s)
         while self._is_complete(self._next) and (is_last or self._next + 1 < self._settings.rounds):
             self._write(self._next)
 
     # ---- what happened
 
-    def _hear(self, fact: facts.Fact, at: float) -> None:
+    def _take(self, fact: facts.Fact, at: float) -> None:
         match fact:
             case facts.RoundOpened(round_no=round_no):
                 self._marks.setdefault(round_no, at)
             case facts.StatsAccepted(member=member, round_no=round_no):
                 self._measured[member] = ("stats", round_no)
             case facts.UpdateAccepted():
-                self._hear_update(fact, at)
+                self._take_update(fact, at)
             case facts.Weighed():
                 self._settle(from_statistics=True, from_round=max(round_no for _, round_no in self._measured.values()))
             case facts.RoundClosed(round_no=round_no) if self._is_mixed_by_counts(round_no):
                 self._settle(from_statistics=False, from_round=round_no)
             case _:
-                self._hear_end(fact, at)
+                self._take_end(fact, at)
 
-    def _hear_end(self, fact: facts.Fact, at: float) -> None:
+    def _take_end(self, fact: facts.Fact, at: float) -> None:
         match fact:
             case facts.Finished(reason=reason, sentence=sentence):
                 self._marks[self._settings.rounds] = at
@@ -112,7 +112,7 @@ class Story:
             case _:
                 self._refuse_surprise(fact)
 
-    def _hear_update(self, fact: facts.UpdateAccepted, at: float) -> None:
+    def _take_update(self, fact: facts.UpdateAccepted, at: float) -> None:
         round_no = fact.round_no
         if self._settings.mode == "continuous" and round_no >= self._skipped:
             round_no = self._skipped + self._accepted // len(self._names)
@@ -150,7 +150,7 @@ class Story:
         stats: tuple[BnStats, ...] = ()
         if from_statistics:
             places = {name: self._measured[name] for name in self._names}
-            stats = stored_statistics(self._led, self._spec, self._strategy, places, self._counts)
+            stats = stored_statistics(self._source, self._spec, self._strategy, places, self._counts)
         mixing = self._strategy.mixing(Evidence(counts=counts, stats=stats))
         self._folder.write_mixing(mixing, self._names, from_round)
         self._settled = True
@@ -206,15 +206,15 @@ class Story:
         }
 
     def _score_of(self, name: str, model: str, split: str, *, last: bool) -> ClientScore:
-        table = confusion_of(self._led, name, self._goodbyes.get(name, 0), split) if last else None
+        table = confusion_of(self._source, name, self._goodbyes.get(name, 0), split) if last else None
         return ClientScore.of(self._score[name][model, split], table)
 
 
-def has_ended(led: Path) -> bool:
+def has_ended(source: Path) -> bool:
     """Whether the run in a coordinator's folder is over to the last goodbye."""
-    if not (led / JOURNAL).exists():
+    if not (source / JOURNAL).exists():
         return False
-    journal = SqliteJournal(led / JOURNAL, read_only=True)
+    journal = SqliteJournal(source / JOURNAL, read_only=True)
     try:
         return any(entry.kind == facts.Ended.__name__ for entry in journal.entries())
     finally:
