@@ -15,7 +15,8 @@ from coordinator.cli import main as coordinator
 from participant.cli import main as participant
 from participant.record.model_file import read_model
 from tests.support.cohorts import Outcome, run_command, wait_until
-from tests.support.processes import ROOT, Process, config_file
+from tests.support.prefork import ROOT
+from tests.support.processes import Process, config_file
 
 NAMES = ("north", "south")
 DATA = ["--data", "synthetic", "--data-option", "samples=120", "--data-option", "classes=3"]

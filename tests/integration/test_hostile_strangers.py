@@ -16,7 +16,7 @@ from coordinator.record.journal import JOURNAL
 from scripts.drill.hostile.floods import ATTACKS, Attackers, FillingListener
 from tests.support.federation import WAIT_S, expected_rows, require_rows, running
 from tests.support.hostility import ROUNDS, HostileMember, Stage, staged, wait_for
-from tests.support.processes import ROOT
+from tests.support.prefork import ROOT
 from tests.support.tiny_models import tiny_model
 
 MOST_GROWTH_KIB = 64 * 1024

@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.cohorts import small_run, wait_until
 from tests.support.players import Reference, final_bits, players, run_reference
-from tests.support.processes import ROOT
+from tests.support.prefork import ROOT
 from tests.support.run_files import coordinator_file, only
 from tests.support.whole_runs import run_to_its_end
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +17,8 @@ from protocol.messages import Compute, Plan
 from scripts.engines.processes import shards
 from scripts.run.cohort import Cohort
 from scripts.run.settings import RunSettings
+from tests.support import prefork
 from tests.support.cohorts import Bits, clients_of, model_bits, run_small, tensor_bits
-
-_COMMAND = "from participant.cli import main; main()"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +86,7 @@ class Player:
     name: str
     folder: Path
     arguments: Sequence[str]
-    process: subprocess.Popen[bytes] | None = None
+    process: prefork.Forked | None = None
     lives: int = 0
 
     @property
@@ -103,14 +100,10 @@ class Player:
     def start(self) -> None:
         """A new life, its output appended to the old ones'."""
         self.lives += 1
-        root = str(Path(__file__).resolve().parents[2])
         with (self.folder / f"{self.name}.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _COMMAND, "join", *self.arguments],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
-                start_new_session=True,
+            out = log.fileno()
+            self.process = prefork.start(
+                "participant.cli", ["join", *self.arguments], stdout=out, stderr=out, env=os.environ
             )
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:

@@ -6,15 +6,12 @@ import json
 import os
 import queue
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
+from tests.support import prefork
 from tests.support.federation import WAIT_S
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Process:
@@ -23,14 +20,7 @@ class Process:
     def __init__(self, *arguments: str, module: str = "coordinator.cli", log: Path) -> None:
         self._log = log.open("ab")
         self.lines: queue.Queue[str] = queue.Queue()
-        self.child = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
+        self.child = prefork.start(module, arguments, stderr=self._log.fileno(), env=os.environ)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
