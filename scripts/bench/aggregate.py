@@ -20,13 +20,13 @@ from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
 from fedap_core.mixing import mixing_from_counts
 from protocol.tensors import Layout, WireTensor
-from scripts.bench.figures import Bar, Series, ratio
+from scripts.bench.figures import Measurements, Threshold, ratio
 from scripts.bench.interleaving import interleave
-from scripts.bench.job import Scope
+from scripts.bench.job import BenchScope
 from scripts.bench.machine import cores
 from scripts.bench.sheet import PartResult
 
-BAR = Bar(must=0.30, goal=0.50, higher=True)
+BAR = Threshold(must=0.30, goal=0.50, higher=True)
 MEMBERS = 20
 LARGE, LENET5 = 15_000_000, 44_000
 """Parameters: a large model, and roughly what LeNet-5 shares."""
@@ -37,7 +37,7 @@ SMALL_SECONDS = 0.3
 """Small things are repeated for so long, or the clock would be what is measured."""
 
 
-def measure(scope: Scope) -> PartResult:
+def measure(scope: BenchScope) -> PartResult:
     """Bytes per second of `mix`, 20 members, in place, beside those of a copy."""
     large = scope.sized(LARGE, 300_000)
     rates = {
@@ -69,7 +69,7 @@ def measure(scope: Scope) -> PartResult:
     )
 
 
-def _seconds(series: Series, parameters: int) -> str:
+def _seconds(series: Measurements, parameters: int) -> str:
     milliseconds = 1e3 * 2 * MEMBERS * parameters * 4 / (series.median * 1e9)
     return f"{series.name}: {milliseconds:.1f} ms."
 

@@ -1,6 +1,6 @@
 """The product's sockets without what they serve: slices from a participant's line to a coordinator's socket.
 
-Nobody names, checks or keeps a byte; the receiver lets go of every slice and says so, and a window of them is under
+Nobody names, checks or keeps a byte; the receiver drops every slice and confirms it, and a window of them is under
 way, as in a real transfer. What this costs beside a raw socket is what ZeroMQ and its Python binding cost.
 """
 
@@ -34,7 +34,7 @@ class BareLine:
         theirs.close()
         with pipe:
             if not pipe.poll(PATIENCE_S):
-                raise RuntimeError("the socket's process says nothing")
+                raise RuntimeError("the socket's process does not answer")
             self._endpoint = pipe.recv_bytes().decode()
 
     def connect(self) -> None:

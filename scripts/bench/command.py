@@ -30,14 +30,14 @@ def bench(
     minutes on two quiet cores.
     """
     from scripts.bench import machine, sheet
-    from scripts.bench.job import Scope
+    from scripts.bench.job import BenchScope
     from scripts.bench.parts import PARTS, chosen, run_part
 
     names = chosen(parts or [])
     place = out.absolute().parent
     if not place.is_dir() or out.is_dir():
         raise InvalidInput("out", str(out), "a file in an existing folder")
-    here = machine.look(place)
+    here = machine.inspect(place)
     for line in (here.sentence, here.warning, QUICK if quick else None):
         if line:
             typer.echo(line)
@@ -46,7 +46,7 @@ def bench(
         about = f"about {PARTS[name].seconds} s" if not quick else "a moment"
         typer.echo(f"{name}: {PARTS[name].about} ({about}) …")
         with tempfile.TemporaryDirectory(dir=place, prefix=".bench-", ignore_cleanup_errors=True) as folder:
-            results.append(run_part(name, Scope(passes=passes, quick=quick, folder=Path(folder))))
+            results.append(run_part(name, BenchScope(passes=passes, quick=quick, folder=Path(folder))))
         for line in sheet.sentences(results[-1]):
             typer.echo(f"  {line}")
         record = {

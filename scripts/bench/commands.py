@@ -54,10 +54,10 @@ class Command:
         until, pause = time.monotonic() + PATIENCE_S, threading.Event()
         while not done():
             if self._process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"the command got nowhere: {self.said()[-500:]}")
+                raise RuntimeError(f"the command made no progress: {self.output()[-500:]}")
             pause.wait(_GLANCE_S)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self._output.read_text(encoding="utf-8", errors="replace")
 
     @property
@@ -111,8 +111,8 @@ def first_orders(folder: Path) -> dict[str, float]:
         whole = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")[0]  # the last may be half written
         for line in whole.splitlines():
             if '"order.begun"' in line and '"train"' in line:
-                told = json.loads(line)["timestamp"]
-                found[path.stem] = datetime.fromisoformat(told).timestamp()
+                logged = json.loads(line)["timestamp"]
+                found[path.stem] = datetime.fromisoformat(logged).timestamp()
                 break
     return found
 

@@ -10,25 +10,25 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.bench.crew import Crew
 from scripts.bench.federation import BenchFederation, Shape
-from scripts.bench.figures import Bar, quantity, ratio
+from scripts.bench.figures import Threshold, quantity, ratio
 from scripts.bench.interleaving import interleave
-from scripts.bench.job import BATCH, Job, Scope, make_job, standard_job
+from scripts.bench.job import BATCH, BenchJob, BenchScope, make_job, standard_job
 from scripts.bench.plain import plain_bodies
 from scripts.bench.processes import TICK_S, cpu_seconds
 from scripts.bench.sheet import PartResult
+from scripts.bench.workers import WorkerProcesses
 
 PLAIN, CURVE, LOOP = "coordinator, plain lines", "coordinator, CURVE", "A1: plain loop over 20 x 512 samples"
 SKIPPED = 3
 """First rounds that are not counted: members come in, files are made."""
 
 
-def measure(scope: Scope) -> PartResult:
+def measure(scope: BenchScope) -> PartResult:
     """CPU milliseconds per round."""
     clients, rounds = scope.sized(20, 3), scope.sized(30, 2)
     job = make_job(clients=clients, samples=BATCH)
-    with Crew(plain_bodies(standard_job(scope), 1)) as loop:
+    with WorkerProcesses(plain_bodies(standard_job(scope), 1)) as loop:
         loop.seconds_per_round(1)
         contenders = {
             PLAIN: _cpu_ms(job, scope.folder, Shape(per_process=-(-clients // 2)), rounds),
@@ -39,8 +39,8 @@ def measure(scope: Scope) -> PartResult:
     return PartResult(
         part="coordinator",
         findings=(
-            quantity("CPU per round, 20 participants, LeNet-5", found[PLAIN], Bar(must=40.0, goal=15.0)),
-            quantity("CPU per round, the same with CURVE", found[CURVE], Bar(must=80.0, goal=15.0)),
+            quantity("CPU per round, 20 participants, LeNet-5", found[PLAIN], Threshold(must=40.0, goal=15.0)),
+            quantity("CPU per round, the same with CURVE", found[CURVE], Threshold(must=80.0, goal=15.0)),
             ratio("CPU per round / plain training round (A1)", found[PLAIN], found[LOOP]),
             ratio("CPU per round, CURVE / plain lines", found[CURVE], found[PLAIN]),
         ),
@@ -48,7 +48,7 @@ def measure(scope: Scope) -> PartResult:
     )
 
 
-def _cpu_ms(job: Job, folder: Path, shape: Shape, rounds: int) -> Callable[[], float]:
+def _cpu_ms(job: BenchJob, folder: Path, shape: Shape, rounds: int) -> Callable[[], float]:
     def one_pass() -> float:
         place = folder / "federation"
         try:

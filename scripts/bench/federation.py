@@ -22,7 +22,7 @@ from coordinator.runs import open_run
 from participant.config import JoinSettings
 from participant.wire.keys import make_keys
 from protocol.host.keys import generate_keys, write_key_file
-from scripts.bench.job import Job
+from scripts.bench.job import BenchJob
 from scripts.engines.base import EngineOptions
 from scripts.engines.inline import initial_file
 from scripts.engines.processes.children import Children
@@ -57,10 +57,10 @@ class ForgetfulJournal(SqliteJournal):
 class BenchFederation:
     """Everybody is started when this is entered, and gone when it is left."""
 
-    def __init__(self, job: Job, folder: Path, shape: Shape | None = None) -> None:
+    def __init__(self, job: BenchJob, folder: Path, shape: Shape | None = None) -> None:
         self._job, self._shape = job, shape or Shape()
         self._home = folder
-        self.led = folder / "coordinator"
+        self.run_folder = folder / "coordinator"
         self.members = [client.name for client in job.cohort.clients]
         self._journal: SqliteJournal | None = None
 
@@ -70,7 +70,7 @@ class BenchFederation:
         apart = EngineOptions(root=self._home, workers=2)  # a model file made in a child: we still have to fork
         start = Start(initial=initial_file(settings, self._job.cohort, apart), anchor=None)
         shards = write_shards(self._home / "shards", self._job.cohort)
-        write_config(self._home / "run.toml", settings, self._job.cohort, start, folder=self.led)
+        write_config(self._home / "run.toml", settings, self._job.cohort, start, folder=self.run_folder)
         secrets = self._make_keys() if self._shape.curve else {}
         self._children = Children(self._home / "logs").__enter__()
         try:
@@ -83,7 +83,7 @@ class BenchFederation:
             ]
             for at in range(0, len(joining), self._shape.per_process):
                 self._fork(joining[at : at + self._shape.per_process])
-            self._journal = SqliteJournal(self.led / JOURNAL, read_only=True)
+            self._journal = SqliteJournal(self.run_folder / JOURNAL, read_only=True)
         except BaseException:
             self._children.kill()
             raise
@@ -151,7 +151,7 @@ class BenchFederation:
         return config.model_copy(update={"network": network, "members": members})
 
     def _make_keys(self) -> dict[str, dict[str, object]]:
-        """Keys for everybody; what each participant's settings say of them."""
+        """Keys for everybody; and where each participant's settings find them."""
         pair = generate_keys()
         write_key_file(self._home / COORDINATOR_KEY, pair)
         made = {name: make_keys(self._home / "keys", name) for name in self.members}

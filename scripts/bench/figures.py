@@ -1,4 +1,4 @@
-"""What a measurement means: medians, ratios of things measured side by side, how much they scatter, bars and verdicts.
+"""What a measurement means: medians, ratios of things measured side by side, their scatter, thresholds and verdicts.
 
 Pure: numbers in, numbers and words out. A ratio is taken pass by pass, because what ran side by side had the same
 machine; its scatter is the range over the passes, and no verdict hides it. Knows nothing of what was measured.
@@ -14,7 +14,7 @@ from fedap_core.errors import InvalidInput
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class Measurements:
     """One thing measured once in every pass, in the order of the passes."""
 
     name: str
@@ -36,7 +36,7 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
+class Threshold:
     """What must be reached and what should be. higher: the larger number is the better one."""
 
     must: float
@@ -48,7 +48,7 @@ class Bar:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class BenchResult:
     """One line of the result. value: the median over passes; low, high: their range. unit "x" is a ratio."""
 
     what: str
@@ -56,11 +56,11 @@ class Finding:
     low: float
     high: float
     unit: str = "x"
-    bar: Bar | None = None
+    bar: Threshold | None = None
 
     @property
     def verdict(self) -> str:
-        """Which bar was met, and whether another pass would have said otherwise."""
+        """Which threshold was met, and whether another pass would have decided otherwise."""
         if self.bar is None:
             return "–"
         word, marks = self._judged(self.bar)
@@ -68,7 +68,7 @@ class Finding:
         turns = any(self.bar.reaches(best, mark) and not self.bar.reaches(worst, mark) for mark in marks)
         return f"{word}, within the noise" if turns else word
 
-    def _judged(self, bar: Bar) -> tuple[str, list[float]]:
+    def _judged(self, bar: Threshold) -> tuple[str, list[float]]:
         """The verdict on the median, and the marks next to it that decide."""
         goal = [] if bar.goal is None else [bar.goal]
         if goal and bar.reaches(self.value, goal[0]):
@@ -82,7 +82,9 @@ class Finding:
         return self.bar is not None and not self.bar.reaches(self.value, self.bar.must)
 
 
-def ratio(what: str, ours: Series, other: Series, bar: Bar | None = None, *, factor: float = 1.0) -> Finding:
+def ratio(
+    what: str, ours: Measurements, other: Measurements, bar: Threshold | None = None, *, factor: float = 1.0
+) -> BenchResult:
     """ours / (factor * other), pass by pass; the median of these quotients, and their range."""
     if len(ours.values) != len(other.values):
         raise InvalidInput(what, f"{len(ours.values)} and {len(other.values)} passes", "the same passes of both")
@@ -90,16 +92,18 @@ def ratio(what: str, ours: Series, other: Series, bar: Bar | None = None, *, fac
     return _over(what, quotients, "x", bar)
 
 
-def quantity(what: str, measured: Series, bar: Bar | None = None) -> Finding:
+def quantity(what: str, measured: Measurements, bar: Threshold | None = None) -> BenchResult:
     """A figure in its own unit, for bars that are set in one."""
     return _over(what, measured.values, measured.unit, bar)
 
 
-def _over(what: str, values: Sequence[float], unit: str, bar: Bar | None) -> Finding:
-    return Finding(what=what, value=statistics.median(values), low=min(values), high=max(values), unit=unit, bar=bar)
+def _over(what: str, values: Sequence[float], unit: str, bar: Threshold | None) -> BenchResult:
+    return BenchResult(
+        what=what, value=statistics.median(values), low=min(values), high=max(values), unit=unit, bar=bar
+    )
 
 
-def noise_sentence(series: Mapping[str, Series]) -> str:
+def noise_sentence(series: Mapping[str, Measurements]) -> str:
     """How far passes of the same thing lay apart: the typical one and the worst."""
     repeated = [one for one in series.values() if len(one.values) > 1]
     if not repeated:

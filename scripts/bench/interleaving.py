@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from scripts.bench.figures import Series
+from scripts.bench.figures import Measurements
 
 Contender = Callable[[], float]
 """One pass; returns its own figure, which need not be the time the call took."""
 
 
-def interleave(contenders: Mapping[str, Contender], *, passes: int, unit: str, warm_up: int = 0) -> dict[str, Series]:
+def interleave(
+    contenders: Mapping[str, Contender], *, passes: int, unit: str, warm_up: int = 0
+) -> dict[str, Measurements]:
     """Every contender once in every pass. Every other pass goes backwards and the next begins with another one: nobody
     is always first, or always behind the same. Warm-up passes are not kept."""
     names = list(contenders)
@@ -25,4 +27,4 @@ def interleave(contenders: Mapping[str, Contender], *, passes: int, unit: str, w
             figure = contenders[name]()
             if number >= warm_up:
                 values[name].append(figure)
-    return {name: Series(name=name, unit=unit, values=tuple(found)) for name, found in values.items()}
+    return {name: Measurements(name=name, unit=unit, values=tuple(found)) for name, found in values.items()}

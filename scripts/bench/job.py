@@ -27,7 +27,7 @@ TEST_SAMPLES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scope:
+class BenchScope:
     """How much is asked for: passes, and whether it is only to be seen that everything works."""
 
     passes: int
@@ -40,7 +40,7 @@ class Scope:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class BenchJob:
     """One federation to be measured: everybody's samples, and the settings of a run over them."""
 
     cohort: Cohort
@@ -57,7 +57,7 @@ def make_job(
     classes: int = 11,
     rounds: int = ENDLESS_ROUNDS,
     evaluated: bool = False,
-) -> Job:
+) -> BenchJob:
     """`samples` train at each client; evaluated: every round, on as many more. FedBN: what is mixed is all but batch
     norm, and nothing is measured before."""
     each = samples + (samples if evaluated else TEST_SAMPLES)
@@ -77,9 +77,9 @@ def make_job(
         sgd=Sgd(learning_rate=LEARNING_RATE, batch_size=BATCH),
         evaluate_every=1 if evaluated else ENDLESS_ROUNDS,
     )
-    return Job(cohort=Cohort(data=data, clients=tuple(members)), settings=settings)
+    return BenchJob(cohort=Cohort(data=data, clients=tuple(members)), settings=settings)
 
 
-def standard_job(scope: Scope, *, evaluated: bool = False) -> Job:
+def standard_job(scope: BenchScope, *, evaluated: bool = False) -> BenchJob:
     """20 clients with 512 samples each."""
     return make_job(clients=scope.sized(20, 3), samples=scope.sized(512, 64), evaluated=evaluated)

@@ -1,6 +1,6 @@
-"""Participants that speak and do not train: the real line and post office of a participant, and no model behind them.
+"""Participants that send messages and do not train: the real line and post of a participant, without a model.
 
-For measurements of the wire and the coordinator alone. They answer when the caller tells them to, so the caller's clock
+For measurements of the wire and the coordinator alone. They answer when the caller asks, so the caller's clock
 sees exactly what it asked for. Nothing here reconnects: a line that breaks ends the measurement.
 """
 
@@ -27,7 +27,7 @@ _TURN_MS = 1
 
 
 def hello_of(initial: Path, name: str, *, run: str | None = None) -> Hello:
-    """What a participant with that model file says first."""
+    """The hello of a participant with that model file."""
     spec = read_spec(initial)
     return Hello(
         name=name,
@@ -67,7 +67,7 @@ class LightPeer:
         self._flush()
 
     def turn(self) -> None:
-        """Hear what has come, send what is due; never waits."""
+        """Receive what has come, send what is due; never waits."""
         while self._line.monitor.poll(0):
             reason = self._line.read_monitor()
             if reason is not None:
@@ -115,7 +115,7 @@ class LightPeer:
 
 
 def wait_until(peers: Sequence[LightPeer], done: Callable[[], bool]) -> None:
-    """Let peers hear and speak until a condition holds."""
+    """Let peers receive and send until a condition holds."""
     until = time.monotonic() + PATIENCE_S
     while not done():
         for peer in peers:

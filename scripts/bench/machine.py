@@ -1,6 +1,6 @@
 """What a measurement was made on: processor, cores, memory, disk, versions, and whether others were at work there.
 
-Only looks; whether a figure is still worth something under load is the reader's to decide, so it is said.
+Only looks; whether a figure is still worth something under load is the reader's to decide, so it is shown.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Machine:
 
     @property
     def warning(self) -> str | None:
-        """What to say before measuring on a machine that has other work."""
+        """What to print before measuring on a machine that has other work."""
         if not self.is_busy:
             return None
         return f"WARNING: the machine is busy (load {self.load_average[0]:.2f}); ratios are blurred, times are wrong."
@@ -56,7 +56,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def look(folder: Path) -> Machine:
+def inspect(folder: Path) -> Machine:
     """This machine now; `folder` is where runs will write."""
     one, five, fifteen = os.getloadavg()
     return Machine(

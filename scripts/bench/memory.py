@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scripts.bench.commands import Command, Size, finished_rounds, our_command, plain_command
-from scripts.bench.figures import Bar, quantity, ratio
+from scripts.bench.figures import Threshold, quantity, ratio
 from scripts.bench.interleaving import interleave
-from scripts.bench.job import Scope
+from scripts.bench.job import BenchScope
 from scripts.bench.processes import pss_gb
 from scripts.bench.sheet import PartResult
 
@@ -21,7 +21,7 @@ ROUNDS = 2
 """Watched until so many are done: nothing grows after the first."""
 
 
-def measure(scope: Scope) -> PartResult:
+def measure(scope: BenchScope) -> PartResult:
     """The largest sum seen while rounds went on."""
     size = Size(clients=scope.sized(20, 3), samples=scope.sized(512, 64))
     folders = (scope.folder / str(number) for number in itertools.count())
@@ -33,7 +33,7 @@ def measure(scope: Scope) -> PartResult:
     return PartResult(
         part="memory",
         findings=(
-            quantity("peak PSS, 20 participants + coordinator", found[OURS], Bar(must=1.0, goal=0.7)),
+            quantity("peak PSS, 20 participants + coordinator", found[OURS], Threshold(must=1.0, goal=0.7)),
             ratio("the same / A2", found[OURS], found[PLAIN]),
         ),
         series=tuple(found.values()),
@@ -49,16 +49,16 @@ def _our_peak(size: Size, folder: Path) -> float:
 def _plain_peak(size: Size, folder: Path) -> float:
     folder.mkdir()
     with plain_command(size, folder) as command:
-        return _peak(command, lambda: command.said().count("round") >= 2 * ROUNDS)
+        return _peak(command, lambda: command.output().count("round") >= 2 * ROUNDS)
 
 
 def _peak(command: Command, done: Callable[[], bool]) -> float:
     peak = 0.0
 
-    def look() -> bool:
+    def trained() -> bool:
         nonlocal peak
         peak = max(peak, pss_gb(command.pids))
         return done()
 
-    command.wait_for(look)
+    command.wait_for(trained)
     return peak

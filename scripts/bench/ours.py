@@ -1,4 +1,4 @@
-"""This project's own ways of training, as bodies for a crew: the inline engine whole, and one client's step alone."""
+"""This project's own ways of training, for worker processes: the inline engine whole, and one client's step alone."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from participant.record.model_file import make_initial, module_of
 from participant.training.local import LocalClient, use_threads
-from scripts.bench.crew import Body, Gate, loop_of
-from scripts.bench.job import Job
+from scripts.bench.job import BenchJob
 from scripts.bench.plain import plain_loop
+from scripts.bench.workers import Body, Gate, loop_of
 from scripts.engines.base import EngineOptions
 from scripts.engines.inline import run_inline
 
 
-def inline_body(job: Job, folder: Path, *, workers: int = 1) -> Body:
+def inline_body(job: BenchJob, folder: Path, *, workers: int = 1) -> Body:
     """The inline engine as `fedap-lab compare` runs it, record and all; held between two orders after a round."""
 
     def body(gate: Gate) -> None:
@@ -33,7 +33,7 @@ def inline_body(job: Job, folder: Path, *, workers: int = 1) -> Body:
     return body
 
 
-def same_model_body(job: Job) -> Body:
+def same_model_body(job: BenchJob) -> Body:
     """The plain loop over this project's own model: what is left of a difference is the engine's."""
 
     def make() -> Callable[[], None]:
@@ -43,13 +43,13 @@ def same_model_body(job: Job) -> Body:
     return loop_of(make)
 
 
-def client_body(job: Job) -> Body:
+def client_body(job: BenchJob) -> Body:
     """Local training of the job's clients, one after the other, and nothing else."""
 
     return loop_of(lambda: _Clients(job))
 
 
-def _initial(job: Job) -> tuple[ModelSpec, State]:
+def _initial(job: BenchJob) -> tuple[ModelSpec, State]:
     data = job.cohort.data
     return make_initial(
         job.settings.model,
@@ -63,7 +63,7 @@ def _initial(job: Job) -> tuple[ModelSpec, State]:
 class _Clients:
     """Everybody's epoch; called once a round."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BenchJob) -> None:
         use_threads(1)
         settings = job.settings
         spec, state = _initial(job)

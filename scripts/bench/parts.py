@@ -13,30 +13,30 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
 from fedap_core.errors import InvalidInput, unknown_name
-from scripts.bench.job import Scope
+from scripts.bench.job import BenchScope
 from scripts.bench.sheet import PartResult, from_json, to_json
 from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 from scripts.run.messages import error_from_json, error_to_json
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class BenchPart:
     """about: what it compares; seconds: about how long it takes on two quiet cores with three passes."""
 
     about: str
     seconds: int
 
 
-PARTS: dict[str, Part] = {
-    "round": Part(about="a round of 20 clients: our engines against plain PyTorch loops", seconds=180),
-    "startup": Part(about="command to first training step, 20 participants, against a plain program", seconds=45),
-    "memory": Part(about="peak memory of 20 participants and a coordinator against a plain program", seconds=45),
-    "aggregate": Part(about="mixing against memory bandwidth", seconds=25),
-    "wire": Part(about="an update over loopback against a raw socket", seconds=75),
-    "scale": Part(about="rounds of 20 to 1,000 hosted participants against the line through 20", seconds=180),
-    "step": Part(about="a training step against a plain PyTorch step, per model", seconds=60),
-    "recover": Part(about="going on after SIGKILL with a long journal against a fresh start", seconds=45),
-    "coordinator": Part(about="the coordinator's processor time per round, plain and encrypted", seconds=60),
+PARTS: dict[str, BenchPart] = {
+    "round": BenchPart(about="a round of 20 clients: our engines against plain PyTorch loops", seconds=180),
+    "startup": BenchPart(about="command to first training step, 20 participants, against a plain program", seconds=45),
+    "memory": BenchPart(about="peak memory of 20 participants and a coordinator against a plain program", seconds=45),
+    "aggregate": BenchPart(about="mixing against memory bandwidth", seconds=25),
+    "wire": BenchPart(about="an update over loopback against a raw socket", seconds=75),
+    "scale": BenchPart(about="rounds of 20 to 1,000 hosted participants against the line through 20", seconds=180),
+    "step": BenchPart(about="a training step against a plain PyTorch step, per model", seconds=60),
+    "recover": BenchPart(about="going on after SIGKILL with a long journal against a fresh start", seconds=45),
+    "coordinator": BenchPart(about="the coordinator's processor time per round, plain and encrypted", seconds=60),
 }
 
 
@@ -48,7 +48,7 @@ def chosen(names: Sequence[str]) -> list[str]:
     return [name for name in PARTS if not names or name in names]
 
 
-def run_part(name: str, scope: Scope) -> PartResult:
+def run_part(name: str, scope: BenchScope) -> PartResult:
     """Measure one part in a child."""
     ours, theirs = FORK.Pipe(duplex=False)
     child = FORK.Process(target=_measure, args=(name, scope, theirs))
@@ -71,7 +71,7 @@ def run_part(name: str, scope: Scope) -> PartResult:
     return replace(from_json(name, answer), seconds=round(time.perf_counter() - began, 1))
 
 
-def _measure(name: str, scope: Scope, parent: Connection) -> None:
+def _measure(name: str, scope: BenchScope, parent: Connection) -> None:
     unwind_on_sigterm()
     module = importlib.import_module(f"scripts.bench.{name}")
     try:

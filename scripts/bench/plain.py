@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from scripts.bench.crew import Body, loop_of
-from scripts.bench.job import BATCH, LEARNING_RATE, Job
+from scripts.bench.job import BATCH, LEARNING_RATE, BenchJob
 from scripts.bench.plain_models import PLAIN_MODELS
+from scripts.bench.workers import Body, loop_of
 from scripts.run.cohort import Client
 
 
-def plain_loop(job: Job, clients: Sequence[Client], make_model: Callable[[], nn.Module]) -> Callable[[], None]:
+def plain_loop(job: BenchJob, clients: Sequence[Client], make_model: Callable[[], nn.Module]) -> Callable[[], None]:
     """One epoch of every given client, each with a model and an optimiser of its own; one thread."""
     torch.set_num_threads(1)
     data = job.cohort.data
@@ -44,7 +44,7 @@ def plain_loop(job: Job, clients: Sequence[Client], make_model: Callable[[], nn.
     return one_round
 
 
-def plain_bodies(job: Job, processes: int) -> list[Body]:
+def plain_bodies(job: BenchJob, processes: int) -> list[Body]:
     """The plain loop over all clients of a job, dealt out to so many processes."""
     data, model = job.cohort.data, PLAIN_MODELS[job.settings.model]
 

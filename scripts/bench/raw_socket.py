@@ -30,7 +30,7 @@ class Duty(enum.IntEnum):
 
 
 class RawSocket:
-    """A process that takes so many bytes and says so, again and again. Ended with the `with` block.
+    """A process that receives so many bytes and confirms it, again and again. Ended with the `with` block.
 
     file: where they are put, if that is a duty; written over every time, as costs least.
     """

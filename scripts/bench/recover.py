@@ -1,7 +1,7 @@
 """How long a coordinator takes to go on after SIGKILL when its journal is long, against starting with an empty one.
 
 Real commands and real lines; participants that do not train. The clock runs from the command until every participant
-holds its order again: journal replayed, rows computed anew, everybody greeted.
+holds its order again: journal replayed, rows computed anew, everybody welcomed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from types import TracebackType
 
 from coordinator.record.journal import JOURNAL
 from participant.wire.line import Address, Context
-from scripts.bench.figures import Series, ratio
+from scripts.bench.figures import Measurements, ratio
 from scripts.bench.interleaving import interleave
-from scripts.bench.job import Scope
+from scripts.bench.job import BenchScope
 from scripts.bench.light_peers import LightPeer, hello_of, wait_until
 from scripts.bench.sheet import PartResult
 from scripts.bench.wire import lenet5
@@ -31,14 +31,14 @@ READY = {True: "ready, long journal", False: "ready, empty journal"}
 TOGETHER = {True: "everybody ordered, long journal", False: "everybody ordered, empty journal"}
 
 
-def measure(scope: Scope) -> PartResult:
+def measure(scope: BenchScope) -> PartResult:
     """After 249 rounds of 20 members the latest snapshot is 49 rounds old: the longest replay there is."""
     members = [f"p{number:02d}" for number in range(scope.sized(20, 3))]
     rounds = scope.sized(249, 4)
     initial = scope.folder / "initial.safetensors"
     run_in_child(lambda: lenet5(repeats=1).write_initial(initial))
     long = scope.folder / "long"
-    with Life(initial, long, members) as first:
+    with CoordinatorProcess(initial, long, members) as first:
         for _ in range(rounds):
             first.go_round()
     size = sum(path.stat().st_size for path in (long / "run").glob(f"{JOURNAL}*"))  # with what is not merged yet
@@ -47,7 +47,7 @@ def measure(scope: Scope) -> PartResult:
 
     def life(*, resumed: bool) -> Callable[[], float]:
         def one_pass() -> float:
-            with Life(initial, long if resumed else next(fresh), members) as one:
+            with CoordinatorProcess(initial, long if resumed else next(fresh), members) as one:
                 ready[resumed].append(one.ready_s)
                 return one.together_s
 
@@ -55,7 +55,9 @@ def measure(scope: Scope) -> PartResult:
 
     contenders = {TOGETHER[resumed]: life(resumed=resumed) for resumed in (True, False)}
     found = interleave(contenders, passes=scope.passes, unit="s")
-    found |= {READY[key]: Series(name=READY[key], unit="s", values=tuple(values)) for key, values in ready.items()}
+    found |= {
+        READY[key]: Measurements(name=READY[key], unit="s", values=tuple(values)) for key, values in ready.items()
+    }
     what = f"after SIGKILL, {rounds} rounds of {len(members)} members"
     return PartResult(
         part="recover",
@@ -68,12 +70,12 @@ def measure(scope: Scope) -> PartResult:
     )
 
 
-def _pair(found: dict[str, Series], names: dict[bool, str]) -> tuple[Series, Series]:
+def _pair(found: dict[str, Measurements], names: dict[bool, str]) -> tuple[Measurements, Measurements]:
     return found[names[True]], found[names[False]]
 
 
-class Life:
-    """One life of a coordinator's process with everybody around it; ended by SIGKILL."""
+class CoordinatorProcess:
+    """A coordinator's process with everybody around it; ended by SIGKILL."""
 
     def __init__(self, initial: Path, folder: Path, members: list[str]) -> None:
         came_back = folder.exists()
@@ -125,7 +127,7 @@ class Life:
             self._process.stdout.close()
         self._stack.close()
 
-    def __enter__(self) -> Life:
+    def __enter__(self) -> CoordinatorProcess:
         return self
 
     def __exit__(

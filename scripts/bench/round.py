@@ -12,15 +12,15 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from scripts.bench.crew import Crew
 from scripts.bench.federation import BenchFederation, Shape
-from scripts.bench.figures import Bar, Finding, Series, ratio
+from scripts.bench.figures import BenchResult, Measurements, Threshold, ratio
 from scripts.bench.interleaving import interleave
-from scripts.bench.job import Job, Scope, standard_job
+from scripts.bench.job import BenchJob, BenchScope, standard_job
 from scripts.bench.machine import cores
 from scripts.bench.ours import inline_body, same_model_body
 from scripts.bench.plain import plain_bodies
 from scripts.bench.sheet import PartResult
+from scripts.bench.workers import WorkerProcesses
 
 A1, A2, SAME = "A1: plain loop", "A2: plain loop, 2 processes", "plain loop over our layers"
 INLINE, INLINE_2 = "inline", "inline, 2 workers"
@@ -32,37 +32,44 @@ SKIPPED = 2
 SHAPES = {DURABLE: Shape(), FORGETFUL: Shape(durable=False), CONTINUOUS: Shape(mode="continuous")}
 
 
-def measure(scope: Scope) -> PartResult:
+def measure(scope: BenchScope) -> PartResult:
     """All ways, in turn, pass after pass."""
     job, rounds = standard_job(scope), scope.sized(4, 1)
     with ExitStack() as stack:
-        crews = {
-            A1: Crew(plain_bodies(job, 1)),
-            A2: Crew(plain_bodies(job, 2)),
-            SAME: Crew([same_model_body(job)]),
-            INLINE: Crew([inline_body(job, scope.folder)]),
-            INLINE_2: Crew([inline_body(job, scope.folder, workers=2)]),
+        groups = {
+            A1: WorkerProcesses(plain_bodies(job, 1)),
+            A2: WorkerProcesses(plain_bodies(job, 2)),
+            SAME: WorkerProcesses([same_model_body(job)]),
+            INLINE: WorkerProcesses([inline_body(job, scope.folder)]),
+            INLINE_2: WorkerProcesses([inline_body(job, scope.folder, workers=2)]),
         }
-        for crew in crews.values():
-            stack.enter_context(crew)
-            crew.seconds_per_round(1)  # warm
-        contenders: dict[str, Callable[[], float]] = {name: _resident(crew, rounds) for name, crew in crews.items()}
+        for workers in groups.values():
+            stack.enter_context(workers)
+            workers.seconds_per_round(1)  # warm
+        contenders: dict[str, Callable[[], float]] = {
+            name: _resident(workers, rounds) for name, workers in groups.items()
+        }
         contenders |= {name: _started(job, scope.folder, shape, rounds) for name, shape in SHAPES.items()}
         contenders[EVALUATED] = _started(standard_job(scope, evaluated=True), scope.folder, Shape(), rounds)
         found = interleave(contenders, passes=scope.passes, unit="s")
     return PartResult(part="round", findings=_findings(found), series=tuple(found.values()), notes=_notes())
 
 
-def _findings(found: dict[str, Series]) -> tuple[Finding, ...]:
+def _findings(found: dict[str, Measurements]) -> tuple[BenchResult, ...]:
     plain, both = found[A1], found[A2]
     return (
         ratio(
-            "20 participant processes, barrier, durable journal / A2", found[DURABLE], both, Bar(must=1.10, goal=0.90)
+            "20 participant processes, barrier, durable journal / A2",
+            found[DURABLE],
+            both,
+            Threshold(must=1.10, goal=0.90),
         ),
         ratio("20 participant processes, continuous / A2", found[CONTINUOUS], both),
         ratio("every round evaluated on as many samples as train / no evaluation", found[EVALUATED], found[DURABLE]),
-        ratio("durable journal / journal not durable", found[DURABLE], found[FORGETFUL], Bar(must=1.05, goal=1.02)),
-        ratio("inline engine, one process / A1", found[INLINE], plain, Bar(must=1.05, goal=0.80)),
+        ratio(
+            "durable journal / journal not durable", found[DURABLE], found[FORGETFUL], Threshold(must=1.05, goal=1.02)
+        ),
+        ratio("inline engine, one process / A1", found[INLINE], plain, Threshold(must=1.05, goal=0.80)),
         ratio("inline engine, one process / plain loop over the same layers", found[INLINE], found[SAME]),
         ratio("inline engine, two workers / A2", found[INLINE_2], both),
         ratio("A2 / A1", both, plain),
@@ -73,11 +80,11 @@ def _notes() -> tuple[str, ...]:
     return () if cores() == 2 else (f"The bars are set for 2 cores; here are {cores()}.",)
 
 
-def _resident(crew: Crew, rounds: int) -> Callable[[], float]:
-    return lambda: crew.seconds_per_round(rounds)
+def _resident(workers: WorkerProcesses, rounds: int) -> Callable[[], float]:
+    return lambda: workers.seconds_per_round(rounds)
 
 
-def _started(job: Job, folder: Path, shape: Shape, rounds: int) -> Callable[[], float]:
+def _started(job: BenchJob, folder: Path, shape: Shape, rounds: int) -> Callable[[], float]:
     def one_pass() -> float:
         place = folder / "federation"
         try:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.bench.federation import BenchFederation, Shape
-from scripts.bench.figures import Bar, Finding, Series, ratio
-from scripts.bench.job import BATCH, Scope, make_job
+from scripts.bench.figures import BenchResult, Measurements, Threshold, ratio
+from scripts.bench.job import BATCH, BenchScope, make_job
 from scripts.bench.processes import cpu_seconds, pss_gb
 from scripts.bench.sheet import PartResult
 
-BAR = Bar(must=1.3, goal=1.0)
+BAR = Threshold(must=1.3, goal=1.0)
 BASE = 20
 SIZES = (20, 50, 100, 200)
 ONCE = 1000
@@ -38,7 +38,7 @@ class Load:
     bytes_down: float
 
 
-def measure(scope: Scope) -> PartResult:
+def measure(scope: BenchScope) -> PartResult:
     """Every size in every pass, the largest once."""
     sizes = (3, 6) if scope.quick else SIZES
     base = sizes[0]
@@ -51,7 +51,7 @@ def measure(scope: Scope) -> PartResult:
     findings = []
     for size, one in series.items():
         if size != base:
-            beside = Series(name=series[base].name, unit="s", values=series[base].values[: len(one.values)])
+            beside = Measurements(name=series[base].name, unit="s", values=series[base].values[: len(one.values)])
             findings.append(_finding(size, base, one, beside))
     return PartResult(
         part="scale",
@@ -61,13 +61,13 @@ def measure(scope: Scope) -> PartResult:
     )
 
 
-def _finding(size: int, base: int, one: Series, beside: Series) -> Finding:
+def _finding(size: int, base: int, one: Measurements, beside: Measurements) -> BenchResult:
     what = f"barrier round of {size} hosted participants / {size / base:g} x that of {base}"
     return ratio(what, one, beside, BAR if size in (200, ONCE) else None, factor=size / base)
 
 
-def _series(size: int, found: list[Load]) -> Series:
-    return Series(name=f"{size} participants", unit="s", values=tuple(load.round_s for load in found))
+def _series(size: int, found: list[Load]) -> Measurements:
+    return Measurements(name=f"{size} participants", unit="s", values=tuple(load.round_s for load in found))
 
 
 def _sentence(size: int, found: list[Load]) -> str:
@@ -91,7 +91,7 @@ def _loaded(size: int, folder: Path, rounds: int) -> Load:
             spent = cpu_seconds(federation.pids[0]) - began
             memory = pss_gb(federation.pids)
             done = len(closed) - len(first)
-            up, down = bytes_per_round(federation.led / "traffic.jsonl")
+            up, down = bytes_per_round(federation.run_folder / "traffic.jsonl")
             return Load(
                 round_s=(closed[-1] - closed[len(first) - 1]) / done,
                 coordinator_cpu_s=spent / done,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from scripts.bench.figures import Bar, Finding, Series, noise_sentence, number
+from scripts.bench.figures import BenchResult, Measurements, Threshold, noise_sentence, number
 
 HEADER = ("part", "measured side by side", "median (range)", "must", "goal", "verdict")
 
@@ -19,8 +19,8 @@ class PartResult:
     """What one part found: findings for the table, the series behind them, and sentences for the reader."""
 
     part: str
-    findings: tuple[Finding, ...]
-    series: tuple[Series, ...]
+    findings: tuple[BenchResult, ...]
+    series: tuple[Measurements, ...]
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -32,7 +32,7 @@ def markdown_table(results: Sequence[PartResult]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _cells(part: str, finding: Finding) -> tuple[str, ...]:
+def _cells(part: str, finding: BenchResult) -> tuple[str, ...]:
     unit = "" if finding.unit == "x" else f" {finding.unit}"
     shown = number(finding.value)
     if finding.low != finding.high:
@@ -45,7 +45,7 @@ def _cells(part: str, finding: Finding) -> tuple[str, ...]:
 
 
 def sentences(result: PartResult) -> list[str]:
-    """The series behind a part's ratios, its noise, and what else it has to say."""
+    """The series behind a part's ratios, its noise, and its notes."""
     medians = [f"{one.name} {number(one.median)} {one.unit}" for one in result.series]
     lines = [f"{result.part} ({result.seconds:.0f} s): medians {', '.join(medians)}."]
     lines.append(noise_sentence({one.name: one for one in result.series}))
@@ -65,8 +65,8 @@ def from_json(part: str, text: Mapping[str, Any]) -> PartResult:
     findings = []
     for one in text["findings"]:
         kept = {name: value for name, value in one.items() if name != "verdict"}
-        findings.append(Finding(**kept | {"bar": None if one["bar"] is None else Bar(**one["bar"])}))
-    series = [Series(name=one["name"], unit=one["unit"], values=tuple(one["values"])) for one in text["series"]]
+        findings.append(BenchResult(**kept | {"bar": None if one["bar"] is None else Threshold(**one["bar"])}))
+    series = [Measurements(name=one["name"], unit=one["unit"], values=tuple(one["values"])) for one in text["series"]]
     return PartResult(
         part=part,
         findings=tuple(findings),

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scripts.bench.commands import Size, first_orders, our_command, plain_command
-from scripts.bench.figures import Bar, Series, quantity, ratio
+from scripts.bench.figures import Measurements, Threshold, quantity, ratio
 from scripts.bench.interleaving import interleave
-from scripts.bench.job import Scope
+from scripts.bench.job import BenchScope
 from scripts.bench.sheet import PartResult
 
 OURS, PLAIN, ALL = "fedap-lab, 20 processes", "A2", "fedap-lab, until all 20 train"
@@ -18,7 +18,7 @@ OURS, PLAIN, ALL = "fedap-lab, 20 processes", "A2", "fedap-lab, until all 20 tra
 _STEP = re.compile(r"^step ([0-9.]+)\n", re.MULTILINE)
 
 
-def measure(scope: Scope) -> PartResult:
+def measure(scope: BenchScope) -> PartResult:
     """Seconds, and their ratio."""
     size = Size(clients=scope.sized(20, 3), samples=scope.sized(512, 64))
     folders = (scope.folder / str(number) for number in itertools.count())
@@ -31,11 +31,11 @@ def measure(scope: Scope) -> PartResult:
 
     contenders: dict[str, Callable[[], float]] = {OURS: ours, PLAIN: lambda: _plain_start(size, next(folders))}
     found = interleave(contenders, passes=scope.passes, unit="s", warm_up=1)  # warm: files are in the page cache
-    found[ALL] = Series(name=ALL, unit="s", values=tuple(everybody[1:]))
+    found[ALL] = Measurements(name=ALL, unit="s", values=tuple(everybody[1:]))
     return PartResult(
         part="startup",
         findings=(
-            quantity("command to first training step, 20 participants", found[OURS], Bar(must=5.0, goal=3.0)),
+            quantity("command to first training step, 20 participants", found[OURS], Threshold(must=5.0, goal=3.0)),
             ratio("the same / A2's command to its first step", found[OURS], found[PLAIN]),
             ratio("command until all 20 train / A2's command to its first step", found[ALL], found[PLAIN]),
         ),
@@ -55,5 +55,5 @@ def _our_start(size: Size, folder: Path) -> tuple[float, float]:
 def _plain_start(size: Size, folder: Path) -> float:
     folder.mkdir()
     with plain_command(size, folder) as command:
-        command.wait_for(lambda: bool(_STEP.search(command.said())))
-        return min(float(at) for at in _STEP.findall(command.said())) - command.started
+        command.wait_for(lambda: bool(_STEP.search(command.output())))
+        return min(float(at) for at in _STEP.findall(command.output())) - command.started

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from scripts.bench.crew import Crew
-from scripts.bench.figures import Bar, Finding, Series, ratio
+from scripts.bench.figures import BenchResult, Measurements, Threshold, ratio
 from scripts.bench.interleaving import interleave
-from scripts.bench.job import BATCH, Job, Scope, make_job
+from scripts.bench.job import BATCH, BenchJob, BenchScope, make_job
 from scripts.bench.ours import client_body, same_model_body
 from scripts.bench.plain import plain_bodies
 from scripts.bench.sheet import PartResult
+from scripts.bench.workers import WorkerProcesses
 
-BARS = {"lenet5": Bar(must=1.05, goal=0.80), "har-cnn": Bar(must=1.05), "alexnet": Bar(must=1.05)}
+BARS = {"lenet5": Threshold(must=1.05, goal=0.80), "har-cnn": Threshold(must=1.05), "alexnet": Threshold(must=1.05)}
 """LeNet-5's is the inline engine's, of which a step is nearly all; nobody shall be slower than the plain loop."""
 
 
-def jobs(scope: Scope) -> dict[str, tuple[Job, int]]:
+def jobs(scope: BenchScope) -> dict[str, tuple[BenchJob, int]]:
     """Per model, one client and how many epochs make a pass (about a second of work)."""
     samples = BATCH * scope.sized(16, 2)
     windows = make_job(clients=1, samples=samples, model="har-cnn", shape="27x200", classes=10)
@@ -31,10 +31,10 @@ def jobs(scope: Scope) -> dict[str, tuple[Job, int]]:
     }
 
 
-def measure(scope: Scope) -> PartResult:
+def measure(scope: BenchScope) -> PartResult:
     """Our step against the plain step of the same architecture in stock layers."""
-    findings: list[Finding] = []
-    series: list[Series] = []
+    findings: list[BenchResult] = []
+    series: list[Measurements] = []
     for model, (job, epochs) in jobs(scope).items():
         found = _compared(model, job, epochs, scope.passes)
         plain, ours, same = found.values()
@@ -44,13 +44,17 @@ def measure(scope: Scope) -> PartResult:
     return PartResult(part="step", findings=tuple(findings), series=tuple(series))
 
 
-def _compared(model: str, job: Job, epochs: int, passes: int) -> dict[str, Series]:
+def _compared(model: str, job: BenchJob, epochs: int, passes: int) -> dict[str, Measurements]:
     steps = epochs * -(-len(job.cohort.clients[0].splits["train"]) // BATCH)
 
-    def timed(crew: Crew) -> Callable[[], float]:
-        return lambda: 1e3 * crew.seconds_per_round(epochs) * epochs / steps
+    def timed(workers: WorkerProcesses) -> Callable[[], float]:
+        return lambda: 1e3 * workers.seconds_per_round(epochs) * epochs / steps
 
-    with Crew(plain_bodies(job, 1)) as plain, Crew([client_body(job)]) as ours, Crew([same_model_body(job)]) as same:
+    with (
+        WorkerProcesses(plain_bodies(job, 1)) as plain,
+        WorkerProcesses([client_body(job)]) as ours,
+        WorkerProcesses([same_model_body(job)]) as same,
+    ):
         contenders = {
             f"{model} plain": timed(plain),
             f"{model} ours": timed(ours),

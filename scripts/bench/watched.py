@@ -24,7 +24,7 @@ from scripts.bench.light_peers import PATIENCE_S
 from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 
 Moment = tuple[str, float]
-"""(name of the event's class, monotonic time at which the machine was told)."""
+"""(name of the event's class, monotonic time at which the machine got it)."""
 
 
 class WatchedCoordinator:
@@ -36,12 +36,12 @@ class WatchedCoordinator:
         with signals_held():
             self._process.start()
         theirs.close()
-        self.endpoint = str(self._hear())
+        self.endpoint = str(self._receive())
 
     def moment(self, name: str) -> float:
-        """When the machine was next told of such an event."""
+        """When the machine next got such an event."""
         while True:
-            seen, at = self._hear()
+            seen, at = self._receive()
             if seen == name:
                 return float(at)
 
@@ -49,9 +49,9 @@ class WatchedCoordinator:
     def pid(self) -> int:
         return int(self._process.pid or 0)
 
-    def _hear(self) -> Any:  # noqa: ANN401 - whatever the child tells, checked by its reader
+    def _receive(self) -> Any:  # noqa: ANN401 - whatever the child sends, checked by its reader
         if not self._pipe.poll(PATIENCE_S):
-            raise RuntimeError("the coordinator says nothing")
+            raise RuntimeError("the coordinator does not answer")
         return json.loads(self._pipe.recv_bytes())
 
     def __enter__(self) -> WatchedCoordinator:

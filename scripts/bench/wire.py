@@ -25,9 +25,9 @@ from protocol.host.keys import generate_keys, write_key_file
 from protocol.keys import KeyPair
 from protocol.tensors import TensorSet
 from scripts.bench.bare_line import BareLine
-from scripts.bench.figures import Bar, Finding, Series, ratio
+from scripts.bench.figures import BenchResult, Measurements, Threshold, ratio
 from scripts.bench.interleaving import interleave
-from scripts.bench.job import Scope
+from scripts.bench.job import BenchScope
 from scripts.bench.light_peers import LightPeer, hello_of, layout_of, wait_until
 from scripts.bench.processes import cpu_seconds
 from scripts.bench.raw_socket import Duty, RawSocket
@@ -35,7 +35,7 @@ from scripts.bench.sheet import PartResult
 from scripts.bench.watched import WatchedCoordinator
 from scripts.run.forked import run_in_child
 
-BAR = Bar(must=0.8, goal=1.0, higher=True)
+BAR = Threshold(must=0.8, goal=1.0, higher=True)
 MEMBER = "north"
 MORE_PASSES = 3
 """For each that was asked for: one sending is over in a moment, and swings."""
@@ -54,7 +54,7 @@ class Freight:
     shape: tuple[int, ...]
     classes: int
     repeats: int
-    bar: Bar | None
+    bar: Threshold | None
 
     def write_initial(self, path: Path) -> None:
         names = tuple(f"class {number}" for number in range(self.classes))
@@ -67,12 +67,12 @@ def lenet5(repeats: int) -> Freight:
     return Freight(shown="LeNet-5", model="lenet5", shape=(1, 28, 28), classes=11, repeats=repeats, bar=None)
 
 
-def measure(scope: Scope) -> PartResult:
+def measure(scope: BenchScope) -> PartResult:
     """AlexNet (57 million parameters) and LeNet-5, plain and encrypted."""
     small = lenet5(repeats=scope.sized(20, 2))
     large = Freight(shown="AlexNet", model="alexnet", shape=(1, 64, 64), classes=3, repeats=1, bar=BAR)
-    findings: list[Finding] = []
-    series: list[Series] = []
+    findings: list[BenchResult] = []
+    series: list[Measurements] = []
     for freight in [small] if scope.quick else [large, small]:
         folder = scope.folder / freight.model
         folder.mkdir()
@@ -84,7 +84,7 @@ def measure(scope: Scope) -> PartResult:
     return PartResult(part="wire", findings=tuple(findings), series=tuple(series))
 
 
-def _findings(freight: Freight, found: dict[str, Series]) -> list[Finding]:
+def _findings(freight: Freight, found: dict[str, Measurements]) -> list[BenchResult]:
     """The bar's row first; then the same against sockets with the same duties."""
     raw, hashed, bare, plain, curve, filed, forced, beside, durable = found.values()
     update = f"{freight.shown} update"
@@ -98,14 +98,14 @@ def _findings(freight: Freight, found: dict[str, Series]) -> list[Finding]:
     ]
 
 
-def _rates(freight: Freight, initial: Path, folder: Path, passes: int) -> dict[str, Series]:
+def _rates(freight: Freight, initial: Path, folder: Path, passes: int) -> dict[str, Measurements]:
     """GB/s of the raw sockets, our sockets alone, the plain line and the encrypted one; then of what is held against
     raw sockets with files, apart: what those leave for the disk to do would be in the others' way."""
     size = layout_of(initial, frozenset()).size_bytes("f32")
     with ExitStack() as stack:
         raws = [stack.enter_context(RawSocket(size, duty, folder / f"{duty.name}.bytes")) for duty in Duty]
         bare = BareLine(stack)
-        lanes = [Lane(stack, initial, folder / name, keys=name == "curve") for name in ("plain", "curve")]
+        lanes = [MeasuredLine(stack, initial, folder / name, keys=name == "curve") for name in ("plain", "curve")]
         bare.connect()
         for lane in lanes:
             lane.connect()
@@ -137,7 +137,7 @@ def _rates(freight: Freight, initial: Path, folder: Path, passes: int) -> dict[s
         )
 
 
-class Lane:
+class MeasuredLine:
     """A coordinator in a process of its own, and its only member, here: connected later, as nobody forks after that."""
 
     def __init__(self, stack: ExitStack, initial: Path, folder: Path, *, keys: bool) -> None:

@@ -24,7 +24,7 @@ def fuzz(
     folder: Annotated[Path, typer.Option(help="Progress, findings and corpus; a run goes on where it ended.")] = Path(
         "fuzz"
     ),
-    replay: Annotated[Path | None, typer.Option(help="Do again what this finding says.")] = None,
+    replay: Annotated[Path | None, typer.Option(help="Replay this finding.")] = None,
     coverage: Annotated[
         bool, typer.Option("--coverage", help="Guided by coverage, with atheris: codec and frames.")
     ] = False,

@@ -1,4 +1,4 @@
-"""Valid messages to begin from: one of every kind in several sizes, and those that an honest federation says.
+"""Valid messages to begin from: one of every kind in several sizes, and those that an honest federation sends.
 
 Built from the protocol's own types, so that a new field or kind is part of the corpus once it is part of those.
 """

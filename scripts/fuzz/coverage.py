@@ -1,6 +1,6 @@
 """Fuzzing that is guided by coverage: atheris changes bytes until other branches of codec and frames are taken.
 
-Optional, because atheris brings an instrumented libFuzzer: `pip install '.[fuzz]'`. The input's first bytes say how it
+Optional, because atheris brings an instrumented libFuzzer: `pip install '.[fuzz]'`. Its first bytes decide how an input
 is cut into frames; the law is the codec target's. Inputs that reached something new are kept and used again.
 """
 
@@ -20,7 +20,7 @@ _LONGEST = 4096
 
 
 def require_atheris() -> None:
-    """Say in one sentence what is missing."""
+    """One sentence: what is missing."""
     if importlib.util.find_spec("atheris") is None:
         raise InvalidInput("coverage", "atheris is not installed", "the extra", "Install it: pip install '.[fuzz]'")
 

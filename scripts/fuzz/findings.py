@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedap_core.errors import InvalidInput
-from scripts.fuzz.targets import Operation, Target
+from scripts.fuzz.targets import FuzzTarget, Operation
 
 MOST_TRIES = 1500
 """Replays that one finding may take to be made shorter."""
@@ -60,7 +60,7 @@ class Finding:
             raise InvalidInput("finding", str(path), "a file that `fedap-lab fuzz` has written", str(error)) from error
 
 
-def fault_of(target: Target, start: int, operations: Sequence[Operation]) -> str:
+def fault_of(target: FuzzTarget, start: int, operations: Sequence[Operation]) -> str:
     """What these operations raise, and where; empty if nothing."""
     target.begin(start)
     try:
@@ -78,7 +78,7 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__} in {where}: {str(error)[:300]}"
 
 
-def shortened(target: Target, start: int, operations: Sequence[Operation]) -> tuple[Operation, ...]:
+def shortened(target: FuzzTarget, start: int, operations: Sequence[Operation]) -> tuple[Operation, ...]:
     """Fewer operations that end in the same kind of fault: halves, quarters and so on are left out where it stays."""
     wanted = _kind(fault_of(target, start, operations))
     tries = 0

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from scripts.fuzz.findings import Finding, described, fault_of, shortened
-from scripts.fuzz.targets import TARGETS, Operation, Target
+from scripts.fuzz.targets import TARGETS, FuzzTarget, Operation
 
 EPISODE_S = 20.0
 """Processor time after which an episode counts as stuck; one takes a fraction of a second."""
@@ -89,7 +89,7 @@ def replay(path: Path) -> str:
     return fault_of(subject, finding.start, finding.operations)
 
 
-def _episode(subject: Target, tally: Tally, rng: random.Random) -> Finding | None:
+def _episode(subject: FuzzTarget, tally: Tally, rng: random.Random) -> Finding | None:
     rng.seed(f"{tally.seed}:{tally.target}:{tally.episodes}")
     done: list[Operation] = []
     signal.setitimer(signal.ITIMER_VIRTUAL, EPISODE_S)
@@ -114,7 +114,7 @@ def _episode(subject: Target, tally: Tally, rng: random.Random) -> Finding | Non
     return None
 
 
-def _keep(finding: Finding, subject: Target, tally: Tally, folder: Path) -> None:
+def _keep(finding: Finding, subject: FuzzTarget, tally: Tally, folder: Path) -> None:
     short = shortened(subject, finding.start, finding.operations) if "Stuck" not in finding.error else ()
     kept = Finding(
         target=finding.target,
@@ -128,7 +128,7 @@ def _keep(finding: Finding, subject: Target, tally: Tally, folder: Path) -> None
     tally.findings.append(f"{finding.error}  ({len(kept.operations)} operations: {path})")
 
 
-def _known(folder: Path, target: str, subject: Target) -> list[str]:
+def _known(folder: Path, target: str, subject: FuzzTarget) -> list[str]:
     """Findings of earlier runs that are still there."""
     found = []
     for path in sorted((folder / "findings").glob(f"{target}-*.json")):

@@ -30,7 +30,7 @@ Operation = tuple[object, ...]
 """A name, then numbers, text, bytes and tuples of bytes."""
 
 
-class Target(Protocol):
+class FuzzTarget(Protocol):
     """One thing to fuzz. EPISODE: operations after which it begins anew."""
 
     EPISODE: int
@@ -77,12 +77,12 @@ def understood(frames: Frames) -> None:
 
 
 def judged(frames: Frames) -> Message | None:
-    """The message, or None where the peer is at fault; its fault can be told in one printable line."""
+    """The message, or None where the peer is at fault; its fault fits one printable line."""
     try:
         return decode(frames)
     except RemoteProtocolError as fault:
         if fault.code not in CODES or not str(fault).isprintable() or len(str(fault)) >= 1000:
-            raise AssertionError(f"a fault that cannot be told: {fault.code}") from fault
+            raise AssertionError(f"a fault that cannot be printed: {fault.code}") from fault
         return None
 
 
@@ -134,7 +134,7 @@ PAYLOADS = {content_name(data): data for data in (bytes([one]) * (64 * one + 7) 
 
 
 class Transfers:
-    """Both directions of transfers with three peers, each of whom says what it likes."""
+    """Both directions of transfers with three peers, each of which sends anything."""
 
     EPISODE = 300
     CAPACITY = 512
@@ -202,7 +202,7 @@ SETUPS = (
 
 
 class Obedient(Home):
-    """A participant that may be told anything: wrong tensors end its work, as they do the real worker's."""
+    """A participant that may be sent anything: wrong tensors end its work, as they do the real worker's."""
 
     def judge(self, frames: Frames) -> list[Event]:
         try:
@@ -233,7 +233,7 @@ class _Unworkable(Exception):
 
 
 def states(rng: random.Random, make_home: Callable[..., Home]) -> tuple[list[Federation], list[Frames], list[Frames]]:
-    """Honest federations at every stage, and what was said on the way: up, down."""
+    """Honest federations at every stage, and the messages sent on the way: up, down."""
     del rng
     found: list[Federation] = []
     up: dict[Frames, None] = {}
@@ -292,7 +292,7 @@ class Coordinators:
 
 
 class Participants:
-    """A participant's post and machine, led by a coordinator that says anything."""
+    """A participant's post and machine, with a coordinator that sends anything."""
 
     EPISODE = 80
 
@@ -340,7 +340,7 @@ def _frames(value: object) -> Frames:
     return value
 
 
-TARGETS: Mapping[str, Callable[[random.Random], Target]] = {
+TARGETS: Mapping[str, Callable[[random.Random], FuzzTarget]] = {
     "codec": Codec,
     "frames": Codec,
     "conversation": Talk,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from fedap_core.errors import InvalidInput
-from scripts.bench.figures import Bar, Finding, Series, noise_sentence, number, quantity, ratio
+from scripts.bench.figures import BenchResult, Measurements, Threshold, noise_sentence, number, quantity, ratio
 
-LOWER = Bar(must=1.10, goal=0.90)
-HIGHER = Bar(must=0.30, goal=0.50, higher=True)
-
-
-def series(*values: float, name: str = "it", unit: str = "s") -> Series:
-    return Series(name=name, unit=unit, values=values)
+LOWER = Threshold(must=1.10, goal=0.90)
+HIGHER = Threshold(must=0.30, goal=0.50, higher=True)
 
 
-def finding(value: float, low: float, high: float, bar: Bar | None) -> Finding:
-    return Finding(what="it", value=value, low=low, high=high, bar=bar)
+def series(*values: float, name: str = "it", unit: str = "s") -> Measurements:
+    return Measurements(name=name, unit=unit, values=values)
+
+
+def finding(value: float, low: float, high: float, bar: Threshold | None) -> BenchResult:
+    return BenchResult(what="it", value=value, low=low, high=high, bar=bar)
 
 
 def test_spread_is_the_range_over_the_median() -> None:
@@ -54,7 +54,7 @@ def test_measurement_that_measured_nothing_is_refused(values: tuple[float, ...])
 
 
 def test_quantity_keeps_its_unit() -> None:
-    found = quantity("memory", series(0.8, 0.7, 0.9, unit="GB"), Bar(must=1.0, goal=0.7))
+    found = quantity("memory", series(0.8, 0.7, 0.9, unit="GB"), Threshold(must=1.0, goal=0.7))
     assert (found.value, found.unit, found.verdict) == (0.8, "GB", "met")
 
 
@@ -77,7 +77,7 @@ def test_quantity_keeps_its_unit() -> None:
     ],
 )
 def test_verdict_judges_the_median_and_admits_passes_on_the_other_side(
-    value: float, low: float, high: float, bar: Bar | None, verdict: str
+    value: float, low: float, high: float, bar: Threshold | None, verdict: str
 ) -> None:
     found = finding(value, low, high, bar)
     assert found.verdict == verdict
@@ -85,8 +85,8 @@ def test_verdict_judges_the_median_and_admits_passes_on_the_other_side(
 
 
 def test_bar_without_a_goal_is_met_or_missed() -> None:
-    assert finding(1.0, 1.0, 1.0, Bar(must=1.0)).verdict == "met"
-    assert finding(1.1, 1.1, 1.1, Bar(must=1.0)).verdict == "MISSED"
+    assert finding(1.0, 1.0, 1.0, Threshold(must=1.0)).verdict == "met"
+    assert finding(1.1, 1.1, 1.1, Threshold(must=1.0)).verdict == "MISSED"
 
 
 def test_noise_is_said_by_the_typical_and_the_worst_spread() -> None:

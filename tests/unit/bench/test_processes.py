@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from scripts.bench.crew import Crew, Gate
 from scripts.bench.processes import cpu_seconds, family, pss_gb
+from scripts.bench.workers import Gate, WorkerProcesses
 
 
 def idle(gate: Gate) -> None:
@@ -22,24 +22,24 @@ def test_processor_time_of_this_process_agrees_with_its_own_clock() -> None:
 def test_memory_of_two_is_less_than_twice_that_of_one_when_they_share_pages() -> None:
     """A forked child that does nothing adds little: PSS divides what is shared."""
     alone = pss_gb([os.getpid()])
-    with Crew([idle]) as crew:
-        both = pss_gb([os.getpid(), *crew.pids])
+    with WorkerProcesses([idle]) as workers:
+        both = pss_gb([os.getpid(), *workers.pids])
     assert alone > 0.01
     assert both < 1.5 * alone
 
 
 def test_process_that_has_ended_counts_nothing() -> None:
-    with Crew([idle]) as crew:
-        gone = crew.pids
+    with WorkerProcesses([idle]) as workers:
+        gone = workers.pids
     assert pss_gb(gone) == 0.0
 
 
 def test_family_holds_children_and_their_children() -> None:
     def parent(gate: Gate) -> None:
-        with Crew([idle]):
+        with WorkerProcesses([idle]):
             idle(gate)
 
-    with Crew([parent]) as crew:
-        (child,) = crew.pids
+    with WorkerProcesses([parent]) as workers:
+        (child,) = workers.pids
         (grandchild,) = [pid for pid in family(child) if pid != child]
         assert {child, grandchild} <= set(family(os.getpid()))

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 
-from scripts.bench.figures import Bar, Series, noise_sentence, quantity, ratio
+from scripts.bench.figures import Measurements, Threshold, noise_sentence, quantity, ratio
 from scripts.bench.machine import Machine
 from scripts.bench.sheet import PartResult, from_json, markdown_table, sentences, to_json
 
-OURS = Series(name="ours", unit="s", values=(1.0, 1.1, 1.2))
-PLAIN = Series(name="plain", unit="s", values=(1.0, 1.0, 1.0))
-PEAK = Series(name="peak", unit="GB", values=(0.8,))
-RATE = Series(name="rate", unit="GB/s", values=(2.0, 4.0, 3.0))
+OURS = Measurements(name="ours", unit="s", values=(1.0, 1.1, 1.2))
+PLAIN = Measurements(name="plain", unit="s", values=(1.0, 1.0, 1.0))
+PEAK = Measurements(name="peak", unit="GB", values=(0.8,))
+RATE = Measurements(name="rate", unit="GB/s", values=(2.0, 4.0, 3.0))
 
 
 def result() -> PartResult:
     return PartResult(
         part="round",
         findings=(
-            ratio("ours / plain", OURS, PLAIN, Bar(must=1.1, goal=0.9)),
-            quantity("peak memory", PEAK, Bar(must=1.0)),
-            ratio("bytes moved", RATE, PLAIN, Bar(must=2.5, goal=4.0, higher=True)),
+            ratio("ours / plain", OURS, PLAIN, Threshold(must=1.1, goal=0.9)),
+            quantity("peak memory", PEAK, Threshold(must=1.0)),
+            ratio("bytes moved", RATE, PLAIN, Threshold(must=2.5, goal=4.0, higher=True)),
             ratio("beside", PLAIN, OURS),
         ),
         series=(OURS, PLAIN),

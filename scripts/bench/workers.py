@@ -1,4 +1,4 @@
-"""Processes that stay, ready to do so many rounds of something when told; how long until all of them are done.
+"""Worker processes that run a number of rounds on request, and how long it takes until all of them are done.
 
 Forked from a process that has done no tensor work; everything is set up in the child before the first order, so what is
 timed is rounds alone. A child ends when its pipe closes. What a round is, the bodies know.
@@ -17,7 +17,7 @@ from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 
 
 class Gate:
-    """The child's end: `wait` says that everything ordered so far is done, and returns how many rounds come next."""
+    """The child's end: `wait` reports that everything ordered so far is done, and returns how many rounds come next."""
 
     def __init__(self, parent: Connection) -> None:
         self._parent = parent
@@ -39,7 +39,7 @@ class Gate:
 
 
 Body = Callable[[Gate], None]
-"""What a child does: set up, then rounds as its gate says."""
+"""What a child does: set up, then as many rounds as its gate returns."""
 
 
 def loop_of(make_round: Callable[[], Callable[[], None]]) -> Body:
@@ -54,7 +54,7 @@ def loop_of(make_round: Callable[[], Callable[[], None]]) -> Body:
     return body
 
 
-class Crew:
+class WorkerProcesses:
     """Children that work at the same time. Closed at the end of the `with` block."""
 
     def __init__(self, bodies: Sequence[Body]) -> None:
@@ -82,7 +82,7 @@ class Crew:
     def pids(self) -> list[int]:
         return [process.pid for process, _ in self._members if process.pid is not None]
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerProcesses:
         return self
 
     def __exit__(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench.crew import Crew, Gate, loop_of
+from scripts.bench.workers import Gate, WorkerProcesses, loop_of
 
 
 def counting(path: Path) -> Callable[[], Callable[[], None]]:
@@ -28,11 +28,11 @@ def counting(path: Path) -> Callable[[], Callable[[], None]]:
 
 def test_rounds_are_done_by_everybody_before_the_time_is_told(tmp_path: Path) -> None:
     files = [tmp_path / "a", tmp_path / "b"]
-    with Crew([loop_of(counting(path)) for path in files]) as crew:
+    with WorkerProcesses([loop_of(counting(path)) for path in files]) as workers:
         assert [path.read_text() for path in files] == ["set up\n"] * 2
-        assert crew.seconds_per_round(3) > 0.0
+        assert workers.seconds_per_round(3) > 0.0
         assert [path.read_text().count("round") for path in files] == [3, 3]
-        crew.seconds_per_round(1)
+        workers.seconds_per_round(1)
         assert [path.read_text().count("round") for path in files] == [4, 4]
 
 
@@ -45,9 +45,9 @@ def test_loop_of_somebody_else_is_held_where_an_order_ends(tmp_path: Path) -> No
             file.write_text(str(number + 1))
             gate.passed()
 
-    with Crew([body]) as crew:
+    with WorkerProcesses([body]) as workers:
         assert file.read_text() == "1"
-        crew.seconds_per_round(2)
+        workers.seconds_per_round(2)
         assert file.read_text() == "3"
 
 
@@ -56,12 +56,12 @@ def test_process_that_dies_is_an_error_with_its_code() -> None:
         gate.wait()
         os._exit(7)
 
-    with pytest.raises(RuntimeError, match="code 7"), Crew([body]) as crew:
-        crew.seconds_per_round(1)
+    with pytest.raises(RuntimeError, match="code 7"), WorkerProcesses([body]) as workers:
+        workers.seconds_per_round(1)
 
 
 def test_crew_leaves_nobody_behind(tmp_path: Path) -> None:
-    with Crew([loop_of(counting(tmp_path / "a"))]) as crew:
-        (pid,) = crew.pids
+    with WorkerProcesses([loop_of(counting(tmp_path / "a"))]) as workers:
+        (pid,) = workers.pids
         assert Path(f"/proc/{pid}").exists()
     assert not Path(f"/proc/{pid}").exists()
