@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import sys
 import tomllib
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from typing import Any
 
@@ -16,7 +17,7 @@ from packaging.requirements import Requirement
 from tests.architecture.commands import CommandTree, command_faults, shown_commands
 from tests.architecture.imports import imports_of
 from tests.architecture.sources import PACKAGES, ROOT, sources_of_packages, text_files
-from tests.architecture.words import REGISTRY_HOST, SELF_TALK, forbidden_words
+from tests.architecture.words import METAPHOR, REGISTRY_HOST, SELF_TALK, forbidden_words
 
 BUILD: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 COMMANDS: dict[str, str] = BUILD["project"]["scripts"]
@@ -39,16 +40,10 @@ def tree_of(command: Any) -> CommandTree:  # noqa: ANN401  (a click command, whi
     return CommandTree(flags=flags, valued=valued, children={name: tree_of(child) for name, child in children.items()})
 
 
-def module_exists(module: str) -> bool:
-    path = ROOT / module.replace(".", "/")
-    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
-
-
 def built_trees() -> dict[str, CommandTree]:
-    """The trees of the console commands whose module exists."""
-    modules = {name: entry.partition(":")[0] for name, entry in COMMANDS.items()}
-    present = {name: importlib.import_module(module) for name, module in modules.items() if module_exists(module)}
-    return {name: tree_of(typer.main.get_command(module.app)) for name, module in present.items()}
+    """The trees of the console commands."""
+    modules = {name: importlib.import_module(entry.partition(":")[0]) for name, entry in COMMANDS.items()}
+    return {name: tree_of(typer.main.get_command(module.app)) for name, module in modules.items()}
 
 
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
@@ -69,8 +64,6 @@ def test_every_command_and_flag_that_the_document_shows_exists(document: str) ->
 @pytest.mark.parametrize("command", COMMANDS)
 def test_console_command_leads_to_a_function(command: str) -> None:
     module, _, function = COMMANDS[command].partition(":")
-    if not module_exists(module):
-        pytest.skip(f"{module} does not exist yet")
     assert callable(getattr(importlib.import_module(module), function))
 
 
@@ -113,6 +106,22 @@ def test_torch_is_held_below_2_14() -> None:
 @pytest.mark.parametrize("pattern", [REGISTRY_HOST, SELF_TALK], ids=["registry host", "self talk"])
 def test_no_file_says(pattern: Any) -> None:  # noqa: ANN401
     assert [fault for path, text in text_files() for fault in forbidden_words(path, text, pattern)] == []
+
+
+def help_texts(command: Any) -> Iterator[str]:  # noqa: ANN401  (a click command)
+    """What a command, its parameters and its sub-commands print about themselves."""
+    yield command.help or ""
+    yield from (getattr(parameter, "help", None) or "" for parameter in command.params)
+    for child in getattr(command, "commands", {}).values():
+        yield from help_texts(child)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_plain_technical_english(command: str) -> None:
+    module = importlib.import_module(COMMANDS[command].partition(":")[0])
+    texts = list(help_texts(typer.main.get_command(module.app)))
+    assert len(texts) > 10
+    assert [fault for text in texts for fault in forbidden_words(text, text, METAPHOR)] == []
 
 
 TREES = {

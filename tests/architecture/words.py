@@ -31,6 +31,11 @@ _ABOUT_US = (
 )
 SELF_TALK = re.compile("|".join(_ABOUT_US))
 
+METAPHOR = re.compile(
+    r"\b(rooms?|houses?|greet\w*|speaks?|spoken|led|li[fv]es?|lulls?|desks?|stor(?:y|ies)|retell\w*)\b", re.IGNORECASE
+)
+"""Words that a command's help does without: packages, hello, sends, running, process."""
+
 
 def forbidden_words(path: str, text: str, pattern: re.Pattern[str]) -> list[str]:
     """Every match of the pattern, with its line."""
