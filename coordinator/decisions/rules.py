@@ -155,6 +155,8 @@ class Rules:
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise InvalidInput("rounds", self.rounds, "at least one")
+        if self.continuous:
+            self.strategy.require_continuous()
         if not 0 <= self.warmup_rounds < self.rounds:
             raise InvalidInput("warmup_rounds", self.warmup_rounds, f"from 0 to fewer than the {self.rounds} rounds")
         if self.warmup_rounds and self.anchor_file:

@@ -10,6 +10,7 @@ from fedap_core.factories import find_factory, users_code
 from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPlan, Strategy
 from fedap_core.strategies.ditto import Ditto
 from fedap_core.strategies.fedap import DFedAp, FedAp, FFedAp, SharedBnFedAp
+from fedap_core.strategies.fedap_plus import FedApPlus
 from fedap_core.strategies.fedavg import FedAvg
 from fedap_core.strategies.fedbn import FedBn, UnweightedFedAp
 from fedap_core.strategies.fedper import FedPer
@@ -41,6 +42,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "fedap-sbn": SharedBnFedAp,
     "fedap-unweighted": UnweightedFedAp,
     "ditto": Ditto,
+    "fedap-plus": FedApPlus,
     "fedrep": FedRep,
 }
 

@@ -144,6 +144,12 @@ class Strategy:
         if self.finetune < 0:
             raise InvalidInput(f"{self.name}.finetune", self.finetune, "a number of epochs from 0")
 
+    def require_continuous(self) -> None:
+        """Refuse a run without barriers where the algorithm's rounds must wait for everyone."""
+        if self.needs_barrier:
+            expected = f"barrier: a round of {self.name} needs everyone's updates of that round"
+            raise InvalidInput("mode", "continuous", expected, "Use mode = barrier.")
+
     @property
     def robustness(self) -> Robustness:
         """How updates are mixed where one of them may be hostile."""

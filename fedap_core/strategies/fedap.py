@@ -57,6 +57,12 @@ class FedAp(FedBn):
     def kept_self_weight(self) -> float | None:
         return self.self_weight
 
+    @property
+    def _diagonal(self) -> float:
+        """W's own entries: what restriction keeps is what W has."""
+        kept = self.kept_self_weight
+        return self.self_weight if kept is None else kept
+
     def restrict(
         self, weights: FloatArray, *, usable: BoolArray, own: BoolArray, discount: FloatArray | None = None
     ) -> FloatArray:
@@ -71,7 +77,7 @@ class FedAp(FedBn):
         total = distances.total_distance(per_layer)
         if self.robust != "none":
             total = mixing.floored_distances(total, floor=CLOSEST)
-        weights = mixing.mixing_from_distances(total, self_weight=self.self_weight)
+        weights = mixing.mixing_from_distances(total, self_weight=self._diagonal)
         weights = mixing.cap_peer_weight(weights, max_peer_weight=self.max_peer_weight)
         return Mixing(weights=weights, layers=evidence.stats[0].layer_names, distances=per_layer)
 

@@ -126,7 +126,9 @@ class RunSettings(BaseModel):
 
     @model_validator(mode="after")
     def _is_possible(self) -> RunSettings:
-        self.strategy()
+        strategy = self.strategy()
+        if self.mode == "continuous":
+            strategy.require_continuous()
         if self.sgd.work_limit_s is not None or self.sgd.keep_momentum:  # not repeatable; not saved with the models
             raise InvalidInput("sgd", self.sgd, "no work_limit_s and no keep_momentum in the lab")
         if self.uses_anchor and self.anchor.kind == "warmup" and self.anchor.rounds >= self.rounds:

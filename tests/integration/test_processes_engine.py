@@ -16,7 +16,7 @@ from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 from tests.support.cohorts import clients_of, lab_arguments, model_bits, run_command, run_small, small_run
 
-ALL = ("base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap", "ditto", "fedrep")
+ALL = ("base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap", "fedap-plus", "ditto", "fedrep")
 FIVE_CLIENTS = {"clients": 5, "data_options": {"samples": "400", "classes": "3", "shape": "1x16x16"}}
 
 VARIANTS: dict[str, RunSettings] = {

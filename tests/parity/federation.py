@@ -79,11 +79,15 @@ ANCHOR_SEED = 77
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A run's last models in client order, its W (None where nothing was settled), and what the last round scored."""
+    """A run's last models in client order, its W (None where nothing was settled), and what the last round scored.
+
+    delivered: the scores of the models as delivered, where others are handed over.
+    """
 
     models: tuple[State, ...]
     weights: FloatArray | None
     accuracy: tuple[float, ...]
+    delivered: tuple[float, ...]
     loss: tuple[float, ...]
 
 
@@ -122,6 +126,7 @@ def run(algorithm: str, options: tuple[tuple[str, str | float | bool], ...] = ()
         models=models,
         weights=None if mixing is None else mixing.weights,
         accuracy=tuple(last["test"]["accuracy"]),
+        delivered=tuple(last.get("delivered", last)["test"]["accuracy"]),
         loss=tuple(last["test"]["loss"]),
     )
 

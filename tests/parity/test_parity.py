@@ -106,6 +106,25 @@ def fedrep(book: Book) -> FloatArray:
     return book.by_counts()
 
 
+def head_or_batch_norm(key: str) -> bool:
+    return textbook.head(key) or textbook.batch_norm(key)
+
+
+def narrowing(first: float, last: float) -> Callable[[Book], FloatArray]:
+    """FedAP+ whose self-weight goes from `first` to `last` in equal steps; W, as the coordinator has it, is of the
+    others alone."""
+
+    def play(book: Book) -> FloatArray:
+        moments = [one[BN_INPUTS] for one in anchor_moments(book)]
+        for number in range(ROUNDS):
+            own_share = first + (last - first) * number / (ROUNDS - 1)
+            book.train()
+            book.average(textbook.by_distances(moments, own_share), head_or_batch_norm)
+        return textbook.by_distances(moments, 0.0)
+
+    return play
+
+
 BN_INPUTS, HEAD_INPUTS = slice(0, 2), slice(2, 3)
 
 CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], FloatArray]]] = {
@@ -121,6 +140,12 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "fedap-sbn": ("fedap-sbn", {}, by_anchor(textbook.nothing, BN_INPUTS)),
     "d-fedap": ("d-fedap", {}, by_anchor(textbook.batch_norm, HEAD_INPUTS)),
     "f-fedap": ("f-fedap", {}, half_as_fedbn),
+    "fedap-plus": ("fedap-plus", {"reestimate": False}, by_anchor(head_or_batch_norm, BN_INPUTS)),
+    "fedap-plus-narrowing": (
+        "fedap-plus",
+        {"reestimate": False, "self_weight": 0.6, "final_self_weight": 0.2},
+        narrowing(0.6, 0.2),
+    ),
     "ditto": ("ditto", {}, ditto(1.0)),
     "ditto-0.1": ("ditto", {"strength": 0.1}, ditto(0.1)),
     "fedrep": ("fedrep", {"head_epochs": 3}, fedrep),
@@ -169,6 +194,17 @@ def same_bits(one: Outcome, other: Outcome) -> bool:
 
 def test_fedap_without_weighting_is_fedbn_to_the_bit() -> None:
     assert same_bits(run("fedap-unweighted"), run("fedbn"))
+
+
+def test_fedap_plus_without_its_parts_is_fedap_to_the_bit() -> None:
+    assert same_bits(run("fedap-plus", (("reestimate", False), ("head_at_home", False))), run("fedap"))
+
+
+def test_finetuning_and_reestimation_touch_only_the_model_that_is_handed_over() -> None:
+    """Rounds go on from the delivered models, so their scores stay; what is handed over is another model."""
+    plain, finished = run("fedavg"), run("fedavg", (("finetune", 2), ("reestimate", True)))
+    assert finished.delivered == plain.accuracy
+    assert not same_bits(plain, finished)
 
 
 def test_fedprox_without_its_term_is_fedavg_to_the_bit() -> None:

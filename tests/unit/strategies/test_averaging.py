@@ -33,9 +33,9 @@ def test_what_stays_home(name: str, home: set[Part]) -> None:
     assert make_strategy(name).home == home
 
 
-def test_the_ten_need_batch_norm_where_they_keep_or_measure_it() -> None:
+def test_they_need_batch_norm_where_they_keep_it_alone_or_measure_it() -> None:
     needing = {name for name in STRATEGIES if make_strategy(name).needs_batch_norm}
-    assert needing == {"fedbn", "fedap", "d-fedap", "f-fedap", "fedap-sbn", "fedap-unweighted"}
+    assert needing == {"fedbn", "fedap", "d-fedap", "f-fedap", "fedap-sbn", "fedap-unweighted", "fedap-plus"}
 
 
 @pytest.mark.parametrize("name", BY_COUNTS)

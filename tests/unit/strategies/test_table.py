@@ -40,6 +40,17 @@ def test_every_algorithm_is_in_the_table_under_its_own_name_with_a_label_for_rea
     assert len(set(labels)) == len(labels)
 
 
+def test_an_algorithm_whose_rounds_need_everyone_is_refused_without_barriers() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Together(Strategy):
+        name: ClassVar[str] = "together"
+        needs_barrier: ClassVar[bool] = True
+
+    make_strategy("fedavg").require_continuous()
+    with pytest.raises(InvalidInput, match="mode: got continuous, expected barrier: a round of together needs"):
+        Together().require_continuous()
+
+
 def test_text_becomes_the_type_of_its_option() -> None:
     assert make_strategy("fedap", {"self_weight": "0.3", "full_covariance": "yes"}) == FedAp(
         self_weight=0.3, full_covariance=True
