@@ -52,7 +52,7 @@ class Results:
     """Runs that belong to one comparison: the same clients under one or more algorithms and seeds.
 
     Made by `compare`, `run` and `read`. Algorithms are named as in `names`; accuracies are shares of 1, on the clients'
-    own test samples, of the models as they were delivered.
+    own test samples, of the models that are handed over.
     """
 
     def __init__(self, runs: Sequence[Run]) -> None:

@@ -28,7 +28,7 @@ INK = "#333333"
 
 
 def convergence_figure(summaries: Sequence[Summary], title: str, path: Path) -> None:
-    """Mean test accuracy of the delivered models against rounds, averaged over seeds; PNG and SVG beside each other."""
+    """Mean test accuracy against rounds, averaged over seeds; PNG and SVG beside each other."""
     figure = new_figure(7.2, 4.2)
     axes = figure.add_subplot()
     draw_curves(axes, summaries, name_of=spelled)

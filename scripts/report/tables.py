@@ -25,24 +25,31 @@ def _last(row: Headline) -> str:
     return _percent(row.last) + ("" if row.deviation is None else f" ± {_percent(row.deviation)}")
 
 
-def _cells(row: Headline) -> tuple[str, ...]:
-    converged = "–" if row.converged is None else f"{row.converged:.0f}"
-    lowest = (_percent(row.worst), _percent(row.tenth_percentile))
-    cells = (row.algorithm, _last(row), _percent(row.tail), *lowest, converged)
-    return cells if row.selected is None else (*cells, _percent(row.selected))
+_HEADS = ("algorithm", "last round %", "last 10 rounds %", "worst client %", "10th percentile %", "converged in round")
+_OPTIONAL = {"selected": "best validation round %", "delivered": "last round as delivered %"}
+"""Figures that only some comparisons have: a column exists where any algorithm has one."""
 
 
-def _heads(table: Sequence[Headline]) -> tuple[str, ...]:
-    heads = (
-        "algorithm", "last round %", "last 10 rounds %", "worst client %", "10th percentile %", "converged in round"
-    )  # fmt: skip
-    return (*heads, "best validation round %") if any(row.selected is not None for row in table) else heads
+def _columns(table: Sequence[Headline]) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+    """(heads, rows) of the table's cells."""
+    also = [name for name in _OPTIONAL if any(getattr(row, name) is not None for row in table)]
+    body = [
+        (
+            row.algorithm,
+            _last(row),
+            *map(_percent, (row.tail, row.worst, row.tenth_percentile)),
+            "–" if row.converged is None else f"{row.converged:.0f}",
+            *(_percent(getattr(row, name)) for name in also),
+        )
+        for row in table
+    ]
+    return (*_HEADS, *(_OPTIONAL[name] for name in also)), body
 
 
 def terminal_table(table: Sequence[Headline], title: str) -> Table:
     """For rich; the best mean is bold."""
     best = max(row.last for row in table)
-    return _terminal(_heads(table), [_cells(row) for row in table], title, [row.last == best for row in table])
+    return _terminal(*_columns(table), title, [row.last == best for row in table])
 
 
 def _terminal(heads: Sequence[str], body: Sequence[Sequence[str]], title: str, bold: Sequence[bool]) -> Table:
@@ -100,7 +107,7 @@ def markdown_differences(summaries: Sequence[Summary]) -> str:
 
 def markdown_table(table: Sequence[Headline]) -> str:
     """The same for a README."""
-    return plain_table(_heads(table), [_cells(row) for row in table])
+    return plain_table(*_columns(table))
 
 
 def beside_paper(table: Sequence[Headline], paper: Mapping[str, float] | None = None) -> str:

@@ -32,7 +32,8 @@ class Summary:
 
     last: mean test accuracy of that round; tail: its mean over the last ten; converged: the round (from 1) from which
     the curve stays at or above 95 % of its end; selected: at the best validation round, where there is a validation
-    split; balanced, macro_f1: means over clients in the last round, None where it was not kept; per_client,
+    split; delivered: mean accuracy of the last round's models as delivered, where others are handed over; balanced,
+    macro_f1: means over clients in the last round, None where it was not kept; per_client,
     client_tails: every client's accuracy in the last round and its mean over the last ten, NaN where nobody measured;
     curve: (round from 0, mean accuracy) of every evaluated round.
     """
@@ -46,6 +47,7 @@ class Summary:
     per_client: tuple[float, ...]
     curve: tuple[tuple[int, float], ...]
     selected: float | None = None
+    delivered: float | None = None
     balanced: float | None = None
     macro_f1: float | None = None
     client_tails: tuple[float, ...] = ()
@@ -86,6 +88,7 @@ def summarise(records: Sequence[RoundRecord], *, algorithm: str, seed: int, roun
         per_client=tuple(_column(evaluated[-1], "accuracy")),
         curve=tuple(curve),
         selected=max(known, key=lambda pair: pair[0])[1] if known else None,
+        delivered=mean_or_none([one.accuracy for one in evaluated[-1].delivered.get("test", ()) if one is not None]),
         balanced=_mean_of(evaluated[-1], "balanced_accuracy"),
         macro_f1=_mean_of(evaluated[-1], "macro_f1"),
         client_tails=tuple(np.mean([_column(record, "accuracy") for record in tail], axis=0).tolist()),
@@ -106,7 +109,7 @@ def _mean_of(record: RoundRecord, what: str) -> float | None:
 class Headline:
     """One algorithm: means over its seeds. deviation: standard deviation of `last` over seeds, None with one seed.
 
-    converged, selected, balanced, macro_f1: None where a seed has none.
+    converged, selected, delivered, balanced, macro_f1: None where a seed has none.
     """
 
     algorithm: str
@@ -118,6 +121,7 @@ class Headline:
     tenth_percentile: float
     converged: float | None
     selected: float | None
+    delivered: float | None
     balanced: float | None
     macro_f1: float | None
 
@@ -134,6 +138,7 @@ def headline(runs: Sequence[Summary]) -> Headline:
         tenth_percentile=fmean(run.tenth_percentile for run in runs),
         converged=mean_or_none([run.converged for run in runs]),
         selected=mean_or_none([run.selected for run in runs]),
+        delivered=mean_or_none([run.delivered for run in runs]),
         balanced=mean_or_none([run.balanced for run in runs]),
         macro_f1=mean_or_none([run.macro_f1 for run in runs]),
     )

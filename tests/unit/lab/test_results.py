@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedap_core.errors import InvalidInput
+from scripts.report.tables import markdown_table
 from scripts.run.records import ClientScore, RoundRecord
 from scripts.run.results import SETTLED, Summary, difference, headline, positions, summarise, worse_off
 
@@ -57,6 +58,16 @@ def test_what_was_not_kept_is_none_and_who_was_not_measured_is_left_out() -> Non
     assert (found.balanced, found.macro_f1) == (None, None)
     assert (found.last, found.worst) == (0.8, 0.8)
     assert np.isnan(found.per_client[1])
+
+
+def test_models_as_delivered_have_a_figure_of_their_own_where_others_are_handed_over() -> None:
+    plain = record(0, [80, 60])
+    both = replace(plain, delivered=record(0, [50, 40]).splits)
+    found = [summarise([one], algorithm="a", seed=0, rounds=1) for one in (plain, both)]
+    assert [one.last for one in found] == pytest.approx([0.7, 0.7])
+    assert found[0].delivered is None
+    assert headline(found[1:]).delivered == pytest.approx(0.45)
+    assert "last round as delivered %" in markdown_table([headline(found[1:])])
 
 
 def test_run_without_evaluated_rounds_is_refused() -> None:
