@@ -42,7 +42,6 @@ DOUBLED = frozenset(
         "Ended",
         "Federation",
         "Guard",
-        "Heard",
         "Home",
         "Incoming",
         "Jobs",
@@ -61,7 +60,6 @@ DOUBLED = frozenset(
         "Traffic",
         "Verdict",
         "Watched",
-        "Work",
     ]
 )
 """Type names that are still defined more than once. A name that was cleaned leaves this list; none is added."""
