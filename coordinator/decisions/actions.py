@@ -240,9 +240,9 @@ class Note:
 class Stop:
     """The run is over and everybody who is there knows: flush and end, exit code 0 unless aborted.
 
-    halted: the run is not over. It cannot be led on until the operator has done something; nobody is told, and nothing
+    halted: the run is not over. It cannot go on until the operator has done something; nobody is told, and nothing
     is journalled. lost: the report that stands in the way, whose member no longer holds it. obstacle: why it can never
-    be led on with this folder, empty if it can."""
+    go on with this folder, empty if it can."""
 
     aborted: bool
     sentence: str

@@ -37,7 +37,7 @@ class MemberRules:
     """
 
     allowed: tuple[tuple[str, str], ...] | None = None
-    at_least: int = 1
+    at_least: int
     at_most: int = 10_000
     enrolment_s: float = math.inf
     late_join: bool = True
@@ -96,7 +96,7 @@ def check_allow_list(allowed: tuple[tuple[str, str], ...]) -> None:
 class PaceRules:
     """When something is late.
 
-    heartbeat_s: how often each side speaks. dead_after_s: silence after which a member is not waited for.
+    heartbeat_s: how often each side sends one. dead_after_s: silence after which a member is not waited for.
     quorum: updates that a round needs to close without everyone. deadline_s: how long a round (and measuring) waits for
     members that are there; infinity: as long as it takes. give_up_s: how long beyond its deadline a round may lack its
     quorum, and enrolment its members, before the run is aborted; infinity: never.

@@ -136,8 +136,8 @@ def test_silence_is_told_in_numbers() -> None:
     [
         ("at_least", lambda: MemberRules(at_least=3, at_most=2, enrolment_s=0.0)),
         ("enrolment_s", lambda: MemberRules(at_least=3)),
-        ("list of members", lambda: MemberRules(allowed=(("k", "a"), ("k", "b")))),
-        ("min_samples, strikes", lambda: MemberRules(enrolment_s=0.0, strikes=0)),
+        ("list of members", lambda: MemberRules(at_least=1, allowed=(("k", "a"), ("k", "b")))),
+        ("min_samples, strikes", lambda: MemberRules(at_least=1, enrolment_s=0.0, strikes=0)),
         ("heartbeat_s", lambda: PaceRules(heartbeat_s=0.0)),
         ("dead_after_s", lambda: PaceRules(heartbeat_s=10.0, dead_after_s=19.0)),
         ("deadline_s", lambda: PaceRules(deadline_s=math.nan)),
