@@ -36,6 +36,13 @@ def test_every_algorithm_is_explained() -> None:
     assert set(re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)) == set(STRATEGIES)
 
 
+def test_files_that_the_architecture_names_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    files = {f"/{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("*/**/*.py")}
+    named = set(re.findall(r"[\w/]+\.py\b", text)) - {"fedap.py"}
+    assert [name for name in sorted(named) if not any(file.endswith(f"/{name}") for file in files)] == []
+
+
 def figures() -> dict[str, Callable[[], str]]:
     spec = importlib.util.spec_from_file_location("figures", ROOT / "docs/figures.py")
     assert spec is not None
