@@ -1,0 +1,92 @@
+"""What algorithms keep at home survives a restart: reopened before every order, a run ends with the same bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedap_core.strategies import make_strategy
+from participant.decisions.layouts import shared_layout
+from participant.record.model_file import read_model
+from participant.record.private_state import PERSONAL
+from participant.training.home_run import HomeRun
+from protocol.messages import Finish, Plan, Score, Sgd
+from protocol.tensors import TensorSet
+from tests.unit.participant.test_home_run import INITIAL, RUN, SPEC, opened, order, plan, shared, trained
+
+ROUNDS = 3
+CASES: dict[str, tuple[str, dict[str, object], Sgd]] = {
+    "a second model": ("ditto", {}, Sgd(learning_rate=0.05, batch_size=16)),
+    "a second model with momentum of its own": (
+        "ditto", {"finetune": 1}, Sgd(learning_rate=0.05, batch_size=16, momentum=0.9, keep_momentum=True),
+    ),
+    "a vector": ("fedap-plus", {"self_weight": 0.6, "final_self_weight": 0.2}, Sgd(learning_rate=0.05, batch_size=16)),
+    "two trainings in a round": ("fedrep", {"head_epochs": 2}, Sgd(learning_rate=0.05, batch_size=16)),
+}  # fmt: skip
+
+
+def plan_of(case: str) -> Plan:
+    name, options, sgd = CASES[case]
+    layout = shared_layout(SPEC, make_strategy(name, options).home)
+    return plan(name, sgd, options=options, rounds=ROUNDS, shared_layout=layout.digest)
+
+
+def mixed(weights: TensorSet) -> TensorSet:
+    """What a coordinator might give back: the update, moved towards others."""
+    return TensorSet.of_flat(weights.layout, weights.flat() * 0.9, "f32")
+
+
+def ended(folder: Path, case: str, *, reopens: bool) -> tuple[list[bytes], list[Score], dict[str, bytes]]:
+    """Every update, every score, and the personal model of a run."""
+    (folder / "state").mkdir(parents=True)
+    run: HomeRun = opened(folder, plan_of(case))
+    weights = shared(INITIAL, CASES[case][0])
+    updates: list[bytes] = []
+    scores: list[Score] = []
+    for round_no in range(ROUNDS):
+        run = opened(folder, plan_of(case)) if reopens else run
+        update = trained(run, order(round_no, weights))
+        updates.append(update.weights.flat().tobytes())
+        scores += update.scores
+        weights = mixed(update.weights)
+    run = opened(folder, plan_of(case)) if reopens else run
+    scores += run.finish(Finish(run=RUN, round_no=ROUNDS, reason="rounds", weights=weights)).scores
+    personal = read_model(folder / PERSONAL)[1]
+    return updates, scores, {name: tensor.numpy().tobytes() for name, tensor in personal.items()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_participant_reopened_before_every_order_ends_with_the_same_bits(case: str, tmp_path: Path) -> None:
+    assert ended(tmp_path / "a", case, reopens=True) == ended(tmp_path / "b", case, reopens=False)
+
+
+def test_what_is_kept_matters_to_the_result(tmp_path: Path) -> None:
+    """Otherwise the test above could not fail: a participant that forgets its second model hands over another one."""
+    kept = ended(tmp_path / "kept", "a second model", reopens=False)
+    (tmp_path / "lost" / "state").mkdir(parents=True)
+    run, weights = opened(tmp_path / "lost", plan_of("a second model")), shared(INITIAL, "ditto")
+    for round_no in range(ROUNDS):
+        update = trained(run, order(round_no, weights))
+        weights = mixed(update.weights)
+        run._client._work.kept_models["personal"].flat.load(INITIAL)
+    run.finish(Finish(run=RUN, round_no=ROUNDS, reason="rounds", weights=weights))
+    personal = read_model(tmp_path / "lost" / PERSONAL)[1]
+    assert {name: tensor.numpy().tobytes() for name, tensor in personal.items()} != kept[2]
+
+
+def test_both_kinds_of_scores_are_reported_where_another_model_is_handed_over(tmp_path: Path) -> None:
+    _, scores, _ = ended(tmp_path, "a second model", reopens=False)
+    assert [score.model for score in scores] == ["delivered", "handed-over"] * ROUNDS
+    assert any(one.loss != other.loss for one, other in zip(scores[::2], scores[1::2], strict=True))
+
+
+def test_the_exchanged_model_of_ditto_is_fedavgs_to_the_bit(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("ditto", "fedavg")]
+    updates = []
+    for folder in folders:
+        (folder / "state").mkdir(parents=True)
+        run = opened(folder, plan(folder.name, rounds=ROUNDS))
+        updates.append(trained(run, order(0, shared(INITIAL, folder.name))).weights.flat())
+    assert np.array_equal(updates[0], updates[1])

@@ -1,0 +1,158 @@
+"""The workspace of a strategy: steps are training, gradients are autograd's, parts and shares are respected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedap_core.errors import InvalidInput
+from fedap_core.nn.samples import Samples
+from fedap_core.nn.state import FlatModel, describe_tensors
+from fedap_core.parts import Part
+from fedap_core.preprocessing import Preprocessing
+from fedap_core.workspace import Objective
+from participant.training.workspace import HomeModel, HomeWorkspace, Trade
+from protocol.plan import Sgd
+from tests.support.models import TINY_SHAPE, ZOO, draw, draw_labels
+
+SAMPLES = Samples(x=draw(30, *TINY_SHAPE), y=draw_labels(30), preprocessing=Preprocessing())
+
+
+def workspace(*, momentum: float = 0.0, epochs: int = 2, keep_momentum: bool = False) -> HomeWorkspace:
+    module = ZOO["tiny"].make()
+    trade = Trade(
+        participant="a",
+        samples=SAMPLES,
+        sgd=Sgd(learning_rate=0.05, batch_size=8, momentum=momentum, epochs=epochs, lr_schedule="cosine"),
+        seed=3,
+        keep_momentum=keep_momentum,
+        evaluation_batch=16,
+        rounds=range(2, 6),
+        progress=lambda round_no: (round_no - 2) / 4,
+    )
+    flat = FlatModel(module, describe_tensors(module, ["fc"]), frozenset({Part.HEAD}))
+    work = HomeWorkspace(flat, trade, keeps=("personal",), classes=3)
+    work.begin_round(3)
+    return work
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_steps_over_the_batches_are_what_training_on_the_same_order_is(momentum: float) -> None:
+    """The same model by a loop of torch's own optimiser over the batches of an equal workspace. Round 3 is the second
+    of four, so the cosine schedule has the rate 0.05 * (1 + cos(pi / 4)) / 2."""
+    work, book = workspace(momentum=momentum), ZOO["tiny"].make()
+    rate = 0.05 * (1 + 0.5**0.5) / 2
+    assert work.learning_rate == pytest.approx(rate)
+    optimiser = torch.optim.SGD(book.parameters(), lr=rate, momentum=momentum)
+    for batch in workspace().batches():
+        optimiser.zero_grad()
+        F.cross_entropy(book(batch[0]), batch[1]).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    for batch in work.batches():
+        work.model.step(batch)
+    for name, expected in book.state_dict().items():
+        found = work.shared_model.flat.module.state_dict()[name]
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert work.metrics.steps == 8
+    assert work.metrics.samples == 60
+
+
+def test_a_gradient_is_autograds_and_moves_no_parameter() -> None:
+    work, book = workspace(), ZOO["tiny"].make()
+    inputs, targets = batch = next(iter(work.batches()))
+    F.cross_entropy(book(inputs), targets).backward()  # type: ignore[no-untyped-call]
+    before = work.shared_model.values.clone()
+    towards = draw(len(before), seed=2)
+    gradient = work.shared_model.gradient(batch)
+    parameters = dict(book.named_parameters())
+    home_first = [
+        spec
+        for part in (True, False)
+        for spec in describe_tensors(book, ["fc"])
+        if spec.trainable and (spec.part is Part.HEAD) == part
+    ]
+    expected = torch.cat([grad_of(parameters[spec.name]) for spec in home_first])
+    torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-6)
+    assert torch.equal(work.shared_model.values, before)
+    fresh = workspace()
+    pulled = fresh.shared_model.gradient(batch, objective=Objective(pull=2.0, towards=towards))
+    torch.testing.assert_close(pulled, gradient + 2.0 * (before - towards), rtol=1e-5, atol=1e-6)
+
+
+def grad_of(parameter: Tensor) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad.flatten()
+
+
+def test_a_step_of_one_part_leaves_the_others() -> None:
+    work = workspace(momentum=0.9)
+    before, head = work.shared_model.values.clone(), work.shared_model.mask({Part.HEAD})
+    for batch in work.batches(epochs=1):
+        work.model.step(batch, parts={Part.HEAD})
+    moved = work.shared_model.values != before
+    assert moved[head == 1.0].any()
+    assert not moved[head == 0.0].any()
+
+
+def test_a_share_of_the_data_is_drawn_anew_for_every_epoch() -> None:
+    seen = [tuple(targets.tolist()) for _, targets in workspace().batches(epochs=2, share=0.4)]
+    assert sum(map(len, seen)) == 24
+    assert seen[: len(seen) // 2] != seen[len(seen) // 2 :]
+    with pytest.raises(InvalidInput, match="share"):
+        next(iter(workspace().batches(share=0.0)))
+
+
+def test_a_stopped_round_ends_the_batches_and_every_later_training() -> None:
+    work = workspace()
+    asked = iter([False, True])
+    work.begin_round(3, lambda: next(asked))
+    assert len([work.model.step(batch) for batch in work.batches()]) == 2  # type: ignore[func-returns-value]
+    before = work.kept_models["personal"].values.clone()
+    work.models["personal"].train()
+    assert torch.equal(work.kept_models["personal"].values, before)
+
+
+def trained_twice(work: HomeWorkspace) -> None:
+    work.model.train()
+    work.models["personal"].train()
+    work.vectors["alpha"] = work.vector([0.25, 0.5])
+
+
+def test_what_is_kept_comes_back_in_another_workspace() -> None:
+    first, second = workspace(momentum=0.9, keep_momentum=True), workspace(momentum=0.9, keep_momentum=True)
+    trained_twice(first)
+    second.load(first.kept())
+    assert {name: tensor.tolist() for name, tensor in second.kept().items()} == {
+        name: tensor.tolist() for name, tensor in first.kept().items()
+    }
+    first.begin_round(4)
+    second.begin_round(4)
+    for work in (first, second):
+        work.models["personal"].train()
+    assert torch.equal(first.kept_models["personal"].values, second.kept_models["personal"].values)
+
+
+@pytest.mark.parametrize("which", [lambda work: work.model, lambda work: work.models["personal"]])
+def test_a_copy_can_be_trained_without_a_trace(which: Callable[[HomeWorkspace], HomeModel]) -> None:
+    work = workspace()
+    trained_twice(work)
+    model = which(work)
+    before = model.flat.state()
+    copy = work.copy(model)
+    assert torch.equal(copy.values, model.values)  # type: ignore[arg-type]  # every vector here is a tensor
+    copy.train(epochs=1)
+    copy.reestimate()
+    assert not torch.equal(copy.values, model.values)  # type: ignore[arg-type]
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.flat.state().items())
+    assert work.copy(copy) is copy
+
+
+def test_what_is_no_vector_of_the_workspace_cannot_be_kept() -> None:
+    work = workspace()
+    work.vectors["alpha"] = 0.5  # type: ignore[assignment]
+    with pytest.raises(InvalidInput, match=r"work\.vector"):
+        work.kept()
