@@ -95,6 +95,10 @@ class LocalModel(Protocol):
     def values(self) -> Vector:
         """All trainable values, live: a step changes them. Take `.clone()` to remember them."""
 
+    @property
+    def loss(self) -> float:
+        """Of the batch of the latest `step` or `gradient`; 0 before the first."""
+
     def assign(self, values: Vector) -> None:
         """Set all trainable values."""
 

@@ -45,9 +45,9 @@ class Samples:
     def batches(
         self, batch_size: int, order: Tensor | None = None, *, cut: str = "reference"
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """(inputs, targets), in stored order or in that of a permutation (gathered once, then sliced)."""
+        """(inputs, targets), in stored order or in the given one, which may leave samples out (gathered once)."""
         x, y = (self.x, self.y) if order is None else (self.x[order], self.y[order])
-        bounds = batch_bounds(len(self), batch_size, cut)
+        bounds = batch_bounds(len(y), batch_size, cut)
         aligned = all(x[:start].numel() % _ALIGNED == 0 for start, _ in bounds)
         at_once = order is not None and x.numel() <= AT_ONCE and aligned
         if at_once and not (self.preprocessing.is_identity and x.dtype == torch.float32):

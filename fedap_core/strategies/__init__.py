@@ -7,15 +7,20 @@ from collections.abc import Mapping
 
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.factories import find_factory, users_code
+from fedap_core.strategies.apfl import Apfl
 from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPlan, Strategy
 from fedap_core.strategies.ditto import Ditto
+from fedap_core.strategies.fedala import FedAla
 from fedap_core.strategies.fedap import DFedAp, FedAp, FFedAp, SharedBnFedAp
 from fedap_core.strategies.fedap_plus import FedApPlus
 from fedap_core.strategies.fedavg import FedAvg
+from fedap_core.strategies.fedbabu import FedBabu
 from fedap_core.strategies.fedbn import FedBn, UnweightedFedAp
+from fedap_core.strategies.fedopt import FedAdam, FedAvgM
 from fedap_core.strategies.fedper import FedPer
 from fedap_core.strategies.fedprox import FedProx
 from fedap_core.strategies.fedrep import FedRep
+from fedap_core.strategies.fedrod import FedRod
 from fedap_core.strategies.local import Base
 
 __all__ = [
@@ -44,6 +49,12 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "ditto": Ditto,
     "fedap-plus": FedApPlus,
     "fedrep": FedRep,
+    "fedbabu": FedBabu,
+    "apfl": Apfl,
+    "fedala": FedAla,
+    "fedrod": FedRod,
+    "fedavgm": FedAvgM,
+    "fedadam": FedAdam,
 }
 
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

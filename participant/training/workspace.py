@@ -64,6 +64,11 @@ class HomeModel:
         self.velocity = torch.zeros_like(flat.trainable) if keeps else None
         """The optimiser's state where the plan carries it from round to round; else every training starts afresh."""
         self._momentum: Tensor | None = None
+        self._loss = torch.zeros(())
+
+    @property
+    def loss(self) -> float:
+        return float(self._loss)
 
     @property
     def values(self) -> Tensor:
@@ -116,6 +121,7 @@ class HomeModel:
                 loss = data_loss(self.flat.module(inputs), targets, objective)
                 loss.backward()  # type: ignore[no-untyped-call]
                 step.apply()
+                self._loss = loss.detach()
             finally:
                 step.close()
         if self is self._work.shared_model:
@@ -129,6 +135,7 @@ class HomeModel:
             loss = data_loss(self.flat.module(inputs), targets, objective)
             loss.backward()  # type: ignore[no-untyped-call]
             gradient.complete()
+            self._loss = loss.detach()
         finally:
             gradient.detach()
         towards, shift = _tensor(objective.towards), _tensor(objective.shift)
@@ -206,6 +213,7 @@ class HomeWorkspace:
             self._copy.copy_from(model)
         if self._copy.velocity is not None:
             self._copy.velocity.zero_()
+        self._copy.end_round()  # its steps begin with fresh momentum
         return self._copy
 
     def batches(self, *, epochs: int | None = None, share: float = 1.0) -> Iterator[Batch]:

@@ -26,11 +26,14 @@ MOMENTS = {
         "said finish 3",
     ),
     "ditto": ("said train 0", "heard update 0", "heard update 1", "said finish 3"),
+    "apfl": ("said train 0", "heard update 0", "heard update 1", "said finish 3"),
+    "fedala": ("said train 1", "heard update 1", "said finish 3"),
+    "fedavgm": ("said train 1", "heard update 1", "said finish 3"),
     "fedrep": ("said train 0", "heard update 1", "said finish 3"),
     "f-fedap": ("said train 0", "heard update 0", "heard update 2", "said finish 3"),
 }
 """f-FedAP of three rounds measures in round 0: a killed participant must repeat its statistics as they were.
-Ditto keeps a second model at home, FedRep trains twice in a round."""
+Ditto keeps a second model at home, APFL vectors too, FedRep trains twice in a round; FedALA and FedAvgM act on delivery."""
 
 
 class Executioner:
@@ -61,7 +64,11 @@ class Executioner:
 @pytest.mark.parametrize("travels", BOTH_SIZES)
 @pytest.mark.parametrize(
     "algorithm",
-    ["fedap", "ditto", *(pytest.param(name, marks=pytest.mark.slow) for name in ("f-fedap", "fedrep"))],
+    [
+        "fedap",
+        "ditto",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in MOMENTS if name not in ("fedap", "ditto")),
+    ],
 )
 def test_participant_killed_in_every_phase_ends_with_the_same_model(
     tmp_path: Path, algorithm: str, travels: str

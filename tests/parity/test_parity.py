@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedap_core.arrays import FloatArray
-from tests.parity import textbook
+from tests.parity import field, textbook
 from tests.parity.federation import ANCHOR_SEED, ROUNDS, SEED, Outcome, run
 from tests.parity.textbook import Book, Keep, Moments
 
@@ -149,6 +149,13 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "ditto": ("ditto", {}, ditto(1.0)),
     "ditto-0.1": ("ditto", {"strength": 0.1}, ditto(0.1)),
     "fedrep": ("fedrep", {"head_epochs": 3}, fedrep),
+    "fedbabu": ("fedbabu", {"finetune": 3}, field.fedbabu),
+    "apfl": ("apfl", {}, field.apfl(0.5, adaptive=True)),
+    "apfl-0.2": ("apfl", {"alpha": 0.2, "adaptive": False}, field.apfl(0.2, adaptive=False)),
+    "fedala": ("fedala", {}, field.fedala),
+    "fedrod": ("fedrod", {}, field.fedrod),
+    "fedavgm": ("fedavgm", {"momentum": 0.7}, field.momentum_of_steps(0.7)),
+    "fedadam": ("fedadam", {"tau": 0.1}, field.adam_of_steps(0.01, 0.9, 0.99, 0.1)),
 }
 
 

@@ -110,3 +110,22 @@ def test_a_users_strategy_that_cannot_be_imported_is_refused(name: str) -> None:
 def test_what_is_no_strategy_is_refused(attribute: str) -> None:
     with pytest.raises(InvalidInput, match=r"a subclass of fedap_core\.strategies\.Strategy"):
         make_strategy(f"{HERE}:{attribute}")
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("apfl", "alpha", 1.5),
+        ("fedala", "rate", 0.0),
+        ("fedala", "share", 1.5),
+        ("fedavgm", "server_rate", 0.0),
+        ("fedavgm", "momentum", 1.0),
+        ("fedadam", "second_momentum", -0.1),
+        ("fedadam", "tau", 0.0),
+        ("ditto", "strength", -1.0),
+        ("fedrep", "head_epochs", 0),
+    ],
+)
+def test_an_option_out_of_range_is_named(name: str, option: str, value: float) -> None:
+    with pytest.raises(InvalidInput, match=f"{name}.{option}"):
+        make_strategy(name, {option: value})

@@ -1,0 +1,79 @@
+"""FedAvgM (Hsu et al. 2019) and FedAdam (Reddi et al. 2021): an optimiser steps along the mean step of a round.
+
+With x the model that all began a round with and y their average, y - x is taken for a negative gradient. The optimiser
+runs at every participant on what it is delivered: all keep the same x and moments while all take part, and nothing
+travels but the average. One that missed a delivery goes on with the moments that it has. Running statistics of batch
+norm are averaged plainly.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedap_core.errors import InvalidInput
+from fedap_core.strategies.base import Strategy
+from fedap_core.workspace import Vector, Workspace
+
+START, MEAN, SQUARES = "start", "mean", "squares"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedAvgM(Strategy):
+    """server_rate: step size along the momentum. momentum: 0, with a rate of 1, is FedAvg."""
+
+    name: ClassVar[str] = "fedavgm"
+    label: ClassVar[str] = "FedAvgM"
+    paper: ClassVar[str] = "https://arxiv.org/abs/1909.06335"
+    needs_barrier: ClassVar[bool] = True
+
+    server_rate: float = 1.0
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.server_rate < math.inf:
+            raise InvalidInput(f"{self.name}.server_rate", self.server_rate, "a finite number > 0")
+        if not 0.0 <= self.momentum < 1.0:
+            raise InvalidInput(f"{self.name}.momentum", self.momentum, "a number in [0, 1)")
+
+    def deliver(self, work: Workspace) -> None:
+        if START in work.vectors:
+            start = work.vectors[START]
+            work.model.assign(start + self.server_rate * self._direction(work, work.model.values - start))
+        work.vectors[START] = work.model.values.clone()
+
+    def _direction(self, work: Workspace, step: Vector) -> Vector:
+        if MEAN in work.vectors:
+            step = self.momentum * work.vectors[MEAN] + step
+        work.vectors[MEAN] = step
+        return step
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedAdam(FedAvgM):
+    """momentum, second_momentum: the paper's beta1 and beta2; tau: how adaptive it is, the smaller the more."""
+
+    name: ClassVar[str] = "fedadam"
+    label: ClassVar[str] = "FedAdam"
+    paper: ClassVar[str] = "https://arxiv.org/abs/2003.00295"
+
+    server_rate: float = 0.01
+    second_momentum: float = 0.99
+    tau: float = 0.001
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.second_momentum < 1.0:
+            raise InvalidInput("fedadam.second_momentum", self.second_momentum, "a number in [0, 1)")
+        if not 0.0 < self.tau < math.inf:
+            raise InvalidInput("fedadam.tau", self.tau, "a finite number > 0")
+
+    def _direction(self, work: Workspace, step: Vector) -> Vector:
+        mean, squares = (1.0 - self.momentum) * step, (1.0 - self.second_momentum) * step * step
+        if MEAN in work.vectors:
+            mean = mean + self.momentum * work.vectors[MEAN]
+            squares = squares + self.second_momentum * work.vectors[SQUARES]
+        work.vectors[MEAN], work.vectors[SQUARES] = mean, squares
+        return mean / (squares.sqrt() + self.tau)
