@@ -33,7 +33,8 @@ MOMENTS = {
     "f-fedap": ("said train 0", "heard update 0", "heard update 2", "said finish 3"),
 }
 """f-FedAP of three rounds measures in round 0: a killed participant must repeat its statistics as they were.
-Ditto keeps a second model at home, APFL vectors too, FedRep trains twice in a round; FedALA and FedAvgM act on delivery."""
+Ditto keeps a second model at home, APFL vectors too, FedRep trains twice in a round; FedALA and FedAvgM act on
+delivery."""
 
 
 class Executioner:

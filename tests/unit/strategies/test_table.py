@@ -80,7 +80,7 @@ def test_values_that_have_their_type_already_are_taken_as_they_are() -> None:
         ("fedprox", {"mu": "nan"}, "fedprox.mu: got nan"),
         ("fedprox", {"mu": "inf"}, "fedprox.mu: got inf"),
         ("f-fedap", {"full_covariance": "true"}, "f-fedap.full_covariance: .*running statistics"),
-        ("fedpa", None, "algorithm: got fedpa, expected one of base, .* Did you mean"),
+        ("fedpa", None, "algorithm: got fedpa, expected one of apfl, base, .* Did you mean"),
     ],
 )
 def test_wrong_names_and_values_are_refused_by_name(name: str, options: dict[str, object] | None, message: str) -> None:
