@@ -1,8 +1,8 @@
 """How algorithms are shown in figures, tables and pages: their order, their spelling, their colour and dash.
 
 The order is that of `STRATEGIES`; an algorithm that is added there gets the next style by itself and is written as its
-class is named. Styles follow from a number (the place), so the same algorithm has the same style in every file. Each
-has two shades, one for light and one for dark backgrounds, both with a contrast of at least 4.5 (WCAG AA for text).
+`label` says. Styles follow from a number (the place), so the same algorithm has the same style in every file. Each has
+two shades, one for light and one for dark backgrounds, both with a contrast of at least 4.5 (WCAG AA for text).
 """
 
 from __future__ import annotations
@@ -13,20 +13,6 @@ from functools import cache
 from math import cos, radians, sin
 
 from fedap_core.strategies import STRATEGIES
-
-_SPELLING = {
-    "base": "Base",
-    "fedavg": "FedAvg",
-    "fedprox": "FedProx",
-    "fedper": "FedPer",
-    "fedbn": "FedBN",
-    "fedap": "FedAP",
-    "d-fedap": "d-FedAP",
-    "f-fedap": "f-FedAP",
-    "fedap-sbn": "FedAP, shared BN",
-    "fedap-unweighted": "FedAP, unweighted",
-}
-"""Where the literature's spelling is no class name."""
 
 _SYMBOLS = {"self_weight": "λ", "mu": "μ"}
 _SWITCHES = frozenset({"true", "yes", "1"})
@@ -73,7 +59,7 @@ def spelled(label: str) -> str:
     """`fedap:self_weight=0.3` as `FedAP:self_weight=0.3`; users' algorithms stay as they are."""
     name, colon, options = label.partition(":")
     known = STRATEGIES.get(name)
-    return _SPELLING.get(name, name if known is None else known.__name__) + colon + options
+    return (name if known is None else known.label or known.__name__) + colon + options
 
 
 def option_in_short(key: str, value: str) -> str:
