@@ -1,7 +1,8 @@
 """Which files of the repository's root become pages of the site, so that no text exists twice.
 
 Links inside them count from the repository; here they are turned into links between pages. A link that no page has,
-such as one to a source file, becomes plain text.
+such as one to a source file, becomes plain text. State diagrams become tables: drawing them takes a script from another
+host.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "protocol/SPEC.md": "protocol.md",
 }
+_DIAGRAM = re.compile(r"```mermaid\nstateDiagram-v2\n(.*?)```", re.DOTALL)
+_ARROW = re.compile(r"(\S+) --> (\S+?)(?:: (.+))?$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
 
 
@@ -55,4 +58,10 @@ def as_page(source: str, text: str) -> str:
             return f"{mark}[{words}]({target.removeprefix('docs/')}{fragment})"
         return words
 
-    return _LINK.sub(link, text)
+    return _LINK.sub(link, _DIAGRAM.sub(_as_table, text))
+
+
+def _as_table(diagram: re.Match[str]) -> str:
+    """The arrows of a state diagram, one row each; [*] is the beginning and the end."""
+    rows = [f"| {before} | {cause} | {after} |" for before, after, cause in _ARROW.findall(diagram[1])]
+    return "\n".join(["| from | by | to |", "|---|---|---|", *rows]).replace("[*]", "–") + "\n"
