@@ -2,18 +2,21 @@
 
 Links inside them count from the repository; here they are turned into links between pages. A link that no page has,
 such as one to a source file, becomes plain text. State diagrams become tables: drawing them takes a script from another
-host.
+host. Algorithms that «How FedAP works» does not explain are listed there from the code.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from fedap_core.strategies import STRATEGIES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
@@ -37,11 +40,25 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Keep the tables of single targets out of the search: they hold every word of every client."""
+    """Keep the tables of single targets out of the search, as they hold every client; list algorithms."""
     del config, files
     if page.file.src_uri.startswith("results/") and page.file.name != "index":
         page.meta["search"] = {"exclude": True}
-    return markdown
+    return markdown.replace("<!-- algorithms -->", algorithms(markdown))
+
+
+def algorithms(markdown: str) -> str:
+    """A table of the algorithms that the page's own table does not have: name, paper and the first line of the file."""
+    rows = []
+    for name, kind in STRATEGIES.items():
+        if f"| `{name}` |" not in markdown:
+            told = (sys.modules[kind.__module__].__doc__ or "").partition("\n")[0]
+            rows.append(f"| `{name}` | {f'[{kind.label}]({kind.paper})' if kind.paper else kind.label} | {told} |")
+    return (
+        "\n".join(["Further algorithms:", "", "| name | paper | what it does |", "|---|---|---|", *rows])
+        if rows
+        else ""
+    )
 
 
 def as_page(source: str, text: str) -> str:

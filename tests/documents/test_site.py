@@ -31,9 +31,12 @@ def test_messages_of_the_troubleshooting_tables_exist() -> None:
     assert [message for message in quoted if message not in code] == []
 
 
-def test_every_algorithm_is_explained() -> None:
+def test_algorithms_that_are_explained_exist() -> None:
     page = (ROOT / "docs/fedap.md").read_text(encoding="utf-8").partition("## Algorithms")[2]
-    assert set(re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)) == set(STRATEGIES)
+    assert (
+        {"base", "fedavg", "fedbn", "fedap"} <= set(re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)) <= set(STRATEGIES)
+    )
+    assert "<!-- algorithms -->" in page  # where the site lists the others
 
 
 def test_files_that_the_architecture_names_exist() -> None:
