@@ -3,9 +3,13 @@
 A participant's own steps (connect, receive, work) touch nothing of the others, so their order among participants makes
 no difference, and neither does it matter when they happen between the coordinator's: they are taken first, one
 participant after the other. The same holds for receipts and pieces of a payload that complete nothing: they concern one
-connection, and are heard first unless somebody's hello waits, which may bring that connection an order. Otherwise every
-order in which the coordinator can hear its members is taken, single messages and whole batches. Time passes when
-nothing else can happen, or as a fault. Faults are possible in every state.
+connection, and are heard first unless a hello waits that may bring that connection an order, because it completes the
+members or brings somebody back who was thought dead. Otherwise every order in which the coordinator can hear its
+members is taken, single messages and whole batches. Time passes when nothing else can happen, or as a fault.
+
+Faults are possible in every state, but one that commutes with the step that is taken first is left for the state after
+it, where it is still possible and leads to the same: what happens to the others while a participant takes its own step,
+or to the front of a queue whose end the step may add to. A killed coordinator and passing time commute with nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
+from coordinator.decisions.state import Status
 from protocol.codec import decode
 from protocol.messages import Grant, Slice
 from scripts.explore.world import World
@@ -38,50 +43,96 @@ class Move:
 
 def moves(world: World) -> list[Move]:
     """Everything that can happen in this state; empty when all has come to its end."""
-    found = list(_own(world)) or list(_pieces(world)) or list(_central(world))
+    first = _Taken(own=_mover(world))
+    found = list(_own(world, first.own)) if first.own is not None else []
+    if not found:
+        first = _Taken(piece=_piece(world), settled=not _awaits_members(world))
+        found = list(_hear_one(world, first.piece)) if first.piece is not None else list(_central(world))
     if not found:
         due = world.deadline()
         if due is None:
             return []
         found = [_time(due, "time passes")]
     if world.faults_left > 0:
-        found += _faults(world)
+        found += _faults(world, first)
     return found
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Which step is taken first: a participant's own, or that the coordinator hears a piece of one; else any.
+
+    settled: no hello can bring an order to anybody else.
+    """
+
+    own: str | None = None
+    piece: str | None = None
+    settled: bool = False
+
+    def leaves_message(self, name: str, *, up: bool) -> bool:
+        """Whether what happens to the message at the front of this queue can as well happen after the step."""
+        if self.own is not None:
+            return up or name != self.own
+        return self.piece is not None and (not up or name != self.piece)
+
+    def leaves_end(self, name: str) -> bool:
+        """The same for what happens at the end of one of this participant's queues."""
+        return (self.own or self.piece) is not None and name not in (self.own, self.piece)
+
+    def leaves_participant(self, name: str) -> bool:
+        """The same for what happens to a participant. A hello may come of it, and bring the connection of a piece an
+        order, unless all are members already."""
+        return name != self.own if self.own is not None else self.settled and self.piece not in (None, name)
 
 
 def _time(until: float, text: str, *, is_fault: bool = False) -> Move:
     return Move(text, lambda world: world.pass_time(until), is_fault)
 
 
-def _own(world: World) -> Iterator[Move]:
-    """The steps of the first participant that can take one."""
+def _mover(world: World) -> str | None:
+    """The first participant that can take a step of its own."""
     for name, home in world.homes.items():
-        if name in world.asleep:
-            continue
-        waiting = len(world.down[name])
-        if home.is_opening:
-            yield Move(f"{name} connects", partial(World.connect, name=name))
-        if waiting:
-            yield Move(f"{name} hears {_kind(world.down[name][0])}", partial(World.receive, name=name, count=1))
-        if waiting > 1:
-            kinds = ", ".join(_kind(frames) for frames in world.down[name])
-            yield Move(f"{name} hears at once {kinds}", partial(World.receive, name=name, count=waiting))
-        if home.job is not None:
-            yield Move(f"{name} ends its work", partial(World.work, name=name))
-        if name in world.broken and not waiting:
-            yield Move(f"{name} notices that its connection is gone", partial(World.hung_up, name=name))
-        if home.is_opening or waiting or home.job is not None or name in world.broken:
-            return
+        able = home.is_opening or world.down[name] or home.job is not None or name in world.broken
+        if able and name not in world.asleep:
+            return name
+    return None
 
 
-def _pieces(world: World) -> Iterator[Move]:
-    """The coordinator hears the first receipt or piece of a payload that completes nothing."""
-    if world.centre.is_down or any(_kind(one) == "hello" for queue in world.up.values() for _, one in queue):
-        return
-    for name, queue in world.up.items():
-        if queue and _is_piece(queue[0][1], world.setup.layout.size_bytes("f32")):
-            yield Move(f"C hears {_kind(queue[0][1])} of {name}", partial(World.hear, names=(name,)))
-            return
+def _own(world: World, name: str) -> Iterator[Move]:
+    home, waiting = world.homes[name], len(world.down[name])
+    if home.is_opening:
+        yield Move(f"{name} connects", partial(World.connect, name=name))
+    if waiting:
+        yield Move(f"{name} hears {_kind(world.down[name][0])}", partial(World.receive, name=name, count=1))
+    if waiting > 1:
+        kinds = ", ".join(_kind(frames) for frames in world.down[name])
+        yield Move(f"{name} hears at once {kinds}", partial(World.receive, name=name, count=waiting))
+    if home.job is not None:
+        yield Move(f"{name} ends its work", partial(World.work, name=name))
+    if name in world.broken and not waiting:
+        yield Move(f"{name} notices that its connection is gone", partial(World.hung_up, name=name))
+
+
+def _piece(world: World) -> str | None:
+    """The first whose next message is a receipt or a piece of a payload that completes nothing."""
+    if world.centre.is_down or (_awaits_members(world) and _says_hello(world)):
+        return None
+    size_bytes = world.setup.layout.size_bytes("f32")
+    return next((name for name, queue in world.up.items() if queue and _is_piece(queue[0][1], size_bytes)), None)
+
+
+def _awaits_members(world: World) -> bool:
+    """Whether a hello may bring others an order: enrolment is open, or somebody is not waited for any more."""
+    state = world.centre.machine.state
+    return not state.enrolled or any(one.status is not Status.PRESENT for one in state.members.values())
+
+
+def _says_hello(world: World) -> bool:
+    return any(_kind(one) == "hello" for queue in world.up.values() for _, one in queue)
+
+
+def _hear_one(world: World, name: str) -> Iterator[Move]:
+    yield Move(f"C hears {_kind(world.up[name][0][1])} of {name}", partial(World.hear, names=(name,)))
 
 
 @lru_cache(maxsize=50_000)
@@ -98,7 +149,7 @@ def _central(world: World) -> Iterator[Move]:
         return
     speaking = [name for name, queue in world.up.items() if queue]
     for name in speaking:
-        yield Move(f"C hears {_kind(world.up[name][0][1])} of {name}", partial(World.hear, names=(name,)))
+        yield from _hear_one(world, name)
     total = sum(len(world.up[name]) for name in speaking)
     if total > 1:
         for order in (speaking, speaking[::-1])[: len(speaking)]:
@@ -108,14 +159,12 @@ def _central(world: World) -> Iterator[Move]:
         yield Move("C ends a computation", World.compute)
 
 
-def _faults(world: World) -> Iterator[Move]:
-    for up, queues in ((True, world.up), (False, world.down)):
-        for name, queue in queues.items():
-            if queue:
-                first = world.up[name][0][1] if up else world.down[name][0]
-                yield from _to_message(name, f"{_kind(first)} {'of' if up else 'to'} {name}", up, len(queue))
+def _faults(world: World, taken: _Taken) -> Iterator[Move]:
     for name in world.homes:
-        yield from _to_participant(world, name)
+        for up in (True, False):
+            yield from _to_queue(world, name, up, taken)
+        if not taken.leaves_participant(name):
+            yield from _to_participant(world, name)
     if not world.centre.is_down:
         yield _fault("C is killed and started again", World.crash, sent=False)
         if any(world.down.values()):
@@ -129,12 +178,23 @@ def _works(world: World) -> bool:
     return world.centre.is_computing or any(home.job is not None for home in world.homes.values())
 
 
+def _to_queue(world: World, name: str, up: bool, taken: _Taken) -> Iterator[Move]:
+    waiting = len(world.up[name] if up else world.down[name])
+    if not waiting:
+        return
+    first = world.up[name][0][1] if up else world.down[name][0]
+    what = f"{_kind(first)} {'of' if up else 'to'} {name}"
+    if not taken.leaves_message(name, up=up):
+        yield from _to_message(name, what, up, waiting)
+    if waiting > 1 and not taken.leaves_end(name):
+        yield _fault(f"{what} comes again later", World.repeat, name=name, up=up, at_end=True)
+
+
 def _to_message(name: str, what: str, up: bool, waiting: int) -> Iterator[Move]:
     yield _fault(f"{what} is lost", World.lose, name=name, up=up)
     yield _fault(f"{what} comes twice", World.repeat, name=name, up=up, at_end=False)
     yield _fault(f"{what} comes late", World.hold_up, name=name, up=up)
     if waiting > 1:
-        yield _fault(f"{what} comes again later", World.repeat, name=name, up=up, at_end=True)
         yield _fault(f"{what} is overtaken", World.overtake, name=name, up=up)
 
 
