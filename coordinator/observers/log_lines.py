@@ -39,7 +39,7 @@ _NAMED = {
     "Ended": "run.ended",
 }
 """Facts whose class name lacks the noun."""
-_LENGTHY = frozenset({"weights", "scores", "identity", "allowed"})
+_LENGTHY = frozenset({"weights", "scores", "identity", "allowed", "direction"})
 _LONGEST_LIST = 20
 _WARNINGS = frozenset({"Contested", "Lost", "StatisticsLost", "Refused", "Quarantined", "Paused"})
 

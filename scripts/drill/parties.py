@@ -182,6 +182,7 @@ def attack(settings: Mapping[str, object]) -> int:
         initial=Path(str(settings["initial"])),
         members=cast(Sequence[str], settings["members"]),
         run=str(settings["run"]),
+        keys=Path(str(settings["keys"])) if settings["keys"] else None,
     )
     with attackers as made:
         while True:

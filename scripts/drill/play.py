@@ -24,6 +24,7 @@ from scripts.drill.cast import Cast
 from scripts.drill.disk import SmallDisk
 from scripts.drill.faults import Attack, Break, Damage, Die, Fault, Fill, Freeze, Kill, Slow, Unplug, Weather
 from scripts.drill.hostile.attackers import UNDER_NAMES
+from scripts.drill.hostile.members import NAME as HOSTILE
 from scripts.drill.judge import Outcome
 from scripts.drill.model import model_name
 from scripts.drill.namespaces import Namespaces
@@ -75,6 +76,8 @@ def play(
             address=f"tcp://{host}:{port}",
             secure=drill.curve,
             homes={party: disk.folder / party for party, disk in disks.items()},
+            guests=(HOSTILE,) if kind.uses_hostile_member else (),
+            deadline_s=kind.deadline_s,
         )
         stage.write()
         lines: dict[str, proxy.Proxy] = {}
@@ -200,6 +203,7 @@ class _Play:
             "initial": str(self._stage.initial),
             "members": MEMBERS,
             "run": RUN,
+            "keys": str(self._stage.folder) if self._stage.secure else "",
             "tally": str(self._stage.folder / TALLY),
         }
         self._cast.invite("attack", settings, name="attacker")

@@ -33,6 +33,11 @@ class Kind:
     uses_small_disks: bool = False
     uses_namespaces: bool = False
     uses_netem: bool = False
+    uses_hostile_member: bool = False
+    deadline_s: float | None = None
+    """How long a round waits for somebody who is there and reports nothing; None: as long as it takes."""
+    same_bits: bool = True
+    """Whether the undisturbed run's models are promised: not where another member's statistics count for a while."""
 
 
 def faults_of(drill: Drill) -> tuple[Fault, ...]:
@@ -250,10 +255,37 @@ KINDS |= {f"flood-{name}": Kind(about=about, make=_attack(name)) for name, about
 FLOODS = tuple(f"flood-{name}" for name in _FLOODS)
 """Hostile traffic, for as long as the run lasts."""
 
+_MEMBERS = {
+    "values": "a fourth member reports values that are huge or not finite until it is excluded",
+    "statistics": "a fourth member reports absurd statistics until it is excluded",
+    "counts": "a fourth member claims more samples than anybody may have",
+    "alternating": "a fourth member comes again with another sample count after every report",
+    "rounds": "a fourth member reports only rounds that it was not asked for; rounds have a deadline",
+}
+
+KINDS |= {
+    f"member-{name}": Kind(
+        about=about,
+        make=_attack(name),
+        uses_hostile_member=True,
+        same_bits=name in ("statistics", "counts"),
+        deadline_s=5.0 if name == "rounds" else None,
+    )
+    for name, about in _MEMBERS.items()
+}
+KINDS["flood-keyed-garbage"] = Kind(
+    about="somebody with a listed key sends random messages; without CURVE, under a listed name",
+    make=_attack("keyed-garbage"),
+    uses_hostile_member=True,
+)
+
+HOSTILE_MEMBERS = (*(f"member-{name}" for name in _MEMBERS), "flood-keyed-garbage")
+"""Somebody on the list of members means harm."""
+
 KINDS["hostile-coordinator"] = Kind(
     about="participants meet a coordinator that means harm: scenarios of the published list",
     make=lambda _drill, _rng: [],
 )
 """Its scenarios are `betrayal`'s to choose. It has no model size and no keys, so it is no part of the default."""
 
-DEFAULT_KINDS = (*DISTURBANCES, *FLOODS)
+DEFAULT_KINDS = (*DISTURBANCES, *FLOODS, *HOSTILE_MEMBERS)

@@ -18,6 +18,10 @@ from scripts.engines.processes.configuring import toml_lines
 
 RUN = "drill"
 HEARTBEAT_S = 0.3
+ENROLMENT_S = 2.0
+"""That a guest has time to join, too."""
+GUEST_LINGER_S = 20.0
+"""How long the end waits for a guest who may not come for its model."""
 NEVER_S = 3600.0
 """Longer than any drill."""
 DATA = {"samples": "96", "classes": "3", "sites": "1", "shape": "1x16"}
@@ -41,6 +45,9 @@ class Stage:
     secure: bool
     homes: dict[str, Path]
     """A party's folder, where it is not below `folder`."""
+    guests: tuple[str, ...] = ()
+    """Who else is on the list of members; the run does not wait for them to come."""
+    deadline_s: float | None = None
 
     def home(self, party: str) -> Path:
         """The run's folder of the coordinator, a participant's state."""
@@ -65,14 +72,16 @@ class Stage:
             pair = generate_keys()
             write_key_file(self.folder / "coordinator.key", pair)
             (self.folder / "coordinator.public").write_text(pair.public, encoding="utf-8")
-            made = {name: make_keys(self.folder / "keys", name) for name in MEMBERS}
+            made = {name: make_keys(self.folder / "keys", name) for name in (*MEMBERS, *self.guests)}
             listed = "".join(f"{name} {keys.public}\n" for name, keys in made.items())
             (self.folder / "members.txt").write_text(listed, encoding="utf-8")
             network["secret_key"] = str(self.folder / "coordinator.key")
             members["keys"] = str(self.folder / "members.txt")
         else:
             network["insecure"] = True
-            members["names"] = list(MEMBERS)
+            members["names"] = [*MEMBERS, *self.guests]
+        if self.guests:
+            members["enrolment_s"] = ENROLMENT_S
         fields: dict[str, object] = {
             "run": RUN,
             "folder": str(self.home(COORDINATOR)),
@@ -86,7 +95,8 @@ class Stage:
                 "heartbeat_s": HEARTBEAT_S,
                 "dead_after_s": NEVER_S,
                 "quorum": len(MEMBERS),
-                "linger_s": NEVER_S,
+                "linger_s": NEVER_S if not self.guests else GUEST_LINGER_S,
+                **({} if self.deadline_s is None else {"deadline_s": self.deadline_s}),
             },
             "network": network,
             "storage": {"reserve_bytes": 0},

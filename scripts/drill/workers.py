@@ -56,7 +56,7 @@ class Theatre:
         initial, quiet = self._quiet(drill)
         faults = faults_of(drill)
         outcome = play(drill, faults, nursery=self._nursery, folder=folder, initial=initial, quiet=quiet)
-        verdict = judge(outcome, quiet, same_bits=drill.mode == "barrier")
+        verdict = judge(outcome, quiet, same_bits=drill.mode == "barrier" and KINDS[drill.kind].same_bits)
         if verdict.survived:
             shutil.rmtree(folder, ignore_errors=True)
         return record_of(drill, faults, outcome, verdict, folder=None if verdict.survived else folder)

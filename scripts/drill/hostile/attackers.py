@@ -6,15 +6,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.drill.hostile.floods import ATTACKS, Attack, Attackers
+from scripts.drill.hostile.members import LIARS, Membership, keyed_garbage, lying
 from scripts.drill.hostile.mutants import hellos, mutants
 
 UNDER_NAMES = {"mutants": mutants, "hellos": hellos}
 """Attacks under members' names. Without keys whoever comes first has a name: these begin when all members are in."""
 
 
+KEYED = "keyed-garbage"
+
+
 def make_attackers(
-    name: str, endpoint: str, *, seed: int, initial: Path, members: Sequence[str], run: str
+    name: str, endpoint: str, *, seed: int, initial: Path, members: Sequence[str], run: str, keys: Path | None
 ) -> Attackers:
-    """One attack, over and over."""
-    attack: Attack = UNDER_NAMES[name](initial, members, run) if name in UNDER_NAMES else ATTACKS[name]
+    """One attack, over and over. keys: the folder with those of a hostile member, where lines are encrypted."""
+    attack: Attack
+    if name in LIARS:
+        attack = lying(name, Membership(initial=initial, folder=keys))
+    elif name == KEYED:
+        attack = keyed_garbage(Membership(initial=initial, folder=keys))
+    else:
+        attack = UNDER_NAMES[name](initial, members, run) if name in UNDER_NAMES else ATTACKS[name]
     return Attackers(attack, endpoint, seed=seed)
