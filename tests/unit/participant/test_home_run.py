@@ -227,3 +227,14 @@ def test_split_at_home_follows_the_plan_and_the_name(folder: Path) -> None:
         list(p) for p in paper.values()
     ]
     assert list(DATA.split(protocol="paper", seed=0, name="c2")["train"]) != list(paper["train"])
+
+
+def test_training_that_ends_in_nan_is_refused_and_the_model_before_stays(folder: Path) -> None:
+    """Each step multiplies the weights by 1 - 1000 * 1: after fourteen they are beyond float32."""
+    diverging = plan(sgd=Sgd(learning_rate=1000.0, weight_decay=1.0, epochs=5, batch_size=16))
+    run = opened(folder, diverging)
+    kept = {path.name: path.read_bytes() for path in (folder / "state" / RUN).iterdir()}
+    with pytest.raises(InvalidInput, match=r"training of round 0: got .*not finite.*learning rate is too high"):
+        trained(run, order(0, shared(INITIAL)))
+    assert {path.name: path.read_bytes() for path in (folder / "state" / RUN).iterdir()} == kept
+    assert opened(folder, diverging).finished_report is None
