@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.computing.jobs import measured_channels
+from fedap_core.measures import measured_channels
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure
@@ -93,7 +93,7 @@ class _Peer:
         self.is_gone = False
 
     def say(self, message: Message) -> None:
-        self._post.say(message)
+        self._post.send(message)
 
     def heard(self) -> list[Message]:
         """What has come, complete; sends what is due and waits for a moment."""
@@ -101,7 +101,7 @@ class _Peer:
             self.is_gone = self.is_gone or self._line.read_monitor() is not None
         found: list[Message] = []
         while self._line.is_up and (frames := self._line.receive()) is not None:
-            found += self._post.hear(frames)
+            found += self._post.receive(frames)
         while self._line.is_up and self._post.outbound and self._line.can_send():
             self._line.send(self._post.outbound.popleft().frames)
         (self._line.socket if self._line.is_up else self._line.monitor).poll(10)
