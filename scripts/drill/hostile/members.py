@@ -128,8 +128,7 @@ def lying(name: str, membership: Membership) -> Attack:
             while not peer.is_gone and time.monotonic() < until:
                 for message in peer.heard():
                     if isinstance(message, Reject):
-                        time.sleep(REJECTED_S)
-                        return told
+                        until = min(until, time.monotonic() + REJECTED_S)
                     if isinstance(message, Finish):
                         peer.say(Goodbye(run=message.run, round_no=message.round_no, scores=()))
                     if isinstance(message, Anchor | Train):
