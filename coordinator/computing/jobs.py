@@ -196,7 +196,9 @@ class Jobs:
             blocks = _blocks(values, _reader(given or start, files), layout.elements)
             bounds = self._bounds(start, action, action.limit if given is not None else None)
             directed = self._rules.strategy.looks_at_directions and action.phase is not Phase.WARMUP
-            judged = inspect_update(blocks, shape=self._shape(action.phase), bounds=bounds, directed=directed)
+            judged = inspect_update(
+                blocks, shape=self._shape(action.phase), bounds=bounds, train_loss=action.train_loss, directed=directed
+            )
             if given is None:  # measured against the model that the run started from: that says nothing of one step
                 judged = replace(judged, distance=None, direction="")
             return judged, values.checksum if staged.data is None else None

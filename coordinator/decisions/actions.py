@@ -167,7 +167,7 @@ class Inspect:
     and answer with Inspected. phase: which tensors are shared (warm-up shares BN too). sent: what the member was given,
     to measure how far it went; None: nothing to compare with. limit: longest admitted distance; None: any.
     measure: what the statistics are of, NONE where there are none; samples: what the member says they are from;
-    announced: what its hello said."""
+    announced: what its hello said. train_loss: what came with an update."""
 
     member: str
     kind: str
@@ -178,6 +178,7 @@ class Inspect:
     measure: Measure
     samples: int
     announced: int
+    train_loss: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

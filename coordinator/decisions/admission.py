@@ -8,7 +8,7 @@ code and a sentence with both values. What a refusal leads to is decided elsewhe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,14 +163,11 @@ def shape_of(tensors: Sequence[TensorSpec]) -> UpdateShape:
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What an update may hold. limit: how far trained values may go from what was sent; None: any distance.
-
-    max_value: largest magnitude of a trained value; max_statistic: of a running mean, and the root of a variance's.
-    """
+    """What an update may hold: the run's rules, and how far trained values may go from what was sent (limit; None: any
+    distance)."""
 
     limit: float | None
-    max_value: float
-    max_statistic: float
+    rules: AdmissionRules
 
 
 def bounds_of(admission: AdmissionRules, *, length: float, typical: float | None) -> Bounds:
@@ -179,11 +176,31 @@ def bounds_of(admission: AdmissionRules, *, length: float, typical: float | None
     length: of the trained values that the run started from.
     """
     most = admission.max_step * max(length, 1.0)
-    return Bounds(
-        limit=most if typical is None else min(typical, most),
-        max_value=admission.max_value,
-        max_statistic=admission.max_statistic,
-    )
+    return Bounds(limit=most if typical is None else min(typical, most), rules=admission)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedUpdate:
+    """What `UPDATE_RULES` decide from, once all values have been read and are in range.
+
+    distance: as in `Judgement`. train_loss: what the member reports; None: nothing.
+    """
+
+    distance: float | None
+    train_loss: float | None
+    bounds: Bounds
+
+
+def _too_far(update: CheckedUpdate) -> Judgement | None:
+    distance, limit = update.distance, update.bounds.limit
+    if distance is None or limit is None or distance <= limit:
+        return None
+    return Judgement(code="too-far", reason=f"{distance:.3g} away from what was sent, admitted are {limit:.3g}")
+
+
+UPDATE_RULES: tuple[Callable[[CheckedUpdate], Judgement | None], ...] = (_too_far,)
+"""Each says why an update is refused, or None; the first refusal counts. Add a rule here and its bound as a field of
+`AdmissionRules` and of the configuration's `Admission`."""
 
 
 def inspect_update(
@@ -191,17 +208,18 @@ def inspect_update(
     *,
     shape: UpdateShape,
     bounds: Bounds,
+    train_loss: float | None = None,
     directed: bool = False,
 ) -> Judgement:
     """Judge an update, given as (values, what was sent) blocks in order.
 
-    Finite, within the bounds of its part, and trained values not farther from what was sent than the limit.
+    Finite, within the bounds of its part, and refused by none of `UPDATE_RULES`. train_loss: what came with it.
     directed: say also which way the step went; blocks are then multiples of `directions.PIECE` long, but for the last.
     """
-    seen, squared, compared, sketch = 0, 0.0, True, Sketch()
+    rules, seen, squared, compared, sketch = bounds.rules, 0, 0.0, True, Sketch()
     for values, sent in blocks:
         cut = min(max(shape.trained - seen, 0), values.size)
-        fault = _magnitude(values[:cut], bounds.max_value) or _statistic(values[cut:], seen + cut, shape, bounds)
+        fault = _magnitude(values[:cut], rules.max_value) or _statistic(values[cut:], seen + cut, shape, rules)
         if fault is not None:
             return fault
         compared = compared and sent is not None
@@ -215,10 +233,9 @@ def inspect_update(
     if seen != shape.size:
         return Judgement(code="wrong-tensors", reason=f"{seen} values, the plan shares {shape.size}")
     distance = math.sqrt(squared) if compared else None
-    if distance is not None and bounds.limit is not None and distance > bounds.limit:
-        reason = f"{distance:.3g} away from what was sent, admitted are {bounds.limit:.3g}"
-        return Judgement(code="too-far", reason=reason, distance=distance)
-    return Judgement(distance=distance, direction=sketch.text() if directed and compared else "")
+    update = CheckedUpdate(distance=distance, train_loss=train_loss, bounds=bounds)
+    refused = next(filter(None, (rule(update) for rule in UPDATE_RULES)), None)
+    return refused or Judgement(distance=distance, direction=sketch.text() if directed and compared else "")
 
 
 def _magnitude(values: Float32Array, most: float) -> Judgement | None:
@@ -230,7 +247,7 @@ def _magnitude(values: Float32Array, most: float) -> Judgement | None:
     return None
 
 
-def _statistic(values: Float32Array, first: int, shape: UpdateShape, bounds: Bounds) -> Judgement | None:
+def _statistic(values: Float32Array, first: int, shape: UpdateShape, rules: AdmissionRules) -> Judgement | None:
     """Running statistics from place `first` on: means by one bound, variances by its square and not below 0."""
     if not values.size:
         return None
@@ -240,7 +257,7 @@ def _statistic(values: Float32Array, first: int, shape: UpdateShape, bounds: Bou
     variances = values[is_variance]
     if variances.size and float(variances.min()) < 0.0:
         return Judgement(code="out-of-range", reason=f"a running variance of {float(variances.min()):.3g}")
-    return _magnitude(variances, bounds.max_statistic**2) or _magnitude(values[~is_variance], bounds.max_statistic)
+    return _magnitude(variances, rules.max_statistic**2) or _magnitude(values[~is_variance], rules.max_statistic)
 
 
 def inspect_stats(

@@ -162,6 +162,7 @@ class Inspections:
             measure=self._rules.strategy.round_measure if event.measured else Measure.NONE,
             samples=member.train_samples,
             announced=member.train_samples,
+            train_loss=event.train_loss,
         )
 
     def _limit(self, state: State) -> float | None:

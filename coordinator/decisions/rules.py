@@ -79,9 +79,9 @@ class AdmissionRules:
     max_outlier: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("max_value", "max_statistic", "max_step", "max_outlier"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InvalidInput(name, getattr(self, name), "a finite number above 0")
+        for name, bound in vars(self).items():
+            if not 0 < bound < math.inf:
+                raise InvalidInput(name, bound, "a finite number above 0")
 
 
 def check_allow_list(allowed: tuple[tuple[str, str], ...]) -> None:

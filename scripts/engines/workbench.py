@@ -134,7 +134,9 @@ class Workbench:
             block = (values, self.weights(action.sent))
             bounds = bounds_of(self._admission, length=self._length, typical=action.limit)
             directed = self._strategy.looks_at_directions
-            judgement = inspect_update([block], shape=self._shape, bounds=bounds, directed=directed)
+            judgement = inspect_update(
+                [block], shape=self._shape, bounds=bounds, train_loss=action.train_loss, directed=directed
+            )
             if judgement.code == "not-finite" and action.member not in self.hostile:
                 raise InvalidInput(
                     f"update of {action.member} in round {action.round_no}", "values that are not finite",

@@ -23,7 +23,7 @@ def demo(
     engine: Annotated[str, typer.Option(help="processes: a real federation, or inline; the same bits.")] = "processes",
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS / "demo",
 ) -> None:
-    """Ten people with a smartwatch: FedAP against FedBN, FedAvg and everyone alone, with no network."""
+    """Ten people with a smartwatch: FedAP against FedBN, FedAvg and everyone alone, as processes on this machine."""
     from scripts.experiments.demo import demo_comparison, run_demo
 
     run_demo(rounds, _sweep_options(out, runs=len(demo_comparison(rounds).runs), engine=engine), Console())

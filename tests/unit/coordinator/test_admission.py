@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from coordinator.decisions import admission
 from coordinator.decisions.admission import (
     Bounds,
+    CheckedUpdate,
     Judgement,
     UpdateShape,
     bounds_of,
@@ -34,7 +36,7 @@ def shape(size: int, statistics: int = 0) -> UpdateShape:
 
 
 def bounds(limit: float | None = None) -> Bounds:
-    return Bounds(limit=limit, max_value=1e4, max_statistic=1e3)
+    return Bounds(limit=limit, rules=AdmissionRules(max_value=1e4, max_statistic=1e3))
 
 
 def test_distance_is_the_length_over_all_blocks() -> None:
@@ -83,6 +85,22 @@ def test_too_few_values_are_not_the_plans_tensors() -> None:
 
 def test_nothing_shared_is_nothing_wrong() -> None:
     assert inspect_update([], shape=shape(0), bounds=bounds(0.0)) == Judgement(distance=0.0)
+
+
+def test_an_added_rule_refuses_by_the_loss_and_comes_after_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss of 3 where 2 is admitted; the step of 9 is refused first where only 1 is admitted."""
+
+    def lossy(update: CheckedUpdate) -> Judgement | None:
+        loss = update.train_loss
+        return None if loss is None or loss <= 2.0 else Judgement(code="out-of-range", reason=f"a loss of {loss:g}")
+
+    def judged(loss: float | None, limit: float) -> str | None:
+        blocks = [(floats(9), floats(0))]
+        return inspect_update(blocks, shape=shape(1), bounds=bounds(limit), train_loss=loss).code
+
+    monkeypatch.setattr(admission, "UPDATE_RULES", (*admission.UPDATE_RULES, lossy))
+    assert [judged(loss, 9.0) for loss in (None, 2.0, 3.0)] == [None, None, "out-of-range"]
+    assert judged(3.0, 1.0) == "too-far"
 
 
 def test_what_was_not_sent_is_not_compared() -> None:

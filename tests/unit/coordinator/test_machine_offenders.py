@@ -45,6 +45,11 @@ def test_a_strike_is_forgiven_after_so_many_admitted_updates_in_a_row() -> None:
     assert bench.facts(facts.Quarantined) == []
 
 
+def test_what_an_update_reports_is_there_when_it_is_judged() -> None:
+    bench = training(*NAMES)
+    assert [asked.train_loss for asked in find(bench.update("a", 0), Inspect)] == [0.7]
+
+
 def limit_of(bench: Bench, name: str, round_no: int) -> float | None:
     (asked,) = find(bench.update(name, round_no), Inspect)
     return asked.limit
