@@ -72,16 +72,23 @@ class Objective:
     pull: adds pull / 2 * ||values - towards||^2. towards: None is the values with which training begins.
     shift: a vector that is added to every gradient (SCAFFOLD: c - c_i).
     logit_offset: a vector (classes,) that is added to the logits before the cross-entropy (balanced softmax: ln n_c).
+    head_shift: a vector (features,) that is added to the head's inputs, and learnt: every step of training moves it in
+    place by plain SGD. feature_pull: adds feature_pull * mean((m - feature_mean)^2) over the features, where m is a
+    batch's mean of the head's inputs without the shift.
     """
 
     pull: float = 0.0
     towards: Vector | None = None
     shift: Vector | None = None
     logit_offset: Vector | None = None
+    head_shift: Vector | None = None
+    feature_pull: float = 0.0
+    feature_mean: Vector | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.pull) and self.pull >= 0.0):
-            raise InvalidInput("objective.pull", self.pull, "a finite number >= 0")
+        for field, strength in (("pull", self.pull), ("feature_pull", self.feature_pull)):
+            if not 0.0 <= strength < math.inf:
+                raise InvalidInput(f"objective.{field}", strength, "a finite number >= 0")
 
 
 CROSS_ENTROPY = Objective()
@@ -126,6 +133,12 @@ class LocalModel(Protocol):
 
     def reestimate(self) -> None:
         """Set the batch-norm statistics to those of the participant's own training data: one forward pass."""
+
+    def head_input_mean(self) -> Vector:
+        """(features,): the mean of the head's inputs over the participant's training data: one forward pass."""
+
+    def fold_shift(self, shift: Vector) -> None:
+        """Make the model predict as if `shift` (features,) were added to the head's inputs: the bias takes it up."""
 
 
 class Workspace(Protocol):

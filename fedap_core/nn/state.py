@@ -86,7 +86,7 @@ class FlatModel:
         on_host = self.shared.detach()
         self.host: Float32Array = (on_host.to("cpu", copy=True) if self.mirrored else on_host).numpy()
         """The shared slice in main memory: the model itself on a CPU, a mirror of it on an accelerator."""
-        self._tensors, self._home = tensors, home
+        self.tensors, self._home = tensors, home
         trained = [spec for spec in (*home_trainable, *self.layout) if spec.trainable]
         ends = tuple(itertools.accumulate(spec.size for spec in trained))
         self._placed = tuple((spec, end - spec.size, end) for spec, end in zip(trained, ends, strict=True))
@@ -117,7 +117,7 @@ class FlatModel:
 
     def twin(self) -> FlatModel:
         """A second model with the same values and the same layout."""
-        return FlatModel(copy.deepcopy(self.module), self._tensors, self._home)
+        return FlatModel(copy.deepcopy(self.module), self.tensors, self._home)
 
     def parameters_outside(self, parts: Collection[Part]) -> list[Tensor]:
         """The parameters that belong to none of the parts."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedap_core.nn.gradients import FlatGradient
+from fedap_core.nn.head_inputs import HeadTerm, head_term
 from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel
 from fedap_core.parts import Part
@@ -98,7 +99,8 @@ def train(
         order = torch.Generator().manual_seed(randomness.order)
         passes = settings.epochs if epochs is None else epochs
         try:
-            return _epochs(model, samples, objective, settings, step, order, passes, should_stop)
+            with head_term(model, objective, rate_of(settings, progress)) as term:
+                return _epochs(model, samples, objective, term, settings, step, order, passes, should_stop)
         finally:
             step.close()
 
@@ -142,6 +144,7 @@ def _epochs(
     model: FlatModel,
     samples: Samples,
     objective: Objective,
+    term: HeadTerm,
     settings: SgdSettings,
     step: SgdStep,
     generator: torch.Generator,
@@ -160,7 +163,7 @@ def _epochs(
         order = torch.randperm(len(samples), generator=generator).to(device)
         for inputs, targets in samples.batches(settings.batch_size, order, cut=settings.batches):
             loss = data_loss(module(inputs), targets, objective)
-            loss.backward()  # type: ignore[no-untyped-call]
+            term.backward(loss)
             step.apply()
             loss_sum.add_(loss.detach(), alpha=len(targets))
             epoch_samples += len(targets)

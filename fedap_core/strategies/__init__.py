@@ -16,6 +16,7 @@ from fedap_core.strategies.fedap_plus import FedApPlus
 from fedap_core.strategies.fedavg import FedAvg
 from fedap_core.strategies.fedbabu import FedBabu
 from fedap_core.strategies.fedbn import FedBn, UnweightedFedAp
+from fedap_core.strategies.feddbe import FedDbe
 from fedap_core.strategies.fedopt import FedAdam, FedAvgM
 from fedap_core.strategies.fedper import FedPer
 from fedap_core.strategies.fedprox import FedProx
@@ -52,6 +53,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "fedbabu": FedBabu,
     "apfl": Apfl,
     "fedala": FedAla,
+    "feddbe": FedDbe,
     "fedrod": FedRod,
     "fedavgm": FedAvgM,
     "fedadam": FedAdam,

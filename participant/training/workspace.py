@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedap_core.errors import InvalidInput
 from fedap_core.nn.gradients import FlatGradient
+from fedap_core.nn.head_inputs import fold_shift, head_input_mean, head_term
 from fedap_core.nn.reestimation import reestimate_batch_norm
 from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel, State
@@ -118,8 +119,9 @@ class HomeModel:
             step = SgdStep(self.flat, objective, self._work.trade.sgd, self._momentum, self._work.progress)
             try:
                 self.flat.module.train()
-                loss = data_loss(self.flat.module(inputs), targets, objective)
-                loss.backward()  # type: ignore[no-untyped-call]
+                with head_term(self.flat, objective, self._work.learning_rate) as term:
+                    loss = data_loss(self.flat.module(inputs), targets, objective)
+                    term.backward(loss)
                 step.apply()
                 self._loss = loss.detach()
             finally:
@@ -132,8 +134,9 @@ class HomeModel:
         gradient = FlatGradient(self.flat)
         try:
             self.flat.module.train()
-            loss = data_loss(self.flat.module(inputs), targets, objective)
-            loss.backward()  # type: ignore[no-untyped-call]
+            with head_term(self.flat, objective, 0.0) as term:
+                loss = data_loss(self.flat.module(inputs), targets, objective)
+                term.backward(loss)
             gradient.complete()
             self._loss = loss.detach()
         finally:
@@ -149,6 +152,15 @@ class HomeModel:
     def reestimate(self) -> None:
         trade = self._work.trade
         reestimate_batch_norm(self.flat.module, trade.samples.inputs(trade.evaluation_batch))
+
+    def head_input_mean(self) -> Tensor:
+        trade = self._work.trade
+        return head_input_mean(self.flat, trade.samples.inputs(trade.evaluation_batch))
+
+    def fold_shift(self, shift: Vector) -> None:
+        tensor = _tensor(shift)
+        if tensor is not None:
+            fold_shift(self.flat, tensor)
 
     def end_round(self) -> None:
         """The next round's steps begin with fresh momentum, unless the plan keeps it."""

@@ -27,6 +27,7 @@ MOMENTS = {
     ),
     "ditto": ("said train 0", "heard update 0", "heard update 1", "said finish 3"),
     "apfl": ("said train 0", "heard update 0", "heard update 1", "said finish 3"),
+    "feddbe": ("said train 0", "heard update 1", "said finish 3"),
     "fedala": ("said train 1", "heard update 1", "said finish 3"),
     "fedavgm": ("said train 1", "heard update 1", "said finish 3"),
     "fedrep": ("said train 0", "heard update 1", "said finish 3"),

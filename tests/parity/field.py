@@ -195,6 +195,45 @@ def _fedrod_round(book: Book, number: int, model: SmoothNet, home: dict[str, Ten
         descend(model, for_model, x, y, offset)
 
 
+def feddbe(strength: float) -> Callable[[Book], FloatArray]:
+    """A vector b of everyone's own on the head's inputs; the mean without b is pulled to that of the first model."""
+
+    def play(book: Book) -> FloatArray:
+        means = [_mean_features(model, x) for model, (x, _) in zip(book.models, book.train_data, strict=True)]
+        shifts = [torch.zeros(8, requires_grad=True) for _ in book.models]
+        for _ in range(given.ROUNDS):
+            for number, model in enumerate(book.models):
+                model.train()
+                for_model, for_shift = optimiser(model), torch.optim.SGD([shifts[number]], lr=given.LEARNING_RATE)
+                for x, y in ordered(book, number, "", epochs=given.EPOCHS):
+                    for_model.zero_grad()
+                    for_shift.zero_grad()
+                    z = model.features(x)
+                    loss = F.cross_entropy(model.fc(z + shifts[number]), y)
+                    loss = loss + strength * ((z.mean(0) - means[number]) ** 2).mean()
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    for_model.step()
+                    for_shift.step()
+            book.round_no += 1
+            book.average(book.by_counts(), textbook.nothing)
+        for model, shift in zip(book.models, shifts, strict=True):
+            with torch.no_grad():
+                model.fc.bias.add_(model.fc.weight @ shift)
+        return book.by_counts()
+
+    return play
+
+
+def _mean_features(model: SmoothNet, x: Tensor) -> Tensor:
+    """With the batch-norm statistics of these samples."""
+    trial = copy.deepcopy(model)
+    trial.norm.momentum = trial.scale.momentum = 1.0
+    trial.train()
+    trial(x)
+    trial.eval()
+    return trial.features(x).mean(0).detach()
+
+
 def server(direction: Callable[[list[Tensor]], list[Tensor]], rate: float) -> Callable[[Book], FloatArray]:
     """FedAvg whose average is not taken over: a server steps from the last model along a direction."""
 

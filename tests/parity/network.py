@@ -23,9 +23,13 @@ class SmoothNet(nn.Module):
         self.fc = nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        features = F.avg_pool2d(torch.tanh(self.norm(self.conv(x))), 2).flatten(1)
-        logits: Tensor = self.fc(torch.tanh(self.scale(self.hidden(features))))
+        logits: Tensor = self.fc(self.features(x))
         return logits
+
+    def features(self, x: Tensor) -> Tensor:
+        """What enters the head."""
+        pooled = F.avg_pool2d(torch.tanh(self.norm(self.conv(x))), 2).flatten(1)
+        return torch.tanh(self.scale(self.hidden(pooled)))
 
 
 def make_smooth(request: object) -> nn.Module:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fedap_core.errors import InvalidInput
+from fedap_core.nn.head_inputs import fold_shift, head_input_mean, head_term
 from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel, describe_tensors
 from fedap_core.nn.training import Randomness, data_loss, train
@@ -70,3 +71,32 @@ def test_the_data_loss_is_the_mean_cross_entropy() -> None:
     """Logits (0, 0) and (0, ln 3), both of class 0: losses ln 2 and ln 4, mean 1.5 ln 2 = 1.0397."""
     logits = torch.tensor([[0.0, 0.0], [0.0, 1.0986123]])
     assert float(data_loss(logits, torch.tensor([0, 0]))) == pytest.approx(1.0397208, abs=1e-6)
+
+
+def test_a_shift_of_the_heads_inputs_is_learnt_and_folds_into_the_bias() -> None:
+    """b <- b - rate * W^T dL/dlogits summed over the batch; a model with b in its bias gives the same logits."""
+    module = ZOO["tiny"].make()
+    weight = module.get_parameter("fc.weight").detach()
+    shift = torch.zeros(weight.shape[1])
+    module.train()
+    logits = module(SAMPLES.x)
+    logits.retain_grad()
+    data_loss(logits, SAMPLES.y).backward()  # type: ignore[no-untyped-call]
+    expected = -0.5 * logits.grad.sum(0) @ weight
+    flat = trained(Objective(head_shift=shift))
+    torch.testing.assert_close(shift, expected)
+    flat.module.eval()
+    with torch.no_grad(), head_term(flat, Objective(head_shift=shift), 0.0):
+        shifted = flat.module(SAMPLES.x)
+    fold_shift(flat, shift)
+    with torch.no_grad():
+        torch.testing.assert_close(flat.module(SAMPLES.x), shifted)
+
+
+def test_a_pull_on_the_mean_of_features_brings_it_nearer() -> None:
+    def distance(flat: FlatModel) -> float:
+        return float((head_input_mean(flat, [SAMPLES.x]) - 3.0).norm())
+
+    towards = torch.full_like(head_input_mean(trained(Objective()), [SAMPLES.x]), 3.0)
+    pulled = trained(Objective(feature_pull=0.5, feature_mean=towards))
+    assert distance(pulled) < distance(trained(Objective()))

@@ -116,6 +116,7 @@ def test_what_is_no_strategy_is_refused(attribute: str) -> None:
     ("name", "option", "value"),
     [
         ("apfl", "alpha", 1.5),
+        ("feddbe", "strength", -1.0),
         ("fedala", "rate", 0.0),
         ("fedala", "share", 1.5),
         ("fedavgm", "server_rate", 0.0),
