@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedap_core.aggregation import TileAccess, mix, mix_tiles, one_blas_thread, tile_columns
 from fedap_core.arrays import Float32Array, FloatArray
+from fedap_core.comparison import UpdateComparison, compared_weights
 from fedap_core.errors import InvalidInput
 
 RULES = ("none", "limit", "median", "trimmed-mean")
@@ -70,7 +71,7 @@ class Mixture:
 
     personal: a receiver's own update is its own business; what is taken from others goes to it. Otherwise there is one
     model for all. sizes: values of each tensor, in order; the first `trained` of these tensors are moved by training,
-    those after them are running statistics.
+    those after them are running statistics. comparison: where weights follow from the updates' values as well.
     """
 
     weights: FloatArray
@@ -78,13 +79,17 @@ class Mixture:
     personal: bool
     sizes: tuple[int, ...]
     trained: int
+    comparison: UpdateComparison | None = None
 
 
 def robust_mix(mixture: Mixture, rule: Robustness, *, read: TileAccess, write: TileAccess) -> FloatArray:
     """Mix as `aggregation.mix_tiles` does, under a rule. Returns (m,): how much of each giver counted, 1 for all of it.
 
-    read is called twice over under the rule `limit`, and may be asked for the same columns again.
+    read is called once more over all columns for a comparison, and once more under the rule `limit`.
     """
+    if mixture.comparison is not None:
+        weights = compared_weights(mixture.comparison, mixture.weights, mixture.own, sizes=mixture.sizes, read=read)
+        mixture = replace(mixture, weights=weights, comparison=None)
     givers = mixture.weights.shape[1]
     whole = np.ones(givers)
     parameters = sum(mixture.sizes)
@@ -110,7 +115,7 @@ def robust_mix_rows(
     mixture: Mixture, rule: Robustness, updates: Sequence[Float32Array], out: Sequence[Float32Array]
 ) -> FloatArray:
     """The same over rows in memory: out may be the updates themselves."""
-    if rule.rule == "none":
+    if rule.rule == "none" and mixture.comparison is None:
         mix(mixture.weights, updates, out)
         return np.ones(len(updates))
 

@@ -136,6 +136,7 @@ def mixture_of(action: Aggregate, strategy: Strategy, tensors: Sequence[TensorSp
         personal=strategy.is_personal(action.phase),
         sizes=tuple(tensor.size for tensor in tensors),
         trained=sum(tensor.trainable for tensor in tensors),
+        comparison=strategy.comparison(action.phase, tensors),
     )
 
 

@@ -11,6 +11,7 @@ from fedap_core.strategies.apfl import Apfl
 from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPlan, Strategy
 from fedap_core.strategies.ditto import Ditto
 from fedap_core.strategies.fedala import FedAla
+from fedap_core.strategies.fedamp import FedAmp
 from fedap_core.strategies.fedap import DFedAp, FedAp, FFedAp, SharedBnFedAp
 from fedap_core.strategies.fedap_plus import FedApPlus
 from fedap_core.strategies.fedavg import FedAvg
@@ -23,6 +24,7 @@ from fedap_core.strategies.fedprox import FedProx
 from fedap_core.strategies.fedrep import FedRep
 from fedap_core.strategies.fedrod import FedRod
 from fedap_core.strategies.local import Base
+from fedap_core.strategies.pfedsim import PFedSim
 
 __all__ = [
     "STRATEGIES",
@@ -54,6 +56,8 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "apfl": Apfl,
     "fedala": FedAla,
     "feddbe": FedDbe,
+    "fedamp": FedAmp,
+    "pfedsim": PFedSim,
     "fedrod": FedRod,
     "fedavgm": FedAvgM,
     "fedadam": FedAdam,

@@ -7,7 +7,8 @@ To add an algorithm, write one file in this folder and one line in `STRATEGIES`.
 
 1.  `home`: the parts (body, head, batch norm) whose tensors never leave a participant.
 2.  `mixing`: W, from sample counts or from statistics (`first_measure`, `round_measure`); `round_plan` and `mixing_of`
-    where rounds of one run are mixed in different ways. A phase is any name the strategy gives it.
+    where rounds of one run are mixed in different ways. A phase is any name the strategy gives it. Where weights follow
+    from the values of a round's updates, `compares` and `affinity`.
 3.  What happens at home, by overriding any of four methods, each of which gets a `Workspace`:
     -   `begin`: once, before the first round; make the vectors that are kept.
     -   `deliver`: whenever weights have come; they are in `work.model` already.
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -34,8 +36,9 @@ import numpy as np
 from fedap_core import mixing
 from fedap_core.arrays import BoolArray, FloatArray
 from fedap_core.bn_stats import BnStats
+from fedap_core.comparison import UpdateComparison
 from fedap_core.errors import InvalidInput
-from fedap_core.parts import Part
+from fedap_core.parts import Part, TensorSpec
 from fedap_core.robust import Robustness
 from fedap_core.workspace import LocalModel, Workspace
 
@@ -198,6 +201,31 @@ class Strategy:
         if phase is not Phase.MIXED:
             raise InvalidInput("phase", str(phase), f"a phase of {self.name}")
         return self.mixing(evidence)
+
+    def compares(self, phase: Phase) -> frozenset[Part]:
+        """The parts of a round's updates whose values decide about W; none where W does not look at them."""
+        del phase
+        return frozenset()
+
+    def affinity(self, products: FloatArray) -> FloatArray:
+        """(m, m) >= 0: what the weights of each row are multiplied by before they are brought back to a sum of 1.
+
+        products: (m, m), the scalar product of every two updates over the trained values of the parts in `compares`.
+        """
+        return np.ones_like(products)
+
+    @property
+    def mixes_by_values(self) -> bool:
+        """Whether W changes with every round's updates, so that no W stands for a run."""
+        return bool(self.compares(Phase.MIXED))
+
+    def comparison(self, phase: Phase, tensors: Sequence[TensorSpec]) -> UpdateComparison | None:
+        """The same for every engine. tensors: those of the phase, in wire order."""
+        parts = frozenset() if phase is Phase.WARMUP else self.compares(phase)
+        if not parts:
+            return None
+        chosen = tuple(tensor.trainable and tensor.part in parts for tensor in tensors)
+        return UpdateComparison(chosen=chosen, affinity=self.affinity, keeps_own=self.kept_self_weight is not None)
 
     def restrict(
         self, weights: FloatArray, *, usable: BoolArray, own: BoolArray, discount: FloatArray | None = None

@@ -255,6 +255,7 @@ class Federation:
             personal=personal,
             sizes=tuple(tensor.size for tensor in self._tensors) or (rows[0].size,),
             trained=sum(tensor.trainable for tensor in self._tensors) or 1,
+            comparison=self._strategy.comparison(phase, self._tensors),
         )
         robust_mix_rows(mixture, self._strategy.robustness, rows, rows)
 
@@ -271,7 +272,8 @@ class Federation:
 
     def _settle(self, evidence: Evidence, from_round: int) -> None:
         self._mixing = self._strategy.mixing(evidence)
-        self._folder.write_mixing(self._mixing, [client.name for client in self._cohort.clients], from_round)
+        if not self._strategy.mixes_by_values:
+            self._folder.write_mixing(self._mixing, [client.name for client in self._cohort.clients], from_round)
 
     def _require_finite(self, round_no: int, reports: list[LocalReport]) -> None:
         """Stop before anyone is given broken weights; the loss tells of those that stay home."""

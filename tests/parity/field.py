@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Iterator
 from statistics import pstdev
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -232,6 +233,44 @@ def _mean_features(model: SmoothNet, x: Tensor) -> Tensor:
     trial(x)
     trial.eval()
     return trial.features(x).mean(0).detach()
+
+
+def fedamp(own: float, sigma: float) -> Callable[[Book], FloatArray]:
+    """Personal models, each pulled (strength 1) towards its mixture u; sigma counts median squared distances."""
+
+    def play(book: Book) -> FloatArray:
+        personal = [textbook.network(given.SEED) for _ in book.models]
+        for _ in range(given.ROUNDS):
+            for number, (received, model) in enumerate(zip(book.models, personal, strict=True)):
+                book.fit(number, model, mu=1.0, towards=values(received))
+            book.round_no += 1
+            flats = [torch.cat([one.flatten().double() for one in values(model)]) for model in personal]
+            squared = [[float(((a - b) ** 2).sum()) for b in flats] for a in flats]
+            typical = float(np.median([squared[i][j] for i in range(3) for j in range(3) if i != j]))
+            attention = np.exp(-np.array(squared) / (sigma * typical))
+            np.fill_diagonal(attention, 0.0)
+            weights = (1 - own) * attention / attention.sum(axis=1, keepdims=True) + own * np.eye(3)
+            for received, model in zip(book.models, personal, strict=True):
+                received.load_state_dict(model.state_dict())
+            book.average(weights, textbook.nothing)
+        book.models = personal
+        return np.full((3, 3), (1 - own) / 2) + (own - (1 - own) / 2) * np.eye(3)
+
+    return play
+
+
+def pfedsim(book: Book) -> FloatArray:
+    """R = 4: two rounds as FedAvg, two mixed by the heads' cosines; a head's similarity with itself is 0.9999."""
+    for number in range(given.ROUNDS):
+        book.train()
+        if number < 2:
+            book.average(book.by_counts(), textbook.nothing)
+            continue
+        heads = [torch.cat([model.fc.weight.flatten(), model.fc.bias]).detach() for model in book.models]
+        alike = np.array([[float(F.cosine_similarity(a, b, dim=0)) for b in heads] for a in heads])
+        weights = -np.log(1 - np.clip(alike, 0.0, 0.9999))
+        book.average(weights / weights.sum(axis=1, keepdims=True), textbook.head)
+    return np.full((3, 3), 1 / 3)
 
 
 def server(direction: Callable[[list[Tensor]], list[Tensor]], rate: float) -> Callable[[Book], FloatArray]:

@@ -140,6 +140,8 @@ class RunRecorder:
 
     def _is_mixed_by_counts(self, round_no: int) -> bool:
         measures = self._strategy.first_measure is not Measure.NONE or bool(self._measured)
+        if self._strategy.mixes_by_values:
+            return False
         return not self._settled and round_no >= self._skipped and self._phase(round_no) is Phase.MIXED and not measures
 
     def _phase(self, round_no: int) -> Phase:

@@ -117,6 +117,9 @@ def test_what_is_no_strategy_is_refused(attribute: str) -> None:
     [
         ("apfl", "alpha", 1.5),
         ("feddbe", "strength", -1.0),
+        ("fedamp", "self_weight", 1.5),
+        ("fedamp", "sigma", 0.0),
+        ("fedamp", "strength", -1.0),
         ("fedala", "rate", 0.0),
         ("fedala", "share", 1.5),
         ("fedavgm", "server_rate", 0.0),
