@@ -14,7 +14,16 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 
-from coordinator.sections import Admission, Algorithm, Anchor, Members, Network, Pace, Storage, Training
+from coordinator.sections import (
+    AdmissionSection,
+    AlgorithmSection,
+    AnchorSection,
+    MembersSection,
+    NetworkSection,
+    PaceSection,
+    StorageSection,
+    TrainingSection,
+)
 from fedap_core.errors import InvalidInput, in_words, unknown_name
 from protocol.encodings import Encoding
 from protocol.endpoints import is_local
@@ -40,17 +49,21 @@ class RunConfig(BaseModel):
     start_from: Literal["initial", "anchor"] = Field(default="initial", description="The model of the first round.")
     evaluate_every: int = Field(default=1, ge=1, description="Rounds between evaluations; the last ten always count.")
     encoding: Encoding = Field(default="f32", description="How weights travel: f32, or f16 (half the bytes, lossy).")
-    algorithm: Algorithm = Field(default_factory=Algorithm, description="What is learnt from whom.")
-    anchor: Anchor = Field(default_factory=Anchor, description="The model under which statistics are measured.")
-    training: Training = Field(default_factory=Training, description="Local training, the same for everybody.")
-    members: Members = Field(default_factory=Members, description="Who takes part.")
-    admission: Admission = Field(default_factory=Admission, description="Which values may be mixed.")
-    pace: Pace = Field(default_factory=Pace, description="When something is late.")
-    network: Network = Field(default_factory=Network, description="The socket.")
+    algorithm: AlgorithmSection = Field(default_factory=AlgorithmSection, description="What is learnt from whom.")
+    anchor: AnchorSection = Field(
+        default_factory=AnchorSection, description="The model under which statistics are measured."
+    )
+    training: TrainingSection = Field(
+        default_factory=TrainingSection, description="Local training, the same for everybody."
+    )
+    members: MembersSection = Field(default_factory=MembersSection, description="Who takes part.")
+    admission: AdmissionSection = Field(default_factory=AdmissionSection, description="Which values may be mixed.")
+    pace: PaceSection = Field(default_factory=PaceSection, description="When something is late.")
+    network: NetworkSection = Field(default_factory=NetworkSection, description="The socket.")
     observers: tuple[str, ...] = Field(
         default=(), description="What follows the run beside the log: package.module:factory, or a built-in name."
     )
-    storage: Storage = Field(default_factory=Storage, description="The disk.")
+    storage: StorageSection = Field(default_factory=StorageSection, description="The disk.")
 
     @field_validator("run")
     @classmethod
@@ -126,7 +139,7 @@ def _fields_at(path: tuple[str, ...]) -> dict[str, FieldInfo]:
     return dict(kind.model_fields)
 
 
-def require_safe(network: Network) -> None:
+def require_safe(network: NetworkSection) -> None:
     """Plain sockets on loopback and ipc only; anything else needs keys, or --insecure."""
     if network.secret_key is None and not network.insecure and not is_local(network.endpoint):
         raise InvalidInput(

@@ -25,7 +25,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Algorithm(Section):
+class AlgorithmSection(Section):
     """What is learnt from whom."""
 
     name: str = Field(default="fedap", description="fedap, d-fedap, f-fedap, fedavg, fedprox, fedper, fedbn, base, …")
@@ -48,7 +48,7 @@ class Algorithm(Section):
         return options
 
 
-class Anchor(Section):
+class AnchorSection(Section):
     """Where the model under which statistics are measured comes from; with neither, it is the initial model."""
 
     file: Path | None = Field(default=None, description="A model file with the layout of the initial one.")
@@ -72,7 +72,7 @@ def take_record(kind: type[R], table: dict[str, object], *, prefix: str = "") ->
         raise InvalidInput(prefix + error.field, error.got, error.expected) from error
 
 
-class Training(Section):
+class TrainingSection(Section):
     """Local training. In a file it is one flat table, whose fields are those of the plan's records."""
 
     sgd: Sgd = Field(default_factory=Sgd, description="Stochastic gradient descent, the same for everybody.")
@@ -98,7 +98,7 @@ class Training(Section):
         return {**self.sgd.write([]), **self.compute.write([])}
 
 
-class Members(Section):
+class MembersSection(Section):
     """Who takes part. With `keys` or `names` the list decides; with neither, anybody who can connect."""
 
     keys: Path | None = Field(
@@ -138,7 +138,7 @@ class Members(Section):
         return names
 
 
-class Admission(Section):
+class AdmissionSection(Section):
     """Which values may be mixed: bounds that hold from the first round and for any number of members."""
 
     max_value: float = Field(default=1e4, gt=0.0, description="Largest magnitude of a weight.")
@@ -157,7 +157,7 @@ class Admission(Section):
     )
 
 
-class Pace(Section):
+class PaceSection(Section):
     """When something is late, and what is done about it."""
 
     heartbeat_s: float = Field(default=10.0, gt=0.0, description="Longest pause between two messages of either side.")
@@ -179,7 +179,7 @@ class Pace(Section):
     )
 
 
-class Network(Section):
+class NetworkSection(Section):
     """The socket."""
 
     endpoint: str = Field(
@@ -204,7 +204,7 @@ class Network(Section):
         return endpoint
 
 
-class Storage(Section):
+class StorageSection(Section):
     """The disk."""
 
     reserve_bytes: int = Field(

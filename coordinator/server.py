@@ -15,7 +15,7 @@ from typing import assert_never
 
 import structlog
 
-from coordinator.computing.jobs import Compute, DamagedReports, Done, Jobs
+from coordinator.computing.jobs import ComputeThread, DamagedReports, Done, Jobs
 from coordinator.decisions import actions, events
 from coordinator.decisions.machine import RoundMachine
 from coordinator.decisions.run_clock import RunClock
@@ -105,7 +105,7 @@ class Coordinator:
         self._fits_messages = parts.forms.shared(Phase.WARMUP).size_bytes(parts.forms.encoding) <= SLICE_BYTES
         """Whether updates come whole: slices are asked for one after the other, and must not wait."""
         self._not_written = ""
-        self._compute: Compute[Job] = Compute(parts.router.wake, time.thread_time)
+        self._compute: ComputeThread[Job] = ComputeThread(parts.router.wake, time.thread_time)
 
     def now(self) -> float:
         """By the run clock."""
@@ -151,7 +151,7 @@ class Coordinator:
         """Everything that is there to be done, once."""
         for received in self._parts.router.received(BATCH):
             for event in self._parts.exchange.receive(received, self.now()):
-                if isinstance(event, events.Greeted):  # its key may have been listed a moment ago
+                if isinstance(event, events.HelloArrived):  # its key may have been listed a moment ago
                     self._look_at_list()
                 self._decide(event)
         for done in self._compute.finished():
@@ -184,7 +184,7 @@ class Coordinator:
 
     def _forgive(self, meant_s: float | None) -> None:
         """Members are not to pay for it when this process was stopped, or its disk or machine stood still."""
-        if (seconds := self._clock.look(meant_s)) > 0.0:
+        if (seconds := self._clock.forgive_stall(meant_s)) > 0.0:
             log.warning("coordinator.held_up", seconds=round(seconds, 1), so="deadlines wait as long")
 
     def _stand_still(self) -> None:

@@ -25,7 +25,7 @@ from participant.config import DataSettings, JoinSettings
 from participant.data.base import DataOptions
 from participant.decisions.actions import End
 from participant.decisions.consent import Consent
-from participant.decisions.events import StopRequested
+from participant.decisions.events import LeaveRequested
 from participant.decisions.layouts import model_layout
 from participant.decisions.machine import AgentMachine
 from participant.decisions.reconnection import Lifeline
@@ -46,14 +46,14 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Home:
+class LocalSetup:
     """What is known before anybody is spoken to."""
 
     data: HomeData
     spec: ModelSpec
 
 
-def open_home(settings: DataSettings) -> Home:
+def open_home(settings: DataSettings) -> LocalSetup:
     """Load the data and the description of the model, and refuse what does not fit together."""
     data = HomeData.load(settings.data, DataOptions(root=settings.data_root, options=settings.data_options))
     if (settings.model_file is None) == (settings.model is None):
@@ -70,10 +70,10 @@ def open_home(settings: DataSettings) -> Home:
             seed=settings.seed,
         )
     data.require_fits(spec)
-    return Home(data=data, spec=spec)
+    return LocalSetup(data=data, spec=spec)
 
 
-def greeting_of(home: Home, settings: DataSettings, run: str | None, instance: str) -> Hello:
+def greeting_of(home: LocalSetup, settings: DataSettings, run: str | None, instance: str) -> Hello:
     """The first message: digests of what must agree, and how many samples there are. instance: of the state folder."""
     parts = home.data.split(protocol=settings.split, seed=settings.seed, name=settings.name)
     return Hello(
@@ -110,7 +110,7 @@ class Host:
 def join(
     settings: JoinSettings,
     *,
-    home: Home | None = None,
+    home: LocalSetup | None = None,
     watch: Callable[[Progress], None] = lambda _progress: None,
     host: Host | None = None,
 ) -> End:
@@ -215,7 +215,7 @@ def _signals(shell: Shell) -> Iterator[None]:
 
     def ask(number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name
-        shell.post(StopRequested(reason=f"asked to stop by {name}", code=128 + number))
+        shell.post(LeaveRequested(reason=f"asked to stop by {name}", code=128 + number))
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

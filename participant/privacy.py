@@ -17,7 +17,7 @@ from fedap_core.splits import MIN_TRAIN_SAMPLES
 from fedap_core.strategies import Measure, Strategy, make_strategy
 from participant.config import DataSettings
 from participant.decisions.layouts import shared_layout
-from participant.joining import Home
+from participant.joining import LocalSetup
 from participant.record.model_file import module_of
 from participant.training.outgoing import encoding_of
 from protocol.encodings import ENCODINGS, Encoding
@@ -108,7 +108,7 @@ def stays_home(subject: Subject) -> tuple[str, ...]:
 
 
 def describe(
-    home: Home,
+    home: LocalSetup,
     settings: DataSettings,
     *,
     algorithm: str,
@@ -145,7 +145,7 @@ def describe(
 
 
 def subject_of(
-    home: Home,
+    home: LocalSetup,
     settings: DataSettings,
     *,
     algorithm: str,

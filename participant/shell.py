@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import structlog
 import zmq
 
-from participant.decisions.actions import Action, CloseLine, End, LetGo, Note, OpenLine, Prepare, Say, StopWork, Work
+from participant.decisions.actions import Action, CloseLine, End, LetGo, Log, OpenLine, Prepare, Say, StopWork, Work
 from participant.decisions.events import (
     Announced,
     Event,
@@ -170,7 +170,7 @@ class Shell:
                     self._close_line(last_words=any(isinstance(one, End) for one in actions))
                 case LetGo():
                     self._post.let_go()
-                case Note():
+                case Log():
                     _log(action.name, action.facts, warn=action.warn)
                 case End():
                     self._end = action

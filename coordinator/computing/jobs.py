@@ -63,7 +63,7 @@ class Done(Generic[T]):
     cpu_s: float = 0.0
 
 
-class Compute(Generic[T]):
+class ComputeThread(Generic[T]):
     """One thread. `wake` is called from it whenever a job has ended."""
 
     def __init__(self, wake: Callable[[], None], clock: Callable[[], float]) -> None:

@@ -69,7 +69,7 @@ class AllowListChanged:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Greeted:
+class HelloArrived:
     """A hello arrived. Answered by SendWelcome or by a `reject`."""
 
     connection: str
@@ -226,7 +226,7 @@ class WorkFailed:
 FromOperator = Started | Tick | StopRequested | StorageLow | StorageFree | AllowListChanged
 ReportArrived = StatsArrived | UpdateArrived | GoodbyeArrived
 FromMember = SignOfLife | Beat | ReportArrived | ReportDeclined | LeaveArrived
-FromSocket = Greeted | FromMember | PeerFaulted | PeerLost
+FromSocket = HelloArrived | FromMember | PeerFaulted | PeerLost
 FromWork = Inspected | InspectionFailed | WorkInterrupted | WorkDamaged | WeighingDone | MixingDone | WorkFailed
 Event = FromOperator | FromSocket | FromWork
 """Anything the machine hears; the journal keeps none of it."""

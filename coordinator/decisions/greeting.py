@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from coordinator.decisions import admission, instances
 from coordinator.decisions.actions import SendWelcome
-from coordinator.decisions.events import Greeted
+from coordinator.decisions.events import HelloArrived
 from coordinator.decisions.facts import Fact, Joined, Returned
 from coordinator.decisions.mixing_plan import next_round
 from coordinator.decisions.roster import CHANGES, CHANGES_S, Roster
@@ -19,7 +19,7 @@ from protocol.messages import Hello, Reject
 
 
 def answer(
-    event: Greeted, state: State, rules: Rules, roster: Roster, now: float
+    event: HelloArrived, state: State, rules: Rules, roster: Roster, now: float
 ) -> tuple[Reject | None, Fact | None, SendWelcome | None]:
     """(refusal, None, None), or (None, what changed if anything, welcome)."""
     hello = event.hello

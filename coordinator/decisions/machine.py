@@ -158,7 +158,7 @@ class RoundMachine:
                 actions += self._show_out(fact)
             if isinstance(fact, facts.CaughtUp):
                 self._forget_work()
-                actions += ordering.greet_anew(self.roster)
+                actions += ordering.ask_for_hellos(self.roster)
             if isinstance(fact, facts.RoundClosed):
                 actions += self._tell_doubted()
         return actions
@@ -244,8 +244,8 @@ class RoundMachine:
     # ---- from the socket
 
     def _from_socket(self, event: events.FromSocket, now: float) -> list[Action]:
-        if isinstance(event, events.Greeted):
-            return self._greeted(event, now)
+        if isinstance(event, events.HelloArrived):
+            return self._hello_arrived(event, now)
         if isinstance(event, events.PeerLost):
             name = self.roster.release(event.connection)
             return [Note(event="connection.lost", member=name)] if name is not None else []
@@ -275,7 +275,7 @@ class RoundMachine:
             case _:
                 assert_never(event)
 
-    def _greeted(self, event: events.Greeted, now: float) -> list[Action]:
+    def _hello_arrived(self, event: events.HelloArrived, now: float) -> list[Action]:
         """Let somebody in, or say why not. Its newest connection is the one that counts."""
         refusal, fact, welcome = greeting.answer(event, self.state, self.rules, self.roster, now)
         if refusal is not None or welcome is None:
@@ -291,7 +291,7 @@ class RoundMachine:
         self._deadline = beat_at if self._deadline is None else min(self._deadline, beat_at)
         return [*actions, greeting.with_round(welcome, self.state)]
 
-    def _contested(self, event: events.Greeted, now: float) -> list[Action]:
+    def _contested(self, event: events.HelloArrived, now: float) -> list[Action]:
         """Another process wants a member's place: have it remembered and warn the one that has it, now and again."""
         name = admission.name_of(event.hello, event.identity, self.state.allowed)
         member, link = self.state.members.get(name or ""), self.roster.link(name or "")

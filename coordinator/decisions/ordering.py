@@ -106,14 +106,14 @@ def due(
         if link is None or link.connection is None:
             continue
         actions += order(work, member, link, now) if orders else []
-        if now >= link.spoke_at + _BEAT_SHARE * rules.pace.heartbeat_s:
-            link.spoke_at = now
+        if now >= link.sent_at + _BEAT_SHARE * rules.pace.heartbeat_s:
+            link.sent_at = now
             beat = heartbeat(state, rules, inspections, member, link)
             actions.append(Send(connection=link.connection, member=member.name, message=beat))
     return actions
 
 
-def greet_anew(roster: Roster) -> list[Action]:
+def ask_for_hellos(roster: Roster) -> list[Action]:
     """Have everybody say hello: the welcome tells what is open now."""
     actions: list[Action] = []
     for name, connection in roster.connections().items():
@@ -134,7 +134,7 @@ def order(work: PendingWork, member: Member, link: Link, now: float, *, asked: b
     waits = link.has_told(member) or (link.is_busy(member) and present.kind != "finish")
     if not work.has(present.weights) or (waits and not asked):
         return []
-    link.said, link.spoke_at = present, now
+    link.said, link.sent_at = present, now
     return [SendOrder(connection=link.connection, member=member.name, order=present)]
 
 

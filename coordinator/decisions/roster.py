@@ -30,7 +30,7 @@ class Link:
 
     heard_at: float
     connection: str | None = None
-    spoke_at: float = 0.0
+    sent_at: float = 0.0
     said: Order | None = None
     """The latest order said over the present connection."""
     offered: tuple[int, int] | None = None
@@ -78,7 +78,7 @@ class Roster:
         if earlier is not None:
             self._members.pop(earlier)
             replaced = (*replaced, earlier)[-_REPLACED:]
-        self._links[member] = Link(heard_at=now, connection=connection, spoke_at=now, replaced=replaced)
+        self._links[member] = Link(heard_at=now, connection=connection, sent_at=now, replaced=replaced)
         self._members[connection] = member
         return earlier
 
@@ -142,7 +142,7 @@ class Roster:
             if link is not None and member.status is Status.PRESENT:
                 yield link.heard_at + pace.dead_after_s
             if link is not None and link.connection is not None:
-                yield link.spoke_at + pace.heartbeat_s
+                yield link.sent_at + pace.heartbeat_s
 
     def beat(self, member: str, beat: Heartbeat) -> Step | None:
         """What a heartbeat calls for: the step to say (again), or None.

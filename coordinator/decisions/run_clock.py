@@ -16,24 +16,24 @@ class RunClock:
     def __init__(self, clock: Callable[[], float], *, ran_s: float, stall_s: float) -> None:
         self._clock = clock
         self._stall_s = stall_s
-        self._looked_at = clock()
-        self._zero = self._looked_at - ran_s
-        self._told = ran_s
+        self._checked_at = clock()
+        self._zero = self._checked_at - ran_s
+        self._latest_s = ran_s
 
     def now(self) -> float:
         """Never goes back."""
-        self._told = max(self._told, self._clock() - self._zero)
-        return self._told
+        self._latest_s = max(self._latest_s, self._clock() - self._zero)
+        return self._latest_s
 
-    def look(self, meant_s: float | None) -> float:
-        """Something is over that was meant to take at most so long (None: however long), since the last look. Returns
+    def forgive_stall(self, meant_s: float | None) -> float:
+        """Called after a step that should have taken at most `meant_s` since the last call (None: any time). Returns
         how many seconds do not count because it took so much longer."""
-        took_s = self._clock() - self._looked_at
-        self._looked_at += took_s
+        took_s = self._clock() - self._checked_at
+        self._checked_at += took_s
         held_up_s = 0.0 if meant_s is None else took_s - meant_s
         if held_up_s <= self._stall_s:
             return 0.0
-        untold_s = self._looked_at - self._zero - self._told
-        forgiven_s = min(held_up_s, untold_s)
+        unread_s = self._checked_at - self._zero - self._latest_s
+        forgiven_s = min(held_up_s, unread_s)
         self._zero += forgiven_s
         return forgiven_s

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from coordinator.decisions.events import Event, Greeted, MixingDone, Started, StorageFree, StorageLow, WeighingDone
+from coordinator.decisions.events import Event, HelloArrived, MixingDone, Started, StorageFree, StorageLow, WeighingDone
 from coordinator.decisions.machine import RoundMachine
 
 
@@ -87,7 +87,7 @@ def expected_members(machine: RoundMachine, at_least: int) -> int:
 class SpaceGuard:
     """Remembers whether it has raised the alarm. `clock` is any that never goes back."""
 
-    OPENING: ClassVar[tuple[type[Event], ...]] = (Started, Greeted, MixingDone, WeighingDone)
+    OPENING: ClassVar[tuple[type[Event], ...]] = (Started, HelloArrived, MixingDone, WeighingDone)
     """Events after which a round may open: only then is the whole of what it needs asked for."""
 
     def __init__(

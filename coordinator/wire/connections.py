@@ -50,7 +50,7 @@ BURST_S = 2.0
 
 
 @dataclass(kw_only=True)
-class Allowance:
+class RateLimit:
     """Something that is granted at a steady rate and may be saved up to a point. Times are the caller's."""
 
     per_s: float
@@ -59,9 +59,9 @@ class Allowance:
     at: float
 
     @staticmethod
-    def full(per_s: float, burst_s: float, now: float) -> Allowance:
+    def full(per_s: float, burst_s: float, now: float) -> RateLimit:
         most = max(per_s * burst_s, 1.0)
-        return Allowance(per_s=per_s, most=most, left=most, at=now)
+        return RateLimit(per_s=per_s, most=most, left=most, at=now)
 
     def take(self, now: float) -> bool:
         """Use one up; False when there is none."""
@@ -79,8 +79,8 @@ class Peer:
 
     connection: str
     address: str
-    messages: Allowance
-    answers: Allowance
+    messages: RateLimit
+    answers: RateLimit
     identity: str = ""
     member: str | None = None
     round_no: int = 0
@@ -97,10 +97,10 @@ class Peers:
         self._per_s = messages_per_s
         self._members: dict[str, Peer] = {}
         self._strangers: OrderedDict[str, Peer] = OrderedDict()
-        self._allowances: dict[str, tuple[Allowance, Allowance]] = {}
+        self._allowances: dict[str, tuple[RateLimit, RateLimit]] = {}
         """Of every member that was ever welcomed: messages and answers."""
-        self._addresses: OrderedDict[str, Allowance] = OrderedDict()
-        self._all_strangers = Allowance.full(ALL_ANSWERS_PER_S, ALL_ANSWERS_AT_ONCE_S, 0.0)
+        self._addresses: OrderedDict[str, RateLimit] = OrderedDict()
+        self._all_strangers = RateLimit.full(ALL_ANSWERS_PER_S, ALL_ANSWERS_AT_ONCE_S, 0.0)
 
     def get(self, connection: str) -> Peer | None:
         return self._members.get(connection) or self._strangers.get(connection)
@@ -138,13 +138,13 @@ class Peers:
         self._members.pop(connection, None)
         self._strangers.pop(connection, None)
 
-    def _fresh(self, now: float) -> tuple[Allowance, Allowance]:
-        return Allowance.full(self._per_s, BURST_S, now), Allowance.full(ANSWERS_PER_S, ANSWERS_AT_ONCE_S, now)
+    def _fresh(self, now: float) -> tuple[RateLimit, RateLimit]:
+        return RateLimit.full(self._per_s, BURST_S, now), RateLimit.full(ANSWERS_PER_S, ANSWERS_AT_ONCE_S, now)
 
-    def _address(self, address: str, now: float) -> Allowance:
+    def _address(self, address: str, now: float) -> RateLimit:
         found = self._addresses.get(address)
         if found is None:
-            found = Allowance.full(ADDRESS_ANSWERS_PER_S, ADDRESS_ANSWERS_AT_ONCE_S, now)
+            found = RateLimit.full(ADDRESS_ANSWERS_PER_S, ADDRESS_ANSWERS_AT_ONCE_S, now)
             self._addresses[address] = found
             if len(self._addresses) > ADDRESSES:
                 self._addresses.popitem(last=False)

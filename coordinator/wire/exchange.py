@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 import structlog
 
 from coordinator.decisions.actions import Order, SendOrder, SendWelcome
-from coordinator.decisions.events import Beat, Event, Greeted, LeaveArrived, PeerFaulted, PeerLost, SignOfLife
+from coordinator.decisions.events import Beat, Event, HelloArrived, LeaveArrived, PeerFaulted, PeerLost, SignOfLife
 from coordinator.record.model_forms import ModelForms, Payload
 from coordinator.wire.connections import Arrivals, Deliveries, Peer, Peers, Unwanted, step_of
 from coordinator.wire.router import Received, Router
@@ -128,7 +128,7 @@ class Exchange:
             self._deliveries.drop(peer.connection)
             self._grant(self._arrivals.drop(peer.connection))
             peer.identity = identity or message.name
-            return [Greeted(connection=peer.connection, identity=peer.identity, hello=message)]
+            return [HelloArrived(connection=peer.connection, identity=peer.identity, hello=message)]
         if isinstance(message, Stats | Update | Goodbye):
             return self._report(peer, message, now)
         return self._signal(peer, message, now)

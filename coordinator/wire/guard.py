@@ -49,7 +49,7 @@ class _Watched:
     connections: list[str] = field(default_factory=list)
 
 
-class Guard:
+class ConnectionGuard:
     """`heard`, `trust`, `drained` and `close` belong to the socket's thread. Close before the socket is closed."""
 
     def __init__(

@@ -16,7 +16,7 @@ import structlog
 import zmq
 
 from coordinator.wire.auth import Authenticator, secure
-from coordinator.wire.guard import Guard
+from coordinator.wire.guard import ConnectionGuard
 from fedap_core.errors import InvalidInput
 from protocol.backlog import BacklogLimits
 from protocol.contracts import Buffer
@@ -90,7 +90,9 @@ class Router:
         self.lost_messages = 0
         """Messages given up because their receiver took nothing for too long."""
         bounds = bounds or BacklogLimits(strangers=STRANGERS)
-        self._guard = Guard(self._socket, bounds=bounds, encrypted=self._has_keys, wake=self.wake) if guarded else None
+        self._guard = (
+            ConnectionGuard(self._socket, bounds=bounds, encrypted=self._has_keys, wake=self.wake) if guarded else None
+        )
         if self._guard is None and endpoint.startswith("tcp://"):
             log.warning("guard.off", so="messages that never end are not noticed on this system")
         try:

@@ -53,7 +53,7 @@ class StopWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Note:
+class Log:
     """Tell the operator: `noun.verb` and facts."""
 
     name: str
@@ -69,4 +69,4 @@ class End:
     reason: str
 
 
-Action = OpenLine | CloseLine | Say | LetGo | Prepare | Work | StopWork | Note | End
+Action = OpenLine | CloseLine | Say | LetGo | Prepare | Work | StopWork | Log | End

@@ -97,7 +97,7 @@ class Failed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StopRequested:
+class LeaveRequested:
     """The operator wants the participant to leave."""
 
     reason: str
@@ -111,4 +111,4 @@ class Ticked:
 
 FromWork = Prepared | Reported | Stopped | Declined | Failed
 FromLine = LineOpened | LineLost | Heard | Announced | NotUnderstood | PayloadMoved
-Event = FromLine | FromWork | StopRequested | Ticked
+Event = FromLine | FromWork | LeaveRequested | Ticked

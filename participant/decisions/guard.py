@@ -7,7 +7,7 @@ order is refused and told, and the participant goes on; a coordinator that keeps
 from __future__ import annotations
 
 from fedap_core.errors import InvalidInput
-from participant.decisions.actions import Action, Note, Order, Say
+from participant.decisions.actions import Action, Log, Order, Say
 from participant.decisions.consent import Consent, Refusal, Terms
 from protocol.errors import ProtocolError
 from protocol.limits import TEXT_CHARS
@@ -17,7 +17,7 @@ MOST_REFUSALS = 8
 """Refused orders and deliveries after which a participant leaves: a poisoned round may pass, a habit does not."""
 
 
-class Guard:
+class OrderGuard:
     """consent None: nothing is compared with a plan, as in simulations of the protocol alone."""
 
     def __init__(self, consent: Consent | None) -> None:
@@ -51,4 +51,4 @@ class Guard:
         self._refusals += 1
         facts = {"code": refusal.code, "reason": refusal.reason, "refused": self._refusals}
         said = Error(code=refusal.code, reason=refusal.reason[:TEXT_CHARS], about=about)
-        return [Note(name="order.refused", facts=facts, warn=True), Say(message=said)]
+        return [Log(name="order.refused", facts=facts, warn=True), Say(message=said)]

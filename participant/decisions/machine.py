@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import assert_never
 
 from participant.decisions import events
-from participant.decisions.actions import Action, CloseLine, End, LetGo, Note, Order, Prepare, Say, StopWork, Work
+from participant.decisions.actions import Action, CloseLine, End, LetGo, Log, Order, Prepare, Say, StopWork, Work
 from participant.decisions.consent import Consent, Refusal, agreed_facts
 from participant.decisions.events import Event, FromWork, Prepared, Report
-from participant.decisions.guard import Guard
+from participant.decisions.guard import OrderGuard
 from participant.decisions.reconnection import UNREADABLE_ANSWERS, Lifeline
 from participant.decisions.rejection import Rejections
-from participant.decisions.steps import Phase, offered_bytes, order_after, order_step_of, require_had, step_of
+from participant.decisions.steps import Activity, offered_bytes, order_after, order_step_of, require_had, step_of
 from protocol.delivery import Outbox
 from protocol.limits import TEXT_CHARS
 from protocol.messages import (
@@ -51,7 +51,7 @@ class AgentMachine:
         self._greeting = greeting
         self._line = lifeline
         self._model_bytes = model_bytes
-        self._guard = Guard(consent)
+        self._guard = OrderGuard(consent)
         self._stored_run = greeting.run
         self._welcome: Welcome | None = None
         self._prepared = False
@@ -67,16 +67,16 @@ class AgentMachine:
         self._rejections = Rejections()
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> Activity:
         if self._ended is not None or isinstance(self._report, Goodbye):
-            return Phase.DONE
+            return Activity.DONE
         if not self._line.is_open:
-            return Phase.OFFLINE
+            return Activity.OFFLINE
         if not self._line.is_member:
-            return Phase.GREETING
+            return Activity.GREETING
         if isinstance(self._working, Anchor):
-            return Phase.MEASURING
-        return Phase.IDLE if self._working is None and not self._preparing else Phase.TRAINING
+            return Activity.MEASURING
+        return Activity.IDLE if self._working is None and not self._preparing else Activity.TRAINING
 
     def start(self, now: float) -> list[Action]:
         return self._line.connect(now)
@@ -107,7 +107,7 @@ class AgentMachine:
                 return self._on_no_answer(reason)
             case events.Ticked():
                 return self._on_tick(now)
-            case events.StopRequested(reason=reason, code=code):
+            case events.LeaveRequested(reason=reason, code=code):
                 return [StopWork(), *self._leave(reason), *self._end(code, reason)]
             case _:
                 return self._on_work(event, now)
@@ -195,11 +195,11 @@ class AgentMachine:
             case Error():
                 facts = {"code": message.code, "reason": message.reason, "about": str(message.about)}
                 if message.code == "name-in-use":
-                    return [Note(name="name.contested", facts=facts, warn=True)]
+                    return [Log(name="name.contested", facts=facts, warn=True)]
                 if message.code == "version":
                     return self._end(2, f"the coordinator speaks another protocol: {message.reason}")
                 unheard = [] if message.code == "rate" else self._on_no_answer(f"{message.code}: {message.reason}")
-                return [Note(name="message.refused", facts=facts, warn=True), *unheard]
+                return [Log(name="message.refused", facts=facts, warn=True), *unheard]
             case _:
                 return []  # what transfers need is the shell's; anything else, a coordinator does not send
 
@@ -239,7 +239,7 @@ class AgentMachine:
             self._welcome, self._prepared, self._preparing = welcome, False, True
             self._working = self._waiting = self._have = self._kept = self._report = None
             self._ordered, self._outbox = welcome.round_no, Outbox()
-            return [Note(name="run.joined", facts=agreed_facts(welcome)), StopWork(), Prepare(welcome=welcome)]
+            return [Log(name="run.joined", facts=agreed_facts(welcome)), StopWork(), Prepare(welcome=welcome)]
         self._welcome, self._ordered = welcome, max(self._ordered, welcome.round_no)
         return self._say_owed()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedap_core.errors import InvalidInput
-from participant.decisions.actions import Action, CloseLine, Note, OpenLine
+from participant.decisions.actions import Action, CloseLine, Log, OpenLine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ class Lifeline:
         self.closed()
         self._retry_at = now + wait
         facts = {"reason": reason, "again_in_s": round(wait, 3)}
-        return [CloseLine(), Note(name="line.lost", facts=facts, warn=True)]
+        return [CloseLine(), Log(name="line.lost", facts=facts, warn=True)]
 
     def closed(self) -> None:
         self.is_open = self.is_member = False

@@ -20,7 +20,7 @@ network's delays can pretend."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class RejectionVerdict:
     """code: with which the participant ends; None: it comes back, after a pause of at most `at_most_s`."""
 
     reason: str
@@ -39,26 +39,26 @@ class Rejections:
         """Nothing is waited for any more."""
         self._free_at = None
 
-    def judge(self, reject: Reject, now: float, *, said_goodbye: bool, comes_back: bool) -> Verdict:
+    def judge(self, reject: Reject, now: float, *, said_goodbye: bool, comes_back: bool) -> RejectionVerdict:
         """comes_back: a run of an earlier connection is held."""
         if reject.code == "run-over" and said_goodbye:
-            return Verdict(reason="the run is over", code=0)
+            return RejectionVerdict(reason="the run is over", code=0)
         if reject.code == "name-in-use" and reject.wait_s is not None:
             return self._judge_name_in_use(reject, reject.wait_s, now)
         if reject.code == "name-in-use":
             self._copies += 1
             if self._copies < COPIES:
-                return Verdict(reason=f"refused, {reject.code}: {reject.reason}")
+                return RejectionVerdict(reason=f"refused, {reject.code}: {reject.reason}")
         if reject.code in RETRIED_REFUSALS and comes_back:
-            return Verdict(reason=f"refused: {reject.reason}")
+            return RejectionVerdict(reason=f"refused: {reject.reason}")
         both = f" (the coordinator has {reject.ours}, here is {reject.yours})" if reject.ours or reject.yours else ""
-        return Verdict(reason=f"refused, {reject.code}: {reject.reason}{both}", code=2)
+        return RejectionVerdict(reason=f"refused, {reject.code}: {reject.reason}{both}", code=2)
 
-    def _judge_name_in_use(self, reject: Reject, wait_s: float, now: float) -> Verdict:
+    def _judge_name_in_use(self, reject: Reject, wait_s: float, now: float) -> RejectionVerdict:
         """Wait for as long as the other process may be dead, which is what this one finds after losing its state; a
         sign of life from the other ends it."""
         reason = f"refused, {reject.code}: {reject.reason}"
         first, self._free_at = self._free_at, self._free_at if self._free_at is not None else now + wait_s
         if first is not None and now + wait_s > first + HEARD_AGAIN_S:
-            return Verdict(reason=reason, code=2)
-        return Verdict(reason=reason, at_most_s=wait_s + 0.1)
+            return RejectionVerdict(reason=reason, code=2)
+        return RejectionVerdict(reason=reason, at_most_s=wait_s + 0.1)

@@ -11,7 +11,7 @@ from protocol.codec import offers
 from protocol.messages import ORDERS, REPORTS, Message, Step
 
 
-class Phase(enum.StrEnum):
+class Activity(enum.StrEnum):
     """Where a participant stands, for people; derived from the facts, never set."""
 
     OFFLINE = "offline"

@@ -25,7 +25,7 @@ LOOK_S = 0.05
 _BOUNDS = BacklogLimits(strangers=1)
 
 
-class Watched:
+class WatchedConnection:
     """One connection, by a descriptor of our own. `heard` and `drained` are its socket's thread's."""
 
     def __init__(self, connection: socket.socket, *, encrypted: bool) -> None:
@@ -60,14 +60,14 @@ class Sentry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._watched: list[Watched] = []
+        self._watched: list[WatchedConnection] = []
         self._thread: threading.Thread | None = None
         self._never = threading.Event()
 
-    def watch(self, descriptor: int, *, encrypted: bool) -> Watched | None:
+    def watch(self, descriptor: int, *, encrypted: bool) -> WatchedConnection | None:
         """Begin with a connection that the library calls by this descriptor; None where it is gone already."""
         try:
-            watched = Watched(own_socket(descriptor), encrypted=encrypted)
+            watched = WatchedConnection(own_socket(descriptor), encrypted=encrypted)
         except OSError:
             return None
         with self._lock:
@@ -77,7 +77,7 @@ class Sentry:
                 self._thread.start()
         return watched
 
-    def let_go(self, watched: Watched) -> None:
+    def let_go(self, watched: WatchedConnection) -> None:
         """End with it: our descriptor would keep the connection open."""
         with self._lock:
             self._watched.remove(watched)

@@ -14,7 +14,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from fedap_core.errors import InvalidInput
-from participant.wire.guard import Sentry, Watched
+from participant.wire.guard import Sentry, WatchedConnection
 from participant.wire.keys import Keys
 from protocol.contracts import Buffer
 from protocol.endpoints import is_local
@@ -92,7 +92,7 @@ class Line:
             self.socket.curve_serverkey = address.keys.coordinator.encode()
         self.monitor: Socket = self.socket.get_monitor_socket(_UP | _any(_DOWN) | (_MADE if is_guarded else 0))
         self.is_up = False
-        self._watched: Watched | None = None
+        self._watched: WatchedConnection | None = None
         self._is_encrypted = address.keys is not None
         try:
             self.socket.connect(address.endpoint)

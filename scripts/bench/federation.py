@@ -27,7 +27,7 @@ from scripts.engines.base import EngineOptions
 from scripts.engines.inline import initial_file
 from scripts.engines.processes.children import Children
 from scripts.engines.processes.configuring import Start, join_settings, write_config
-from scripts.engines.processes.roles import take_part
+from scripts.engines.processes.roles import run_participants
 from scripts.engines.processes.shards import write_shards
 
 PATIENCE_S = 300.0
@@ -128,7 +128,7 @@ class BenchFederation:
         return [] if self._journal is None else list(self._journal.entries())
 
     def _fork(self, group: Sequence[JoinSettings]) -> None:
-        self._children.fork(group[0].name, lambda: take_part(group))
+        self._children.fork(group[0].name, lambda: run_participants(group))
 
     def _start_coordinator(self) -> str:
         readable, writable = os.pipe()

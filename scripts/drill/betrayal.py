@@ -12,9 +12,9 @@ from pathlib import Path
 
 from fedap_core.randomness import generator
 from scripts.drill.hostile.coordinator import SCENARIOS
-from scripts.drill.judge import Verdict
+from scripts.drill.judge import DrillVerdict
 from scripts.drill.nursery import Nursery
-from scripts.drill.record import Record
+from scripts.drill.record import DrillRecord
 from scripts.drill.spec import Drill
 
 KIND = "hostile-coordinator"
@@ -29,7 +29,7 @@ def chosen(drill: Drill) -> list[str]:
     return [names[int(number)] for number in found]
 
 
-def play_betrayal(drill: Drill, *, nursery: Nursery, folder: Path) -> Record:
+def play_betrayal(drill: Drill, *, nursery: Nursery, folder: Path) -> DrillRecord:
     """Play them in a process of their own."""
     folder.mkdir(parents=True)
     names, said = chosen(drill), folder / "said.json"
@@ -42,7 +42,7 @@ def play_betrayal(drill: Drill, *, nursery: Nursery, folder: Path) -> Record:
     nursery.kill(child)
     told = json.loads(said.read_text(encoding="utf-8")) if said.exists() else {}
     verdict = verdict_of(names, told, codes.get(child))
-    return Record(
+    return DrillRecord(
         drill=drill,
         survived=verdict.survived,
         complaints=verdict.complaints,
@@ -56,10 +56,10 @@ def play_betrayal(drill: Drill, *, nursery: Nursery, folder: Path) -> Record:
     )
 
 
-def verdict_of(names: list[str], told: dict[str, list[str]], code: int | None) -> Verdict:
+def verdict_of(names: list[str], told: dict[str, list[str]], code: int | None) -> DrillVerdict:
     """told: what was found wrong, by scenario that was played to its end; code: how the players' process ended."""
     complaints = [f"{name}: {fault}" for name, faults in told.items() for fault in faults]
     complaints += [f"{name} was not played to its end" for name in names if name not in told]
     if code != 0:
         complaints.append("the scenarios did not end" if code is None else f"the scenarios' process ended with {code}")
-    return Verdict(complaints=tuple(complaints), memory_growth_bytes=0, log_bytes=0)
+    return DrillVerdict(complaints=tuple(complaints), memory_growth_bytes=0, log_bytes=0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from scripts.drill.faults import Die
 from scripts.drill.nursery import Nursery
 from scripts.drill.spec import COORDINATOR, PARTIES
-from scripts.drill.stage import Stage
+from scripts.drill.stage import DrillSite
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Cast:
     def __init__(
         self,
         nursery: Nursery,
-        stage: Stage,
+        stage: DrillSite,
         endpoints: Mapping[str, str],
         *,
         namespaces: Mapping[str, str],
@@ -76,7 +76,7 @@ class Cast:
             settings["join"] = self._stage.join_settings(name, self._endpoints[name])
             settings["pace_s"] = self._pace_s
         party.child = self._nursery.start(
-            "lead" if name == COORDINATOR else "take part",
+            "coordinate" if name == COORDINATOR else "take part",
             settings,
             log=self._stage.log(name),
             namespace=self._namespaces.get(name),

@@ -14,7 +14,7 @@ import typer
 from fedap_core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from scripts.drill.record import Record
+    from scripts.drill.record import DrillRecord
     from scripts.drill.spec import Drill
 
 WIDTH = 120
@@ -53,7 +53,7 @@ def drill(
     drills were survived.
     """
     from scripts.drill.schedule import DEFAULT_KINDS, FLOODS, KINDS
-    from scripts.drill.spec import Choice, parse_kinds, parse_mode, parse_size
+    from scripts.drill.spec import DrillOptions, parse_kinds, parse_mode, parse_size
 
     if list_kinds:
         for name, one in KINDS.items():
@@ -63,7 +63,7 @@ def drill(
         raise InvalidInput("out", str(out), "a folder")
     kinds = parse_kinds(kind or [], tuple(KINDS), FLOODS if hostile_minutes else DEFAULT_KINDS)
     kinds = _possible(kinds, asked=bool(kind))
-    choice = Choice(kinds=kinds, model_bytes=parse_size(model), curve=curve, mode=parse_mode(mode))
+    choice = DrillOptions(kinds=kinds, model_bytes=parse_size(model), curve=curve, mode=parse_mode(mode))
     if hostile_minutes is not None:
         choice = choice.lasting(hostile_minutes)
         count = count or len(kinds)
@@ -116,7 +116,7 @@ def _run(wanted: Iterator[Drill], *, jobs: int, out: Path, again: bool) -> bool:
             else:
                 yield drill
 
-    def done(record: Record) -> None:
+    def done(record: DrillRecord) -> None:
         records.append(path, record)
         told.append(record)
         said = "survived" if record.survived else f"NOT SURVIVED: {'; '.join(record.complaints)}"

@@ -14,7 +14,7 @@ MOST_LOG_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class DrillOutcome:
     """What a run left behind.
 
     models: a member's final model as digests by tensor; absent where there is none. codes: every party's last exit
@@ -35,7 +35,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class DrillVerdict:
     """Survived where there is no complaint."""
 
     complaints: tuple[str, ...]
@@ -47,7 +47,7 @@ class Verdict:
         return not self.complaints
 
 
-def judge(outcome: Outcome, quiet: Outcome, *, same_bits: bool) -> Verdict:
+def judge(outcome: DrillOutcome, quiet: DrillOutcome, *, same_bits: bool) -> DrillVerdict:
     """same_bits: whether the final models are promised to be those of the undisturbed run (barrier mode)."""
     complaints = list(outcome.faults)
     complaints += [_ending(party, code) for party, code in outcome.codes.items() if code != 0]
@@ -72,7 +72,7 @@ def judge(outcome: Outcome, quiet: Outcome, *, same_bits: bool) -> Verdict:
         for party, size in outcome.log_bytes.items()
         if size > max(MOST_LOG_BYTES, 2 * quiet.log_bytes.get(party, 0))
     ]
-    return Verdict(
+    return DrillVerdict(
         complaints=tuple(complaints),
         memory_growth_bytes=max(growth.values(), default=0),
         log_bytes=sum(outcome.log_bytes.values()),
@@ -85,7 +85,7 @@ def _ending(party: str, code: int | None) -> str:
     return f"{party} was ended by signal {-code}" if code < 0 else f"{party} ended with exit code {code}"
 
 
-def _model_faults(outcome: Outcome, quiet: Outcome, *, same_bits: bool) -> list[str]:
+def _model_faults(outcome: DrillOutcome, quiet: DrillOutcome, *, same_bits: bool) -> list[str]:
     found = []
     for member, expected in quiet.models.items():
         model = outcome.models.get(member)

@@ -33,7 +33,7 @@ Work = Callable[[Mapping[str, object]], int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class ChildEnded:
     """A child is gone. code: as `subprocess` counts, negative for a signal."""
 
     child: int
@@ -49,7 +49,7 @@ class Nursery:
         self._next = 0
         self.pids: dict[int, int] = {}
         """Of living children, by number."""
-        self._ended: list[Ended] = []
+        self._ended: list[ChildEnded] = []
         self._process = os.fork()
         if self._process == 0:
             self._ours.close()
@@ -87,7 +87,7 @@ class Nursery:
         while self.signal(child, signal.SIGKILL):
             self._hear(1.0)
 
-    def ended(self, timeout_s: float) -> list[Ended]:
+    def ended(self, timeout_s: float) -> list[ChildEnded]:
         """Who has ended since the last question; waits so long for the first."""
         if not self._ended:
             self._hear(timeout_s)
@@ -110,7 +110,7 @@ class Nursery:
                 self.pids[told["child"]] = told["pid"]
             else:
                 self.pids.pop(told["child"], None)
-                self._ended.append(Ended(child=told["child"], code=told["code"]))
+                self._ended.append(ChildEnded(child=told["child"], code=told["code"]))
 
 
 def _tend(line: socket.socket) -> None:

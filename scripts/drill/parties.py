@@ -30,8 +30,7 @@ from participant.progress import configure_logging, tell_finished_rounds
 from participant.record.model_file import make_initial, write_model
 from participant.training.pace import Progress
 from scripts.drill.hostile.attackers import make_attackers
-from scripts.drill.hostile.coordinator import SCENARIOS, perform
-from scripts.drill.hostile.coordinator import Cast as HostileCast
+from scripts.drill.hostile.coordinator import SCENARIOS, ScenarioData, perform
 
 _TALLY_S = 0.5
 
@@ -87,7 +86,7 @@ def _count_files(countdown: Countdown, folder: str) -> None:
     sys.addaudithook(hook)
 
 
-def lead(settings: Mapping[str, object]) -> int:
+def coordinate(settings: Mapping[str, object]) -> int:
     """Be the coordinator of the run in `config`."""
     config = Path(str(settings["config"]))
     step = settings.get("step")
@@ -126,7 +125,7 @@ def recover(settings: Mapping[str, object]) -> int:
 def betray(settings: Mapping[str, object]) -> int:
     """Let participants of this process meet a hostile coordinator; what was found wrong stands in `said`."""
     folder, said = Path(str(settings["folder"])), Path(str(settings["said"]))
-    cast_of_all = HostileCast.made(folder)
+    cast_of_all = ScenarioData.made(folder)
     found: dict[str, list[str]] = {}
     for name in cast(Sequence[str], settings["names"]):
         found[name] = list(perform(SCENARIOS[name], cast_of_all, folder / name).faults)
@@ -193,7 +192,7 @@ def attack(settings: Mapping[str, object]) -> int:
 
 
 WORK: dict[str, Callable[[Mapping[str, object]], int]] = {
-    "lead": lead,
+    "coordinate": coordinate,
     "take part": take_part,
     "make model": make_model,
     "attack": attack,

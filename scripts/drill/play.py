@@ -25,14 +25,14 @@ from scripts.drill.disk import SmallDisk
 from scripts.drill.faults import Attack, Break, Damage, Die, Fault, Fill, Freeze, Kill, Slow, Unplug, Weather
 from scripts.drill.hostile.attackers import UNDER_NAMES
 from scripts.drill.hostile.members import NAME as HOSTILE
-from scripts.drill.judge import Outcome
+from scripts.drill.judge import DrillOutcome
 from scripts.drill.model import model_name
 from scripts.drill.namespaces import Namespaces
 from scripts.drill.nursery import Nursery
 from scripts.drill.repair import Repair
 from scripts.drill.schedule import KINDS
 from scripts.drill.spec import COORDINATOR, MEMBERS, PARTIES, Drill
-from scripts.drill.stage import RUN, Stage, data_options, free_port
+from scripts.drill.stage import RUN, DrillSite, data_options, free_port
 from scripts.drill.watch import Costs, last_line, log_bytes, traces
 
 GLANCE_S = 0.05
@@ -59,8 +59,8 @@ def write_model_file(nursery: Nursery, folder: Path, drill: Drill) -> Path:
 
 
 def play(
-    drill: Drill, faults: Sequence[Fault], *, nursery: Nursery, folder: Path, initial: Path, quiet: Outcome | None
-) -> Outcome:
+    drill: Drill, faults: Sequence[Fault], *, nursery: Nursery, folder: Path, initial: Path, quiet: DrillOutcome | None
+) -> DrillOutcome:
     """quiet: the undisturbed run, whose measures the faults are counted in; None where this is it."""
     folder.mkdir(parents=True)
     kind = KINDS[drill.kind]
@@ -69,7 +69,7 @@ def play(
         disks = _small_disks(drill, folder, stack) if kind.uses_small_disks else {}
         host = "127.0.0.1" if spaces is None else spaces.address(COORDINATOR)
         port = free_port(np.random.default_rng(os.getpid()))
-        stage = Stage(
+        stage = DrillSite(
             drill=drill,
             folder=folder,
             initial=initial,
@@ -98,7 +98,7 @@ def _small_disks(drill: Drill, folder: Path, stack: ExitStack) -> dict[str, Smal
     return {party: stack.enter_context(SmallDisk(folder / f"disk-{party}", size_bytes=size)) for party in PARTIES}
 
 
-def _line(stage: Stage, member: str, faults: Sequence[Fault], usual: Mapping[str, int]) -> proxy.Proxy:
+def _line(stage: DrillSite, member: str, faults: Sequence[Fault], usual: Mapping[str, int]) -> proxy.Proxy:
     """A member's way to the coordinator, with everything that happens on it."""
     found: list[proxy.Fault] = []
     lag = None
@@ -127,9 +127,9 @@ class _Play:
         drill: Drill,
         faults: Sequence[Fault],
         cast: Cast,
-        stage: Stage,
+        stage: DrillSite,
         lines: Mapping[str, proxy.Proxy],
-        quiet: Outcome | None,
+        quiet: DrillOutcome | None,
         *,
         spaces: Namespaces | None,
         disks: Mapping[str, SmallDisk],
@@ -209,7 +209,7 @@ class _Play:
         self._cast.invite("attack", settings, name="attacker")
         self._struck += 1
 
-    def run(self) -> Outcome:
+    def run(self) -> DrillOutcome:
         for name in (COORDINATOR, *MEMBERS):
             self._cast.start(name)
         look_at = 0.0
@@ -228,12 +228,12 @@ class _Play:
                 self._at(time.monotonic() + party.pause_s, lambda name=name: self._cast.start(name))  # type: ignore[misc]
         return self._outcome()
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> DrillOutcome:
         seconds = time.monotonic() - self._began
         logs = {name: self._stage.log(name) for name in self._cast.parties}
         faults = [f"{party} logged an exception" for party in traces(logs)]
         faults += [f"{name}'s last words: {last_line(logs[name])}" for name in self._cast.failed]
-        return Outcome(
+        return DrillOutcome(
             models={name: digests(path) for name in MEMBERS if (path := self._stage.home(name) / PERSONAL).is_file()},
             codes={name: None if party.child is not None else party.code for name, party in self._cast.parties.items()},
             seconds=seconds,

@@ -13,14 +13,14 @@ from typing import Any
 
 from fedap_core.errors import InvalidInput
 from scripts.drill.faults import Fault, to_json
-from scripts.drill.judge import Outcome, Verdict
+from scripts.drill.judge import DrillOutcome, DrillVerdict
 from scripts.drill.spec import Drill
 
 FILE = "drills.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class DrillRecord:
     """One drill that was played. folder: where its logs lie, if it was not survived."""
 
     drill: Drill
@@ -38,9 +38,9 @@ class Record:
 
 
 def record_of(
-    drill: Drill, faults: tuple[Fault, ...], outcome: Outcome, verdict: Verdict, *, folder: Path | None
-) -> Record:
-    return Record(
+    drill: Drill, faults: tuple[Fault, ...], outcome: DrillOutcome, verdict: DrillVerdict, *, folder: Path | None
+) -> DrillRecord:
+    return DrillRecord(
         drill=drill,
         survived=verdict.survived,
         complaints=verdict.complaints,
@@ -55,9 +55,9 @@ def record_of(
     )
 
 
-def failed_record(drill: Drill, reason: str) -> Record:
+def failed_record(drill: Drill, reason: str) -> DrillRecord:
     """Of a drill that could not be played."""
-    return Record(
+    return DrillRecord(
         drill=drill,
         survived=False,
         complaints=(reason,),
@@ -69,19 +69,19 @@ def failed_record(drill: Drill, reason: str) -> Record:
     )
 
 
-def encode(record: Record) -> str:
+def encode(record: DrillRecord) -> str:
     return json.dumps(asdict(record))
 
 
-def decode(text: str) -> Record:
+def decode(text: str) -> DrillRecord:
     fields = json.loads(text)
     fields["drill"] = Drill(**fields["drill"])
     for name in ("complaints", "faults"):
         fields[name] = tuple(fields[name])
-    return Record(**fields)
+    return DrillRecord(**fields)
 
 
-def read_records(path: Path) -> Iterator[Record]:
+def read_records(path: Path) -> Iterator[DrillRecord]:
     """Those of earlier calls; a last line that was cut off counts as not written."""
     if not path.exists():
         return
@@ -95,14 +95,14 @@ def read_records(path: Path) -> Iterator[Record]:
             ) from error
 
 
-def append(path: Path, record: Record) -> None:
+def append(path: Path, record: DrillRecord) -> None:
     with path.open("a", encoding="utf-8") as file:
         file.write(encode(record) + "\n")
 
 
-def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+def outcome_to_json(outcome: DrillOutcome) -> dict[str, Any]:
     return asdict(outcome)
 
 
-def outcome_from_json(fields: dict[str, Any]) -> Outcome:
-    return Outcome(**{**fields, "faults": tuple(fields["faults"])})
+def outcome_from_json(fields: dict[str, Any]) -> DrillOutcome:
+    return DrillOutcome(**{**fields, "faults": tuple(fields["faults"])})

@@ -11,7 +11,7 @@ from scripts.drill.cast import Cast
 from scripts.drill.damage import damage, is_damageable
 from scripts.drill.faults import Damage
 from scripts.drill.spec import COORDINATOR
-from scripts.drill.stage import Stage
+from scripts.drill.stage import DrillSite
 
 MOST_REFUSALS = 3
 """A coordinator that still refuses after so many recoveries has not been recovered."""
@@ -20,7 +20,7 @@ MOST_REFUSALS = 3
 class Repair:
     """The damages of one drill. done: what was damaged and what followed, in order."""
 
-    def __init__(self, cast: Cast, stage: Stage) -> None:
+    def __init__(self, cast: Cast, stage: DrillSite) -> None:
         self._cast = cast
         self._stage = stage
         self._pending: list[Damage] = []

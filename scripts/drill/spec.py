@@ -61,7 +61,7 @@ class Drill:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class DrillOptions:
     """What the user asked for; None: both, in turn."""
 
     kinds: tuple[str, ...]
@@ -71,7 +71,7 @@ class Choice:
     rounds: int = 4
     pace_s: float = 0.0
 
-    def lasting(self, minutes: float) -> Choice:
+    def lasting(self, minutes: float) -> DrillOptions:
         """The same for runs that last so long: many rounds, each with a pause; small and plain unless asked for."""
         return replace(
             self,

@@ -35,7 +35,7 @@ def data_options(member: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
+class DrillSite:
     """Where one federation lives. address: where its coordinator listens."""
 
     drill: Drill

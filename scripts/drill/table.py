@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from scripts.drill.record import Record
+from scripts.drill.record import DrillRecord
 
 MB = 1_000_000
 
 
-def show(console: Console, records: Sequence[Record]) -> None:
+def show(console: Console, records: Sequence[DrillRecord]) -> None:
     """One line for each kind, a sum, and the command for each failure."""
     table = Table(title="fedap-lab drill")
     for name in ("kind", "tried", "survived", "faults struck", "worst memory growth", "most log bytes", "seconds each"):
@@ -35,7 +35,7 @@ def show(console: Console, records: Sequence[Record]) -> None:
                 console.print(f"    logs: {record.folder}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _cells(records: Sequence[Record]) -> list[str]:
+def _cells(records: Sequence[DrillRecord]) -> list[str]:
     if not records:
         return ["0"] * 6
     return [
@@ -48,9 +48,9 @@ def _cells(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def breakdown(records: Sequence[Record]) -> list[str]:
+def breakdown(records: Sequence[DrillRecord]) -> list[str]:
     """How many were of which model and line."""
-    groups: dict[str, list[Record]] = {}
+    groups: dict[str, list[DrillRecord]] = {}
     for record in records:
         drill = record.drill
         if drill.kind == "hostile-coordinator":  # one participant, always small and plain

@@ -19,11 +19,11 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 from scripts.drill import betrayal
-from scripts.drill.judge import Outcome, judge
+from scripts.drill.judge import DrillOutcome, judge
 from scripts.drill.nursery import Nursery
 from scripts.drill.play import play, write_model_file
 from scripts.drill.record import (
-    Record,
+    DrillRecord,
     decode,
     encode,
     failed_record,
@@ -44,7 +44,7 @@ class Theatre:
         self._nursery = nursery
         self._root = root
 
-    def play(self, drill: Drill) -> Record:
+    def play(self, drill: Drill) -> DrillRecord:
         """One drill, beside its undisturbed run. What was survived leaves nothing behind; the rest stays."""
         folder = self._root / "drills" / drill.name
         shutil.rmtree(folder, ignore_errors=True)
@@ -61,7 +61,7 @@ class Theatre:
             shutil.rmtree(folder, ignore_errors=True)
         return record_of(drill, faults, outcome, verdict, folder=None if verdict.survived else folder)
 
-    def _quiet(self, drill: Drill) -> tuple[Path, Outcome]:
+    def _quiet(self, drill: Drill) -> tuple[Path, DrillOutcome]:
         """The initial model, and how the same federation ends when nobody disturbs it."""
         kind = KINDS[drill.kind]
         way = "apart" if kind.uses_namespaces else "proxied" if kind.uses_proxy else "direct"
@@ -139,7 +139,7 @@ class Workers:
         for process in self._processes:
             process.join()
 
-    def run(self, drills: Iterator[Drill], done: Callable[[Record], None]) -> None:
+    def run(self, drills: Iterator[Drill], done: Callable[[DrillRecord], None]) -> None:
         """Until the drills are all played; a new one is taken whenever a worker is free."""
         busy: dict[Connection, Drill] = {}
         free = list(self._lines)

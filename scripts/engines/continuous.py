@@ -97,7 +97,7 @@ class VirtualRun:
         """From the first hello to the end, or to the horizon."""
         self._handle(events.Started())
         for name, home in self._homes.items():
-            self._handle(events.Greeted(connection=name, identity=name, hello=self._hello(name, home)))
+            self._handle(events.HelloArrived(connection=name, identity=name, hello=self._hello(name, home)))
         horizon = math.inf if self._clock.horizon_s is None else self._clock.horizon_s
         while self._stopped is None:
             reports_at = self._due[0][0] if self._due else math.inf

@@ -66,7 +66,7 @@ def _run_missing(folder: RunFolder, settings: RunSettings, cohort: Cohort, optio
     pool = _open_pool(settings, cohort, start, options)
     try:
         tensors = read_spec(initial).shared(settings.strategy().home)
-        Federation(settings, cohort, folder, pool, options, tensors).run(first, anchor)
+        InlineFederation(settings, cohort, folder, pool, options, tensors).run(first, anchor)
     finally:
         pool.close()
 
@@ -143,7 +143,7 @@ def _open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: Engi
     return InlinePool(clients, spec)
 
 
-class Federation:
+class InlineFederation:
     """The rounds of one run."""
 
     def __init__(

@@ -17,10 +17,10 @@ def main() -> None:
     scope = Scope.read(parser.parse_args().scope)
     small_slices.shrink()
     from scripts.explore.exploring import explored
-    from scripts.explore.telling import told
+    from scripts.explore.summary import summary_of
 
     result = explored(scope)
-    print(told(scope, result), flush=True)
+    print(summary_of(scope, result), flush=True)
     sys.exit(0 if result.counterexample is None else 1)
 
 

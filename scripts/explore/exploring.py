@@ -11,11 +11,11 @@ from scripts.explore.scope import Scope
 from scripts.explore.search import Result, Search
 from scripts.explore.world import World
 from scripts.inmemory.federation import MakeHome
-from scripts.inmemory.home import Home
+from scripts.inmemory.home import MemoryHome
 from scripts.inmemory.setup import Setup
 
 
-def explored(scope: Scope, make_home: MakeHome = Home) -> Result:
+def explored(scope: Scope, make_home: MakeHome = MemoryHome) -> Result:
     """make_home: participants, where they are not those of today."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))  # log lines are not what is looked at
     gc.set_threshold(50_000, 20, 50)  # worlds are circles of objects, and there are many of them

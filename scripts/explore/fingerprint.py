@@ -24,7 +24,7 @@ from coordinator.decisions.work import PendingWork
 from scripts.explore.world import World
 from scripts.inmemory.centre import Centre
 from scripts.inmemory.disk import Forms
-from scripts.inmemory.home import Home
+from scripts.inmemory.home import MemoryHome
 
 TIMES = frozenset({"until", "_deadline", "_opening_until", "at"})
 """Fields that hold a time, an absolute one, besides those whose name ends with `_at`."""
@@ -62,7 +62,7 @@ def fingerprint(world: World) -> bytes:
     return hashlib.blake2b(found.encode(), digest_size=12).digest()
 
 
-def _mark_of(home: Home) -> str:
+def _mark_of(home: MemoryHome) -> str:
     if home.mark is None:
         home.mark = _digest(repr(_Walk(home.clock.now, {home.name: home.serial}).home(home)).encode())
     return home.mark
@@ -166,7 +166,7 @@ class _Walk:
         self._now = outside
         return [found, round(min(quiet_s, -_LONG_AGO_S), 6)]
 
-    def home(self, value: Home) -> object:
+    def home(self, value: MemoryHome) -> object:
         if value.end is not None:
             return [value.name, value.end.code, self.of(value.disk)]
         return self.thing(value)
@@ -245,7 +245,7 @@ def _learn(kind: type) -> Callable[[_Walk, Any], object]:
     handler = _Walk.frozen if frozen else _Walk.thing
     if issubclass(kind, enum.Enum | PurePath):
         handler = _Walk.name
-    if issubclass(kind, Home):
+    if issubclass(kind, MemoryHome):
         handler = _Walk.home
     _HANDLERS[kind] = handler
     return handler

@@ -12,8 +12,8 @@ from participant.decisions.events import Reported
 from protocol.codec import decode
 from protocol.messages import Heartbeat, Stats
 from scripts.inmemory.centre import Addressed, Frames
-from scripts.inmemory.federation import Federation, MakeHome
-from scripts.inmemory.home import Home
+from scripts.inmemory.federation import MakeHome, MemoryFederation
+from scripts.inmemory.home import MemoryHome
 from scripts.inmemory.setup import DEAD_AFTER_S, HEARTBEAT_S, Setup
 
 LATE_S = 1.5 * HEARTBEAT_S
@@ -34,10 +34,10 @@ class Late:
     up: bool
 
 
-class World(Federation):
+class World(MemoryFederation):
     """faults_left: how many more may happen on this path. promised: what members were told is here, by place."""
 
-    def __init__(self, setup: Setup, faults: int, make_home: MakeHome = Home) -> None:
+    def __init__(self, setup: Setup, faults: int, make_home: MakeHome = MemoryHome) -> None:
         self.faults_left = faults
         self.late: list[Late] = []
         self.asleep: dict[str, float] = {}
@@ -72,7 +72,7 @@ class World(Federation):
         times = [super().deadline(), *(one.until for one in self.late), *self.asleep.values()]
         return min((time for time in times if time is not None), default=None)
 
-    def awake(self) -> dict[str, Home]:
+    def awake(self) -> dict[str, MemoryHome]:
         return {name: home for name, home in self.homes.items() if name not in self.asleep}
 
     def pass_time(self, until: float) -> None:

@@ -22,8 +22,8 @@ from protocol.tensors import TensorSet
 from protocol.traffic import Dispatch, Intake
 from scripts.fuzz.corpus import everything, frames_of
 from scripts.fuzz.mutation import Frames, Mutator
-from scripts.inmemory.federation import Federation
-from scripts.inmemory.home import Home
+from scripts.inmemory.federation import MemoryFederation
+from scripts.inmemory.home import MemoryHome
 from scripts.inmemory.setup import Setup
 
 Operation = tuple[object, ...]
@@ -201,7 +201,7 @@ SETUPS = (
 )
 
 
-class Obedient(Home):
+class Obedient(MemoryHome):
     """A participant that may be sent anything: wrong tensors end its work, as they do the real worker's."""
 
     def judge(self, frames: Frames) -> list[Event]:
@@ -232,14 +232,16 @@ class _Unworkable(Exception):
     """Work that the order makes impossible."""
 
 
-def states(rng: random.Random, make_home: Callable[..., Home]) -> tuple[list[Federation], list[Frames], list[Frames]]:
+def states(
+    rng: random.Random, make_home: Callable[..., MemoryHome]
+) -> tuple[list[MemoryFederation], list[Frames], list[Frames]]:
     """Honest federations at every stage, and the messages sent on the way: up, down."""
     del rng
-    found: list[Federation] = []
+    found: list[MemoryFederation] = []
     up: dict[Frames, None] = {}
     down: dict[Frames, None] = {}
     for setup in SETUPS:
-        federation = Federation(setup, make_home)
+        federation = MemoryFederation(setup, make_home)
         for _ in range(60):
             found.append(federation.copy())
             for queue in federation.up.values():
@@ -258,13 +260,13 @@ class Coordinators:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._states, up, down = states(rng, Home)
+        self._states, up, down = states(rng, MemoryHome)
         said = [frames_of(message) for message in everything()]
         self._mutator = Mutator([*up, *up, *said, *down[:10]], rng)
         self.begin(0)
 
     def begin(self, start: int) -> None:
-        self._federation: Federation = self._states[start % len(self._states)].copy()
+        self._federation: MemoryFederation = self._states[start % len(self._states)].copy()
 
     def draw(self) -> Operation:
         rng = self._rng
@@ -304,7 +306,7 @@ class Participants:
         self.begin(0)
 
     def begin(self, start: int) -> None:
-        self._federation: Federation = self._states[start % len(self._states)].copy()
+        self._federation: MemoryFederation = self._states[start % len(self._states)].copy()
 
     def draw(self) -> Operation:
         way = self._rng.random()

@@ -21,7 +21,7 @@ from coordinator.wire.exchange import Exchange, Orders
 from coordinator.wire.router import Received, Router
 from protocol.contracts import Buffer
 from protocol.traffic import Dispatch, Intake
-from scripts.inmemory.disk import Compute, Disk, Forms, Jobs, Store
+from scripts.inmemory.disk import Forms, MemoryCompute, MemoryDisk, MemoryJobs, MemoryStore
 from scripts.inmemory.setup import HEARTBEAT_S, RUN, Setup
 
 Frames = tuple[bytes, ...]
@@ -86,7 +86,7 @@ class Life(Coordinator):
     def __init__(self, parts: Parts, clock: Clock) -> None:
         super().__init__(parts, clock=clock.read)
         self._compute.close()
-        self.compute = Compute()
+        self.compute = MemoryCompute()
         self.heard_of = 0
         self._compute = cast(Any, self.compute)
 
@@ -112,14 +112,14 @@ class Centre:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self.clock = Clock()
-        self.disk = Disk()
+        self.disk = MemoryDisk()
         self.mark: str | None = None
         self.marked_for: dict[str, int] = {}
         self.boot()
 
     def boot(self) -> None:
         """A new life over what the disk holds."""
-        setup, store, forms = self._setup, Store(self.disk), Forms(self._setup)
+        setup, store, forms = self._setup, MemoryStore(self.disk), Forms(self._setup)
         self.machine = machine = RoundMachine(setup.rules)
         self.socket = Socket(setup.names)
         router, kept, formed = cast(Router, self.socket), cast(Any, store), cast(Any, forms)
@@ -142,7 +142,7 @@ class Centre:
             ledger=Ledger(self.disk.journal, traffic=exchange.taken_traffic, traffic_file=None),
             store=kept,
             forms=formed,
-            jobs=cast(Any, Jobs(setup, store, forms)),
+            jobs=cast(Any, MemoryJobs(setup, store, forms)),
             router=router,
             exchange=exchange,
             arrivals=arrivals,

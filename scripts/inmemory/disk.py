@@ -62,7 +62,7 @@ class MemoryJournal:
 
 
 @dataclass
-class Disk:
+class MemoryDisk:
     """What a crash of the coordinator leaves: its journal, admitted blobs, slices of payloads under way."""
 
     journal: MemoryJournal = field(default_factory=MemoryJournal)
@@ -70,10 +70,10 @@ class Disk:
     slices: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
 
-class Incoming:
+class MemoryIncoming:
     """Slices by member and transfer, without a gap."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
 
     def digest(self, data: Buffer) -> Digest:
@@ -98,12 +98,12 @@ class Incoming:
         return False
 
 
-class Store:
+class MemoryStore:
     """Staged reports, which a crash loses, and blobs, which it does not."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
-        self.incoming = Incoming(disk)
+        self.incoming = MemoryIncoming(disk)
         self._staged: dict[BlobRef, bytes] = {}
 
     def stage(self, ref: BlobRef, tensors: TensorSet) -> None:
@@ -178,11 +178,11 @@ class Forms:
         self._rows = {ref: row for ref, row in self._rows.items() if ref in kept}
 
 
-class Jobs:
+class MemoryJobs:
     """Every report of the right size is admitted; W is uniform; rows are mixed as W says, or only named where a run is
     continuous."""
 
-    def __init__(self, setup: Setup, store: Store, forms: Forms) -> None:
+    def __init__(self, setup: Setup, store: MemoryStore, forms: Forms) -> None:
         self._setup, self._store, self._forms = setup, store, forms
 
     def inspect(self, waiting: Sequence[actions.Inspect]) -> list[events.Inspected]:
@@ -219,7 +219,7 @@ class Jobs:
 Work = actions.Action | tuple[actions.Inspect, ...]
 
 
-class Compute:
+class MemoryCompute:
     """Jobs wait in order until one is let through; it is done then, and its answer is heard with the next turn."""
 
     def __init__(self) -> None:

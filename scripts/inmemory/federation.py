@@ -12,17 +12,17 @@ from typing import Self
 
 from scripts.inmemory.centre import Addressed, Centre, Frames
 from scripts.inmemory.copying import copied
-from scripts.inmemory.home import Home
+from scripts.inmemory.home import MemoryHome
 from scripts.inmemory.setup import Setup
 
-MakeHome = Callable[[Setup, str], Home]
+MakeHome = Callable[[Setup, str], MemoryHome]
 
 
-class Federation:
+class MemoryFederation:
     """Everything, in memory. up: (connection, message) by member, oldest first; down: messages by member. Read
     `centre` and `homes`; whoever changes one asks for it by `moving` before."""
 
-    def __init__(self, setup: Setup, make_home: MakeHome = Home) -> None:
+    def __init__(self, setup: Setup, make_home: MakeHome = MemoryHome) -> None:
         self.setup = setup
         self.now = 0.0
         self.up: dict[str, list[Addressed]] = {name: [] for name in setup.names}
@@ -30,7 +30,7 @@ class Federation:
         self.broken: set[str] = set()
         """Members whose present connection the other side has lost: they find out when they have read everything."""
         self.centre = Centre(setup)
-        self.homes: dict[str, Home] = {name: make_home(setup, name) for name in setup.names}
+        self.homes: dict[str, MemoryHome] = {name: make_home(setup, name) for name in setup.names}
         self._own: set[str] = {"C", *setup.names}
 
     def copy(self) -> Self:
@@ -46,7 +46,7 @@ class Federation:
         self._own, other._own = set(), set()
         return other
 
-    def moving(self, name: str) -> Home:
+    def moving(self, name: str) -> MemoryHome:
         """A participant that is about to change; nobody else's from now on."""
         if name not in self._own:
             self.homes[name] = copied(self.homes[name])
@@ -77,7 +77,7 @@ class Federation:
         if self.centre.is_down:
             self.break_lines()
 
-    def _deliver_up(self, home: Home) -> None:
+    def _deliver_up(self, home: MemoryHome) -> None:
         sent, home.sent = home.sent, []
         for connection, frames in sent:
             if home.name not in self.broken:
@@ -154,7 +154,7 @@ class Federation:
         times = [self.centre.deadline(), *(home.machine.next_deadline() for home in self.awake().values())]
         return min((time for time in times if time is not None), default=None)
 
-    def awake(self) -> dict[str, Home]:
+    def awake(self) -> dict[str, MemoryHome]:
         """Participants that notice the time."""
         return self.homes
 

@@ -60,7 +60,7 @@ class Saved:
     final: bytes | None = None
 
 
-class Home:
+class MemoryHome:
     """One participant. `is_opening`: a connection is asked for; `connection`: the one that stands; `sent`: what it has
     said and nobody has taken yet. mark: its fingerprint, while it stands."""
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fedap_core.preprocessing import Preprocessing
 from participant.data.base import Dataset
 from scripts.run.cohort import Client, Cohort, make_cohort
-from scripts.run.forked import Errand
+from scripts.run.forked import ChildTask
 from scripts.run.settings import CohortSettings
 
 _ALIGNED = 64
@@ -34,19 +34,19 @@ class CohortApart:
 
     def __init__(self, settings: CohortSettings, seed: int) -> None:
         self._memory = _shared_memory()
-        self._errand = Errand(lambda: _put(self._memory, make_cohort(settings, seed)))
+        self._task = ChildTask(lambda: _put(self._memory, make_cohort(settings, seed)))
 
     def take(self) -> Cohort:
         """The cohort, once."""
         try:
-            self._errand.wait()
+            self._task.wait()
             return _get(self._memory)
         finally:
             os.close(self._memory)
 
     def abandon(self) -> None:
         """Nobody will take it."""
-        self._errand.abandon()
+        self._task.abandon()
         os.close(self._memory)
 
 

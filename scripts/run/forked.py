@@ -42,7 +42,7 @@ def _stop_openmp_threads() -> None:
 os.register_at_fork(before=_stop_openmp_threads)
 
 
-class Errand:
+class ChildTask:
     """A piece of work under way in a child; its answer is lost with it. Say `wait`, or `abandon`."""
 
     def __init__(self, work: Callable[[], object]) -> None:
@@ -80,7 +80,7 @@ class Errand:
 
 def run_in_child(work: Callable[[], None]) -> None:
     """Do tensor work in a forked child, so that this process may still fork afterwards."""
-    Errand(work).wait()
+    ChildTask(work).wait()
 
 
 def _report_failure(work: Callable[[], object], parent: Connection, parent_id: int) -> None:

@@ -10,13 +10,13 @@ from rich.console import Console
 
 from scripts.experiments.asynchronous.conditions import Trouble
 from scripts.experiments.asynchronous.real_study import run_real_study
-from scripts.experiments.asynchronous.study import Study, run_study
+from scripts.experiments.asynchronous.study import AsyncStudy, run_study
 from scripts.lab import main
 from tests.support.cohorts import run_command, small_run
 
 
-def small_study(*ways: str) -> Study:
-    return Study(runs=(small_run("fedavg"),), conditions=("slow",), ways=ways, trouble=Trouble(slower=3.0))
+def small_study(*ways: str) -> AsyncStudy:
+    return AsyncStudy(runs=(small_run("fedavg"),), conditions=("slow",), ways=ways, trouble=Trouble(slower=3.0))
 
 
 def suffixes(root: Path) -> set[str]:
@@ -56,7 +56,7 @@ def test_wrong_options_end_in_one_line(option: str, value: str, hint: str, tmp_p
 @pytest.mark.slow
 def test_real_processes_with_a_slow_member_are_watched_on_the_wall_clock(tmp_path: Path) -> None:
     """Three rounds wait for three slow trainings, a second and a half in all, where nobody can be quicker than that."""
-    study = Study(runs=(small_run("fedap"),), conditions=("slow",), ways=("barrier",), trouble=Trouble(slower=5.0))
+    study = AsyncStudy(runs=(small_run("fedap"),), conditions=("slow",), ways=("barrier",), trouble=Trouble(slower=5.0))
     said = io.StringIO()
     waiting, going_on = run_real_study(study, tmp_path, least_s=0.1, console=Console(file=said))
     assert (waiting.way, going_on.way) == ("barrier", "continuous")

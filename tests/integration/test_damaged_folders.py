@@ -298,7 +298,7 @@ def test_recover_does_not_promise_what_members_have_shown_to_be_impossible(tmp_p
 
 @pytest.mark.slow
 def test_an_agreement_to_an_older_folder_does_not_outlast_the_start_it_was_given_for(tmp_path: Path) -> None:
-    """Nothing is lost here. Were the agreement kept, a folder put back later would be led on without a question."""
+    """Nothing is lost here. Were the agreement kept, a folder put back later would be continued without a question."""
     with halted(tmp_path) as run:
         run.recover("--accept-older")
         run.ends_alike()

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from scripts.drill.hostile.coordinator import SCENARIOS, Cast, page, perform
+from scripts.drill.hostile.coordinator import SCENARIOS, ScenarioData, page, perform
 
 
 @pytest.fixture(scope="module")
-def cast(tmp_path_factory: pytest.TempPathFactory) -> Cast:
-    return Cast.made(tmp_path_factory.mktemp("cast"))
+def cast(tmp_path_factory: pytest.TempPathFactory) -> ScenarioData:
+    return ScenarioData.made(tmp_path_factory.mktemp("cast"))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_hostile_coordinator_gets_nothing_that_was_not_agreed_to(name: str, cast: Cast, tmp_path: Path) -> None:
+def test_hostile_coordinator_gets_nothing_that_was_not_agreed_to(name: str, cast: ScenarioData, tmp_path: Path) -> None:
     outcome = perform(SCENARIOS[name], cast, tmp_path)
     assert outcome.faults == ()
 

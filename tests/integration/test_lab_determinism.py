@@ -14,7 +14,7 @@ from fedap_core.strategies import Measure
 from participant.record.model_file import read_spec
 from participant.training.local import LocalReport
 from scripts.engines.base import EngineOptions
-from scripts.engines.inline import Federation
+from scripts.engines.inline import InlineFederation
 from scripts.engines.pool import InlinePool, make_clients
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
@@ -72,7 +72,7 @@ def run_last_first(root: Path, settings: RunSettings, *, initial: Path, anchor: 
     ]
     folder = RunFolder(root, settings)
     folder.path.mkdir(parents=True)
-    Federation(settings, cohort, folder, LastFirst(pools), EngineOptions(root=root)).run(0, anchor)
+    InlineFederation(settings, cohort, folder, LastFirst(pools), EngineOptions(root=root)).run(0, anchor)
     return folder
 
 

@@ -205,7 +205,9 @@ class Bench:
         """Say hello over a new connection."""
         self._lives += 1
         self.peers[name] = Peer(connection=f"{name}#{self._lives}")
-        return self.do(events.Greeted(connection=self.peers[name].connection, identity=identity or name, hello=message))
+        return self.do(
+            events.HelloArrived(connection=self.peers[name].connection, identity=identity or name, hello=message)
+        )
 
     def update(self, name: str, round_no: int, *, scores: tuple[Score, ...] = ()) -> list[Action]:
         """The update of a member arrives; with statistics if its order asked for them."""

@@ -51,13 +51,13 @@ class Sketch:
         else:  # an order that was not finished must be given again
             self.have = _order_of(self.report) if self.report is not None else None
         self.job = self.next_job = None
-        return events.Greeted(
+        return events.HelloArrived(
             connection=self.connection, identity=self.name, hello=hello(self.name, run=RUN if known else None)
         )
 
     def greet_again(self) -> Event:
         run = RUN if self.have is not None else None
-        return events.Greeted(connection=self.connection, identity=self.name, hello=hello(self.name, run=run))
+        return events.HelloArrived(connection=self.connection, identity=self.name, hello=hello(self.name, run=run))
 
     def hear(self, action: Down) -> list[Event]:
         """What the participant answers at once."""

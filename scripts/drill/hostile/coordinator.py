@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scripts.drill.hostile.false_coordinator import Outcome, Scenario, perform
+from scripts.drill.hostile.false_coordinator import Scenario, ScenarioOutcome, perform
 from scripts.drill.hostile.false_orders import ORDERS
-from scripts.drill.hostile.false_stage import Cast
+from scripts.drill.hostile.false_stage import ScenarioData
 from scripts.drill.hostile.false_traffic import TRAFFIC
 from scripts.drill.hostile.false_welcomes import WELCOMES
 
-__all__ = ["SCENARIOS", "Cast", "Outcome", "Scenario", "page", "perform"]
+__all__ = ["SCENARIOS", "Scenario", "ScenarioData", "ScenarioOutcome", "page", "perform"]
 
 _GROUPS: tuple[tuple[str, tuple[Scenario, ...]], ...] = (
     ("Plans and welcomes", WELCOMES),

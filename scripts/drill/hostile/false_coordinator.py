@@ -23,12 +23,12 @@ from protocol.codec import encode
 from protocol.errors import ProtocolError
 from protocol.messages import Message
 from protocol.tensors import TensorSet
-from scripts.drill.hostile.false_stage import FORBIDDEN_MODULE, NAME, ROUNDS, Cast, Stage
+from scripts.drill.hostile.false_stage import FORBIDDEN_MODULE, NAME, ROUNDS, FalseCoordinator, ScenarioData
 
 LARGEST_SOUND = 1e3
 """Values of a small model that was trained for a round or two are far below."""
 
-Play = Callable[[Stage], None]
+Play = Callable[[FalseCoordinator], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Scenario:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ScenarioOutcome:
     """What a scenario left behind."""
 
     scenario: Scenario
@@ -67,14 +67,14 @@ class Outcome:
     """Why the scenario was not survived; empty where it was."""
 
 
-def perform(scenario: Scenario, cast: Cast, folder: Path) -> Outcome:
+def perform(scenario: Scenario, cast: ScenarioData, folder: Path) -> ScenarioOutcome:
     """Play one scenario against a fresh participant and judge what came of it."""
     payload = folder / "importable"
     payload.mkdir(parents=True)
     (payload / f"{FORBIDDEN_MODULE}.py").write_text("from fedap_core.strategies.fedap import FedAp\n")
     sys.path.insert(0, str(payload))
     try:
-        with Stage(cast, folder) as stage:
+        with FalseCoordinator(cast, folder) as stage:
             stage.start(**{"algorithm": scenario.algorithm, **scenario.settings})
             scenario.play(stage)
             stage.hear_the_end()
@@ -85,7 +85,7 @@ def perform(scenario: Scenario, cast: Cast, folder: Path) -> Outcome:
     record = stage.state / "sent.jsonl"
     sent = tuple(json.loads(line) for line in record.read_text(encoding="utf-8").splitlines())
     files = tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
-    outcome = Outcome(
+    outcome = ScenarioOutcome(
         scenario=scenario, ends=tuple(stage.ends), heard=tuple(stage.heard), sent=sent, files=files, faults=()
     )
     faults = [*_end_faults(outcome), *_leak_faults(outcome, cast), *_change_faults(outcome, stage.state, payload)]
@@ -94,7 +94,7 @@ def perform(scenario: Scenario, cast: Cast, folder: Path) -> Outcome:
     return replace(outcome, faults=tuple(faults))
 
 
-def _end_faults(outcome: Outcome) -> list[str]:
+def _end_faults(outcome: ScenarioOutcome) -> list[str]:
     scenario, last = outcome.scenario, outcome.ends[-1] if outcome.ends else None
     if isinstance(last, InvalidInput | ProtocolError):
         return [f"it ended with an exception: {last}"]
@@ -111,7 +111,7 @@ def _end_faults(outcome: Outcome) -> list[str]:
     return faults
 
 
-def _leak_faults(outcome: Outcome, cast: Cast) -> list[str]:
+def _leak_faults(outcome: ScenarioOutcome, cast: ScenarioData) -> list[str]:
     """What left, by the wire and by the participant's own record, beside the list that `check` prints."""
     described = {"data": "synthetic", "data_options": dict(cast.data_options), "model_file": cast.initial, "name": NAME}
     settings = DataSettings.model_validate(described)
@@ -135,7 +135,7 @@ def _leak_faults(outcome: Outcome, cast: Cast) -> list[str]:
     return faults
 
 
-def _change_faults(outcome: Outcome, state: Path, payload: Path) -> list[str]:
+def _change_faults(outcome: ScenarioOutcome, state: Path, payload: Path) -> list[str]:
     """Files outside the state folder, and models in it that are not sound."""
     inside = (state.name, payload.name)
     faults = [f"wrote {name}" for name in outcome.files if Path(name).parts[0] not in inside]

@@ -9,7 +9,7 @@ import numpy as np
 from protocol.messages import Plan
 from protocol.tensors import TensorSet
 from scripts.drill.hostile.false_coordinator import Play, Scenario
-from scripts.drill.hostile.false_stage import Cast, Stage
+from scripts.drill.hostile.false_stage import FalseCoordinator, ScenarioData
 
 REFUSED = "The order is refused with an `error`, nothing is done for it, and the run goes on as planned."
 KEPT = "The weights are refused; it goes on from its own model, which stays on disk."
@@ -17,7 +17,7 @@ LAST_KEPT = "The weights are refused; its own last model is kept as the personal
 IGNORED = "The message belongs to nothing that is agreed; it is dropped."
 
 
-def _file_plan(cast: Cast) -> Plan:
+def _file_plan(cast: ScenarioData) -> Plan:
     """FedAP that measures under a model which the coordinator brings."""
     return cast.plan(anchor="file")
 
@@ -25,7 +25,7 @@ def _file_plan(cast: Cast) -> Plan:
 def ordering(**order: Any) -> Play:  # noqa: ANN401
     """A train order for round 0 that differs from the plan's; then the run as planned."""
 
-    def play(stage: Stage) -> None:
+    def play(stage: FalseCoordinator) -> None:
         stage.welcome()
         stage.attempt(stage.train(**{"round_no": 0, **order}))
         stage.go_on_honestly()
@@ -34,7 +34,7 @@ def ordering(**order: Any) -> Play:  # noqa: ANN401
 
 
 def anchoring(**order: Any) -> Play:  # noqa: ANN401
-    def play(stage: Stage) -> None:
+    def play(stage: FalseCoordinator) -> None:
         stage.welcome()
         stage.attempt(stage.anchor(**order))
         stage.go_on_honestly()
@@ -42,38 +42,38 @@ def anchoring(**order: Any) -> Play:  # noqa: ANN401
     return play
 
 
-def _all_tensors(stage: Stage) -> None:
+def _all_tensors(stage: FalseCoordinator) -> None:
     stage.welcome()
     stage.attempt(stage.train(0, weights=stage.cast.weights(everything=True)))
     stage.go_on_honestly()
 
 
-def _warmup(stage: Stage) -> None:
+def _warmup(stage: FalseCoordinator) -> None:
     stage.welcome()
     stage.attempt(stage.train(0, phase="warmup", weights=stage.cast.weights(everything=True)))
     stage.go_on_honestly()
 
 
-def _warmup_again_and_again(stage: Stage) -> None:
+def _warmup_again_and_again(stage: FalseCoordinator) -> None:
     stage.welcome()
     everything = stage.cast.weights(everything=True)
     for _ in range(8):
         stage.say(stage.train(0, phase="warmup", weights=everything))
 
 
-def _foreign_tensors(stage: Stage) -> None:
+def _foreign_tensors(stage: FalseCoordinator) -> None:
     stage.welcome()
     stage.attempt(stage.train(0, weights=TensorSet.of({"probe": np.zeros(7, dtype=np.float32)})))
     stage.go_on_honestly()
 
 
-def _anchor_with_model(stage: Stage) -> None:
+def _anchor_with_model(stage: FalseCoordinator) -> None:
     stage.welcome()
     stage.attempt(stage.anchor(weights=stage.cast.whole(lambda values: values + 1)))
     stage.go_on_honestly()
 
 
-def _anchor_again(stage: Stage) -> None:
+def _anchor_again(stage: FalseCoordinator) -> None:
     stage.welcome()
     stage.measure()
     stage.say(stage.anchor(1))
@@ -81,7 +81,7 @@ def _anchor_again(stage: Stage) -> None:
     stage.go_on_honestly(1)
 
 
-def _another_anchor(stage: Stage) -> None:
+def _another_anchor(stage: FalseCoordinator) -> None:
     stage.welcome(_file_plan(stage.cast))
     stage.say(stage.anchor(weights=stage.cast.whole()))
     stage.hear("stats")
@@ -89,13 +89,13 @@ def _another_anchor(stage: Stage) -> None:
     stage.go_on_honestly(1)
 
 
-def _nan_anchor(stage: Stage) -> None:
+def _nan_anchor(stage: FalseCoordinator) -> None:
     stage.welcome(_file_plan(stage.cast))
     stage.attempt(stage.anchor(weights=stage.cast.whole(lambda values: values * np.nan)))
     stage.go_on_honestly()
 
 
-def _early_running(stage: Stage) -> None:
+def _early_running(stage: FalseCoordinator) -> None:
     """Three rounds of f-FedAP measure in round 0 already; the plan has six here, so that round 2 is the one."""
     stage.welcome(stage.cast.plan(strategy="f-fedap", rounds=6))
     stage.attempt(stage.train(0, phase="fedbn", measure="running"))
@@ -107,7 +107,7 @@ def _early_running(stage: Stage) -> None:
 def delivering(value: float) -> Play:
     """A round as planned, then one whose weights are all one value."""
 
-    def play(stage: Stage) -> None:
+    def play(stage: FalseCoordinator) -> None:
         stage.welcome()
         stage.round(0)
         stage.round(1, weights=stage.cast.weights(value))
@@ -116,14 +116,14 @@ def delivering(value: float) -> Play:
     return play
 
 
-def _first_delivery(stage: Stage) -> None:
+def _first_delivery(stage: FalseCoordinator) -> None:
     stage.welcome()
     stage.round(0, weights=stage.cast.weights(9e5))
     stage.end_honestly(1)
 
 
 def finishing(value: float | None, *, everything: bool = False) -> Play:
-    def play(stage: Stage) -> None:
+    def play(stage: FalseCoordinator) -> None:
         stage.welcome()
         stage.round(0)
         stage.end_honestly(1, weights=stage.cast.weights(value, everything=everything))
@@ -131,27 +131,27 @@ def finishing(value: float | None, *, everything: bool = False) -> Play:
     return play
 
 
-def _poison_again_and_again(stage: Stage) -> None:
+def _poison_again_and_again(stage: FalseCoordinator) -> None:
     stage.welcome(stage.cast.plan(rounds=20))
     for round_no in range(8):
         stage.round(round_no, weights=stage.cast.weights(float("nan")))
 
 
-def _finish_in_the_middle(stage: Stage) -> None:
+def _finish_in_the_middle(stage: FalseCoordinator) -> None:
     stage.welcome()
     stage.round(0)
     stage.say(stage.finish(1, None, reason="aborted"))
     stage.part(1)
 
 
-def _finish_then_train(stage: Stage) -> None:
+def _finish_then_train(stage: FalseCoordinator) -> None:
     stage.welcome()
     stage.round(0)
     stage.say(stage.finish(1, stage.cast.weights()), stage.train(1), stage.anchor(2))
     stage.part(1)
 
 
-def _replayed(stage: Stage) -> None:
+def _replayed(stage: FalseCoordinator) -> None:
     stage.welcome()
     stage.round(0)
     stage.round(1)

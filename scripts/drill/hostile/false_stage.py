@@ -22,7 +22,7 @@ from fedap_core.strategies import make_strategy
 from participant.config import DataSettings, JoinSettings
 from participant.decisions.actions import End
 from participant.decisions.layouts import model_layout, shared_layout
-from participant.joining import Home, join, open_home
+from participant.joining import LocalSetup, join, open_home
 from participant.record.model_file import make_initial, read_model, write_model
 from protocol.codec import decode, encode
 from protocol.messages import (
@@ -56,15 +56,15 @@ FORBIDDEN_MODULE = "hostile_payload"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cast:
+class ScenarioData:
     """What every scenario starts from: a participant's data and model, made once."""
 
-    home: Home
+    home: LocalSetup
     initial: Path
     data_options: Mapping[str, str]
 
     @classmethod
-    def made(cls, folder: Path) -> Cast:
+    def made(cls, folder: Path) -> ScenarioData:
         """Synthetic images of three classes and LeNet-5: a round takes hundredths of a second."""
         options = {"samples": "96", "classes": "3", "shape": "1x16x16"}
         described = {"data": "synthetic", "data_options": options, "model": "lenet5", "name": NAME}
@@ -129,10 +129,10 @@ class Cast:
         return TensorSet.of({n: a if fill is None else np.full_like(a, fill) for n, a in chosen.items()})
 
 
-class Stage:
+class FalseCoordinator:
     """One scenario's socket, and the lives of the participant on it. Use as a context manager."""
 
-    def __init__(self, cast: Cast, folder: Path) -> None:
+    def __init__(self, cast: ScenarioData, folder: Path) -> None:
         self.cast = cast
         self.folder = folder
         self.heard: list[Message] = []
@@ -146,7 +146,7 @@ class Stage:
         self._thread: threading.Thread | None = None
         self._run = RUN
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> FalseCoordinator:
         self._socket.bind("tcp://127.0.0.1:*")
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         return self

@@ -19,17 +19,17 @@ from protocol.messages import (
     Welcome,
 )
 from scripts.drill.hostile.false_coordinator import Play, Scenario
-from scripts.drill.hostile.false_stage import NAME, RUN, Stage
+from scripts.drill.hostile.false_stage import NAME, RUN, FalseCoordinator
 
 DROPPED = "The messages are dropped; the run goes on as planned."
 FLOOD = 200
 TRANSFER = "cd" * 16
 
 
-def pouring(made: Callable[[Stage], Sequence[Message]]) -> Play:
+def pouring(made: Callable[[FalseCoordinator], Sequence[Message]]) -> Play:
     """Messages between the welcome and the first round."""
 
-    def play(stage: Stage) -> None:
+    def play(stage: FalseCoordinator) -> None:
         stage.welcome()
         stage.say(*made(stage))
         stage.go_on_honestly()
@@ -37,7 +37,7 @@ def pouring(made: Callable[[Stage], Sequence[Message]]) -> Play:
     return play
 
 
-def _foreign_run(stage: Stage) -> Sequence[Message]:
+def _foreign_run(stage: FalseCoordinator) -> Sequence[Message]:
     return [
         replace(stage.train(0), run="other"),
         replace(stage.anchor(), run="other"),
@@ -45,17 +45,17 @@ def _foreign_run(stage: Stage) -> Sequence[Message]:
     ]
 
 
-def _slices(_stage: Stage) -> Sequence[Message]:
+def _slices(_stage: FalseCoordinator) -> Sequence[Message]:
     return [Slice(transfer=TRANSFER, offset=0, data=memoryview(b"x" * 1000)) for _ in range(FLOOD)]
 
 
-def _speaking_as_the_participant(stage: Stage) -> None:
+def _speaking_as_the_participant(stage: FalseCoordinator) -> None:
     stage.welcome()
     stage.say(Leave(run=RUN, reason="as if it were you"))
     stage.go_on_honestly()
 
 
-def _hello_required(stage: Stage) -> None:
+def _hello_required(stage: FalseCoordinator) -> None:
     """Each asks for a hello; the welcome that follows the last hello is taken."""
     stage.welcome()
     stage.round(0)
@@ -66,14 +66,14 @@ def _hello_required(stage: Stage) -> None:
     stage.end_honestly(1)
 
 
-def _garbage(stage: Stage) -> None:
+def _garbage(stage: FalseCoordinator) -> None:
     stage.welcome()
     for number in range(FLOOD):
         stage.say_frames([bytes([number % 256]) * (number % 64 + 1)])
     stage.go_on_honestly()
 
 
-def _rejects(stage: Stage) -> None:
+def _rejects(stage: FalseCoordinator) -> None:
     stage.welcome()
     stage.round(0)
     stage.say(*[Reject(code="quarantined", reason="get out")] * FLOOD)
@@ -83,7 +83,7 @@ def _step(kind: str, round_no: int) -> Step:
     return Step(kind=kind, round_no=round_no)
 
 
-def _early_wants(_stage: Stage) -> Sequence[Message]:
+def _early_wants(_stage: FalseCoordinator) -> Sequence[Message]:
     kinds = ("update", "stats", "goodbye")
     return [Heartbeat(run=RUN, round_no=2, have=None, want=_step(kind, 2)) for kind in kinds] * 20
 

@@ -14,7 +14,7 @@ from protocol.limits import MIB
 from protocol.messages import Compute, HelloRequired, Message, Reject, Sgd, Welcome
 from protocol.tensors import Layout, TensorSet, WireTensor
 from scripts.drill.hostile.false_coordinator import Play, Scenario
-from scripts.drill.hostile.false_stage import FORBIDDEN_MODULE, NAME, RUN, Cast, Stage
+from scripts.drill.hostile.false_stage import FORBIDDEN_MODULE, NAME, RUN, FalseCoordinator, ScenarioData
 
 REFUSED = "It says which field goes too far, leaves and ends with code 2; nothing is trained."
 SGD: Mapping[str, Any] = {"learning_rate": 0.05, "batch_size": 16}
@@ -31,50 +31,50 @@ def frames_with(message: Message, change: Callable[[dict[str, Any]], None]) -> l
 def asking(**plan: object) -> Play:
     """A welcome with a plan that differs from the honest one, and nothing more."""
 
-    def play(stage: Stage) -> None:
+    def play(stage: FalseCoordinator) -> None:
         stage.welcome(stage.cast.plan(**plan))
 
     return play
 
 
 def welcoming(**fields: Any) -> Play:  # noqa: ANN401
-    def play(stage: Stage) -> None:
+    def play(stage: FalseCoordinator) -> None:
         stage.welcome(**fields)
 
     return play
 
 
-def _bn_too(cast: Cast) -> str:
+def _bn_too(cast: ScenarioData) -> str:
     return shared_layout(cast.home.spec, ()).digest
 
 
-def _all_tensors_shared(stage: Stage) -> None:
+def _all_tensors_shared(stage: FalseCoordinator) -> None:
     stage.welcome(stage.cast.plan(shared_layout=_bn_too(stage.cast)))
 
 
-def _another_algorithm(stage: Stage) -> None:
+def _another_algorithm(stage: FalseCoordinator) -> None:
     stage.welcome(stage.cast.plan(strategy="fedavg", shared_layout=_bn_too(stage.cast)))
 
 
-def _other_values(stage: Stage) -> None:
+def _other_values(stage: FalseCoordinator) -> None:
     stage.welcome(initial=stage.cast.whole(lambda values: values + 0.25))
 
 
-def _nan_values(stage: Stage) -> None:
+def _nan_values(stage: FalseCoordinator) -> None:
     stage.welcome(initial=stage.cast.whole(lambda values: values * np.nan))
 
 
-def _other_tensors(stage: Stage) -> None:
+def _other_tensors(stage: FalseCoordinator) -> None:
     stage.welcome(initial=TensorSet.of({"secret": np.zeros(3, dtype=np.float32)}))
 
 
-def _giant_offer(stage: Stage) -> None:
+def _giant_offer(stage: FalseCoordinator) -> None:
     layout = Layout((WireTensor(name="fc.weight", dtype="float32", shape=(900 * MIB,)),))
     stage.welcome(initial=TensorSet(layout=layout, data=None, transfer="ab" * 16))
 
 
 def _malformed_then_honest(change: Callable[[dict[str, Any]], None]) -> Play:
-    def play(stage: Stage) -> None:
+    def play(stage: FalseCoordinator) -> None:
         stage.hear("hello")
         stage.say_frames(frames_with(_any_welcome(stage), change))
         stage.say(_any_welcome(stage))
@@ -83,7 +83,7 @@ def _malformed_then_honest(change: Callable[[dict[str, Any]], None]) -> Play:
     return play
 
 
-def _any_welcome(stage: Stage) -> Message:
+def _any_welcome(stage: FalseCoordinator) -> Message:
     return Welcome(
         run=RUN, participant=NAME, round_no=0, heartbeat_s=30.0, plan=stage.cast.plan(), initial=stage.cast.whole()
     )
@@ -97,7 +97,7 @@ def _set(name: str, value: object) -> Callable[[dict[str, Any]], None]:
 
 
 def _changed_in_this_life(**others: object) -> Play:
-    def play(stage: Stage) -> None:
+    def play(stage: FalseCoordinator) -> None:
         stage.welcome()
         stage.round(0)
         stage.say(HelloRequired())
@@ -108,7 +108,7 @@ def _changed_in_this_life(**others: object) -> Play:
     return play
 
 
-def _changed_after_restart(stage: Stage) -> None:
+def _changed_after_restart(stage: FalseCoordinator) -> None:
     stage.welcome()
     stage.round(0)
     stage.say(Reject(code="full", reason="go away"))
@@ -117,7 +117,7 @@ def _changed_after_restart(stage: Stage) -> None:
     stage.welcome(stage.cast.plan(rounds=4, sgd=Sgd(**{**SGD, "epochs": 9})))
 
 
-def _second_run_with_more(stage: Stage) -> None:
+def _second_run_with_more(stage: FalseCoordinator) -> None:
     stage.welcome()
     stage.round(0)
     stage.say(HelloRequired())

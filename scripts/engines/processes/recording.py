@@ -20,7 +20,7 @@ from fedap_core.strategies import Evidence, Measure, Phase
 from fedap_core.workspace import DELIVERED, HANDED_OVER
 from protocol.messages import Score
 from scripts.engines.processes.evidence import confusion_of, stored_statistics
-from scripts.engines.processes.traffic import Traffic
+from scripts.engines.processes.traffic import TrafficReader
 from scripts.run.cohort import Cohort
 from scripts.run.records import ClientScore, RoundRecord
 from scripts.run.run_folder import RunFolder
@@ -53,7 +53,7 @@ class RunRecorder:
         self._counts = {client.name: len(client.splits["train"]) for client in cohort.clients}
         self._splits = [name for name in cohort.clients[0].splits if name != "train"]
         self._journal = SqliteJournal(source / JOURNAL, read_only=True)
-        self._traffic = Traffic(source / "traffic.jsonl", self._names)
+        self._traffic = TrafficReader(source / "traffic.jsonl", self._names)
         self._serial = 0
         self._losses: dict[int, dict[str, float]] = {}
         self._scores: dict[int, dict[str, Scores]] = {}

@@ -24,7 +24,7 @@ _FILES_EACH = 16
 """Handles of one participant: its socket, monitor, wake-up pair, lock, record and a file being written."""
 
 
-def lead(config: Path, *, called: int) -> int:
+def run_coordinator(config: Path, *, called: int) -> int:
     """Be the coordinator of the run in that file, which is there when the end can be read from `called`."""
     from coordinator.cli import serve  # here, while others make the file: nobody else needs it
 
@@ -36,7 +36,7 @@ def lead(config: Path, *, called: int) -> int:
     return 0
 
 
-def take_part(members: Sequence[JoinSettings]) -> int:
+def run_participants(members: Sequence[JoinSettings]) -> int:
     """Be one participant, or several. The first that fails ends the process: the others would wait for it for ever."""
     configure_logging(terminal=False)
     if len(members) == 1:

@@ -23,10 +23,10 @@ from scripts.engines.base import EngineOptions
 from scripts.engines.inline import anchor_file, initial_file
 from scripts.engines.processes.children import ChildFailed, Children
 from scripts.engines.processes.configuring import Start, join_settings, require_possible, write_config
-from scripts.engines.processes.roles import lead, take_part
+from scripts.engines.processes.roles import run_coordinator, run_participants
 from scripts.engines.processes.shards import shard_path, write_shards
 from scripts.run.cohort import Cohort, model_file_name
-from scripts.run.forked import Errand
+from scripts.run.forked import ChildTask
 from scripts.run.run_folder import RunFolder, write_text
 from scripts.run.settings import RunSettings
 from scripts.run.versions import versions
@@ -50,7 +50,7 @@ class ProcessOptions(EngineOptions):
     keep_federation: bool = False
     on_started: Callable[[Sequence[int]], None] = lambda _pids: None
     """Told the ids of all processes once they are started, the coordinator's first."""
-    take_part: Callable[[Sequence[JoinSettings]], int] = take_part
+    run_participants: Callable[[Sequence[JoinSettings]], int] = run_participants
     """What a participants' process does; its answer is the exit code."""
 
 
@@ -133,7 +133,7 @@ class _Federation:
         with Children(self._home / "logs") as children:
             config = self._home / "run.toml"
             call = self._fork_coordinator(children, config)
-            writing = Errand(lambda: write_shards(self._home / "shards", self._cohort))
+            writing = ChildTask(lambda: write_shards(self._home / "shards", self._cohort))
             try:
                 start = self._make_start()
                 write_config(config, self._settings, self._cohort, start, folder=self._coordinator)
@@ -154,7 +154,7 @@ class _Federation:
 
         def work() -> int:
             os.close(call)
-            return lead(config, called=called)
+            return run_coordinator(config, called=called)
 
         children.fork("coordinator", work, stdout=writable)
         for handle in (writable, called):
@@ -169,7 +169,7 @@ class _Federation:
 
         def work(names: Sequence[str]) -> int:
             endpoint = os.read(readable, _ENDPOINT_BYTES).decode().strip()
-            return self._options.take_part([self._member(name, start, endpoint) for name in names])
+            return self._options.run_participants([self._member(name, start, endpoint) for name in names])
 
         for names in groups:
             label = names[0] if len(names) == 1 else f"{names[0]}-to-{names[-1]}"

@@ -11,7 +11,7 @@ _WAYS = {"up": "in", "down": "out"}
 """Seen from a participant, and from the coordinator."""
 
 
-class Traffic:
+class TrafficReader:
     """Reads the file on; a torn last line is read when it is whole."""
 
     def __init__(self, path: Path, members: Sequence[str]) -> None:

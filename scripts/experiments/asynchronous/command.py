@@ -43,7 +43,7 @@ def asynchronous(
 
     from scripts.experiments.asynchronous.conditions import Trouble
     from scripts.experiments.asynchronous.real_study import run_real_study
-    from scripts.experiments.asynchronous.study import Study, run_study
+    from scripts.experiments.asynchronous.study import AsyncStudy, run_study
     from scripts.experiments.comparison import Comparison
 
     site = data in ("watch", "har")
@@ -51,7 +51,7 @@ def asynchronous(
     length = QUICK_ROUNDS if quick else rounds
     run = {"model": "", "rounds": length, "batches": KEPT_CUT, **(WATCH if data == "watch" else {})}
     names = "fedap" if quick else algorithms
-    study = Study(
+    study = AsyncStudy(
         runs=Comparison.of(cohort, run, algorithms=names, seeds="0" if quick else seeds).runs,
         conditions=_names(conditions),
         ways=_names(ways),

@@ -26,7 +26,7 @@ TARGET_SHARE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watched:
+class ObservedRun:
     """One run as it was looked at. times: (k,) rising; accuracy: (k, clients); slow: place of the slow member."""
 
     times: FloatArray
@@ -56,7 +56,7 @@ class Curve:
     updates: float
 
     @classmethod
-    def of(cls, algorithm: str, condition: str, way: str, runs: Sequence[Watched], step_s: float) -> Curve:
+    def of(cls, algorithm: str, condition: str, way: str, runs: Sequence[ObservedRun], step_s: float) -> Curve:
         """Runs end at different times; the curve ends where the first does, with that run's last models."""
         ended = min(float(run.times[-1]) for run in runs)
         times = np.append(np.arange(0.0, ended, step_s), ended)

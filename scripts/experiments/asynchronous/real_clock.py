@@ -30,7 +30,7 @@ from scripts.engines.base import EngineOptions
 from scripts.engines.inline import initial_file
 from scripts.engines.pool import make_clients
 from scripts.engines.processes.run import ProcessOptions, run_processes
-from scripts.experiments.asynchronous.curves import Watched
+from scripts.experiments.asynchronous.curves import ObservedRun
 from scripts.run.cohort import Cohort
 from scripts.run.forked import run_in_child
 from scripts.run.run_folder import write_text
@@ -74,15 +74,15 @@ class Stretched:
             threading.Event().wait(self._devices.wait_s(self._member, time.monotonic() - self._began))
 
 
-def run_real(run: RunSettings, cohort: Cohort, devices: Devices, root: Path) -> Watched:
+def run_real(run: RunSettings, cohort: Cohort, devices: Devices, root: Path) -> ObservedRun:
     """One run by processes; a run whose record is there is not run again."""
 
-    def take_part(members: Sequence[JoinSettings]) -> int:
+    def participate(members: Sequence[JoinSettings]) -> int:
         configure_logging(terminal=False)
         (settings,) = members
         return join(settings, watch=Stretched(settings.name, devices)).code
 
-    folder = run_processes(run, cohort, ProcessOptions(root=root, keep_models=False, take_part=take_part))
+    folder = run_processes(run, cohort, ProcessOptions(root=root, keep_models=False, run_participants=participate))
     names = [client.name for client in cohort.clients]
     told = facts_in(folder.path / "federation" / "coordinator")
     start = dict(zip(names, _start_accuracy(run, cohort, folder.path, root), strict=True))
@@ -107,7 +107,7 @@ def _start_accuracy(run: RunSettings, cohort: Cohort, folder: Path, root: Path) 
     return found
 
 
-def watched_from(told: Sequence[tuple[facts.Fact, float]], start: Mapping[str, float], *, slow: int) -> Watched:
+def watched_from(told: Sequence[tuple[facts.Fact, float]], start: Mapping[str, float], *, slow: int) -> ObservedRun:
     """Everybody's accuracy as it changed: a model counts from its order on, though its score came with the report.
 
     start: by member, how good the first model is. Time is counted from the first order to train.
@@ -139,7 +139,7 @@ def _test_accuracy(scores: Sequence[Score]) -> list[float]:
 
 def _series(
     changes: Sequence[tuple[float, str, float]], start: Mapping[str, float], *, first: float, slow: int, updates: int
-) -> Watched:
+) -> ObservedRun:
     times: list[float] = [0.0]
     names = list(start)
     rows: list[FloatArray] = [np.asarray(list(start.values()), dtype=np.float64)]
@@ -148,4 +148,4 @@ def _series(
         row[names.index(member)] = value
         times.append(at - first)
         rows.append(row)
-    return Watched(times=np.asarray(times, dtype=np.float64), accuracy=np.stack(rows), slow=slow, updates=updates)
+    return ObservedRun(times=np.asarray(times, dtype=np.float64), accuracy=np.stack(rows), slow=slow, updates=updates)

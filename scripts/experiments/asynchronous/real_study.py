@@ -11,9 +11,9 @@ from pathlib import Path
 from rich.console import Console
 
 from scripts.experiments.asynchronous.conditions import slow_member
-from scripts.experiments.asynchronous.curves import Curve, Watched
+from scripts.experiments.asynchronous.curves import Curve, ObservedRun
 from scripts.experiments.asynchronous.real_clock import Devices, run_real
-from scripts.experiments.asynchronous.study import Study, tell
+from scripts.experiments.asynchronous.study import AsyncStudy, tell
 from scripts.run.cohort import make_cohort
 
 CONDITION = "slow"
@@ -21,9 +21,9 @@ WAYS = ("barrier", "continuous")
 RECORDS_PER_ROUND = 2
 
 
-def run_real_study(study: Study, root: Path, *, least_s: float, console: Console) -> list[Curve]:
+def run_real_study(study: AsyncStudy, root: Path, *, least_s: float, console: Console) -> list[Curve]:
     """Run what is missing, one federation at a time, and write csv, figure and Markdown under `root`."""
-    found: dict[tuple[str, str], list[Watched]] = {}
+    found: dict[tuple[str, str], list[ObservedRun]] = {}
     for run in study.runs:
         cohort = make_cohort(run.cohort, run.seed)
         names = [client.name for client in cohort.clients]
@@ -43,7 +43,7 @@ def run_real_study(study: Study, root: Path, *, least_s: float, console: Console
     return told
 
 
-def _heading(study: Study, least_s: float) -> str:
+def _heading(study: AsyncStudy, least_s: float) -> str:
     first, seeds = study.runs[0], len({run.seed for run in study.runs})
     plural = "" if seeds == 1 else "s"
     return (

@@ -18,7 +18,7 @@ from fedap_core.errors import InvalidInput
 from scripts.engines.processes.children import Children
 from scripts.experiments.asynchronous import curves, figure
 from scripts.experiments.asynchronous.conditions import EPOCH_S, RECORDS_PER_EPOCH, Case, Trouble, case_of
-from scripts.experiments.asynchronous.curves import Curve, Watched
+from scripts.experiments.asynchronous.curves import Curve, ObservedRun
 from scripts.run.clock_settings import AsyncFolder
 from scripts.run.cohort import Cohort, make_cohort
 from scripts.run.run_folder import write_text
@@ -29,7 +29,7 @@ _WAIT_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class AsyncStudy:
     """What is compared. runs: algorithms and seeds on one kind of clients; conditions and ways: names."""
 
     runs: tuple[RunSettings, ...]
@@ -62,9 +62,9 @@ class Study:
         ]
 
 
-def run_study(study: Study, root: Path, *, jobs: int, console: Console) -> list[Curve]:
+def run_study(study: AsyncStudy, root: Path, *, jobs: int, console: Console) -> list[Curve]:
     """Run what is missing and write csv, figure and Markdown under `root`."""
-    found: dict[tuple[str, str, str], list[Watched]] = {}
+    found: dict[tuple[str, str, str], list[ObservedRun]] = {}
     for seed in dict.fromkeys(run.seed for run in study.runs):
         cohort = make_cohort(study.runs[0].cohort, seed)
         cases = study.cases(cohort, seed)
@@ -79,7 +79,7 @@ def run_study(study: Study, root: Path, *, jobs: int, console: Console) -> list[
     return told
 
 
-def heading_of(study: Study) -> str:
+def heading_of(study: AsyncStudy) -> str:
     """What was run, in a line."""
     first, seeds = study.runs[0], len({run.seed for run in study.runs})
     plural = "" if seeds == 1 else "s"
@@ -89,7 +89,7 @@ def heading_of(study: Study) -> str:
     )
 
 
-def tell(study: Study, told: Sequence[Curve], heading: str, path: Path, *, clock: str, console: Console) -> None:
+def tell(study: AsyncStudy, told: Sequence[Curve], heading: str, path: Path, *, clock: str, console: Console) -> None:
     """Write the study down, and print it. clock: what kind of seconds these are."""
     titles = {condition: study.trouble.title(condition) for condition in dict.fromkeys(c.condition for c in told)}
     algorithms = list(dict.fromkeys(curve.algorithm for curve in told))
@@ -111,7 +111,7 @@ def tell(study: Study, told: Sequence[Curve], heading: str, path: Path, *, clock
     console.print(f"Curves: {path.with_suffix('.png')}; points: {path.with_suffix('.csv')}", soft_wrap=True)
 
 
-def _provenance(study: Study) -> str:
+def _provenance(study: AsyncStudy) -> str:
     settings, versioned = study.runs[0].model_dump_json(), json.dumps(versions())
     return f"Settings of the first run: `{settings}`\n\nVersions: `{versioned}`\n"
 
@@ -138,11 +138,11 @@ def _work(case: Case, cohort: Cohort, root: Path) -> int:
     return 0
 
 
-def _watched(root: Path, case: Case, cohort: Cohort) -> Watched:
+def _watched(root: Path, case: Case, cohort: Cohort) -> ObservedRun:
     records = AsyncFolder(root, case.settings).records()
     names = [client.name for client in cohort.clients]
     slow = next(iter(case.settings.clock.slower), None)
-    return Watched(
+    return ObservedRun(
         times=np.array([record.clock for record in records], dtype=np.float64),
         accuracy=np.array([record.values("accuracy") for record in records], dtype=np.float64),
         slow=None if slow is None else names.index(slow),

@@ -26,7 +26,7 @@ from scripts.engines.base import EngineOptions
 from scripts.engines.continuous import VirtualOptions, VirtualRun
 from scripts.engines.virtual_members import VirtualFederation, open_federation
 from scripts.engines.workbench import Home
-from scripts.experiments.attacks.kinds import Attack, Situation
+from scripts.experiments.attacks.kinds import AttackKind, Situation
 from scripts.run.clock_settings import AsyncFolder, AsyncSettings, ClockSettings
 from scripts.run.cohort import Cohort
 from scripts.run.settings import RunSettings
@@ -40,7 +40,7 @@ _NOTHING = AdmissionRules(max_value=1e38, max_statistic=1e18, max_step=1e30, max
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class AttackOutcome:
     """accuracy: mean over the honest members, in percent. worst: the lowest of them. refused: how often, by code."""
 
     accuracy: float
@@ -52,7 +52,7 @@ class Outcome:
 class HostileHome(Home):
     """Trains as everybody does, then reports something else."""
 
-    def __init__(self, home: Home, others: Sequence[Home], attack: Attack, seed: int) -> None:
+    def __init__(self, home: Home, others: Sequence[Home], attack: AttackKind, seed: int) -> None:
         super().__init__(home.client, home.splits, home.strategy)
         self._others = others
         self._attack = attack
@@ -109,7 +109,7 @@ def without_admission(rules: Rules) -> Rules:
     return dataclasses.replace(rules, admission=_NOTHING, members=members)
 
 
-def attacked_cohort(cohort: Cohort, attack: Attack | None, *, honest: int) -> Cohort:
+def attacked_cohort(cohort: Cohort, attack: AttackKind | None, *, honest: int) -> Cohort:
     """The first `honest` clients and, where there is an attack, one more, whose labels may be reversed."""
     clients = cohort.clients[: honest + (attack is not None)]
     data = cohort.data
@@ -122,8 +122,8 @@ def attacked_cohort(cohort: Cohort, attack: Attack | None, *, honest: int) -> Co
 
 
 def run_attack(
-    run: RunSettings, cohort: Cohort, attack: Attack | None, *, honest: int, admission: bool, folder: Path
-) -> Outcome:
+    run: RunSettings, cohort: Cohort, attack: AttackKind | None, *, honest: int, admission: bool, folder: Path
+) -> AttackOutcome:
     """A whole run; attack None: the honest members by themselves."""
     settings = settings_of(run)
     there = attacked_cohort(cohort, attack, honest=honest)
@@ -139,7 +139,7 @@ def run_attack(
     accuracies = np.asarray([one.values("accuracy") for one in kept.records()][-TAIL_RECORDS:])[:, :honest]
     told = [fact for fact, _ in run_of.facts]
     codes = [fact.code for fact in told if isinstance(fact, facts.Refused)]
-    return Outcome(
+    return AttackOutcome(
         accuracy=float(100 * accuracies.mean()),
         worst=float(100 * accuracies.mean(axis=0).min()),
         refused={code: codes.count(code) for code in sorted(set(codes))},
@@ -147,7 +147,7 @@ def run_attack(
     )
 
 
-def _turn_hostile(federation: VirtualFederation, attack: Attack, seed: int) -> None:
+def _turn_hostile(federation: VirtualFederation, attack: AttackKind, seed: int) -> None:
     """The last member by name."""
     *others, name = federation.homes
     homes = [federation.homes[one] for one in others]

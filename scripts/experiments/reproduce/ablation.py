@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from string import ascii_lowercase
 
 from scripts.experiments.reproduce import judges
-from scripts.experiments.reproduce.judges import Verdict
-from scripts.experiments.reproduce.results import Results, run_plans
+from scripts.experiments.reproduce.judges import ClaimVerdict
+from scripts.experiments.reproduce.results import TargetResults, run_plans
 from scripts.experiments.reproduce.shown import clients_table, means_table
-from scripts.experiments.reproduce.target import Cell, Findings, Job, Plan, Target
+from scripts.experiments.reproduce.target import Cell, DataSetPlan, Findings, Job, Target
 from scripts.report import charts
 from scripts.report.algorithms import colour, spelled
 from scripts.report.figures import new_figure
@@ -22,17 +22,17 @@ _TITLE_WIDTH = 14
 """Letters of a data set's name that fit under its bars."""
 
 
-def weighting_cells(plan: Plan) -> tuple[Cell, ...]:
+def weighting_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     """Without its weighting FedAP is FedBN."""
     return (plan.cell("fedbn"), plan.cell("fedap"))
 
 
-def bn_cells(plan: Plan) -> tuple[Cell, ...]:
+def bn_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     """The same W; BN layers shared or kept."""
     return (plan.cell("fedap-sbn", name="SBN"), plan.cell("fedap", name="LBN"))
 
 
-def variant_cells(plan: Plan) -> tuple[Cell, ...]:
+def variant_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     """Three ways to W against none."""
     return tuple(plan.cell(name) for name in VARIANTS)
 
@@ -40,7 +40,7 @@ def variant_cells(plan: Plan) -> tuple[Cell, ...]:
 def show_weighting(job: Job) -> Findings:
     """(a) means of FedBN and FedAP per data set, and below each other every client of every set."""
     results = run_plans(job, weighting_cells)
-    verdicts: list[Verdict] = []
+    verdicts: list[ClaimVerdict] = []
     for plan in job.plans:
         bn, ap = (results.one(plan.data.name, name) for name in ("fedbn", "fedap"))
         claim = "With weighting (FedAP) the mean accuracy is much better than without (FedBN)."
@@ -68,7 +68,7 @@ def show_bn(job: Job) -> Findings:
 
 
 def _mean_and_clients(
-    job: Job, results: Results, names: dict[str, tuple[str, str]], verdicts: Sequence[Verdict]
+    job: Job, results: TargetResults, names: dict[str, tuple[str, str]], verdicts: Sequence[ClaimVerdict]
 ) -> Findings:
     """(a) means, then a panel of clients and a table for every data set. names: cell -> (shown name, colour)."""
     sets = [plan.data for plan in job.plans]
@@ -115,7 +115,7 @@ def show_variants(job: Job) -> Findings:
     results = run_plans(job, variant_cells)
     figure = new_figure(4.6 * len(job.plans), 3.6)
     panels = figure.subplots(1, len(job.plans), squeeze=False)[0]
-    verdicts: list[Verdict] = []
+    verdicts: list[ClaimVerdict] = []
     for axes, plan in zip(panels, job.plans, strict=True):
         data = plan.data
         means = results.means(data.name)

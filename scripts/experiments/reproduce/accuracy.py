@@ -8,10 +8,10 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from scripts.experiments.reproduce import judges, paper
-from scripts.experiments.reproduce.judges import Verdict
-from scripts.experiments.reproduce.results import Results, run_cells
+from scripts.experiments.reproduce.judges import ClaimVerdict
+from scripts.experiments.reproduce.results import TargetResults, run_cells
 from scripts.experiments.reproduce.shown import clients_table
-from scripts.experiments.reproduce.target import Cell, Findings, Job, Plan, Target
+from scripts.experiments.reproduce.target import Cell, DataSetPlan, Findings, Job, Target
 from scripts.report import charts, tables
 from scripts.report.algorithms import colour, spelled
 from scripts.report.figures import draw_mixing, new_figure
@@ -21,17 +21,17 @@ COVID_ALGORITHMS = ("base", "fedavg", "fedbn", "fedprox", "fedper", "fedap")
 """The six of the paper's figure, in the order of its tables."""
 
 
-def all_cells(plan: Plan) -> tuple[Cell, ...]:
+def all_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     """The runs of `fedap-lab compare` with its default algorithms."""
     return tuple(plan.cell(name) for name in ALGORITHMS)
 
 
-def covid_cells(plan: Plan) -> tuple[Cell, ...]:
+def covid_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     """The paper's six."""
     return tuple(plan.cell(name) for name in COVID_ALGORITHMS)
 
 
-def show_table(claims: Callable[[Mapping[str, float]], tuple[Verdict, ...]], job: Job) -> Findings:
+def show_table(claims: Callable[[Mapping[str, float]], tuple[ClaimVerdict, ...]], job: Job) -> Findings:
     """Clients as dots in a row per algorithm, their mean, and the paper's mean beside it. claims: of the six' means."""
     results = run_cells(all_cells(job.plans[0]), job)
     data = job.plans[0].data.name
@@ -66,7 +66,7 @@ def show_table(claims: Callable[[Mapping[str, float]], tuple[Verdict, ...]], job
     )
 
 
-def _weights(results: Results, data: str) -> tuple[tuple[str, str, Figure], ...]:
+def _weights(results: TargetResults, data: str) -> tuple[tuple[str, str, Figure], ...]:
     """FedAP's W as a heat map, where the run left it."""
     measured = results.one(data, "fedap")
     mixing = measured.folders[0].read_mixing()
@@ -77,13 +77,13 @@ def _weights(results: Results, data: str) -> tuple[tuple[str, str, Figure], ...]
     return (("mixing", title, draw_mixing(mixing.weights, measured.folders[0].members(), title)),)
 
 
-def pamap2_claims(means: Mapping[str, float]) -> tuple[Verdict, ...]:
+def pamap2_claims(means: Mapping[str, float]) -> tuple[ClaimVerdict, ...]:
     """What the section «Classification Accuracy» says of PAMAP2."""
     claim = f"On PAMAP2 FedAP has the best mean accuracy, over {paper.PAMAP2_LEAD:g} points ahead."
     return (judges.best(means, claim=claim, lead=paper.PAMAP2_LEAD),)
 
 
-def organ_claims(means: Mapping[str, float]) -> tuple[Verdict, ...]:
+def organ_claims(means: Mapping[str, float]) -> tuple[ClaimVerdict, ...]:
     """What it says of the Organ sets."""
     best = f"On the Organ sets FedAP has the best mean accuracy, over {paper.ORGAN_LEAD:g} points ahead on average."
     return (

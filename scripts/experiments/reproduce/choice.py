@@ -20,7 +20,7 @@ class MissingData(InvalidInput):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class ChosenData:
     """stem: the name of the files; title: of the figure; remarks: for the user here, how to get what is absent; notes:
     for the reader of the page, who is elsewhere: what is absent, and what stands in for what."""
 
@@ -31,7 +31,7 @@ class Choice:
     notes: tuple[str, ...] = ()
 
 
-def choose(target: Target, asked: Sequence[str], *, quick: bool) -> Choice:
+def choose(target: Target, asked: Sequence[str], *, quick: bool) -> ChosenData:
     """asked: what `--data` named, empty for the paper's sets."""
     if asked:
         chosen = _asked_for(target, asked, quick=quick)
@@ -103,11 +103,11 @@ def _named(
     quick: bool,
     remarks: Sequence[str] = (),
     notes: Sequence[str] = (),
-) -> Choice:
+) -> ChosenData:
     """The target's own name only for the paper's own sets; otherwise the names of the data are part of it."""
     parts = [target.name] if own else [target.stand_in_stem or target.name, *(one.name for one in data)]
     stem = "-".join([*parts, "quick"] if quick else parts)
-    return Choice(
+    return ChosenData(
         data=tuple(data),
         stem=re.sub(r"[^A-Za-z0-9_-]+", "_", stem),
         title=f"{target.headline}: {_titles(data)}" + (", quick" if quick else ""),

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 
 from scripts.experiments.reproduce import judges, paper
 from scripts.experiments.reproduce.accuracy import all_cells
-from scripts.experiments.reproduce.judges import Verdict
-from scripts.experiments.reproduce.results import Measured, Results, run_plans, written_rows
+from scripts.experiments.reproduce.judges import ClaimVerdict
+from scripts.experiments.reproduce.results import Measured, TargetResults, run_plans, written_rows
 from scripts.experiments.reproduce.target import Findings, Job, Target
 from scripts.report import tables
 from scripts.report.algorithms import colour, spelled
@@ -38,7 +38,7 @@ def show_convergence(job: Job) -> Findings:
     )
 
 
-def _mark_convergence(axes: Axes, results: Results) -> None:
+def _mark_convergence(axes: Axes, results: TargetResults) -> None:
     """A dot on the mean curve, at the mean round of convergence."""
     for measured in results.measured:
         if measured.converged is not None:
@@ -53,7 +53,7 @@ def _traffic(measured: Measured, job: Job) -> Traffic:
     return counted(measured.folders) or computed(spec_of(run, job.sweep.root), run.strategy())
 
 
-def _table(results: Results, traffic: dict[str, Traffic]) -> str:
+def _table(results: TargetResults, traffic: dict[str, Traffic]) -> str:
     heads = ["", "final %", "rounds", "MB a round", "MB once", "MB until then", "bytes are"]
     body = []
     for m in results.measured:
@@ -66,7 +66,7 @@ def _table(results: Results, traffic: dict[str, Traffic]) -> str:
     return tables.plain_table(heads, body)
 
 
-def _csv(results: Results, traffic: dict[str, Traffic]) -> str:
+def _csv(results: TargetResults, traffic: dict[str, Traffic]) -> str:
     """One line per algorithm and seed: rounds, bytes, and the accuracy of every evaluated round."""
     numbers = sorted({at for m in results.measured for run in m.summaries for at, _ in run.curve})
     rows: list[list[object]] = [
@@ -87,7 +87,7 @@ def _csv(results: Results, traffic: dict[str, Traffic]) -> str:
     return written_rows(rows)
 
 
-def _claims(results: Results, data: str, *, every: int) -> tuple[Verdict, ...]:
+def _claims(results: TargetResults, data: str, *, every: int) -> tuple[ClaimVerdict, ...]:
     ap, bn = results.one(data, "fedap"), results.one(data, "fedbn")
     level = NEAR * min(ap.mean, bn.mean)
     by = f"FedAP has almost converged in round {paper.FEDAP_CONVERGES_IN}."

@@ -9,7 +9,7 @@ from participant.data.base import DataOptions, Dataset
 from scripts.experiments.reproduce import judges, paper
 from scripts.experiments.reproduce.data_sets import DATA_SETS
 from scripts.experiments.reproduce.results import written_rows
-from scripts.experiments.reproduce.target import Findings, Job, Plan, Target
+from scripts.experiments.reproduce.target import DataSetPlan, Findings, Job, Target
 from scripts.report import tables
 from scripts.report.dots import draw_counts
 from scripts.report.figures import new_figure, tidy
@@ -70,7 +70,7 @@ def show_datasets(job: Job) -> Findings:
     )
 
 
-def _options(plan: Plan) -> DataOptions:
+def _options(plan: DataSetPlan) -> DataOptions:
     return DataOptions(options=plan.base.cohort.data_options)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.experiments.reproduce.choice import Choice
-from scripts.experiments.reproduce.target import Findings, Plan, Target
+from scripts.experiments.reproduce.choice import ChosenData
+from scripts.experiments.reproduce.target import DataSetPlan, Findings, Target
 from scripts.report.figures import save_figure
 from scripts.run.run_folder import RunFolder, write_text
 from scripts.run.versions import versions
@@ -21,8 +21,8 @@ class Made:
     """How findings came about: the target, its data, the runs behind it, and the command that asked for it."""
 
     target: Target
-    choice: Choice
-    plans: tuple[Plan, ...]
+    choice: ChosenData
+    plans: tuple[DataSetPlan, ...]
     folders: tuple[RunFolder, ...]
     command: str
 
@@ -72,7 +72,7 @@ def used_versions(folders: tuple[RunFolder, ...]) -> list[str]:
     return [text for text in dict.fromkeys(listed) if text]
 
 
-def settings_line(target: Target, plan: Plan) -> str:
+def settings_line(target: Target, plan: DataSetPlan) -> str:
     """What the runs on one data set were; what differs between them is listed."""
     runs = [run for cell in target.cells(plan) for run in cell.runs] or [plan.base]
     cohort, sgd, first = runs[0].cohort, runs[0].sgd, runs[0]

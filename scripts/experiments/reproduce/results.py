@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fedap_core.errors import InvalidInput
-from scripts.experiments.reproduce.target import Cell, Job, Plan
+from scripts.experiments.reproduce.target import Cell, DataSetPlan, Job
 from scripts.experiments.sweep import run_sweep
 from scripts.run.results import Headline, Summary, headline, mean_or_none
 from scripts.run.run_folder import RunFolder
@@ -57,7 +57,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Results:
+class TargetResults:
     """All cells of a target."""
 
     measured: tuple[Measured, ...]
@@ -114,12 +114,12 @@ def written_rows(rows: Sequence[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def run_plans(job: Job, cells: Callable[[Plan], tuple[Cell, ...]]) -> Results:
+def run_plans(job: Job, cells: Callable[[DataSetPlan], tuple[Cell, ...]]) -> TargetResults:
     """The cells of every data set of the job."""
     return run_cells([cell for plan in job.plans for cell in cells(plan)], job)
 
 
-def run_cells(cells: Sequence[Cell], job: Job) -> Results:
+def run_cells(cells: Sequence[Cell], job: Job) -> TargetResults:
     """Run what is missing of all cells, cohort by cohort, and read the results in the order of the cells."""
     runs = {(run.identity, run.rounds): run for cell in cells for run in cell.runs}
     run_sweep(sorted(runs.values(), key=_cohort_of), job.sweep, job.console)
@@ -127,7 +127,7 @@ def run_cells(cells: Sequence[Cell], job: Job) -> Results:
     for cell in cells:
         folders = tuple(RunFolder(job.sweep.root, run) for run in cell.runs)
         measured.append(Measured(cell=cell, folders=folders, summaries=tuple(one.summary() for one in folders)))
-    return Results(measured=tuple(measured))
+    return TargetResults(measured=tuple(measured))
 
 
 def _cohort_of(run: RunSettings) -> tuple[str, int]:

@@ -22,7 +22,7 @@ from participant.record.model_file import module_of, read_model
 from participant.training.local import use_threads
 from scripts.experiments.reproduce import judges
 from scripts.experiments.reproduce.results import run_plans, written_rows
-from scripts.experiments.reproduce.target import Cell, Findings, Job, Plan, Target
+from scripts.experiments.reproduce.target import Cell, DataSetPlan, Findings, Job, Target
 from scripts.report import charts, tables
 from scripts.report.dots import Cloud, draw_clouds
 from scripts.report.figures import new_figure
@@ -46,7 +46,7 @@ class Channel:
     running_variance: float
 
 
-def cells(plan: Plan) -> tuple[Cell, ...]:
+def cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     """FedBN of the first seed; evaluated every round, so that it is a run of its own whose models are kept."""
     rounds = plan.base.rounds if plan.scale.quick or plan.scale.rounds else ROUNDS
     one = plan.cell("fedbn", rounds=rounds, evaluate_every=1)

@@ -11,10 +11,10 @@ import matplotlib as mpl
 from matplotlib.colors import to_hex
 
 from scripts.experiments.reproduce import judges
-from scripts.experiments.reproduce.judges import Verdict
-from scripts.experiments.reproduce.results import Results, run_plans
+from scripts.experiments.reproduce.judges import ClaimVerdict
+from scripts.experiments.reproduce.results import TargetResults, run_plans
 from scripts.experiments.reproduce.shown import lines_over_settings, means_table
-from scripts.experiments.reproduce.target import Cell, Findings, Job, Plan, Target
+from scripts.experiments.reproduce.target import Cell, DataSetPlan, Findings, Job, Target
 from scripts.report import charts
 from scripts.report.algorithms import colour, spelled
 from scripts.report.figures import draw_curves, new_figure
@@ -34,7 +34,7 @@ DEFAULT_LAMBDA = "0.5"
 COMPARED = ("fedavg", "fedbn", "fedap")
 
 
-def alpha_cells(plan: Plan) -> tuple[Cell, ...]:
+def alpha_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     """Two divisions, two algorithms."""
     return tuple(
         plan.cell(name, at=f"α = {alpha:g}", cohort={"alpha": alpha})
@@ -43,7 +43,7 @@ def alpha_cells(plan: Plan) -> tuple[Cell, ...]:
     )
 
 
-def iteration_cells(plan: Plan) -> tuple[Cell, ...]:
+def iteration_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     """More local epochs, fewer rounds."""
     usual = QUICK_ITERATIONS_TOTAL if plan.scale.quick else ITERATIONS_TOTAL
     total = plan.scale.rounds or usual
@@ -51,7 +51,7 @@ def iteration_cells(plan: Plan) -> tuple[Cell, ...]:
     return tuple(_kept_total(plan, name, epochs, total, every) for epochs in ITERATIONS for name in COMPARED[1:])
 
 
-def epoch_cells(plan: Plan) -> tuple[Cell, ...]:
+def epoch_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     """The same over the settings of the sensitivity figure."""
     values = QUICK_EPOCHS if plan.scale.quick else EPOCHS
     return tuple(
@@ -61,19 +61,19 @@ def epoch_cells(plan: Plan) -> tuple[Cell, ...]:
     )
 
 
-def _kept_total(plan: Plan, name: str, epochs: int, total: int, evaluate_every: int) -> Cell:
+def _kept_total(plan: DataSetPlan, name: str, epochs: int, total: int, evaluate_every: int) -> Cell:
     rounds = plan.rounds_for(epochs, total=total)
     return plan.cell(name, at=f"{epochs} × {rounds}", epochs=epochs, rounds=rounds, evaluate_every=evaluate_every)
 
 
-def client_cells(plan: Plan) -> tuple[Cell, ...]:
+def client_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     """The same data among more clients; quick: half of the usual number, and the usual number."""
     usual = plan.base.cohort.clients
     values = (usual // 2, usual) if plan.scale.quick else CLIENTS
     return tuple(plan.cell(name, at=str(count), cohort={"clients": count}) for count in values for name in COMPARED)
 
 
-def lambda_cells(plan: Plan) -> tuple[Cell, ...]:
+def lambda_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     """FedAP's weight on oneself; the default is left out of the options, so that it is the tables' run."""
     values = QUICK_LAMBDAS if plan.scale.quick else LAMBDAS
     return tuple(
@@ -142,7 +142,9 @@ def show_epochs(job: Job) -> Findings:
     return _sensitivity(job, results, "local epochs × rounds", claims)
 
 
-def _sensitivity(job: Job, results: Results, axis: str, claims: tuple[str, str], *, share: float = 1.0) -> Findings:
+def _sensitivity(
+    job: Job, results: TargetResults, axis: str, claims: tuple[str, str], *, share: float = 1.0
+) -> Findings:
     data, settings = job.plans[0].data.name, results.settings()
     values = [results.one(data, "fedap", at).mean for at in settings]
     verdicts = (
@@ -153,7 +155,7 @@ def _sensitivity(job: Job, results: Results, axis: str, claims: tuple[str, str],
 
 
 def _over_settings(
-    job: Job, results: Results, names: tuple[str, ...], axis: str, verdicts: tuple[Verdict, ...]
+    job: Job, results: TargetResults, names: tuple[str, ...], axis: str, verdicts: tuple[ClaimVerdict, ...]
 ) -> Findings:
     figure = new_figure(5.4, 3.9)
     axes = figure.add_subplot()
@@ -201,12 +203,12 @@ def _shades(settings: list[str]) -> Callable[[str], str]:
     return lambda at: to_hex(scale(0.35 + 0.6 * settings.index(at) / last))
 
 
-def _means(results: Results) -> tuple[str, str]:
+def _means(results: TargetResults) -> tuple[str, str]:
     return "Mean accuracy over clients, last round, %", means_table(results)
 
 
 def _on_one_set(
-    names: tuple[str, str, str, str], work: Callable[[Job], Findings], cells: Callable[[Plan], tuple[Cell, ...]]
+    names: tuple[str, str, str, str], work: Callable[[Job], Findings], cells: Callable[[DataSetPlan], tuple[Cell, ...]]
 ) -> Target:
     """The paper does not say which data these figures show; OrganAMNIST is the largest that anybody can download."""
     name, where, headline, shows = names

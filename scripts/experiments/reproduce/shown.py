@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from scripts.experiments.reproduce.data_sets import DataSet
-from scripts.experiments.reproduce.results import Results
+from scripts.experiments.reproduce.results import TargetResults
 from scripts.report import tables
 from scripts.report.algorithms import colour, spelled
 from scripts.report.charts import Series
 
 
-def means_table(results: Results) -> str:
+def means_table(results: TargetResults) -> str:
     """Data sets (and settings) as rows, names as columns, mean ± deviation over seeds; of several the best is bold."""
     names, body = results.names(), []
     for data in results.data():
@@ -35,7 +35,7 @@ def _row_name(title: str, at: str, *, alone: bool) -> str:
     return at if at and alone else ", ".join(part for part in (title, at) if part)
 
 
-def clients_table(results: Results, data: DataSet) -> tuple[str, str]:
+def clients_table(results: TargetResults, data: DataSet) -> tuple[str, str]:
     """(heading, table) of one set, where nothing else varies: clients as rows, names as columns, the average below."""
     measured = [m for m in results.measured if m.cell.data.name == data.name]
     body: list[list[object]] = []
@@ -48,7 +48,7 @@ def clients_table(results: Results, data: DataSet) -> tuple[str, str]:
     return heading, tables.plain_table(["client", *(spelled(m.cell.name) for m in measured)], body)
 
 
-def lines_over_settings(results: Results, data: str, names: Sequence[str]) -> list[Series]:
+def lines_over_settings(results: TargetResults, data: str, names: Sequence[str]) -> list[Series]:
     """One line per algorithm, one value per setting, with its deviation over seeds."""
     settings = results.settings()
     return [

@@ -16,7 +16,7 @@ from rich.console import Console
 from fedap_core.errors import InvalidInput
 from scripts.experiments.comparison import default_model
 from scripts.experiments.reproduce.data_sets import DATA_SETS, DataSet
-from scripts.experiments.reproduce.judges import Verdict
+from scripts.experiments.reproduce.judges import ClaimVerdict
 from scripts.experiments.sweep import SweepOptions
 from scripts.run.settings import CohortSettings, RunSettings, checked
 
@@ -57,7 +57,7 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class DataSetPlan:
     """One data set at one scale: `base` is a run of it that every cell changes in what it varies."""
 
     data: DataSet
@@ -88,7 +88,7 @@ class Plan:
         return total // epochs
 
 
-def make_plan(data: DataSet, scale: Scale) -> Plan:
+def make_plan(data: DataSet, scale: Scale) -> DataSetPlan:
     """The paper's settings for this data set; `--rounds` and `--model` on top."""
     cohort: dict[str, object] = {"data": data.name, **data.cohort}
     run: dict[str, object] = {
@@ -102,7 +102,7 @@ def make_plan(data: DataSet, scale: Scale) -> Plan:
         run["rounds"] = scale.rounds
     model = scale.model or run["model"] or default_model(CohortSettings.model_validate(cohort))
     base = settled({**run, "model": model, "cohort": cohort, "algorithm": "base", "seed": scale.seeds[0]})
-    return Plan(data=data, scale=scale, base=base)
+    return DataSetPlan(data=data, scale=scale, base=base)
 
 
 def settled(described: Mapping[str, object]) -> RunSettings:
@@ -121,7 +121,7 @@ class Findings:
     figure: Figure
     csv: str
     tables: tuple[tuple[str, str], ...]
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[ClaimVerdict, ...] = ()
     notes: tuple[str, ...] = ()
     more: tuple[tuple[str, str, Figure], ...] = ()
 
@@ -130,7 +130,7 @@ class Findings:
 class Job:
     """What a target is given to work with."""
 
-    plans: tuple[Plan, ...]
+    plans: tuple[DataSetPlan, ...]
     sweep: SweepOptions
     console: Console
     title: str
@@ -152,7 +152,7 @@ class Target:
     headline: str
     needs: tuple[str, ...]
     work: Callable[[Job], Findings]
-    cells: Callable[[Plan], tuple[Cell, ...]] = lambda _plan: ()
+    cells: Callable[[DataSetPlan], tuple[Cell, ...]] = lambda _plan: ()
     stated: bool = True
     divides: bool = True
     stand_in_stem: str = ""

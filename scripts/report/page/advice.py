@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scripts.report.page.verdict import Difference, Standing, Verdict, best_of, compare
+from scripts.report.page.verdict import ClientVerdict, Difference, Standing, best_of, compare
 from scripts.report.page.wording import points
 
 _KEEP = "No gain: keep the local model."
@@ -21,7 +21,7 @@ _UNCONFIRMED = "The 95 % intervals do not overlap, but the rounds do not agree."
 class Advice:
     """verdict: for the colour; headline: what to do; detail: why, and how sure that is; model: the best here."""
 
-    verdict: Verdict
+    verdict: ClientVerdict
     headline: str
     detail: str
     model: str = ""
@@ -39,15 +39,15 @@ def advise(
     average: the one model for all, FedAvg, which may be among the others. What did not run is None.
     """
     if personal is None:
-        return Advice(verdict=Verdict.UNKNOWN, headline="No federated model was measured here.", detail="")
+        return Advice(verdict=ClientVerdict.UNKNOWN, headline="No federated model was measured here.", detail="")
     best = best_of(personal, others)
     if alone is None:
         detail = "Nobody trained alone in these runs, so there is nothing to compare with."
         told = " ".join(filter(None, (detail, _about_best(personal, best, use=False))))
-        return Advice(verdict=Verdict.UNKNOWN, headline="The gain cannot be told.", detail=told, model=best.name)
+        return Advice(verdict=ClientVerdict.UNKNOWN, headline="The gain cannot be told.", detail=told, model=best.name)
     gain = compare(alone, best)
     sentences = [
-        _about_best(personal, best, use=gain.verdict is Verdict.GAIN),
+        _about_best(personal, best, use=gain.verdict is ClientVerdict.GAIN),
         _how_sure(gain, best.name),
         _about_swings(gain),
         _about_average(alone, average, best),
@@ -60,7 +60,7 @@ def _headline(gain: Difference) -> str:
     if not gain.verdict.is_better:
         return _KEEP
     over = " over the last ten rounds" if gain.swings else " here"
-    return f"Federation gains {points(gain.leading)}{over}{'' if gain.verdict is Verdict.GAIN else ', perhaps'}."
+    return f"Federation gains {points(gain.leading)}{over}{'' if gain.verdict is ClientVerdict.GAIN else ', perhaps'}."
 
 
 def _about_best(personal: Standing, best: Standing, *, use: bool) -> str:
@@ -76,11 +76,11 @@ def _about_best(personal: Standing, best: Standing, *, use: bool) -> str:
 def _how_sure(gain: Difference, name: str) -> str:
     unsure = _UNCONFIRMED if gain.apart else _OVERLAP
     return {
-        Verdict.GAIN: _BEYOND,
-        Verdict.MAYBE_GAIN: unsure,
-        Verdict.SAME: "Both models are right equally often.",
-        Verdict.MAYBE_LOSS: f"The model of {name} is {points(gain.leading)} behind. {unsure}",
-        Verdict.LOSS: f"The model of {name} loses {points(gain.leading)} here. {_BEYOND}",
+        ClientVerdict.GAIN: _BEYOND,
+        ClientVerdict.MAYBE_GAIN: unsure,
+        ClientVerdict.SAME: "Both models are right equally often.",
+        ClientVerdict.MAYBE_LOSS: f"The model of {name} is {points(gain.leading)} behind. {unsure}",
+        ClientVerdict.LOSS: f"The model of {name} loses {points(gain.leading)} here. {_BEYOND}",
     }[gain.verdict]
 
 
@@ -90,6 +90,6 @@ def _about_swings(gain: Difference) -> str:
 
 def _about_average(alone: Standing, average: Standing | None, best: Standing) -> str:
     """What the one model for all costs here, where that is more than chance."""
-    if average is None or average is best or compare(alone, average).verdict is not Verdict.LOSS:
+    if average is None or average is best or compare(alone, average).verdict is not ClientVerdict.LOSS:
         return ""
     return f"FedAvg, one model for all, would cost {points(compare(alone, average).leading)} here."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scripts.report.page.svg import Scale, Svg, element, label, picture, room, short, words
+from scripts.report.page.svg import AxisScale, Svg, element, label, picture, room, short, words
 
 _GAP = 8.0
 """Between a bar and the words beside it."""
@@ -43,7 +43,7 @@ def bars(rows: Sequence[Bar], *, described: str, width: float = 560.0, step: flo
     right = max(74.0, 2 * _GAP + room([row.value for row in rows], strong=True))
     top = 4.0
     most = max((row.total for row in rows), default=0.0) or 1.0
-    x = Scale(low=0.0, high=most, start=left, stop=width - right)
+    x = AxisScale(low=0.0, high=most, start=left, stop=width - right)
     drawn: list[Svg] = []
     for number, row in enumerate(rows):
         y = top + number * step

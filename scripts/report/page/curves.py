@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from scripts.report.page.svg import Scale, Svg, element, label, picture, room, short, ticks, words
+from scripts.report.page.svg import AxisScale, Svg, element, label, picture, room, short, ticks, words
 
 CurveRows = tuple[tuple[int, tuple[float | None, ...]], ...]
 """(round, value of every line or None)."""
@@ -20,7 +20,7 @@ MOST_POINTS = 150
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class CurveLine:
     """One line. points: (round from 1, share); band: (round, lowest, highest), empty with one seed."""
 
     name: str
@@ -55,7 +55,7 @@ def thinned(points: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...
     return tuple(kept if not points or kept[-1] == points[-1] else [*kept, points[-1]])
 
 
-def curve_rows(series: Sequence[Series], *, about: int) -> CurveRows:
+def curve_rows(series: Sequence[CurveLine], *, about: int) -> CurveRows:
     """The same lines as a table: about as many rounds, the last among them."""
     rounds = sorted({number for one in series for number, _ in one.points})
     kept = rounds[::-1][:: max(1, len(rounds) // about)][::-1]
@@ -63,7 +63,7 @@ def curve_rows(series: Sequence[Series], *, about: int) -> CurveRows:
     return tuple((number, tuple(line.get(number) for line in values)) for number in kept)
 
 
-def curves(series: Sequence[Series], *, described: str, frame: Frame = WIDE, low: float | None = None) -> Svg:
+def curves(series: Sequence[CurveLine], *, described: str, frame: Frame = WIDE, low: float | None = None) -> Svg:
     """The chart; `low` cuts the scale below (a magnifying glass on the end): what lies under it is cut off."""
     shown = [one for one in series if one.points]
     frame = _with_room(frame, shown)
@@ -73,8 +73,8 @@ def curves(series: Sequence[Series], *, described: str, frame: Frame = WIDE, low
     if ceiling <= floor:
         floor, ceiling = max(0.0, floor - 0.1), min(1.0, ceiling + 0.1)
     rounds = [number for one in shown for number, _ in one.points]
-    x = Scale(low=min(rounds), high=max(rounds), start=frame.left, stop=frame.width - frame.right)
-    y = Scale(low=floor, high=ceiling, start=frame.height - frame.bottom, stop=frame.top)
+    x = AxisScale(low=min(rounds), high=max(rounds), start=frame.left, stop=frame.width - frame.right)
+    y = AxisScale(low=floor, high=ceiling, start=frame.height - frame.bottom, stop=frame.top)
     order = sorted(shown, key=lambda one: one.strong)
     return picture(
         *_grid(x, y, frame),
@@ -92,7 +92,7 @@ def curves(series: Sequence[Series], *, described: str, frame: Frame = WIDE, low
     )
 
 
-def _with_room(frame: Frame, series: Sequence[Series]) -> Frame:
+def _with_room(frame: Frame, series: Sequence[CurveLine]) -> Frame:
     needed = _GAP + room([short(one.name, _letters(frame)) for one in series], strong=True)
     return replace(frame, right=max(frame.right, needed))
 
@@ -101,7 +101,7 @@ def _letters(frame: Frame) -> int:
     return int(_FOR_NAMES * frame.width / room("m", strong=True))
 
 
-def _grid(x: Scale, y: Scale, frame: Frame) -> list[Svg]:
+def _grid(x: AxisScale, y: AxisScale, frame: Frame) -> list[Svg]:
     drawn = []
     for value in ticks(100 * y.low, 100 * y.high, 6):
         at = y(value / 100)
@@ -123,19 +123,19 @@ def _clipped(drawn: Sequence[Svg], frame: Frame) -> Svg:
     return element("svg", *drawn, x=left, y=top, width=width, height=height, viewBox=f"{left} {top} {width} {height}")
 
 
-def _line(one: Series, x: Scale, y: Scale) -> Svg:
+def _line(one: CurveLine, x: AxisScale, y: AxisScale) -> Svg:
     path = " ".join(f"{x(number):.1f},{y(value):.1f}" for number, value in one.points)
     kind = "line strong" if one.strong else "line"
     return element("polyline", points=path, class_=f"{kind} c{one.colour}", data_name=one.name)
 
 
-def _band(one: Series, x: Scale, y: Scale) -> Svg:
+def _band(one: CurveLine, x: AxisScale, y: AxisScale) -> Svg:
     upper = [f"{x(number):.1f},{y(high):.1f}" for number, _, high in one.band]
     lower = [f"{x(number):.1f},{y(low):.1f}" for number, low, _ in reversed(one.band)]
     return element("polygon", points=" ".join(upper + lower), class_=f"band c{one.colour}", data_name=one.name)
 
 
-def _names(series: Sequence[Series], x: Scale, y: Scale, frame: Frame) -> list[Svg]:
+def _names(series: Sequence[CurveLine], x: AxisScale, y: AxisScale, frame: Frame) -> list[Svg]:
     """At the ends of the lines, at least a line of text apart."""
     ends = [y(max(one.points[-1][1], y.low)) for one in series]
     heights = apart(ends, gap=15, low=frame.top + 4, high=frame.height - frame.bottom)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scripts.report.page.svg import Scale, Svg, element, label, picture, room, short, ticks, words
+from scripts.report.page.svg import AxisScale, Svg, element, label, picture, room, short, ticks, words
 from scripts.report.page.wording import percent
 
 _GAP = 10.0
@@ -41,7 +41,7 @@ def client_dots(rows: Sequence[DotRow], *, described: str) -> Svg:
     left = _left([row.name for row in rows])
     height = top + step * len(rows) + 30
     values = [dot.value for row in rows for dot in row.dots]
-    x = Scale(low=math.floor(20 * min(values)) / 20, high=1.0, start=left, stop=width - right)
+    x = AxisScale(low=math.floor(20 * min(values)) / 20, high=1.0, start=left, stop=width - right)
     drawn = _scale_lines(x, top=top - 8, bottom=height - 26, axis="test accuracy, %")
     for number, row in enumerate(rows):
         y = top + (number + 0.5) * step
@@ -66,7 +66,7 @@ def _link(row: DotRow, *, x: float, y: float) -> Svg:
     return element("a", text, href=f"#{row.anchor}")
 
 
-def _change(row: DotRow, x: Scale, y: float) -> list[Svg]:
+def _change(row: DotRow, x: AxisScale, y: float) -> list[Svg]:
     by_role = {dot.role: dot.value for dot in row.dots}
     if not {"alone", "personal"} <= by_role.keys():
         return []
@@ -80,7 +80,7 @@ def _dot(dot: Dot, x: float, y: float, client: str) -> Svg:
     return element("circle", title, cx=x, cy=y, r=radius, class_=f"dot c{dot.colour} {dot.role}", data_name=dot.name)
 
 
-def _scale_lines(x: Scale, *, top: float, bottom: float, axis: str) -> list[Svg]:
+def _scale_lines(x: AxisScale, *, top: float, bottom: float, axis: str) -> list[Svg]:
     drawn = []
     for value in ticks(100 * x.low, 100 * x.high, 8):
         at = x(value / 100)
@@ -96,7 +96,7 @@ def intervals(dots: Sequence[Dot], *, described: str) -> Svg:
     left = _left([dot.name for dot in dots], least=92.0, strong=True)
     height = top + step * len(dots) + 26
     ends = [end for dot in dots for end in (dot.interval or (dot.value, dot.value))]
-    x = Scale(
+    x = AxisScale(
         low=max(0.0, math.floor(20 * min(ends)) / 20),
         high=min(1.0, math.ceil(20 * max(ends)) / 20),
         start=left,

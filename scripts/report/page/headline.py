@@ -11,7 +11,7 @@ from statistics import fmean
 
 from protocol.plan import TAIL_ROUNDS
 from scripts.report.page.study import Algorithm, Study
-from scripts.report.page.verdict import Standing, Verdict, compare
+from scripts.report.page.verdict import ClientVerdict, Standing, compare
 from scripts.report.page.wording import counted, listed, percent, points
 from scripts.run.records import Run
 from scripts.run.results import SETTLED, Headline, Position, difference, headline, mean_or_none
@@ -111,7 +111,7 @@ def _change(study: Study, one: Algorithm, other: Algorithm) -> Change | None:
     )
 
 
-def verdicts(study: Study) -> list[Verdict]:
+def verdicts(study: Study) -> list[ClientVerdict]:
     """Per client of the shown seed, where both models were measured: what federation did for it."""
     found = []
     for index in range(len(study.clients)):
@@ -153,7 +153,7 @@ def _who_gained(study: Study) -> Iterator[str]:
     if not found:
         return
     better = sum(verdict.is_better for verdict in found)
-    surely, worse = found.count(Verdict.GAIN), found.count(Verdict.LOSS)
+    surely, worse = found.count(ClientVerdict.GAIN), found.count(ClientVerdict.LOSS)
     sentence = f"{better or 'None'} of {counted(len(found), 'client')} did better with it"
     sentence += f", {surely or 'none'} of them beyond chance" if better else ""
     lost = "nobody lost" if worse == 0 else f"{worse} lost"

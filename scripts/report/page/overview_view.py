@@ -8,7 +8,7 @@ from statistics import fmean
 
 from scripts.report.page import costs
 from scripts.report.page.addresses import anchors, natural_order
-from scripts.report.page.curves import CurveRows, Series, curve_rows, curves, thinned
+from scripts.report.page.curves import CurveLine, CurveRows, curve_rows, curves, thinned
 from scripts.report.page.dots import Dot, DotRow, class_dots, client_dots
 from scripts.report.page.headline import AlgorithmRow, algorithm_row, in_words
 from scripts.report.page.mixing_view import MixingView, mixing_views
@@ -137,13 +137,13 @@ def _facts(study: Study) -> Iterator[str]:
     yield f"seed {study.seeds[0]}" if len(study.seeds) == 1 else f"seeds {', '.join(map(str, study.seeds))}"
 
 
-def _series(study: Study, algorithm: Algorithm) -> Series:
+def _series(study: Study, algorithm: Algorithm) -> CurveLine:
     by_seed = [{number + 1: mean for number, mean in run.curve} for run in study.summaries[algorithm.name]]
     common = sorted(set.intersection(*(set(values) for values in by_seed)))
     points = [(number, fmean(values[number] for values in by_seed)) for number in common]
     kept = thinned(points)
     band = tuple((n, min(v[n] for v in by_seed), max(v[n] for v in by_seed)) for n, _ in kept)
-    return Series(
+    return CurveLine(
         name=algorithm.name,
         colour=algorithm.colour,
         points=kept,
@@ -152,7 +152,7 @@ def _series(study: Study, algorithm: Algorithm) -> Series:
     )
 
 
-def _closeup(series: Sequence[Series]) -> Svg | None:
+def _closeup(series: Sequence[CurveLine]) -> Svg | None:
     """The ends alone, where algorithms differ by little; None where the whole chart shows them well."""
     ends = [one.points[-1][1] for one in series]
     lowest = min(value for one in series for _, value in one.points)
@@ -163,7 +163,7 @@ def _closeup(series: Sequence[Series]) -> Svg | None:
     return curves(series, described="The same, magnified where the lines end", low=low)
 
 
-def _hover(series: Sequence[Series]) -> dict[str, object]:
+def _hover(series: Sequence[CurveLine]) -> dict[str, object]:
     """What the script needs to read values under the pointer."""
     rounds = sorted({number for one in series for number, _ in one.points})
     lines = [

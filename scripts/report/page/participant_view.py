@@ -9,7 +9,7 @@ from scripts.report.page.addresses import anchors, natural_order
 from scripts.report.page.advice import Advice, advise
 from scripts.report.page.bars import Bar, Piece, bars
 from scripts.report.page.confusion import MOST_CLASSES, Confusion, confusion
-from scripts.report.page.curves import CurveRows, Frame, Series, curve_rows, curves, thinned
+from scripts.report.page.curves import CurveLine, CurveRows, Frame, curve_rows, curves, thinned
 from scripts.report.page.dots import Dot, intervals
 from scripts.report.page.headline import client_curve, standings
 from scripts.report.page.sources import Helper, sentence, strongest
@@ -159,7 +159,7 @@ def _curves(study: Study, index: int, best: str) -> CurveView | None:
     """Alone, one model for all, personalised, and the best here: more lines than these would not be told apart."""
     wanted = [study.alone, study.plain("fedavg"), study.personal]
     series = [
-        Series(
+        CurveLine(
             name=algorithm.name,
             colour=algorithm.colour,
             points=thinned(client_curve(run, index, study.round_no)),

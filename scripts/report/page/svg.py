@@ -60,7 +60,7 @@ def _value(value: str | float) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class AxisScale:
     """Maps low..high to start..stop."""
 
     low: float

@@ -17,7 +17,7 @@ SWING = 0.02
 """Two points between the last round and the mean of the last ones: more than a reader would take for rounding."""
 
 
-class Verdict(Enum):
+class ClientVerdict(Enum):
     """What another model does for one client."""
 
     GAIN = "gain"
@@ -29,7 +29,7 @@ class Verdict(Enum):
 
     @property
     def is_better(self) -> bool:
-        return self in (Verdict.GAIN, Verdict.MAYBE_GAIN)
+        return self in (ClientVerdict.GAIN, ClientVerdict.MAYBE_GAIN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +74,13 @@ class Difference:
         return self.tail is None or self.last * self.tail > 0
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ClientVerdict:
         if self.leading == 0:
-            return Verdict.SAME
+            return ClientVerdict.SAME
         sure = self.apart and self.confirmed
         if self.leading > 0:
-            return Verdict.GAIN if sure else Verdict.MAYBE_GAIN
-        return Verdict.LOSS if sure else Verdict.MAYBE_LOSS
+            return ClientVerdict.GAIN if sure else ClientVerdict.MAYBE_GAIN
+        return ClientVerdict.LOSS if sure else ClientVerdict.MAYBE_LOSS
 
 
 def _differ_widely(last: float, tail: float | None) -> bool:
@@ -103,5 +103,5 @@ def compare(before: Standing, after: Standing) -> Difference:
 
 def best_of(stands_for: Standing, others: tuple[Standing, ...]) -> Standing:
     """The best of the models that are surely better than the one that stands for the federation; else that one."""
-    better = [one for one in others if compare(stands_for, one).verdict is Verdict.GAIN]
+    better = [one for one in others if compare(stands_for, one).verdict is ClientVerdict.GAIN]
     return max(better, key=lambda one: one.usual, default=stands_for)

@@ -15,17 +15,17 @@ from scripts.inmemory import small_slices
 small_slices.shrink()
 
 from participant.decisions.events import Announced, Heard  # noqa: E402
-from participant.decisions.steps import Phase  # noqa: E402
+from participant.decisions.steps import Activity  # noqa: E402
 from participant.wire.post import Post  # noqa: E402 - slices are small from here on
 from protocol.codec import offers  # noqa: E402
 from protocol.contracts import Buffer  # noqa: E402
 from protocol.messages import ORDERS, Message  # noqa: E402
 from scripts.explore.exploring import explored  # noqa: E402
-from scripts.explore.telling import told  # noqa: E402
+from scripts.explore.summary import summary_of  # noqa: E402
 from scripts.inmemory.centre import Frames  # noqa: E402
-from scripts.inmemory.home import Home, Unfilled  # noqa: E402
+from scripts.inmemory.home import MemoryHome, Unfilled  # noqa: E402
 
-AT_WORK = (Phase.MEASURING, Phase.IDLE, Phase.TRAINING)
+AT_WORK = (Activity.MEASURING, Activity.IDLE, Activity.TRAINING)
 """Phases of a member."""
 
 
@@ -38,7 +38,7 @@ class HandingOn(Post):
         return complete if unwanted is None else [unwanted]
 
 
-class JudgesBatches(Home):
+class JudgesBatches(MemoryHome):
     """All messages of a batch are judged, then all are handled; orders are of use to members alone."""
 
     def boot(self) -> None:
@@ -58,7 +58,7 @@ class JudgesBatches(Home):
         self._step([])
 
 
-class Forgetful(Home):
+class Forgetful(MemoryHome):
     """Started again, it does not look at what it has said last."""
 
     def has_finished(self) -> bool:
@@ -70,5 +70,5 @@ FAULTS = {"batch": JudgesBatches, "goodbye": Forgetful}
 if __name__ == "__main__":
     scope = Scope.read(sys.argv[2])
     result = explored(scope, FAULTS[sys.argv[1]])
-    print(told(scope, result))
+    print(summary_of(scope, result))
     sys.exit(0 if result.counterexample is None else 1)

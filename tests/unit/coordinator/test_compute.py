@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.computing.jobs import Compute
+from coordinator.computing.jobs import ComputeThread
 from coordinator.computing.rows import Product, mix_files, mix_in_memory
 from coordinator.record.blobs import StoredSet, checksum_of, finish
 from fedap_core.aggregation import TILE_COLUMNS, mix
@@ -40,7 +40,7 @@ def case(folder: Path, parameters: int, members: int = 4) -> tuple[list[StoredSe
 
 def test_jobs_are_done_in_order_and_each_end_wakes() -> None:
     woken = threading.Semaphore(0)
-    compute: Compute[int] = Compute(woken.release, lambda: 0.0)
+    compute: ComputeThread[int] = ComputeThread(woken.release, lambda: 0.0)
     for number in range(3):
         compute.submit(number, lambda number=number: number * 10)  # type: ignore[misc]
     assert all(woken.acquire(timeout=WAIT_S) for _ in range(3))
@@ -50,7 +50,7 @@ def test_jobs_are_done_in_order_and_each_end_wakes() -> None:
 
 
 def test_a_failing_job_hands_back_its_error_and_the_next_one_is_done() -> None:
-    compute: Compute[str] = Compute(lambda: None, lambda: 0.0)
+    compute: ComputeThread[str] = ComputeThread(lambda: None, lambda: 0.0)
     compute.submit("bad", lambda: [].pop())
     compute.submit("good", lambda: "done")
     compute.close()

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.config import RunConfig, make_config, read_config, require_safe
 from coordinator.run_plan import make_plan, make_rules, plan_text, require_same_plan
-from coordinator.sections import Network
+from coordinator.sections import NetworkSection
 from fedap_core.errors import InvalidInput
 from protocol.endpoints import is_local
 from tests.support.tiny_models import tiny_model
@@ -95,12 +95,12 @@ def test_a_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
 def test_only_this_machine_is_reached_without_keys(endpoint: str, local: bool) -> None:
     assert is_local(endpoint) is local
     if local:
-        require_safe(Network(endpoint=endpoint))
+        require_safe(NetworkSection(endpoint=endpoint))
     else:
         with pytest.raises(InvalidInput, match="--insecure"):
-            require_safe(Network(endpoint=endpoint))
-        require_safe(Network(endpoint=endpoint, insecure=True))
-        require_safe(Network(endpoint=endpoint, secret_key=Path("k")))
+            require_safe(NetworkSection(endpoint=endpoint))
+        require_safe(NetworkSection(endpoint=endpoint, insecure=True))
+        require_safe(NetworkSection(endpoint=endpoint, secret_key=Path("k")))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from coordinator.config import make_config
-from coordinator.decisions.events import Event, Greeted, LeaveArrived, PeerLost
+from coordinator.decisions.events import Event, HelloArrived, LeaveArrived, PeerLost
 from coordinator.runs import open_run
 from coordinator.wire.exchange import Exchange
 from coordinator.wire.router import Router
@@ -71,7 +71,7 @@ def counter(tmp_path: Path) -> Iterator[Counter]:
     made = Counter(router=parts.router, exchange=federation.exchange, visitor=visitor)
     made.say_as_visitor(model.hello("a"))
     greeted = made.hear_one()
-    assert isinstance(greeted, Greeted)
+    assert isinstance(greeted, HelloArrived)
     made.connection = greeted.connection
     made.exchange.send_welcome(made.connection, "a", WELCOME)
     yield made

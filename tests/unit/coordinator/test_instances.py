@@ -38,7 +38,7 @@ def bench_of_two(*, keys: bool = False) -> Bench:
 
 def rival(bench: Bench, *, life: str = "other", connection: str = "x#1", identity: str = "a") -> list[object]:
     """Another process says hello as a; what the bench knows as a's connection stays."""
-    greeted = events.Greeted(connection=connection, identity=identity, hello=hello("a", life=life))
+    greeted = events.HelloArrived(connection=connection, identity=identity, hello=hello("a", life=life))
     return list(bench.do(greeted))
 
 

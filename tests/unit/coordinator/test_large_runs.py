@@ -103,7 +103,7 @@ def test_what_people_read_of_a_thousand_members_fits_a_screen(tmp_path: Path) ->
     heard: list[events.Event] = [events.Started()]
     for number in range(1000):
         name = f"m{number:04d}"
-        heard.append(events.Greeted(connection=name, identity=name, hello=model.hello(name)))
+        heard.append(events.HelloArrived(connection=name, identity=name, hello=model.hello(name)))
     heard.append(events.LeaveArrived(connection="m0500", reason="enough"))
     for event in heard:
         for action in parts.machine.handle(event, 1.0):

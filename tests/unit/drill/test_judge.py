@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 
 from fedap_core.errors import InvalidInput
-from scripts.drill.judge import MIB, Outcome, judge
-from scripts.drill.record import Record, append, read_records, record_of
+from scripts.drill.judge import MIB, DrillOutcome, judge
+from scripts.drill.record import DrillRecord, append, read_records, record_of
 from scripts.drill.spec import Drill
 from scripts.drill.table import show
 
-QUIET = Outcome(
+QUIET = DrillOutcome(
     models={"a": {"w": "1", "bn": "2"}, "b": {"w": "3", "bn": "4"}},
     codes={"coordinator": 0, "a": 0, "b": 0},
     seconds=1.0,
@@ -62,7 +62,7 @@ def test_without_a_promise_of_equal_bits_any_whole_model_will_do() -> None:
     assert not judge(replace(QUIET, models={}), QUIET, same_bits=False).survived
 
 
-def record(*, survived: bool = True) -> Record:
+def record(*, survived: bool = True) -> DrillRecord:
     outcome = QUIET if survived else replace(QUIET, codes={**QUIET.codes, "b": None})
     verdict = judge(outcome, QUIET, same_bits=True)
     return record_of(DRILL, (), outcome, verdict, folder=None if survived else Path("/kept"))

@@ -10,7 +10,7 @@ from fedap_core.errors import InvalidInput
 from scripts.drill.faults import Break, Die, Fault, Fill, Freeze, Kill, Slow, Unplug, Weather, to_json
 from scripts.drill.namespaces import discipline
 from scripts.drill.schedule import DEFAULT_KINDS, DISTURBANCES, FLOODS, KINDS, LAST_MOMENT, faults_of
-from scripts.drill.spec import MEMBERS, PARTIES, SIZES, Choice, Drill, parse_kinds, parse_mode, parse_size
+from scripts.drill.spec import MEMBERS, PARTIES, SIZES, Drill, DrillOptions, parse_kinds, parse_mode, parse_size
 
 SEEDS = range(40)
 
@@ -57,7 +57,7 @@ def test_a_kind_that_touches_lines_has_a_proxy(kind: str) -> None:
 
 
 def test_four_hundred_seeds_are_half_large_half_curve_and_spread_over_the_kinds() -> None:
-    drills = [Choice(kinds=DISTURBANCES).drill(seed) for seed in range(400)]
+    drills = [DrillOptions(kinds=DISTURBANCES).drill(seed) for seed in range(400)]
     assert Counter(one.model_bytes for one in drills) == {SIZES["small"]: 200, SIZES["large"]: 200}
     assert Counter(one.curve for one in drills) == {True: 200, False: 200}
     both = Counter((one.kind, one.model_bytes, one.curve) for one in drills)
@@ -66,14 +66,14 @@ def test_four_hundred_seeds_are_half_large_half_curve_and_spread_over_the_kinds(
 
 
 def test_what_is_asked_for_wins_over_the_seed() -> None:
-    asked = Choice(kinds=("cut",), model_bytes=5, curve=True, mode="continuous")
+    asked = DrillOptions(kinds=("cut",), model_bytes=5, curve=True, mode="continuous")
     assert {asked.drill(seed).setting for seed in SEEDS} == {"5-curve-continuous-4"}
     assert {asked.drill(seed).kind for seed in SEEDS} == {"cut"}
 
 
 def test_runs_that_last_have_as_many_paced_rounds_and_go_through_the_kinds() -> None:
     """Ten minutes of two seconds a round are 300 rounds."""
-    drills = [Choice(kinds=FLOODS).lasting(10.0).drill(seed) for seed in range(len(FLOODS))]
+    drills = [DrillOptions(kinds=FLOODS).lasting(10.0).drill(seed) for seed in range(len(FLOODS))]
     assert [one.kind for one in drills] == list(FLOODS)
     assert {one.setting for one in drills} == {"16384-plain-barrier-300"}
     assert drills[0].replay.endswith("--hostile-minutes 10")

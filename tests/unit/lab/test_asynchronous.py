@@ -13,10 +13,10 @@ from coordinator.decisions import facts
 from fedap_core.errors import InvalidInput
 from protocol.messages import Score
 from scripts.experiments.asynchronous.conditions import Trouble, case_of, slow_member
-from scripts.experiments.asynchronous.curves import Curve, Watched, csv_text, markdown, target_of, verdict
+from scripts.experiments.asynchronous.curves import Curve, ObservedRun, csv_text, markdown, target_of, verdict
 from scripts.experiments.asynchronous.figure import draw
 from scripts.experiments.asynchronous.real_clock import Devices, watched_from
-from scripts.experiments.asynchronous.study import Study
+from scripts.experiments.asynchronous.study import AsyncStudy
 from scripts.run.clock_settings import AsyncSettings, ClockSettings
 from scripts.run.settings import RunSettings
 from tests.support.cohorts import small_run
@@ -24,11 +24,11 @@ from tests.support.cohorts import small_run
 NAMES = ("a", "b", "c", "d")
 
 
-def watched(*points: tuple[float, float], slow: int | None = None) -> Watched:
+def watched(*points: tuple[float, float], slow: int | None = None) -> ObservedRun:
     """Two clients that are equally good."""
     times, values = zip(*points, strict=True)
     accuracy = np.asarray(values)[:, None].repeat(2, axis=1)
-    return Watched(times=np.asarray(times), accuracy=accuracy, slow=slow, updates=len(points))
+    return ObservedRun(times=np.asarray(times), accuracy=accuracy, slow=slow, updates=len(points))
 
 
 def curve(way: str, *points: tuple[float, float], slow: int | None = None) -> Curve:
@@ -75,7 +75,7 @@ def test_trouble_and_names_of_the_study_are_checked() -> None:
     with pytest.raises(InvalidInput, match="way"):
         case_of(small_run("fedavg"), NAMES, "slow", "waiting", Trouble())
     with pytest.raises(InvalidInput, match="barrier"):
-        Study(runs=(small_run("fedavg"),), conditions=("slow",), ways=("continuous",), trouble=Trouble())
+        AsyncStudy(runs=(small_run("fedavg"),), conditions=("slow",), ways=("continuous",), trouble=Trouble())
 
 
 def test_a_condition_changes_only_what_it_says() -> None:

@@ -18,7 +18,7 @@ from scripts.experiments.reproduce.catalogue import TARGETS, find_target
 from scripts.experiments.reproduce.data_sets import DATA_SETS
 from scripts.experiments.reproduce.durations import MEASURED, Duration
 from scripts.experiments.reproduce.running import run_target
-from scripts.experiments.reproduce.target import Job, Plan, Scale, make_plan
+from scripts.experiments.reproduce.target import DataSetPlan, Job, Scale, make_plan
 from scripts.experiments.sweep import SweepOptions
 from scripts.lab import main
 from scripts.run.settings import RunSettings
@@ -33,11 +33,11 @@ TRAINED = [name for name in ALL if name not in ("datasets", "split", "running-st
 QUICK = Scale(quick=True, seeds=(0,))
 
 
-def full(data: str) -> Plan:
+def full(data: str) -> DataSetPlan:
     return make_plan(DATA_SETS[data], Scale())
 
 
-def runs_of(target: str, plan: Plan) -> list[RunSettings]:
+def runs_of(target: str, plan: DataSetPlan) -> list[RunSettings]:
     return [run for cell in TARGETS[target].cells(plan) for run in cell.runs]
 
 

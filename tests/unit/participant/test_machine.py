@@ -7,7 +7,7 @@ from dataclasses import replace
 from participant.decisions.actions import (
     End,
     LetGo,
-    Note,
+    Log,
     Prepare,
     Say,
     StopWork,
@@ -19,7 +19,7 @@ from participant.decisions.events import (
     Reported,
     Stopped,
 )
-from participant.decisions.steps import Phase
+from participant.decisions.steps import Activity
 from protocol.messages import (
     Anchor,
     Error,
@@ -52,7 +52,7 @@ def test_welcome_prepares_and_the_first_heartbeat_wants_whatever_comes_first() -
     agent.on(prepared())
     agent.at(2.0)
     assert agent.said() == [beat(want=Step(kind="anchor", round_no=0))]
-    assert agent.machine.phase is Phase.IDLE
+    assert agent.machine.phase is Activity.IDLE
 
 
 def test_order_that_comes_while_the_model_is_prepared_is_not_lost() -> None:
@@ -68,7 +68,7 @@ def test_round_goes_from_order_to_report_to_the_next_want() -> None:
     agent = member()
     agent.hear(train(0))
     assert agent.work() == [train(0)]
-    assert agent.machine.phase is Phase.TRAINING
+    assert agent.machine.phase is Activity.TRAINING
     agent.at(1.0)
     assert agent.said() == [replace(beat(), round_no=0)], "an order is had when a crash cannot lose it any more"
     agent.on(Reported(report=update(0)))
@@ -80,7 +80,7 @@ def test_round_goes_from_order_to_report_to_the_next_want() -> None:
 def test_measuring_is_a_phase_and_wants_train_afterwards() -> None:
     agent = member()
     agent.hear(Anchor(run=RUN, round_no=0, measure="bn-inputs", weights=None))
-    assert agent.machine.phase is Phase.MEASURING
+    assert agent.machine.phase is Activity.MEASURING
     agent.on(Reported(report=Stats(run=RUN, round_no=0, samples=3, moments=WEIGHTS)))
     agent.at(1.0)
     assert agent.said()[-1] == beat(want=Step(kind="train", round_no=0)), "statistics are not on disk"
@@ -156,7 +156,7 @@ def test_finish_interrupts_training_and_ends_after_the_goodbye_is_had() -> None:
     assert agent.work() == [finish(1)]
     agent.on(Reported(report=goodbye(1)))
     assert agent.said() == [goodbye(1)]
-    assert agent.machine.phase is Phase.DONE
+    assert agent.machine.phase is Activity.DONE
     end = agent.hear(beat(have=Step(kind="goodbye", round_no=1)))
     assert isinstance(end[-1], End)
     assert end[-1].code == 0
@@ -181,7 +181,7 @@ def test_failed_work_leaves_and_ends_with_its_sentence() -> None:
 def test_refused_message_is_told_and_another_version_ends() -> None:
     agent = member()
     (note,) = agent.hear(Error(code="too-far", reason="far", about=Step(kind="update", round_no=0)))
-    assert isinstance(note, Note)
+    assert isinstance(note, Log)
     assert note.warn
     actions = agent.hear(Error(code="version", reason="2.0", about=None))
     assert isinstance(actions[-1], End)
@@ -197,7 +197,7 @@ def test_welcome_to_another_run_drops_the_old_one() -> None:
     assert agent.on(Reported(report=update(0))) == []
     agent.on(replace(prepared(), run="second"))
     agent.at(agent.now + 100)
-    assert agent.machine.phase in (Phase.IDLE, Phase.OFFLINE)
+    assert agent.machine.phase in (Activity.IDLE, Activity.OFFLINE)
 
 
 def test_payload_larger_than_the_model_is_not_fetched_and_ends_the_participant() -> None:
@@ -229,7 +229,7 @@ def test_announced_again_a_run_goes_on_and_an_answered_order_is_answered_again()
     agent.hear(HelloRequired())
     agent.on(Announced(message=replace(WELCOME, initial=LARGE)))
     assert agent.said() == [update(0)]
-    assert agent.machine.phase is Phase.IDLE
+    assert agent.machine.phase is Activity.IDLE
 
 
 def test_an_order_that_is_only_announced_is_never_worked_on() -> None:

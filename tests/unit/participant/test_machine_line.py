@@ -9,18 +9,18 @@ import pytest
 from participant.decisions.actions import (
     CloseLine,
     End,
-    Note,
+    Log,
     OpenLine,
     StopWork,
 )
 from participant.decisions.events import (
+    LeaveRequested,
     LineLost,
     LineOpened,
     PayloadMoved,
     Reported,
-    StopRequested,
 )
-from participant.decisions.steps import Phase
+from participant.decisions.steps import Activity
 from protocol.messages import (
     Error,
     Hello,
@@ -48,7 +48,7 @@ def test_first_thing_is_a_line_and_the_first_word_a_hello() -> None:
     assert agent.actions == [OpenLine()]
     agent.on(LineOpened())
     assert agent.said() == [HELLO]
-    assert agent.machine.phase is Phase.GREETING
+    assert agent.machine.phase is Activity.GREETING
 
 
 def test_unanswered_hello_is_said_again_and_then_a_fresh_line_is_tried() -> None:
@@ -60,7 +60,7 @@ def test_unanswered_hello_is_said_again_and_then_a_fresh_line_is_tried() -> None
         agent.at(now)
         assert [message.KIND for message in agent.said()] == ["hello"]
     assert CloseLine() in agent.at(6.0)
-    assert agent.machine.phase is Phase.OFFLINE
+    assert agent.machine.phase is Activity.OFFLINE
 
 
 def test_payload_that_moves_delays_the_next_hello() -> None:
@@ -95,7 +95,7 @@ def test_training_goes_on_while_the_line_is_down_and_its_report_is_said_on_retur
     agent.hear(train(0))
     actions = agent.on(LineLost(reason="cut"))
     assert not any(isinstance(action, StopWork) for action in actions)
-    assert agent.machine.phase is Phase.OFFLINE
+    assert agent.machine.phase is Activity.OFFLINE
     agent.on(Reported(report=update(0)))
     assert agent.said() == []
     agent.at(2.0)
@@ -122,7 +122,7 @@ def test_hello_required_is_answered_by_hello_with_the_run_that_is_held() -> None
     agent = member()
     agent.hear(HelloRequired())
     assert agent.said() == [replace(HELLO, run=RUN)]
-    assert agent.machine.phase is Phase.GREETING
+    assert agent.machine.phase is Activity.GREETING
 
 
 def test_welcome_without_a_model_for_a_run_not_held_is_answered_by_a_hello_as_a_stranger() -> None:
@@ -198,7 +198,7 @@ def test_gives_up_only_as_configured() -> None:
 def test_stop_request_stops_work_leaves_and_ends() -> None:
     agent = member()
     agent.hear(train(0))
-    actions = agent.on(StopRequested(reason="SIGTERM", code=143))
+    actions = agent.on(LeaveRequested(reason="SIGTERM", code=143))
     assert actions[0] == StopWork()
     assert agent.said() == [Leave(run=RUN, reason="SIGTERM")]
     assert actions[-1] == End(code=143, reason="SIGTERM")
@@ -236,7 +236,7 @@ def test_name_in_use_by_one_who_speaks_ends_with_its_sentence() -> None:
 def test_a_copied_state_ends_after_a_few_lines_and_a_contested_name_goes_on() -> None:
     agent = member()
     (note,) = agent.hear(Error(code="name-in-use", reason="somebody else said hello", about=None))
-    assert isinstance(note, Note)
+    assert isinstance(note, Log)
     assert (note.name, note.warn) == ("name.contested", True)
     for _ in range(2):
         agent.hear(HelloRequired())

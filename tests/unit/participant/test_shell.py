@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 from participant.decisions.actions import End, Order
-from participant.decisions.events import Event, Reported, StopRequested
+from participant.decisions.events import Event, LeaveRequested, Reported
 from participant.decisions.machine import AgentMachine
 from participant.decisions.reconnection import UNREADABLE_ANSWERS, Lifeline, Patience
 from participant.shell import Shell, run_in_thread
@@ -164,7 +164,7 @@ def office(desk: Desk, gate: Gate) -> Iterator[Office]:
     made.say(train(ROUND))
     assert desk.is_at_work.wait(PATIENCE_MS / 1000)
     yield made
-    desk.shell.post(StopRequested(reason="the test is over", code=1))
+    desk.shell.post(LeaveRequested(reason="the test is over", code=1))
     thread.join(PATIENCE_MS / 1000)
     made.close()
 
@@ -222,7 +222,7 @@ def test_an_order_that_lies_in_the_socket_with_its_welcome_is_worked_on_with_all
 
 def test_asked_to_stop_when_nobody_knows_it_any_more_it_stops(office: Office, desk: Desk) -> None:
     """`leave` may not be said before the next hello, and need not be."""
-    desk.then = StopRequested(reason="SIGTERM", code=143)
+    desk.then = LeaveRequested(reason="SIGTERM", code=143)
     office.say(HelloRequired())
     desk.was_overtaken.set()
     assert office.end().code == 143
@@ -235,7 +235,7 @@ def test_what_cannot_be_recorded_does_not_leave(desk: Desk, tmp_path: Path) -> N
     desk.shell = shell_at(office.endpoint, record, reserve_bytes=0)
     thread, office.ended = run_in_thread(desk.shell, desk)
     assert not office.socket.poll(300)
-    desk.shell.post(StopRequested(reason="enough", code=143))
+    desk.shell.post(LeaveRequested(reason="enough", code=143))
     assert office.end() == End(code=143, reason="enough")
     thread.join(PATIENCE_MS / 1000)
     assert not office.socket.poll(200)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scripts.report.page.advice import advise
-from scripts.report.page.verdict import Standing, Verdict, compare, overlap
+from scripts.report.page.verdict import ClientVerdict, Standing, compare, overlap
 from scripts.run.records import ClientScore
 
 
@@ -24,22 +24,22 @@ def test_wilson_intervals_decide_whether_two_scores_overlap() -> None:
 @pytest.mark.parametrize(
     ("alone", "together", "tails", "verdict"),
     [
-        (60, 80, None, Verdict.GAIN),
-        (60, 75, None, Verdict.MAYBE_GAIN),
-        (70, 70, None, Verdict.SAME),
-        (75, 60, None, Verdict.MAYBE_LOSS),
-        (80, 60, None, Verdict.LOSS),
-        (60, 80, (0.6, 0.81), Verdict.GAIN),
-        (80, 60, (0.81, 0.6), Verdict.LOSS),
-        (25, 80, (0.6, 0.8), Verdict.GAIN),
-        (25, 80, (0.75, 0.8), Verdict.MAYBE_GAIN),
-        (25, 80, (0.8, 0.75), Verdict.MAYBE_LOSS),
-        (25, 80, (0.8, 0.6), Verdict.MAYBE_LOSS),
-        (25, 80, (0.8, 0.8), Verdict.SAME),
+        (60, 80, None, ClientVerdict.GAIN),
+        (60, 75, None, ClientVerdict.MAYBE_GAIN),
+        (70, 70, None, ClientVerdict.SAME),
+        (75, 60, None, ClientVerdict.MAYBE_LOSS),
+        (80, 60, None, ClientVerdict.LOSS),
+        (60, 80, (0.6, 0.81), ClientVerdict.GAIN),
+        (80, 60, (0.81, 0.6), ClientVerdict.LOSS),
+        (25, 80, (0.6, 0.8), ClientVerdict.GAIN),
+        (25, 80, (0.75, 0.8), ClientVerdict.MAYBE_GAIN),
+        (25, 80, (0.8, 0.75), ClientVerdict.MAYBE_LOSS),
+        (25, 80, (0.8, 0.6), ClientVerdict.MAYBE_LOSS),
+        (25, 80, (0.8, 0.8), ClientVerdict.SAME),
     ],
 )
 def test_difference_counts_only_beyond_the_intervals_of_what_does_not_swing(
-    alone: int, together: int, tails: tuple[float, float] | None, verdict: Verdict
+    alone: int, together: int, tails: tuple[float, float] | None, verdict: ClientVerdict
 ) -> None:
     """Base at 25 in the last round, at 60 to 80 before: only the last ten rounds say how good it is, and where the
     rounds take different sides nothing is sure."""
@@ -60,7 +60,7 @@ def test_sure_gain_is_told_with_its_points() -> None:
 
 def test_small_gain_is_told_as_perhaps_chance() -> None:
     told = advise(alone=of(70), personal=of(71))
-    assert (told.verdict, told.headline) == (Verdict.MAYBE_GAIN, "Federation gains 1.0 point here, perhaps.")
+    assert (told.verdict, told.headline) == (ClientVerdict.MAYBE_GAIN, "Federation gains 1.0 point here, perhaps.")
     assert "may be chance" in told.detail
 
 

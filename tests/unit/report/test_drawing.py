@@ -10,9 +10,9 @@ import pytest
 from scripts.report.page.addresses import natural_order
 from scripts.report.page.bars import Bar, Piece, bars
 from scripts.report.page.confusion import confusion
-from scripts.report.page.curves import MOST_POINTS, Series, apart, curves, thinned
+from scripts.report.page.curves import MOST_POINTS, CurveLine, apart, curves, thinned
 from scripts.report.page.heat import SHADES, heat_map, shade
-from scripts.report.page.svg import Scale, element, ticks, words
+from scripts.report.page.svg import AxisScale, element, ticks, words
 from scripts.report.page.wording import algorithm_name, duration, listed, ordinal, points, size
 
 
@@ -30,8 +30,8 @@ def test_ticks_are_round_and_inside(low: float, high: float, about: int, found: 
 
 
 def test_scale_of_one_value_puts_it_in_the_middle() -> None:
-    assert Scale(low=1, high=1, start=0, stop=10)(1) == 5
-    assert Scale(low=0, high=4, start=10, stop=0)(1) == 7.5
+    assert AxisScale(low=1, high=1, start=0, stop=10)(1) == 5
+    assert AxisScale(low=0, high=4, start=10, stop=0)(1) == 7.5
 
 
 def test_text_and_attributes_are_escaped() -> None:
@@ -106,7 +106,7 @@ def test_margins_grow_with_the_longest_label_and_nothing_of_it_is_cut() -> None:
     """A curve ends where its name begins; a bar begins where its name ends."""
     ends, starts = [], []
     for name in ("FedAP", "FedAP max_peer_weight=0.2"):
-        line = curves([Series(name=name, colour=0, points=((1, 0.5), (2, 0.6)))], described="")
+        line = curves([CurveLine(name=name, colour=0, points=((1, 0.5), (2, 0.6)))], described="")
         bar = bars([Bar(name=name, pieces=(Piece(amount=1, class_="", title=""),), value="1")], described="")
         assert f"</title>{name}</text>" in line
         assert f"</title>{name}</text>" in bar

@@ -6,7 +6,7 @@ from scripts.explore.scope import Scope
 from scripts.explore.search import Counterexample, Result
 
 
-def told(scope: Scope, result: Result) -> str:
+def summary_of(scope: Scope, result: Result) -> str:
     """Some lines for a terminal."""
     seen = (
         f"{result.states:,} states, {result.transitions:,} transitions, "

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedap_core.preprocessing import Preprocessing
 from participant.data.base import Dataset
-from scripts.experiments.small_rest import TREATMENTS, Curve, table_of, train_client, worst_dip
+from scripts.experiments.last_batch import TREATMENTS, EpochCurve, table_of, train_client, worst_dip
 from scripts.run.cohort import Client, Cohort
 
 BATCH = 8
@@ -27,7 +27,7 @@ def cohort() -> Cohort:
 
 
 @cache
-def curve(treatment: str) -> Curve:
+def curve(treatment: str) -> EpochCurve:
     return train_client(cohort(), 0, treatment=treatment, epochs=6, batch_size=BATCH, rate=0.05, seed=1)
 
 

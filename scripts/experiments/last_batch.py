@@ -2,7 +2,7 @@
 
 Every client trains alone, in a plain PyTorch loop, under five treatments of the last batch; nothing else differs. After
 every epoch the model is judged on its test half as it is and, on a copy, with its batch norm re-estimated on the
-training half. `python -m scripts.experiments.small_rest --help` says what can be chosen.
+training half. `python -m scripts.experiments.last_batch --help` says what can be chosen.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TREATMENTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class EpochCurve:
     """One client under one treatment: test accuracy after every epoch, as it is and with batch norm re-estimated."""
 
     client: str
@@ -58,7 +58,7 @@ def worst_dip(curve: tuple[float, ...]) -> float:
 
 def train_client(
     cohort: Cohort, number: int, *, treatment: str, epochs: int, batch_size: int, rate: float, seed: int
-) -> Curve:
+) -> EpochCurve:
     """One client alone, from the initial model of the seed."""
     client, data = cohort.clients[number], cohort.data
     spec, state = make_initial(
@@ -77,7 +77,9 @@ def train_client(
         reestimate_batch_norm(fitted, train.inputs(256))
         reestimated.append(_accuracy(fitted, test, len(data.classes)))
     rest = len(train) % batch_size
-    return Curve(client=client.name, rest=rest, treatment=treatment, as_is=tuple(as_is), reestimated=tuple(reestimated))
+    return EpochCurve(
+        client=client.name, rest=rest, treatment=treatment, as_is=tuple(as_is), reestimated=tuple(reestimated)
+    )
 
 
 def _epoch(
@@ -113,7 +115,7 @@ def _accuracy(model: nn.Module, samples: Samples, classes: int) -> float:
     return 100.0 * evaluate(model, samples, classes=classes).accuracy
 
 
-def table_of(curves: list[Curve]) -> Table:
+def table_of(curves: list[EpochCurve]) -> Table:
     """One row per treatment: medians over clients."""
     table = Table(title="Test accuracy in %, second half of the epochs: median over clients")
     for title in (
@@ -148,7 +150,7 @@ def main(
 ) -> None:
     """Train every client with a small rest alone, under each treatment of that rest."""
     torch.set_num_threads(1)
-    curves: list[Curve] = []
+    curves: list[EpochCurve] = []
     for seed in map(int, seeds.split(",")):
         cohort = make_cohort(CohortSettings(data=data), seed)
         rests = [len(client.splits["train"]) % batch_size for client in cohort.clients]
