@@ -47,7 +47,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSetup:
-    """What is known before anybody is spoken to."""
+    """Data and model, known before anything is sent."""
 
     data: HomeData
     spec: ModelSpec

@@ -37,7 +37,7 @@ _COLLECTS = (facts.RoundOpened, facts.RowPlanned, facts.Finished)
 
 
 class RoundMachine:
-    """One run. `state` is durable and follows from facts; everything else belongs to this life of the process."""
+    """One run. `state` is durable and follows from facts; everything else ends with the process."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -51,7 +51,7 @@ class RoundMachine:
         self._deadline: float | None = None
 
     def _forget_work(self) -> None:
-        """Nothing is under inspection, computed or fetched again: a life of the process begins, or the round anew."""
+        """Nothing is under inspection, computed or fetched again: the process starts, or the round starts again."""
         self.reports = reports.Inspections(self._mode)
         self.work = PendingWork(self._mode, self.reports.missing)
 

@@ -3,7 +3,7 @@
 Everything that is ordered is journalled first, so a member that holds a later order shows that the folder is older than
 the federation. One member may err or lie; when most say so, the run waits for its operator. Agreed to, it goes on from
 what the members hold: the latest round that any of them has finished is opened again, those who finished it report it
-again, and nobody trains a round twice. Pure; what members say belongs to this life of the process.
+again, and nobody trains a round twice. Pure; what members say ends with the process.
 """
 
 from __future__ import annotations

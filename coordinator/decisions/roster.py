@@ -1,5 +1,5 @@
-"""Who is connected right now: the newest connection of each member, when it was last heard and spoken to, what it was
-told. All of it dies with the process; what must survive is in `state`.
+"""Who is connected: the newest connection of each member, when it was last heard from and sent to, what it was
+told. All of it ends with the process; what must survive is in `state`.
 
 Knows no wire and no policy: it remembers, and it counts have and want through the protocol's Outbox.
 """
@@ -65,7 +65,7 @@ class Roster:
         self._changed: dict[str, tuple[float, ...]] = {}
 
     def restart(self, members: Iterable[str], now: float) -> None:
-        """A new life of the process: nobody is connected, and everybody gets time to come back."""
+        """After a restart: nobody is connected, and everybody gets time to come back."""
         self._members = {}
         self._links = {name: Link(heard_at=now) for name in members}
 

@@ -1,6 +1,6 @@
 """The run clock: seconds that coordinators of this run have been alive and awake.
 
-Deadlines are kept by it, so it stands still where members cannot be blamed: between two lives of the coordinator, and
+Deadlines are kept by it, so it stands still where members cannot be blamed: while no coordinator runs, and
 while this process was stopped, or held up by its machine, far longer than it had meant to take. What members said
 meanwhile lies in the socket, and must be heard before anybody is called silent. Pure but for the clock it is given.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class RunClock:
-    """clock: of this process; ran_s: what earlier lives have counted; stall_s: being held up longer does not count."""
+    """clock: of this process; ran_s: counted by earlier processes; stall_s: being held up longer does not count."""
 
     def __init__(self, clock: Callable[[], float], *, ran_s: float, stall_s: float) -> None:
         self._clock = clock

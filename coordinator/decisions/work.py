@@ -105,7 +105,7 @@ class PendingWork:
         return None
 
     def mixed(self, ticket: int) -> None:
-        """An Aggregate ended. Tickets of another life of the process mean nothing."""
+        """An Aggregate ended. Tickets of an earlier process mean nothing."""
         recipe = self._mixing.pop(ticket, None)
         if recipe is not None:
             self._rows.update(recipe.receivers)
@@ -125,7 +125,7 @@ class PendingWork:
             self._weighing = None
 
     def failed(self, ticket: int) -> bool:
-        """Work cannot be done; returns whether that ticket is known. It is not tried again in this life."""
+        """Work cannot be done; returns whether that ticket is known. It is not tried again before a restart."""
         recipe = self._mixing.pop(ticket, None)
         if recipe is not None:
             self._failed.update(recipe.receivers)
@@ -195,7 +195,7 @@ class PendingWork:
     def _own_recipe(self, state: State, row: RowRef) -> Recipe | None:
         member = state.members[row.member]
         if not row.alone or not state.is_training:
-            return None  # delivered before a crash of another life, and only repeated by `finish`
+            return None  # delivered before a crash, and only repeated by `finish`
         if not state.is_ready(member, self._rules) or not mixing_plan.can_mix(state, self._mode, member):
             return None
         if self._mode.blocked(state, Phase.MIXED):

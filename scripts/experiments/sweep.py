@@ -1,4 +1,4 @@
-"""Runs many runs: several at once in forked processes, skipping what is already there, telling how far it is.
+"""Runs many runs: several at once in forked processes, skipping what is already there, reporting progress.
 
 The parent does no tensor work, so every job forks from a clean process. A killed sweep loses what its running jobs had
 not saved; called again it goes on from there.

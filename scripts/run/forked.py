@@ -1,4 +1,4 @@
-"""Work in a forked child, and how forked processes live and die with the one that started them.
+"""Work in a forked child, and how forked processes start and end with the one that started them.
 
 Knows no tensor and imports nothing that does: a process may fork by this before it has loaded them.
 """
@@ -43,7 +43,7 @@ os.register_at_fork(before=_stop_openmp_threads)
 
 
 class ChildTask:
-    """A piece of work under way in a child; its answer is lost with it. Say `wait`, or `abandon`."""
+    """A piece of work under way in a child; its answer is lost with it. Call `wait` or `abandon`."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._outcome, theirs = FORK.Pipe(duplex=False)
@@ -127,7 +127,7 @@ def unwind_on_sigterm() -> None:
 
 def end_with_parent(parent: int) -> None:
     """Have this process asked to end when `parent` is gone, however that happened; elsewhere than on Linux it ends when
-    it next speaks to it. Say `unwind_on_sigterm` first."""
+    it next sends to it. Call `unwind_on_sigterm` first."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     if os.getppid() != parent:  # it went before it could be watched
