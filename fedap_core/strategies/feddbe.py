@@ -25,7 +25,7 @@ class FedDbe(Strategy):
     """strength: the paper's kappa, of the pull on the mean. 0 leaves only the vector b."""
 
     name: ClassVar[str] = "feddbe"
-    label: ClassVar[str] = "FedDBE"
+    label: ClassVar[str] = "FedDBE, own mean"
     paper: ClassVar[str] = "https://arxiv.org/abs/2311.14975"
 
     strength: float = 1.0
