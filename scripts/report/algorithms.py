@@ -59,7 +59,9 @@ def spelled(label: str) -> str:
     """`fedap:self_weight=0.3` as `FedAP:self_weight=0.3`; users' algorithms stay as they are."""
     name, colon, options = label.partition(":")
     known = STRATEGIES.get(name)
-    return (name if known is None else known.label or known.__name__) + colon + options
+    if known is not None:  # a label that is inherited is the parent's name
+        name = vars(known).get("label") or known.__name__
+    return name + colon + options
 
 
 def option_in_short(key: str, value: str) -> str:
