@@ -42,8 +42,12 @@ class BareLine:
         self._stack.callback(context.term)
         self._line = Line(context, Address(endpoint=self._endpoint))
         self._stack.callback(self._line.close)
-        if not self._line.monitor.poll(_PATIENCE_MS) or self._line.read_monitor() is not None:
-            raise RuntimeError("no connection")
+        while not self._line.is_up:
+            if not self._line.monitor.poll(_PATIENCE_MS) or self._line.read_monitor() is not None:
+                raise RuntimeError("no connection")
+        self._line.send([b"hello"])  # by which it is trusted with slices
+        if not self._line.socket.poll(_PATIENCE_MS) or self._line.receive() is None:
+            raise RuntimeError("the receiver is gone")
 
     def send(self, data: memoryview) -> float:
         """Seconds until every slice has been received and let go."""
@@ -67,4 +71,5 @@ def _serve(parent: Connection) -> None:
     while True:
         router.wait(None)
         for received in router.received(WINDOW_SLICES):
+            router.trust(received.connection)
             router.send(received.connection, [b"receipt"])

@@ -72,7 +72,8 @@ class LightPeer:
             reason = self._line.read_monitor()
             if reason is not None:
                 raise RuntimeError(f"the line of {self._hello.name} is gone: {reason}")
-            self.say(self._hello)
+            if self._line.is_up:  # not at the event before it, of the bare connection: a second hello begins anew
+                self.say(self._hello)
         while self._line.is_up and (frames := self._line.receive()) is not None:
             for message in self._post.receive(frames):
                 if isinstance(message, Train):
