@@ -230,9 +230,8 @@ def _cap(row: FloatArray, mine: int | None, max_share: float) -> None:
     if mine is not None:
         peers[mine] = False
     total = float(row[peers].sum())
-    there = (
-        peers if mine is not None else peers & (row > 0.0)
-    )  # who is left out of a common model makes room for nobody
+    # Who is left out of a common model makes room for nobody.
+    there = peers if mine is not None else peers & (row > 0.0)
     count = max(int(there.sum()), 1)
     cap = total * max(max_share, min((SHARE_OF_FEW if count >= FEW else SHARE_OF_FEWER) / count, 1.0))
     capped = np.zeros(len(row), dtype=np.bool_)

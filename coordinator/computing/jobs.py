@@ -147,10 +147,10 @@ class Jobs:
             except Exception as error:  # whatever one report holds, the others must be judged
                 log.error("report.unreadable", participant=action.member, round=action.round_no, exc_info=error)
                 reason = f"cannot be read: {type(error).__name__}"
-                answers[action] = _told(action, Judgement(code="wrong-tensors", reason=reason))
+                answers[action] = Judgement(code="wrong-tensors", reason=reason).answer(action)
             else:
                 admitted |= checksums
-                answers[action] = _told(action, judgement)
+                answers[action] = judgement.answer(action)
             if refs[0] not in admitted:
                 for ref in refs:
                     self._store.discard(ref)
@@ -325,18 +325,6 @@ def refs_of(action: Inspect) -> tuple[BlobRef, ...]:
     if action.kind != UPDATE or action.measure is Measure.NONE:
         return (main,)
     return main, BlobRef(member=action.member, kind=UPDATE_STATS, round_no=action.round_no)
-
-
-def _told(action: Inspect, judgement: Judgement) -> Inspected:
-    return Inspected(
-        member=action.member,
-        kind=action.kind,
-        round_no=action.round_no,
-        code=judgement.code,
-        reason=judgement.reason,
-        distance=judgement.distance,
-        direction=judgement.direction,
-    )
 
 
 def _failed(action: Inspect, error: Exception) -> InspectionFailed:

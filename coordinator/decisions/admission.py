@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.decisions import instances
+from coordinator.decisions.actions import Inspect
+from coordinator.decisions.events import Inspected
 from coordinator.decisions.rules import AdmissionRules, Rules
 from coordinator.decisions.state import Member, State, Status
 from fedap_core.arrays import Float32Array
@@ -46,6 +48,18 @@ class Judgement:
     reason: str = ""
     distance: float | None = None
     direction: str = ""
+
+    def answer(self, action: Inspect) -> Inspected:
+        """The same as an event, in answer to the action that asked for it."""
+        return Inspected(
+            member=action.member,
+            kind=action.kind,
+            round_no=action.round_no,
+            code=self.code,
+            reason=self.reason,
+            distance=self.distance,
+            direction=self.direction,
+        )
 
 
 def name_of(hello: Hello, identity: str, allowed: tuple[tuple[str, str], ...] | None) -> str | None:

@@ -142,15 +142,7 @@ class Workbench:
                     f"update of {action.member} in round {action.round_no}", "values that are not finite",
                     "finite weights", "Training diverged: lower the learning rate.",
                 )  # fmt: skip
-        return Inspected(
-            member=action.member,
-            kind=action.kind,
-            round_no=action.round_no,
-            code=judgement.code,
-            reason=judgement.reason,
-            distance=judgement.distance,
-            direction=judgement.direction,
-        )
+        return judgement.answer(action)
 
     def weigh(self, action: Weigh) -> WeighingDone:
         """W from statistics."""
