@@ -62,6 +62,14 @@ def parse_pairs(field: str, pairs: Iterable[str]) -> dict[str, str]:
     return parsed
 
 
+def parse_list(field: str, text: str) -> tuple[str, ...]:
+    """Distinct names separated by commas."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) != len(names):
+        raise InvalidInput(field, text, "names separated by commas, none twice")
+    return names
+
+
 def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str = "interrupted") -> None:
     """Run a command; wrong input ends it with one line on stderr and exit code 2, an interrupt with 130."""
     try:

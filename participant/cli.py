@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
+from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_list, parse_pairs
 from fedap_core.parts import Part
 from participant import commands
 from participant.data import load_dataset
@@ -27,6 +27,9 @@ def init(
     data: Annotated[str, typer.Option(help="Data that show the input shape and the classes; no sample is stored.")],
     model: Annotated[str, typer.Option(help="lenet5, har-cnn, alexnet or package.module:factory.")],
     out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("initial.safetensors"),
+    classes: Annotated[
+        str | None, typer.Option(help="Classes of all hospitals, in order, as in a,b,c; else those of the data.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
     head: Annotated[
         list[str] | None, typer.Option(help="Name of the classification layer, where guessing fails.")
@@ -39,6 +42,8 @@ def init(
     if out.exists() and not force:
         raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
     dataset = load_dataset(data, DataOptions(root=data_root, options=parse_pairs("data-option", data_option or [])))
+    if classes is not None:
+        dataset = dataset.with_classes(parse_list("classes", classes))
     spec, state = make_initial(
         model,
         input_shape=dataset.input_shape,

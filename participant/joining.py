@@ -69,8 +69,7 @@ def open_home(settings: DataSettings) -> LocalSetup:
             preprocessing=dataset.preprocessing,
             seed=settings.seed,
         )
-    data.require_fits(spec)
-    return LocalSetup(data=data, spec=spec)
+    return LocalSetup(data=data.fitted_to(spec), spec=spec)
 
 
 def greeting_of(home: LocalSetup, settings: DataSettings, run: str | None, instance: str) -> Hello:

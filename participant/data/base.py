@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +110,20 @@ class Dataset:
             site_names=self.site_names,
             overlapping=self.overlapping,
         )
+
+    def with_classes(self, classes: tuple[str, ...]) -> Dataset:
+        """The same samples, labelled by another list of classes: it must name every class that occurs here."""
+        if classes == self.classes:
+            return self
+        occurring = [self.classes[number] for number in np.unique(self.y)]
+        unknown = [name for name in occurring if name not in classes]
+        if unknown:
+            fix = "Name the classes of all hospitals when the model file is made: `init --classes a,b,c`."
+            raise InvalidInput(
+                f"{self.name}: classes of the data", ", ".join(unknown), f"some of {', '.join(classes)}", fix
+            )
+        places = [classes.index(name) if name in classes else -1 for name in self.classes]
+        return replace(self, y=np.array(places, dtype=np.int64)[self.y], classes=classes)
 
 
 @dataclass(frozen=True, kw_only=True)

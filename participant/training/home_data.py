@@ -7,7 +7,7 @@ leave this module's callers; only their counts do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -75,13 +75,14 @@ class HomeData:
         )
         return counts
 
-    def require_fits(self, spec: ModelSpec) -> None:
-        """Refuse data that are not what the model was described for, before anything is sent."""
-        data = self.dataset
+    def fitted_to(self, spec: ModelSpec) -> HomeData:
+        """These data with the classes of the model file, of which a hospital may lack some; refuses data that are not
+        what the model was described for, before anything is sent."""
+        data = self.dataset.with_classes(spec.classes)
         for field, got, expected in (
-            ("classes of the data", data.classes, spec.classes),
             ("input shape of the data", data.input_shape, spec.input_shape),
             ("preprocessing of the data", data.preprocessing, spec.preprocessing),
         ):
             if got != expected:
                 raise InvalidInput(field, str(got), f"{expected}, as in the model file")
+        return replace(self, dataset=data)
