@@ -18,10 +18,11 @@ _WIRE = frozenset({"protocol", "fedap_core", "numpy", "zmq", "structlog", "typer
 LAW: Mapping[str, frozenset[str]] = {
     "protocol": frozenset({"protocol", "msgpack", "numpy", "pydantic", "xxhash"}),
     "fedap_core": frozenset({"fedap_core", "numpy", "threadpoolctl", "torch"}),
-    "coordinator": _WIRE | {"coordinator", "msgpack", "xxhash"},
-    "participant": _WIRE | {"participant", "msgpack", "torch", "medmnist", "PIL"},
+    "fedap_web": frozenset({"fedap_web", "fedap_core", "numpy", "jinja2", "starlette", "uvicorn"}),
+    "coordinator": _WIRE | {"coordinator", "fedap_web", "starlette", "prometheus_client", "msgpack", "xxhash"},
+    "participant": _WIRE | {"participant", "fedap_web", "starlette", "msgpack", "torch", "medmnist", "PIL"},
     "scripts": _WIRE
-    | {"scripts", "coordinator", "participant", "msgpack", "torch", "matplotlib", "jinja2", "xxhash"}
+    | {"scripts", "coordinator", "participant", "fedap_web", "msgpack", "torch", "matplotlib", "jinja2", "xxhash"}
     | {"atheris", "threadpoolctl"},
 }
 """Top-level packages that each package may import besides the standard library."""

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "fedap_core", "coordinator", "participant", "scripts")
+PACKAGES = ("protocol", "fedap_core", "fedap_web", "coordinator", "participant", "scripts")
 """The packages of the wheel, exactly these."""
 
 _GENERATED = frozenset({"__pycache__", "build", "dist", "runs"})
@@ -58,7 +58,7 @@ def python_sources(*folders: str) -> tuple[Source, ...]:
 
 
 def sources_of_packages() -> tuple[Source, ...]:
-    """The five packages."""
+    """The packages of the wheel."""
     return python_sources(*PACKAGES)
 
 

@@ -1,4 +1,4 @@
-"""What the documents and the build file promise: shown commands exist, the wheel holds the five packages, dependencies
+"""What the documents and the build file promise: shown commands exist, the wheel holds the packages, dependencies
 are declared, and the text speaks of the project alone."""
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scripts.report.page.svg import AxisScale, Svg, element, label, picture, room, short, ticks, words
+from fedap_web.svg import AxisScale, Svg, element, label, picture, room, short, ticks, words
 from scripts.report.page.wording import percent
 
 _GAP = 10.0

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedap_web.heat import SHADES, heat_map
+from fedap_web.svg import Svg
 from scripts.report.page.addresses import anchors
-from scripts.report.page.heat import SHADES, heat_map
 from scripts.report.page.participant_view import is_personal_mixing
 from scripts.report.page.sources import clause, strongest
 from scripts.report.page.study import Algorithm, Study
-from scripts.report.page.svg import Svg
 from scripts.report.similarity import by_similarity
 from scripts.run.records import MixingRecord, Run
 

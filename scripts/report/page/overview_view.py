@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from fedap_web.curves import CurveLine, CurveRows, curve_rows, curves, thinned
+from fedap_web.svg import Svg
 from scripts.report.page import costs
 from scripts.report.page.addresses import anchors, natural_order
-from scripts.report.page.curves import CurveLine, CurveRows, curve_rows, curves, thinned
 from scripts.report.page.dots import Dot, DotRow, class_dots, client_dots
 from scripts.report.page.headline import AlgorithmRow, algorithm_row, in_words
 from scripts.report.page.mixing_view import MixingView, mixing_views
 from scripts.report.page.participant_view import role
 from scripts.report.page.study import Algorithm, Study
-from scripts.report.page.svg import Svg
 from scripts.report.page.wording import counted, percent
 from scripts.run.records import Run
 from scripts.run.results import SETTLED

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedap_web.curves import CurveLine, CurveRows, Frame, curve_rows, curves, thinned
+from fedap_web.svg import Svg
 from scripts.report.page.addresses import anchors, natural_order
 from scripts.report.page.advice import Advice, advise
 from scripts.report.page.bars import Bar, Piece, bars
 from scripts.report.page.confusion import MOST_CLASSES, Confusion, confusion
-from scripts.report.page.curves import CurveLine, CurveRows, Frame, curve_rows, curves, thinned
 from scripts.report.page.dots import Dot, intervals
 from scripts.report.page.headline import client_curve, standings
 from scripts.report.page.sources import Helper, sentence, strongest
 from scripts.report.page.study import Algorithm, Study
-from scripts.report.page.svg import Svg
 from scripts.report.page.wording import counted, percent
 from scripts.run.records import ClientScore, Run
 

@@ -9,10 +9,11 @@ import os
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from fedap_core.errors import InvalidInput
-from scripts.report.algorithms import Style, style
+from fedap_web.colours import Style
+from scripts.report.algorithms import style
 from scripts.report.page import wording
 from scripts.report.page.overview_view import overview, share
 from scripts.report.page.participant_view import participant_views
@@ -50,7 +51,7 @@ def _styles(study: Study) -> dict[int, Style]:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("scripts.report.page"),
+        loader=ChoiceLoader([PackageLoader("scripts.report.page"), PackageLoader("fedap_web")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

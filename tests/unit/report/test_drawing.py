@@ -7,12 +7,12 @@ import re
 import numpy as np
 import pytest
 
+from fedap_web.curves import MOST_POINTS, CurveLine, apart, curves, thinned
+from fedap_web.heat import SHADES, heat_map, shade
+from fedap_web.svg import AxisScale, element, ticks, words
 from scripts.report.page.addresses import natural_order
 from scripts.report.page.bars import Bar, Piece, bars
 from scripts.report.page.confusion import confusion
-from scripts.report.page.curves import MOST_POINTS, CurveLine, apart, curves, thinned
-from scripts.report.page.heat import SHADES, heat_map, shade
-from scripts.report.page.svg import AxisScale, element, ticks, words
 from scripts.report.page.wording import algorithm_name, duration, listed, ordinal, points, size
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from scripts.report.page.svg import AxisScale, Svg, element, label, picture, room, short, ticks, words
+from fedap_web.svg import AxisScale, Svg, element, label, picture, room, short, ticks, words
 
 CurveRows = tuple[tuple[int, tuple[float | None, ...]], ...]
 """(round, value of every line or None)."""
