@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from fedap_core.arrays import Float32Array, FloatArray
@@ -43,6 +45,18 @@ def tile_columns(members: int) -> int:
     """Parameters mixed per product of so many givers; nothing else may decide it."""
     shared = TILE_COLUMNS * TILE_MEMBERS // max(members, TILE_MEMBERS)
     return max(shared - shared % _FEWEST_COLUMNS, _FEWEST_COLUMNS)
+
+
+T = TypeVar("T", bound=np.generic)
+T_co = TypeVar("T_co", bound=np.generic, covariant=True)
+
+
+class TileProduct(Protocol[T_co]):
+    """What one thread mixes a tile with: where to put the givers' columns, and what they become."""
+
+    def tile(self, width: int) -> NDArray[T_co]: ...
+
+    def product(self, width: int) -> NDArray[T_co]: ...
 
 
 TileAccess = Callable[[int, Float32Array], None]
@@ -100,19 +114,37 @@ def mix_tiles(
     """
     check_mixing(mixing)
     weights = mixing.astype(np.float32)
-    columns = tile_columns(mixing.shape[1])
+
+    @contextmanager
+    def borrowed() -> Iterator[_WeightedScratch]:
+        with _borrowed_scratch(weights) as scratch:
+            yield _WeightedScratch(scratch, weights)
+
+    in_tiles(parameters, tile_columns(mixing.shape[1]), borrowed, read=read, write=write, threads=threads)
+
+
+def in_tiles(
+    parameters: int,
+    columns: int,
+    borrowed: Callable[[], AbstractContextManager[TileProduct[T]]],
+    *,
+    read: Callable[[int, NDArray[T]], None],
+    write: Callable[[int, NDArray[T]], None],
+    threads: int | None = None,
+) -> None:
+    """Have products made tile by tile, as `mix_tiles` says. borrowed: scratch of one thread."""
     count = -(-parameters // columns)
     tiles = iter(range(count))  # each thread takes the next one
     reading, writing = _Turns(), _Turns()
 
     def work() -> None:
-        with _borrowed_scratch(weights) as scratch, reading.ended_by_failure(), writing.ended_by_failure():
+        with borrowed() as scratch, reading.ended_by_failure(), writing.ended_by_failure():
             for number in tiles:
                 start = number * columns
                 width = min(columns, parameters - start)
                 with reading.turn(number):
                     read(start, scratch.tile(width))
-                mixed = scratch.product(weights, width)
+                mixed = scratch.product(width)
                 with writing.turn(number):
                     write(start, mixed)
 
@@ -183,6 +215,20 @@ class _Scratch:
         """The first columns of weights @ givers, its own or a whole tile elsewhere; valid until the next product."""
         np.matmul(weights, self.givers if givers is None else givers, out=self.receivers)
         return self.receivers[:, :width]
+
+
+class _WeightedScratch:
+    """A scratch and the weights of its products."""
+
+    def __init__(self, scratch: _Scratch, weights: Float32Array) -> None:
+        self._scratch = scratch
+        self._weights = weights
+
+    def tile(self, width: int) -> Float32Array:
+        return self._scratch.tile(width)
+
+    def product(self, width: int) -> Float32Array:
+        return self._scratch.product(self._weights, width)
 
 
 _spare: list[_Scratch] = []

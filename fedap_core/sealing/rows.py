@@ -1,0 +1,144 @@
+"""Rows of W as whole numbers, the same on both sides: what a member may request, and what it gets when some are absent.
+
+A row is a map of names to integers that sum to 2^20. Whoever holds the keys can subtract what it knows from a sum, so a
+row must never be one other member's update alone: no peer gives more than a cap, the member's own share is the
+algorithm's, and a mix of fewer than two others is not made where the run has three members or more. Pure arithmetic in
+Python numbers, in the order of names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedap_core.errors import InvalidInput
+from fedap_core.sealing.fixed_point import WHOLE
+
+SHARE_OF_FEW = 1.25
+"""Among few members, each may give so many times its equal share: a cap below that would leave weight to nobody."""
+
+SLACK = 2
+"""By so many of 2^20 two computations of one row may differ: powers are rounded differently on different machines."""
+
+Row = Mapping[str, int]
+"""Name of the giver -> weight."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowRule:
+    """What rows of one phase look like. own_share: what a personal row keeps of the member's own update; None where all
+    rows are the same. max_peer_weight: most that one giver gives, in federations large enough for it."""
+
+    own_share: float | None
+    max_peer_weight: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.max_peer_weight <= 1.0:
+            raise InvalidInput("max_peer_weight", self.max_peer_weight, "a number above 0, up to 1")
+
+    def cap(self, givers: int) -> float:
+        """Most that one of so many givers gives. givers: the peers of a personal row, everybody of a common one."""
+        shared = 1.0 if self.own_share is None else 1.0 - self.own_share
+        return max(self.max_peer_weight, SHARE_OF_FEW * shared / max(givers, 1))
+
+
+def rounded(row: Mapping[str, float]) -> dict[str, int]:
+    """Weights >= 0, not all 0, to integers that sum to 2^20: by largest remainder, ties by name."""
+    total = math.fsum(row.values())
+    if not 0.0 < total < math.inf or min(row.values()) < 0.0:
+        raise InvalidInput("row", dict(row), "numbers >= 0, not all 0")
+    exact = {name: row[name] / total * WHOLE for name in sorted(row)}
+    whole = {name: math.floor(value) for name, value in exact.items()}
+    missing = WHOLE - sum(whole.values())
+    by_rest = sorted(exact, key=lambda name: (whole[name] - exact[name], name))
+    for name in by_rest[:missing]:
+        whole[name] += 1
+    return whole
+
+
+def request(row: Mapping[str, float], receiver: str, rule: RowRule) -> dict[str, int]:
+    """The row that a member asks for, or that is made for it. row: the strategy's weights over all members."""
+    if rule.own_share is None:
+        return rounded(_filled(dict(row), 1.0, rule.cap(len(row))))
+    peers = {name: weight for name, weight in row.items() if name != receiver}
+    if not peers:
+        return {receiver: WHOLE}
+    filled = _filled(peers, 1.0 - rule.own_share, rule.cap(len(peers)))
+    return rounded({**filled, receiver: rule.own_share})
+
+
+def alike(names: tuple[str, ...], receiver: str, rule: RowRule) -> dict[str, int]:
+    """The row of a member that has not requested one yet: all others give the same."""
+    return request(dict.fromkeys((*names, receiver), 1.0), receiver, rule)
+
+
+def objection(row: Row, receiver: str, names: frozenset[str], rule: RowRule) -> str:
+    """Why a requested row is refused; empty: it is not. names: those whose statistics the member was given."""
+    if set(row) != names | {receiver}:
+        odd = sorted(set(row) ^ (names | {receiver}))
+        return f"a row over {len(row)} members, {odd[0]} for one, expected the {len(names)} whose statistics were sent"
+    if sum(row.values()) != WHOLE or min(row.values()) < 0:
+        return f"a row that sums to {sum(row.values())}, expected whole numbers from 0 that sum to {WHOLE}"
+    own = row[receiver]
+    if rule.own_share is not None and len(row) > 1 and abs(own - rule.own_share * WHOLE) > SLACK:
+        return f"a share of {own / WHOLE:.4g} of its own, expected {rule.own_share:g}"
+    givers = len(row) if rule.own_share is None else len(row) - 1
+    most = rule.cap(givers) * WHOLE + SLACK
+    name, largest = max(((one, row[one]) for one in sorted(row) if one != receiver), key=_weight, default=("", 0))
+    if largest > most:
+        return f"{largest / WHOLE:.4g} of {name}, expected at most {rule.cap(givers):.4g} of one peer"
+    return ""
+
+
+def granted(
+    requested: Row, receiver: str, worth: Mapping[str, float], rule: RowRule, *, members: int, to_self: bool = False
+) -> dict[str, int]:
+    """The weights of a mix, given whose updates there are. Empty: no mix can be made for this member.
+
+    worth: (0, 1] per member whose update is usable, what it counts for by its age; the receiver's own, if it is there,
+    counts in full. members: of the run. to_self: what others lose by age goes to the receiver (continuous mode).
+    """
+    present = receiver in worth
+    peers = {name: requested.get(name, 0) * worth[name] for name in sorted(worth) if name != receiver}
+    if not any(peers.values()) and not present:  # it must take something, and has no weights for anybody here
+        peers = {name: worth[name] for name in peers}
+    peers = {name: weight for name, weight in peers.items() if weight > 0.0}
+    if len(peers) < min(2, members - 1):
+        return {receiver: WHOLE} if present else {}
+    if not present:
+        return rounded(_filled(peers, 1.0, max(rule.cap(len(peers)), SHARE_OF_FEW / len(peers))))
+    if not peers:
+        return {receiver: WHOLE}
+    if to_self:
+        return rounded({**peers, receiver: WHOLE - math.fsum(peers.values())})
+    if rule.own_share is None:
+        everyone = {**peers, receiver: float(requested.get(receiver, 0))}
+        return rounded(_filled(everyone, 1.0, rule.cap(len(everyone))))
+    return rounded({**_filled(peers, 1.0 - rule.own_share, rule.cap(len(peers))), receiver: rule.own_share})
+
+
+def agree(one: Row, other: Row) -> bool:
+    """Whether two computations of a row gave the same, up to rounding."""
+    return all(abs(one.get(name, 0) - other.get(name, 0)) <= SLACK for name in {*one, *other})
+
+
+def _filled(weights: Mapping[str, float], total: float, cap: float) -> dict[str, float]:
+    """The same proportions with a sum of `total` and nobody above `cap`; what is cut off goes to the others, alike
+    where none of them has any weight. cap * len(weights) >= total."""
+    capped: set[str] = set()
+    while True:
+        free = {name: weight for name, weight in weights.items() if name not in capped}
+        held = math.fsum(free.values())
+        room = total - cap * len(capped)
+        filled = {
+            name: room * (weight / held if held > 0.0 else 1.0 / len(free)) for name, weight in sorted(free.items())
+        }
+        over = {name for name, weight in filled.items() if weight > cap * (1.0 + 1e-12)}
+        if not over:
+            return {**filled, **dict.fromkeys(capped, cap)}
+        capped |= over
+
+
+def _weight(pair: tuple[str, int]) -> int:
+    return pair[1]
