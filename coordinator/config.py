@@ -25,6 +25,7 @@ from coordinator.sections import (
     TrainingSection,
 )
 from fedap_core.errors import InvalidInput, in_words, unknown_name
+from fedap_core.splits import VALIDATION_SHARE
 from protocol.encodings import Encoding
 from protocol.endpoints import is_local
 from protocol.plan import RESERVED_RUNS
@@ -45,6 +46,12 @@ class RunConfig(BaseModel):
     )
     split: Literal["paper", "reference"] = Field(
         default="paper", description="How participants divide their data: half and half, or 40/30/30 with validation."
+    )
+    validation: float = Field(
+        default=VALIDATION_SHARE,
+        ge=0.0,
+        le=0.5,
+        description="Share of the training samples that participants hold back to choose between models; 0: none.",
     )
     start_from: Literal["initial", "anchor"] = Field(default="initial", description="The model of the first round.")
     evaluate_every: int = Field(default=1, ge=1, description="Rounds between evaluations; the last ten always count.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields
 
 from coordinator.config import RunConfig, endless
 from coordinator.decisions.rules import AdmissionRules, MemberRules, ModelRules, PaceRules, Rules
@@ -49,6 +50,7 @@ def _plan(config: RunConfig, spec: ModelSpec, strategy: Strategy) -> Plan:
         rounds=config.rounds,
         seed=config.seed,
         split=config.split,
+        validation=config.validation,
         start_from=config.start_from,
         anchor=_anchor_kind(config),
         warmup_rounds=config.anchor.warmup_rounds,
@@ -77,10 +79,9 @@ def _require_possible(config: RunConfig, spec: ModelSpec, strategy: Strategy) ->
         raise InvalidInput("members.names", config.members.names, "members.keys, as this run uses keys")
     if config.members.keys is not None and config.network.secret_key is None:
         raise InvalidInput("members.keys", str(config.members.keys), "network.secret_key beside it", "Use keygen.")
-    if config.pace.patience is not None and config.split != "reference":
-        raise InvalidInput(
-            "pace.patience", config.pace.patience, 'none where split is "paper"', "It has no validation."
-        )
+    if config.pace.patience is not None and config.split == "paper" and config.validation == 0.0:
+        expected = 'none where split is "paper" and validation is 0'
+        raise InvalidInput("pace.patience", config.pace.patience, expected, "Set validation = 0.2.")
     if config.pace.quorum > config.members.at_most:
         raise InvalidInput("pace.quorum", config.pace.quorum, f"at most members.at_most, {config.members.at_most}")
     if config.members.names and config.pace.quorum > len(config.members.names):
@@ -161,8 +162,10 @@ def plan_text(plan: Plan) -> str:
 def require_same_plan(before: str, plan: Plan) -> None:
     """Refuse to continue a run under another plan; names the first field that differs."""
     old, new = json.loads(before), json.loads(plan_text(plan))
+    defaults = {field.name: field.default for field in fields(Plan)}
     for name in new:
-        if old.get(name) != new[name]:
+        began = old.get(name, defaults[name])  # a field that a later version added
+        if began != new[name]:
             raise InvalidInput(
-                name, str(new[name]), f"{old.get(name)}, with which this run began", "Give a new run a new folder."
+                name, str(new[name]), f"{began}, with which this run began", "Give a new run a new folder."
             )

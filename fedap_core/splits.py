@@ -22,6 +22,9 @@ Split: TypeAlias = tuple[IndexArray, ...]
 PROTOCOLS = MappingProxyType({"paper": (0.5, 0.5), "reference": (0.4, 0.3, 0.3)})
 """Fractions of train, [validation,] test by the name of the experimental protocol."""
 
+VALIDATION_SHARE = 0.2
+"""How much of the training samples is held back to choose between models, unless a run says otherwise."""
+
 OVERLAPPING_LABEL = "overlapping windows"
 """Stands wherever figures from `split_overlapping` appear: neighbours in time are on both sides."""
 
@@ -51,6 +54,29 @@ def split_client(
     if spans is not None:
         return _collect(_cut_in_time(groups, spans, fractions), len(fractions))
     return _collect(_stratify(labels, groups, fractions, rng), len(fractions))
+
+
+def cut_validation(
+    train: IndexArray,
+    labels: IndexArray,
+    groups: IndexArray,
+    spans: IndexArray | None,
+    *,
+    share: float,
+    rng: np.random.Generator,
+) -> Split:
+    """Hold back `share` of the training samples to choose between models: (what is left to train on, validation).
+
+    train: positions in labels, groups (n,) and spans (n, 2); test samples are not among them, so none is looked at. The
+    same law as `split_client`: no group and no time step on both sides. Validation is empty where `share` is 0, or
+    where the groups allow no cut that leaves both sides something.
+    """
+    nothing = train[:0]
+    if share == 0.0:
+        return train, nothing
+    inside = None if spans is None else spans[train]
+    left, held = split_client(labels[train], groups[train], inside, fractions=(1.0 - share, share), rng=rng)
+    return (train[left], train[held]) if len(left) and len(held) else (train, nothing)
 
 
 def split_overlapping(labels: IndexArray, *, fractions: Sequence[float], rng: np.random.Generator) -> Split:

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedap_core.errors import InvalidInput, in_words, unknown_name
+from fedap_core.splits import VALIDATION_SHARE
 from participant.decisions.allowance import SHARED_TABLES, Allowance, parse_allowance
 from participant.decisions.reconnection import Patience
 from participant.wire.keys import read_keys
@@ -39,6 +40,12 @@ class DataSettings(BaseModel):
         description="What the participant calls itself: up to 64 letters, digits, dots, _ and -.",
     )
     split: Literal["paper", "reference"] = Field(default="paper", description="Split assumed in the first hello.")
+    validation: float = Field(
+        default=VALIDATION_SHARE,
+        ge=0.0,
+        le=0.5,
+        description="Share of the training samples held back to choose between models, assumed in the first hello.",
+    )
     seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of the split assumed in the first hello.")
     share: tuple[Literal["class_counts"], ...] = Field(
         default=(), description="class_counts: class counts and confusion matrices may leave home."

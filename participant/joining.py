@@ -9,7 +9,7 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from types import FrameType
 
 import structlog
 
+from fedap_core.arrays import IndexArray
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.randomness import generator
@@ -52,6 +53,12 @@ class LocalSetup:
     data: HomeData
     spec: ModelSpec
 
+    def split(self, settings: DataSettings) -> Mapping[str, IndexArray]:
+        """Positions by part, as settings assume them until a plan says otherwise."""
+        return self.data.split(
+            protocol=settings.split, validation=settings.validation, seed=settings.seed, name=settings.name
+        )
+
 
 def open_home(settings: DataSettings) -> LocalSetup:
     """Load the data and the description of the model, and refuse what does not fit together."""
@@ -74,7 +81,7 @@ def open_home(settings: DataSettings) -> LocalSetup:
 
 def greeting_of(home: LocalSetup, settings: DataSettings, run: str | None, instance: str) -> Hello:
     """The first message: digests of what must agree, and how many samples there are. instance: of the state folder."""
-    parts = home.data.split(protocol=settings.split, seed=settings.seed, name=settings.name)
+    parts = home.split(settings)
     return Hello(
         name=settings.name,
         instance=instance,

@@ -122,7 +122,7 @@ def describe(
         home, settings, algorithm=algorithm, options=options, rounds=rounds, warmup_rounds=warmup_rounds,
         encoding=encoding,
     )  # fmt: skip
-    parts = home.data.split(protocol=settings.split, seed=settings.seed, name=settings.name)
+    parts = home.split(settings)
     counts = ", ".join(f"{len(positions)} {part}" for part, positions in parts.items())
     values = sum(tensor.size for tensor in home.spec.tensors)
     lines = [
@@ -164,7 +164,7 @@ def subject_of(
     module = module_of(spec, {})  # refuses a model whose code has changed
     if strategy.needs_batch_norm:
         require_batch_norm(module, strategy.name)
-    parts = home.data.split(protocol=settings.split, seed=settings.seed, name=settings.name)
+    parts = home.split(settings)
     return Subject(
         spec=spec,
         strategy=strategy,

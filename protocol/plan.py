@@ -124,6 +124,7 @@ class Plan(Record):
     rounds: how many each participant trains.
     seed: where all randomness of the run derives from.
     split: how each participant divides its data into training, validation and test.
+    validation: share of the training samples that is held back to choose between models, where the split has none.
     start_from: the model of round 0.
     anchor: where the model under which statistics are measured comes from.
     warmup_rounds: rounds that make the anchor, when it comes from warm-up; they count towards `rounds`.
@@ -141,6 +142,7 @@ class Plan(Record):
     rounds: Annotated[int, whole(1, ROUNDS)]
     seed: Annotated[int, whole(0, 2**63 - 1)]
     split: Annotated[str, one_of("paper", "reference")]
+    validation: Annotated[float, real(0.0, 0.5)] = 0.0
     start_from: Annotated[str, one_of("initial", "anchor")] = "initial"
     anchor: Annotated[str, one_of("none", "file", "warmup")] = "none"
     warmup_rounds: RoundNo = 0

@@ -93,6 +93,7 @@ def fields(cores: int) -> dict[str, Field]:
         "evaluate_every": number("plan.evaluate_every", 1, 100_000),
         "seed": number("plan.seed", 0, math.inf),
         "split": word("plan.split", "paper", "reference"),
+        "validation": number("plan.validation", 0, 0.5),
         "start_from": word("plan.start_from", "initial", "anchor"),
         "anchor": word("plan.anchor", "none", "file", "warmup"),
         "encoding": word("plan.encoding", *ENCODINGS),

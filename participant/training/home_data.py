@@ -18,7 +18,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.samples import Samples
 from fedap_core.randomness import generator
-from fedap_core.splits import PROTOCOLS, require_samples, split_client
+from fedap_core.splits import PROTOCOLS, cut_validation, require_samples, split_client
 from participant.data import load_dataset, read_shard
 from participant.data.base import DataOptions, Dataset
 from participant.data.shard import Split
@@ -45,8 +45,9 @@ class HomeData:
             return cls(dataset=shard.dataset, own_split=shard.split)
         return cls(dataset=load_dataset(source, options))
 
-    def split(self, *, protocol: str, seed: int, name: str) -> Mapping[str, IndexArray]:
-        """Positions by part: train, perhaps validation, test."""
+    def split(self, *, protocol: str, validation: float, seed: int, name: str) -> Mapping[str, IndexArray]:
+        """Positions by part: train, perhaps validation, test. validation: the share of the training samples that is
+        held back where the split has no validation part of its own; nothing is where too few would be left."""
         if self.own_split is not None:
             parts = dict(self.own_split.parts())
         else:
@@ -54,8 +55,19 @@ class HomeData:
             rng = generator(seed, purpose="split", participant=name)
             sides = split_client(data.y, data.group, data.span, fractions=fractions, rng=rng)
             parts = dict(zip(_PARTS[len(fractions)], sides, strict=True))
+        if "validation" not in parts:
+            parts = self._with_validation(parts, validation, generator(seed, purpose="validation", participant=name))
         require_samples(name, tuple(parts.values()), min_train=MIN_TRAIN)
         return parts
+
+    def _with_validation(
+        self, parts: Mapping[str, IndexArray], share: float, rng: np.random.Generator
+    ) -> dict[str, IndexArray]:
+        data = self.dataset
+        train, held = cut_validation(parts["train"], data.y, data.group, data.span, share=share, rng=rng)
+        if len(held) == 0 or len(train) < MIN_TRAIN:
+            return dict(parts)
+        return {"train": train, "validation": held, "test": parts["test"]}
 
     def samples(self, positions: IndexArray) -> Samples:
         """The named samples as tensors; those that follow each other, as a shard's do, are not held twice."""

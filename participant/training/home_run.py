@@ -87,7 +87,9 @@ class HomeRun:
         name = welcome.participant
         encoding = encoding_of(self._plan.encoding)
         self._outgoing = OutgoingTensors(encoding=encoding, participant=name, seed=self._plan.seed)
-        self._positions = data.split(protocol=self._plan.split, seed=self._plan.seed, name=name)
+        self._positions = data.split(
+            protocol=self._plan.split, validation=self._plan.validation, seed=self._plan.seed, name=name
+        )
         self._splits = {part: data.samples(positions) for part, positions in self._positions.items()}
         earlier = state.current_run()
         if not settings.algorithm_is_named and earlier not in (None, welcome.run):

@@ -42,6 +42,7 @@ def compare(
     ] = None,
     alpha: Annotated[float, typer.Option(help="Dirichlet concentration; smaller is more uneven.")] = 0.1,
     protocol: Annotated[str, typer.Option(help="paper (half/half) or reference (40/30/30).")] = "paper",
+    validation: Annotated[float, typer.Option(help="Share of the training samples held back to choose by.")] = 0.0,
     model: Annotated[str, typer.Option(help="lenet5, har-cnn, alexnet or package.module:factory.")] = "",
     data_option: Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")] = None,
     overlapping_windows: Annotated[
@@ -77,8 +78,7 @@ def compare(
     from scripts.experiments.comparison import Comparison, compare_and_report
     from scripts.run.settings import CohortSettings, RunSettings, settings_among
 
-    if partition is None:
-        asked["partition"] = "site" if data == "watch" else "dirichlet-pairs"  # ten people: too little for more clients
+    asked["partition"] = partition or ("site" if data == "watch" else "dirichlet-pairs")  # ten people are few
     if engine != "processes" and participants_per_process != 1:
         raise InvalidInput("participants-per-process", participants_per_process, "1 without --engine processes")
     asked |= {"data_options": parse_pairs("data-option", data_option or []), "anchor": _anchor(anchor)}

@@ -82,8 +82,13 @@ def make_cohort(settings: CohortSettings, seed: int, options: DataOptions | None
     clients = []
     for name, indices in shares:
         sides = _split(settings, data, indices, generator(seed, purpose="split", participant=name))
-        splits.require_samples(name, sides, min_train=settings.min_samples)
-        clients.append(Client(name=name, splits=dict(zip(names, sides, strict=True))))
+        parts = dict(zip(names, sides, strict=True))
+        if settings.validation and "validation" not in parts:
+            rng = generator(seed, purpose="validation", participant=name)
+            train, held = _hold_back(settings, data, parts["train"], rng)
+            parts = {"train": train, "validation": held, "test": parts["test"]}
+        splits.require_samples(name, tuple(parts.values()), min_train=settings.min_samples)
+        clients.append(Client(name=name, splits=parts))
     return Cohort(data=data, clients=tuple(sorted(clients, key=lambda client: client.name)))
 
 
@@ -122,3 +127,12 @@ def _split(
         spans = None if data.span is None else data.span[indices]
         sides = splits.split_client(labels, data.group[indices], spans, fractions=settings.fractions, rng=rng)
     return tuple(indices[side] for side in sides)
+
+
+def _hold_back(
+    settings: CohortSettings, data: Dataset, train: IndexArray, rng: np.random.Generator
+) -> tuple[IndexArray, ...]:
+    """(training, validation): the named cut of the training half, the same for every algorithm."""
+    groups = np.arange(len(data.y), dtype=np.int64) if settings.overlapping_windows else data.group
+    spans = None if settings.overlapping_windows else data.span
+    return splits.cut_validation(train, data.y, groups, spans, share=settings.validation, rng=rng)

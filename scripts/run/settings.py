@@ -73,6 +73,8 @@ class CohortSettings(BaseModel):
     alpha: float = Field(default=0.1, gt=0.0)
     clients: int = Field(default=20, ge=1)
     protocol: Literal["paper", "reference"] = "paper"
+    validation: float = Field(default=0.0, ge=0.0, le=0.5)
+    """Share of the training samples held back to choose between models, where the protocol has no validation."""
     overlapping_windows: bool = False
     min_samples: int = Field(default=32, ge=2)
 
@@ -210,9 +212,13 @@ def saved_settings(described: Mapping[str, object]) -> RunSettings:
 
 def _without_later_fields(described: dict[str, object]) -> dict[str, object]:
     """What did not exist when older results were named must not rename them."""
-    return {
+    found = {
         name: value for name, value in described.items() if name not in _LATER_FIELDS or value != _LATER_FIELDS[name]
     }
+    cohort = found.get("cohort")
+    if isinstance(cohort, dict) and cohort.get("validation") == 0.0:
+        found["cohort"] = {name: value for name, value in cohort.items() if name != "validation"}
+    return found
 
 
 def digest(value: object) -> str:

@@ -18,7 +18,14 @@ from tests.support.players import Reference
 from tests.support.processes import config_file
 
 PACE = {"heartbeat_s": 0.5, "dead_after_s": 5.0, "linger_s": 30.0}
-PATIENCE = {"reconnect_s": 0.1, "reconnect_cap_s": 1.0, "answer_s": 1.0, "silence_beats": 6.0, "farewell_s": 10.0}
+PATIENCE = {
+    "reconnect_s": 0.1,
+    "reconnect_cap_s": 1.0,
+    "answer_s": 1.0,
+    "silence_beats": 6.0,
+    "farewell_s": 10.0,
+    "validation": 0.0,
+}
 
 
 def coordinator_file(
@@ -41,6 +48,7 @@ def coordinator_file(
             "rounds": settings.rounds,
             "seed": settings.seed,
             "split": settings.cohort.protocol,
+            "validation": settings.cohort.validation,
             "start_from": settings.start_from,
             **top,
             "algorithm": {"name": settings.algorithm, "robust": str(settings.options.get("robust", "none"))},

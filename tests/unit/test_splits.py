@@ -7,7 +7,14 @@ import pytest
 
 from fedap_core.arrays import IndexArray
 from fedap_core.errors import InvalidInput
-from fedap_core.splits import OVERLAPPING_LABEL, PROTOCOLS, require_samples, split_client, split_overlapping
+from fedap_core.splits import (
+    OVERLAPPING_LABEL,
+    PROTOCOLS,
+    cut_validation,
+    require_samples,
+    split_client,
+    split_overlapping,
+)
 
 HALVES = PROTOCOLS["paper"]
 
@@ -168,3 +175,21 @@ def test_wrong_spans_are_refused(spans: IndexArray) -> None:
 def test_labels_and_groups_of_wrong_shape_are_refused(labels: IndexArray, groups: IndexArray) -> None:
     with pytest.raises(InvalidInput, match="one label and one group per sample"):
         split_client(labels, groups, None, fractions=HALVES, rng=rng())
+
+
+def test_validation_is_held_back_by_whole_patients_from_the_training_positions_alone() -> None:
+    """Ten patients of four samples; six of them train. A third of 24 samples is two patients."""
+    labels, groups = np.tile([0, 1], 20).astype(np.int64), np.repeat(np.arange(10), 4)
+    train = np.flatnonzero(groups < 6).astype(np.int64)
+    left, held = cut_validation(train, labels, groups, None, share=1 / 3, rng=rng())
+    assert sorted([*left, *held]) == list(train)
+    assert len(held) == 8
+    assert not set(groups[left]) & set(groups[held])
+
+
+@pytest.mark.parametrize(("share", "patients"), [(0.0, 6), (0.2, 1)])
+def test_nothing_is_held_back_where_nothing_is_asked_for_or_one_patient_is_all(share: float, patients: int) -> None:
+    groups = np.repeat(np.arange(patients), 4)
+    train = singles(len(groups))
+    left, held = cut_validation(train, np.zeros_like(train), groups, None, share=share, rng=rng())
+    assert (list(left), list(held)) == (list(train), [])

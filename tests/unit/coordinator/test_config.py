@@ -106,7 +106,7 @@ def test_only_this_machine_is_reached_without_keys(endpoint: str, local: bool) -
 @pytest.mark.parametrize(
     "change",
     [
-        {"pace": {"patience": 3}},
+        {"validation": 0.0, "pace": {"patience": 3}},
         {"start_from": "anchor"},
         {"algorithm": {"name": "fedavg"}, "anchor": {"warmup_rounds": 2}},
         {"anchor": {"warmup_rounds": 2, "file": "a.safetensors"}},

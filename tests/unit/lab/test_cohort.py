@@ -22,6 +22,13 @@ DIVISIONS: dict[str, dict[str, object]] = {
     "site": {"partition": "site"},
     "reference": {"partition": "iid", "protocol": "reference", "min_samples": 16},
     "overlapping": {"partition": "iid", "overlapping_windows": True},
+    "validation": {"partition": "iid", "validation": 0.2, "min_samples": 16},
+    "overlapping validation": {
+        "partition": "iid",
+        "validation": 0.2,
+        "overlapping_windows": True,
+        "min_samples": 16,
+    },
 }
 
 

@@ -33,6 +33,7 @@ OTHERS: dict[str, dict[str, object]] = {
     "threads": {"threads": 2},
     "mode": {"mode": "continuous"},
     "clients": {"cohort": {"data": "synthetic", "clients": 4}},
+    "validation": {"cohort": {**small_run("fedap").cohort.model_dump(), "validation": 0.2}},
 }
 
 

@@ -218,15 +218,23 @@ def test_folder_serves_one_process_at_a_time(tmp_path: Path) -> None:
 
 def test_split_at_home_follows_the_plan_and_the_name(folder: Path) -> None:
     """96 samples: half and half gives 48 and 48, class by class within one; 40/30/30 gives about 38, 29, 29."""
-    paper = DATA.split(protocol="paper", seed=0, name="c1")
+    paper = DATA.split(protocol="paper", validation=0.0, seed=0, name="c1")
     assert sum(len(part) for part in paper.values()) == 96
     assert abs(len(paper["train"]) - 48) <= 2
-    reference = DATA.split(protocol="reference", seed=0, name="c1")
+    reference = DATA.split(protocol="reference", validation=0.2, seed=0, name="c1")
     assert list(reference) == ["train", "validation", "test"]
-    assert [list(p) for p in DATA.split(protocol="paper", seed=0, name="c1").values()] == [
+    assert [list(p) for p in DATA.split(protocol="paper", validation=0.0, seed=0, name="c1").values()] == [
         list(p) for p in paper.values()
     ]
-    assert list(DATA.split(protocol="paper", seed=0, name="c2")["train"]) != list(paper["train"])
+    assert list(DATA.split(protocol="paper", validation=0.0, seed=0, name="c2")["train"]) != list(paper["train"])
+
+
+def test_validation_is_cut_from_the_training_half_alone(folder: Path) -> None:
+    paper = DATA.split(protocol="paper", validation=0.0, seed=0, name="c1")
+    cut = DATA.split(protocol="paper", validation=0.25, seed=0, name="c1")
+    assert list(cut["test"]) == list(paper["test"])
+    assert sorted([*cut["train"], *cut["validation"]]) == list(paper["train"])
+    assert len(cut["validation"]) == pytest.approx(len(paper["train"]) / 4, abs=2)
 
 
 def test_training_that_ends_in_nan_is_refused_and_the_model_before_stays(folder: Path) -> None:
