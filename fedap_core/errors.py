@@ -1,7 +1,7 @@
 """The one error for wrong input by a user: it names the field, the value and the way out.
 
-Commands turn `InvalidInput`, and a path that the system will not open or make, into one line on stderr and exit code 2;
-everything else that escapes is a fault of ours.
+Commands turn `InvalidInput`, a library that is not installed, and a path that the system will not open or make, into
+one line on stderr and exit code 2; everything else that escapes is a fault of ours.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterable
+
+from fedap_core.extras import EXTRAS
 
 _SHOWN_CHARS = 120
 """A value longer than this is cut in the message: the reader needs to recognise it, not to read it all."""
@@ -51,6 +53,12 @@ def unknown_name(field: str, got: str, known: Iterable[str]) -> InvalidInput:
     return InvalidInput(field, got, f"one of {', '.join(names)}", f"Did you mean {nearest[0]!r}?" if nearest else "")
 
 
+def missing_library(name: str) -> InvalidInput:
+    """The error for a library of `EXTRAS` that is not installed."""
+    fix = f"Install it: pip install 'fedap[{EXTRAS[name]}]'"
+    return InvalidInput(name, "no installed package", f"the extra {EXTRAS[name]!r}", fix)
+
+
 def parse_pairs(field: str, pairs: Iterable[str]) -> dict[str, str]:
     """key=value texts as a mapping."""
     parsed: dict[str, str] = {}
@@ -71,11 +79,18 @@ def parse_list(field: str, text: str) -> tuple[str, ...]:
 
 
 def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str = "interrupted") -> None:
-    """Run a command; wrong input ends it with one line on stderr and exit code 2, an interrupt with 130."""
+    """Run a command; wrong input or a missing extra ends it with one line on stderr and exit code 2, an interrupt with
+    130."""
     try:
         command()
     except InvalidInput as error:
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in EXTRAS:
+            raise
+        print(f"error: {missing_library(library)}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
         if error.errno not in _UNUSABLE or error.filename is None:

@@ -5,5 +5,5 @@ set -uo pipefail
 # shellcheck source=scripts/venv.sh
 source "$(dirname "${BASH_SOURCE[0]}")/venv.sh" || exit 1
 
-ensure_venv
+ensure_venv all
 exec "$venv/bin/fedap-lab" demo "$@"

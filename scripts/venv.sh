@@ -167,6 +167,7 @@ ensure_venv() {
     fi
     want="$(_wanted_hash)" || die "cannot read $root/pyproject.toml"
     extras="$have_extras"
+    [[ "$extra" != all || ",$extras," != *",test,"* ]] || extra=""  # test brings all
     [[ -z "$extra" || ",$extras," == *",$extra,"* ]] || extras="${extras:+$extras,}$extra"
     if [[ "$want" != "$have_hash" || "$extras" != "$have_extras" ]]; then
         if [[ "$want" == "$have_hash" ]]; then

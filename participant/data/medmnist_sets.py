@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fedap_core.errors import InvalidInput
+from fedap_core.errors import InvalidInput, missing_library
 from fedap_core.preprocessing import IMAGE_8BIT
 from participant.data.archive import AnyArray, Archive, read_archive
 from participant.data.base import DataOptions, Dataset, DataSource
@@ -119,7 +119,9 @@ def lookup(flag: str, size: int) -> Published:
 @functools.cache
 def _info() -> dict[str, dict[str, Any]]:
     spec = importlib.util.find_spec("medmnist")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
+    if spec is None:
+        raise missing_library("medmnist")
+    for folder in spec.submodule_search_locations or ():
         text = (Path(folder) / "info.py").read_text(encoding="utf-8")
         for node in ast.parse(text).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "INFO":

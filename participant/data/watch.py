@@ -17,7 +17,7 @@ import numpy as np
 from numpy._core.multiarray import _reconstruct
 from numpy.typing import NDArray
 
-from fedap_core.errors import InvalidInput
+from fedap_core.errors import InvalidInput, missing_library
 from fedap_core.preprocessing import Preprocessing
 from participant.data.base import DataOptions, Dataset, numbered
 from participant.data.windows import window_starts
@@ -69,7 +69,9 @@ def load(options: DataOptions) -> Dataset:
 def locate() -> Path:
     """The file inside the installed wheel; find_spec reads no module code."""
     spec = importlib.util.find_spec("seglearn")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
+    if spec is None:
+        raise missing_library("seglearn")
+    for folder in spec.submodule_search_locations or ():
         path = Path(folder) / "data" / "watch_dataset.npy"
         if path.is_file():
             return path

@@ -1,7 +1,7 @@
 """Fuzzing that is guided by coverage: atheris changes bytes until other branches of codec and frames are taken.
 
-Optional, because atheris brings an instrumented libFuzzer: `pip install '.[fuzz]'`. Its first bytes decide how an input
-is cut into frames; the law is the codec target's. Inputs that reached something new are kept and used again.
+Optional, because atheris brings an instrumented libFuzzer: `pip install 'fedap[fuzz]'`. Its first bytes decide how an
+input is cut into frames; the law is the codec target's. Inputs that reached something new are kept and used again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from fedap_core.errors import InvalidInput, exit_on_invalid_input
+from fedap_core.errors import exit_on_invalid_input, missing_library
 
 Frames = tuple[bytes, ...]
 
@@ -22,7 +22,7 @@ _LONGEST = 4096
 def require_atheris() -> None:
     """One sentence: what is missing."""
     if importlib.util.find_spec("atheris") is None:
-        raise InvalidInput("coverage", "atheris is not installed", "the extra", "Install it: pip install '.[fuzz]'")
+        raise missing_library("atheris")
 
 
 def main() -> None:

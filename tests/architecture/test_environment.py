@@ -86,7 +86,7 @@ def put_tool(folder: Path, name: str, does: str) -> None:
 
 def test_first_demo_installs_and_the_second_only_runs(desk: Desk) -> None:
     first = desk.call("scripts/demo.sh", "--rounds", "3 4")
-    assert (first.returncode, first.stdout, desk.installs()) == (0, "lab demo --rounds 3 4\n", ["repo"])
+    assert (first.returncode, first.stdout, desk.installs()) == (0, "lab demo --rounds 3 4\n", ["repo[all]"])
     assert all(line.startswith("fedap: ") for line in first.stderr.splitlines())
     second = desk.call("scripts/demo.sh")
     assert (second.returncode, second.stdout, second.stderr, desk.logged()) == (0, "lab demo\n", "", [])
@@ -96,7 +96,7 @@ def test_test_run_after_a_demo_adds_the_extra_and_the_demo_stays_quick(desk: Des
     desk.call("scripts/demo.sh")
     desk.installs()
     done = desk.call("scripts/test.sh")
-    assert (done.returncode, desk.installs()) == (0, ["repo[test]"])
+    assert (done.returncode, desk.installs()) == (0, ["repo[all,test]"])
     assert "what the test extra adds" in done.stderr
     desk.call("scripts/demo.sh")
     assert desk.installs() == []

@@ -85,7 +85,7 @@ def test_a_plain_container_of_another_shape_is_refused(tmp_path: Path) -> None:
 def test_missing_package_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """None in sys.modules is how Python itself marks a module that cannot be imported."""
     monkeypatch.setitem(sys.modules, "seglearn", None)
-    with pytest.raises(InvalidInput, match=r"seglearn 1.2.5.*pip install"):
+    with pytest.raises(InvalidInput, match=r"^seglearn: .*pip install 'fedap\[lab\]'"):
         locate()
 
 
