@@ -19,8 +19,8 @@ EMBEDDED_BYTES: Final = 64 * KIB
 LAYOUT_BYTES: Final = 64 * KIB
 """Longest layout text: about a thousand tensors with long names."""
 
-SETS_PER_MESSAGE: Final = 3
-"""Most tensor sets in one message (`update`: weights, statistics, class tables)."""
+SETS_PER_MESSAGE: Final = 4
+"""Most tensor sets in one message (`update`: weights, statistics, class tables, row)."""
 
 HEADER_BYTES: Final = (SETS_PER_MESSAGE * 2 + 1) * 64 * KIB
 """Largest header: every set embedded with the longest layout, and 64 KiB for all other fields. No message that can be

@@ -27,6 +27,7 @@ class Hello(Message):
     preprocessing: digest of how it scales inputs.
     train_samples: samples it trains on.
     test_samples: samples it evaluates on.
+    group_key: fingerprint of the members' common key; nil where it has none. Then sample counts may be 0: not told.
     """
 
     KIND = "hello"
@@ -42,6 +43,7 @@ class Hello(Message):
     preprocessing: Digest
     train_samples: Count
     test_samples: Count
+    group_key: Digest | None = None
 
 
 @record

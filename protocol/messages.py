@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from protocol.membership import Hello, HelloRequired, Leave, Reject, Welcome
 from protocol.message_base import ORDERS, REPORTS, Message, Score, Side, Step
-from protocol.plan import Compute, Plan, Sgd
+from protocol.plan import Compute, Plan, Sealing, Sgd
 from protocol.rounds import Anchor, Finish, Goodbye, Stats, Train, Update
 from protocol.signals import Cancel, Error, Grant, Heartbeat, Slice
 
@@ -31,6 +31,7 @@ __all__ = [
     "Plan",
     "Reject",
     "Score",
+    "Sealing",
     "Sgd",
     "Side",
     "Slice",

@@ -105,6 +105,24 @@ class Compute(Record):
     evaluation_batch_size: Annotated[int, whole(1, 2**20)] = 256
 
 
+@record
+class Sealing(Record):
+    """What a sealed run hides from the coordinator, and the rules by which members mix without showing it.
+
+    fingerprint: of the members' common key.
+    statistics_to: who sees statistics and sample counts in clear: the members alone, or the coordinator as well.
+    max_peer_weight: most that one member gives another, in federations large enough for it.
+    scores: whether the coordinator sees losses and scores, or they are sealed too.
+    age_exponent: a in (1 + age) ** -a, what an update of an earlier round is worth; nil: nothing.
+    """
+
+    fingerprint: Digest
+    statistics_to: Annotated[str, one_of("members", "coordinator")] = "members"
+    max_peer_weight: Annotated[float, real(0.0, 1.0, above=True)] = 0.25
+    scores: Annotated[str, one_of("clear", "sealed")] = "clear"
+    age_exponent: Annotated[float, real(0.0)] | None = 0.5
+
+
 TAIL_ROUNDS = 10
 """Delivered models swing from one round to the next, so results name the mean of this many last rounds, too."""
 
@@ -134,6 +152,7 @@ class Plan(Record):
     shared_layout: digest of the layout of the tensors that leave a participant.
     sgd: local training.
     compute: how a participant computes.
+    sealed: how updates are hidden from the coordinator; nil where they are not.
     """
 
     strategy: Annotated[str, matching(r"[A-Za-z0-9_.:-]{1,200}", "1 to 200 letters, digits, and _ . : -")]
@@ -152,6 +171,7 @@ class Plan(Record):
     shared_layout: Digest
     sgd: Sgd
     compute: Compute
+    sealed: Sealing | None = None
 
     def evaluates(self, round_no: int) -> bool:
         """Whether the model that this round delivers is evaluated."""

@@ -19,7 +19,8 @@ class Anchor(Message):
     run: the run.
     round_no: the round that waits for the statistics.
     measure: which statistics, by the algorithm's name for them; `none` is answered by an empty set.
-    weights: the anchor, all tensors; nil is the initial model.
+    weights: the anchor, all tensors; nil is the initial model; sealed where sealed warm-up rounds made it.
+    uploads: what a sealed anchor was mixed from, as in `train`.
     """
 
     KIND = "anchor"
@@ -29,6 +30,7 @@ class Anchor(Message):
     round_no: RoundNo
     measure: StrategyName
     weights: OptionalTensors
+    uploads: OptionalTensors = None
 
 
 @record
@@ -59,6 +61,8 @@ class Train(Message):
     phase: what the round is for: `warmup`, or a name that the algorithm gives.
     measure: statistics to send along with the update, by the algorithm's name for them; `none` for no statistics.
     weights: the shared tensors mixed for this participant; an empty set where everything stays home.
+    uploads: of a sealed run: whose row it is, and every upload that went into it; nil where the weights are not sealed.
+    peers: sealed statistics by member, for whoever has to compute its row of W; nil otherwise.
     """
 
     KIND = "train"
@@ -69,6 +73,8 @@ class Train(Message):
     phase: StrategyName
     measure: StrategyName
     weights: RequiredTensors
+    uploads: OptionalTensors = None
+    peers: OptionalTensors = None
 
 
 @record
@@ -83,6 +89,7 @@ class Update(Message):
     weights: the shared tensors; an empty set where everything stays home.
     statistics: as in `stats`, when the order asked for them; nil otherwise.
     tables: class counts and confusion matrices, when the participant agreed to share them; nil otherwise.
+    row: the row of W that the participant requests, by member (int64), when the order brought `peers`; nil otherwise.
     """
 
     KIND = "update"
@@ -96,6 +103,7 @@ class Update(Message):
     weights: RequiredTensors
     statistics: OptionalTensors = None
     tables: OptionalTensors = None
+    row: OptionalTensors = None
 
 
 @record
@@ -106,6 +114,7 @@ class Finish(Message):
     round_no: rounds this participant was ordered to train.
     reason: why the run ended.
     weights: the shared tensors mixed for this participant; nil when the run ended before any.
+    uploads: as in `train`.
     """
 
     KIND = "finish"
@@ -115,6 +124,7 @@ class Finish(Message):
     round_no: RoundNo
     reason: Annotated[str, one_of("rounds", "converged", "requested", "aborted")]
     weights: OptionalTensors
+    uploads: OptionalTensors = None
 
 
 @record

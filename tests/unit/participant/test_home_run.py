@@ -71,8 +71,8 @@ def opened(
 
 
 def order(round_no: int, weights: TensorSet, **others: str) -> Train:
-    fields = {"phase": "mixed", "measure": "none", **others}
-    return Train(run=RUN, round_no=round_no, weights=weights, **fields)
+    named = {"phase": "mixed", "measure": "none", **others}
+    return Train(run=RUN, round_no=round_no, weights=weights, phase=named["phase"], measure=named["measure"])
 
 
 def never() -> bool:
