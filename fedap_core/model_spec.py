@@ -61,7 +61,7 @@ class ModelSpec:
             "head": self.head,
             "classes": self.classes,
             "input_shape": self.input_shape,
-            "preprocessing": [self.preprocessing.scale, self.preprocessing.offset, self.preprocessing.steps],
+            "preprocessing": self.preprocessing.to_list(),
             "seed": self.seed,
             "notes": dict(notes or {}),
         }
@@ -78,14 +78,13 @@ class ModelSpec:
                 raise InvalidInput(source, f"format {described['format']}", f"format {FORMAT}", "Write it anew.")
             if not isinstance(described["notes"], dict):
                 raise TypeError("notes that are no mapping")
-            scale, offset, steps = described["preprocessing"]
             return cls(
                 model=described["model"],
                 tensors=tuple(_tensor(*fields) for fields in described["tensors"]),
                 head=tuple(described["head"]),
                 classes=tuple(described["classes"]),
                 input_shape=tuple(described["input_shape"]),
-                preprocessing=Preprocessing(scale=scale, offset=offset, steps=tuple(steps)),
+                preprocessing=Preprocessing.from_list(described["preprocessing"]),
                 seed=described["seed"],
             )
         except (KeyError, TypeError, ValueError) as error:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_list, parse_pairs
+from fedap_core.models import MODELS
 from fedap_core.parts import Part
 from participant import commands
 from participant.data import load_dataset
@@ -25,7 +26,7 @@ def participant() -> None:
 @app.command()
 def init(
     data: Annotated[str, typer.Option(help="Data that show the input shape and the classes; no sample is stored.")],
-    model: Annotated[str, typer.Option(help="lenet5, har-cnn, alexnet or package.module:factory.")],
+    model: Annotated[str, typer.Option(help=f"{', '.join(MODELS)} or package.module:factory.")],
     out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("initial.safetensors"),
     classes: Annotated[
         str | None, typer.Option(help="Classes of all hospitals, in order, as in a,b,c; else those of the data.")

@@ -62,12 +62,13 @@ class LocalSetup:
 
 def open_home(settings: DataSettings) -> LocalSetup:
     """Load the data and the description of the model, and refuse what does not fit together."""
-    data = HomeData.load(settings.data, DataOptions(root=settings.data_root, options=settings.data_options))
     if (settings.model_file is None) == (settings.model is None):
         raise InvalidInput("model", "both or none", "one of --model-file and --model")
-    if settings.model_file is not None:
-        spec = read_spec(settings.model_file)
-    else:
+    spec = None if settings.model_file is None else read_spec(settings.model_file)
+    recipe = {} if spec is None else dict(spec.preprocessing.recipe)
+    options = DataOptions(root=settings.data_root, options=settings.data_options, recipe=recipe)
+    data = HomeData.load(settings.data, options)
+    if spec is None:
         dataset = data.dataset
         spec, _ = make_initial(
             settings.model or "",

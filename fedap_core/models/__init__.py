@@ -14,13 +14,21 @@ from torch import nn
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.factories import find_factory, users_code
 from fedap_core.models.alexnet import AlexNet
+from fedap_core.models.cnn3d import Cnn3d
 from fedap_core.models.har_cnn import HarCnn
 from fedap_core.models.lenet import LeNet5
+from fedap_core.models.mlp import Mlp
 from fedap_core.models.request import ModelRequest
 
 ModelFactory = Callable[[ModelRequest], nn.Module]
 
-MODELS: dict[str, ModelFactory] = {"lenet5": LeNet5, "har-cnn": HarCnn, "alexnet": AlexNet}
+MODELS: dict[str, ModelFactory] = {
+    "lenet5": LeNet5,
+    "har-cnn": HarCnn,
+    "alexnet": AlexNet,
+    "mlp": Mlp,
+    "cnn3d": Cnn3d,
+}
 
 
 def build_model(name: str, request: ModelRequest, seed: int) -> nn.Module:

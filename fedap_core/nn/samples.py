@@ -57,10 +57,18 @@ class Samples:
 
     def prepare(self, stored: Tensor) -> Tensor:
         """The affine step from stored values to model inputs, in float32. A copy: a model may work in place."""
-        inputs = stored.to(torch.float32, copy=True)
-        if self.preprocessing.is_identity:
-            return inputs
-        return inputs.mul_(self.preprocessing.scale).add_(self.preprocessing.offset)
+        return apply(self.preprocessing, stored.to(torch.float32, copy=True))
+
+
+def apply(preprocessing: Preprocessing, values: Tensor) -> Tensor:
+    """value * scale + offset, in place; constants of columns go along the last axis."""
+    if preprocessing.is_identity:
+        return values
+    scale, offset = (
+        torch.tensor(constant, device=values.device) if isinstance(constant, tuple) else constant
+        for constant in (preprocessing.scale, preprocessing.offset)
+    )
+    return values.mul_(scale).add_(offset)
 
 
 def batch_bounds(samples: int, batch_size: int, cut: str = "reference") -> list[tuple[int, int]]:

@@ -5,6 +5,7 @@ It knows no file format and no source by name. Data sets are plain numpy arrays;
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ DEFAULT_ROOT = Path("~/.cache/fedap")
 class Dataset:
     """Samples with everything that partitions and splits need to know about them.
 
-    x: (n, C, H, W) uint8 images, or (n, C, T) signals or (n, C, H, W) images as float32; n >= 1.
+    x: (n, C, H, W) images or (n, C, D, H, W) volumes as uint8; the same or (n, C, T) signals as float32; n >= 1.
     y: (n,) in [0, len(classes)).
     group: (n,), the recording or patient a sample belongs to (`np.arange(n)` when samples stand alone).
     span: (n, 2), the raw time steps [start, stop) inside the group, or None where there is no time.
@@ -67,9 +68,12 @@ class Dataset:
         is_image = self.x.dtype == np.uint8
         if not is_image and self.x.dtype != np.float32:
             raise InvalidInput(f"{self.name}: x", f"dtype {self.x.dtype}", "uint8 (images) or float32 (signals)")
-        if self.x.ndim not in ((4,) if is_image else (3, 4)) or self.x.size == 0:
-            expected = "(n, channels, height, width)" + ("" if is_image else " or (n, channels, time)")
+        if self.x.ndim not in ((4, 5) if is_image else (3, 4, 5)) or self.x.size == 0:
+            expected = "(n, channels, [depth,] height, width)" + ("" if is_image else " or (n, channels, time)")
             raise InvalidInput(f"{self.name}: x", f"shape {self.x.shape}", f"{expected} without an empty axis")
+        columns = self.preprocessing.columns
+        if columns not in (None, self.x.shape[-1]):
+            raise InvalidInput(f"{self.name}: x", f"shape {self.x.shape}", f"{columns} columns, one per constant")
         if not is_image and not np.isfinite(self.x).all():
             bad = int(np.argmin(np.isfinite(self.x).reshape(len(self.x), -1).all(axis=1)))
             raise InvalidInput(f"{self.name}: x", f"NaN or infinity in sample {bad}", "finite numbers")
@@ -127,15 +131,26 @@ class Dataset:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NewSamples:
+    """Samples to predict for. x: as in a data set; names: (n,), what each one is called in the answer."""
+
+    x: InputArray
+    names: tuple[str, ...]
+    preprocessing: Preprocessing
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataOptions:
     """Where data lie and what a source is told. Options are text, as they come from a command line or a config file.
 
     root: the folder of downloaded files; None means the environment variable FEDAP_DATA, else ~/.cache/fedap.
+    recipe: options that a model file's preprocessing asks for; each holds where the user says nothing else.
     """
 
     root: Path | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     download: bool = True
+    recipe: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -152,18 +167,28 @@ class DataOptions:
                     raise InvalidInput(f"option of data {source!r}", key, "no options at all")
                 raise unknown_name(f"option of data {source!r}", key, known)
 
+    def given(self, key: str) -> str | None:
+        """What the user says, else what the model file asks for."""
+        return self.options.get(key, self.recipe.get(key))
+
+    def recipe_of(self, *keys: str) -> tuple[tuple[str, str], ...]:
+        """Those of the options that are given: what a source must be told again to store the same values."""
+        return tuple((key, text) for key in keys if (text := self.given(key)) is not None)
+
     def text(self, key: str, default: str) -> str:
-        return self.options.get(key, default)
+        found = self.given(key)
+        return default if found is None else found
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A comma-separated list; empty when the option is not given."""
-        parts = tuple(part.strip() for part in self.options.get(key, "").split(",") if part.strip())
-        if key in self.options and not parts:
-            raise InvalidInput(f"data option {key!r}", self.options[key], "a list separated by commas")
+        text = self.given(key)
+        parts = tuple(part.strip() for part in (text or "").split(",") if part.strip())
+        if text is not None and not parts:
+            raise InvalidInput(f"data option {key!r}", text, "a list separated by commas")
         return parts
 
     def integer(self, key: str, default: int, *, minimum: int, maximum: int | None = None) -> int:
-        text = self.options.get(key)
+        text = self.given(key)
         if text is None:
             return default
         expected = f"a whole number of at least {minimum}" + ("" if maximum is None else f" and at most {maximum}")
@@ -176,7 +201,7 @@ class DataOptions:
         return value
 
     def number(self, key: str, default: float, *, minimum: float, maximum: float) -> float:
-        text = self.options.get(key)
+        text = self.given(key)
         if text is None:
             return default
         expected = f"a number from {minimum:g} to {maximum:g}"
@@ -188,9 +213,22 @@ class DataOptions:
             raise InvalidInput(f"data option {key!r}", text, expected)
         return value
 
+    def numbers(self, key: str, count: int) -> tuple[float, ...]:
+        """`count` finite numbers separated by commas; empty when the option is not given."""
+        parts = self.texts(key)
+        try:
+            values = tuple(float(part) for part in parts)
+        except ValueError:
+            values = (math.nan,)
+        if parts and (len(values) != count or not all(math.isfinite(value) for value in values)):
+            raise InvalidInput(
+                f"data option {key!r}", self.text(key, ""), f"{count} finite numbers, separated by commas"
+            )
+        return values
+
     def shape(self, key: str, default: tuple[int, ...], *, dims: Sequence[int]) -> tuple[int, ...]:
         """Sizes joined by x, as in 1x16x16."""
-        text = self.options.get(key)
+        text = self.given(key)
         if text is None:
             return default
         parts = text.lower().split("x")

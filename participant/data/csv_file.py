@@ -1,125 +1,128 @@
 """A user's own table: a .csv with a header, one row per sample, a label column, and numbers in the other columns.
 
-Scaling is by constants the user states, never by statistics of the values. Every error names its line and column.
+Scaling is by constants the user states, for all columns or for each, never by statistics of the values. The columns'
+names, order and constants are the recipe that a model file carries; other hospitals' files are read by it.
 """
 
 from __future__ import annotations
 
-import csv
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput
 from fedap_core.preprocessing import Preprocessing
-from participant.data.base import DataOptions, Dataset, named_labels, numbered
+from participant.data.base import DataOptions, Dataset, NewSamples, named_labels, numbered
+from participant.data.table import Table, read_table
 
-_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
-_LARGEST = float(np.finfo(np.float32).max)
-_KNOWN = ("label", "group", "site", "ignore", "classes", "shape", "scale", "offset", "separator")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Table:
-    path: Path
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-    def column(self, name: str) -> NDArray[np.generic]:
-        """One column: as whole numbers when all its entries are plain ones (so that 10 sorts after 9), else as text."""
-        at = self.position(name)
-        values = [row[at].strip() for row in self.rows]
-        if all(_WHOLE.fullmatch(value) for value in values):
-            return np.array([int(value) for value in values], dtype=np.int64)
-        return np.array(values)
-
-    def position(self, name: str) -> int:
-        if name not in self.header:
-            raise unknown_name(f"column of {self.path}", name, self.header)
-        return self.header.index(name)
+OPTIONS = {
+    "label": "column of the label; default: label",
+    "group": "column of the patient or recording: its rows are never divided",
+    "site": "column of the client, in the lab",
+    "id": "column that names a row in predictions; default: the row's number",
+    "ignore": "columns to leave out",
+    "columns": "the columns of numbers, in order; default: all others",
+    "center, spread": "one constant per column: input = (value - center) / spread",
+    "scaling": "a .csv with the columns column, center and spread instead of the three options above",
+    "scale, offset": "one constant each for all columns: input = value * scale + offset",
+    "shape": "channels x time, as in 3x128; default: 1 x columns",
+    "classes": "all classes in order; default: sorted",
+    "separator": "one character; default: a comma",
+}
+_KNOWN = tuple(name for names in OPTIONS for name in names.split(", "))
+_ROLES = ("label", "group", "site", "id")
 
 
 def load(path: Path, options: DataOptions) -> Dataset:
-    """(n, C, T) float32. Options: label (column, default label), group and site (columns), ignore (columns), classes
-    (names in order), shape (CxT; default 1xT), scale and offset (input = value * scale + offset), separator (,)."""
+    """(n, C, T) float32; options as in OPTIONS."""
     options.require_known(path.name, _KNOWN)
-    table = _read(path, options.text("separator", ","))
+    table = read_table(path, options.text("separator", ","))
     label, group_name, site_name = options.text("label", "label"), options.text("group", ""), options.text("site", "")
-    taken = {label, *options.texts("ignore")} | {name for name in (group_name, site_name) if name}
-    positions = [table.position(name) for name in taken]
-    features = [at for at in range(len(table.header)) if at not in positions]
-    values = _numbers(table, features)
-    shape = options.shape("shape", (1, len(features)), dims=(2,))
-    if math.prod(shape) != len(features):
-        raise InvalidInput(
-            "data option 'shape'", options.text("shape", ""), f"{len(features)} values, as many as columns"
-        )
+    for name in (label, group_name, site_name, options.text("id", ""), *options.texts("ignore")):
+        if name:
+            table.position(name)
+    values = _inputs(table, options)
     listed = options.texts("classes")
     labels = table.column(label)
     y, classes = named_labels(labels.astype(np.str_) if listed else labels, listed, f"{path}: {label}")
     site, site_names = numbered(table.column(site_name)) if site_name else (None, ())
     return Dataset(
         name=path.stem,
-        x=values.reshape(len(values), *shape),
+        x=values.x,
         y=y,
         classes=classes,
-        group=numbered(table.column(group_name))[0] if group_name else np.arange(len(values), dtype=np.int64),
-        preprocessing=Preprocessing(
-            scale=options.number("scale", 1.0, minimum=-1e9, maximum=1e9),
-            offset=options.number("offset", 0.0, minimum=-1e9, maximum=1e9),
-            steps=("columns as stored",),
-        ),
+        group=numbered(table.column(group_name))[0] if group_name else np.arange(len(y), dtype=np.int64),
+        preprocessing=values.preprocessing,
         site=site,
         site_names=site_names,
     )
 
 
-def _read(path: Path, separator: str) -> _Table:
-    if not path.is_file():
-        raise InvalidInput(str(path), "no such file", "a .csv with a header")
-    if len(separator) != 1:
-        raise InvalidInput("data option 'separator'", separator, "one character")
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.reader(stream, delimiter=separator)
-            header = tuple(name.strip() for name in next(reader, ()))
-            rows = tuple(tuple(row) for row in reader if row)
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InvalidInput(str(path), f"unreadable text ({error})", "a .csv in UTF-8") from error
-    if not rows or len(set(header)) != len(header):
+def load_new(path: Path, options: DataOptions) -> NewSamples:
+    """The same rows without looking at labels, of which there may be none."""
+    options.require_known(path.name, _KNOWN)
+    return _inputs(read_table(path, options.text("separator", ",")), options)
+
+
+def _inputs(table: Table, options: DataOptions) -> NewSamples:
+    names, preprocessing = _columns(table, options)
+    values = table.numbers([table.position(name) for name in names])
+    shape = options.shape("shape", (1, len(names)), dims=(2,))
+    if math.prod(shape) != len(names):
+        raise InvalidInput("data option 'shape'", options.text("shape", ""), f"{len(names)} values, as many as columns")
+    if preprocessing.columns is not None and shape[0] != 1:
         raise InvalidInput(
-            str(path), f"{len(rows)} rows, columns {', '.join(header)}", "distinct columns and some rows"
+            "data option 'shape'", options.text("shape", ""), "no shape where every column has constants"
         )
-    for number, row in enumerate(rows):
-        if len(row) != len(header):
-            raise InvalidInput(f"{path}: row {number + 1}", f"{len(row)} values", f"{len(header)}, as in the header")
-    return _Table(path=path, header=header, rows=rows)
+    identity = options.text("id", "")
+    ids = table.texts(identity) if identity else [str(number + 1) for number in range(len(table.rows))]
+    return NewSamples(x=values.reshape(len(values), *shape), names=tuple(ids), preprocessing=preprocessing)
 
 
-def _numbers(table: _Table, features: Sequence[int]) -> NDArray[np.float32]:
-    """(n, features); the first entry that is no finite number is named by row and column."""
-    if not features:
+def _columns(table: Table, options: DataOptions) -> tuple[tuple[str, ...], Preprocessing]:
+    """The columns to read, in order, and how their values become inputs."""
+    if "scaling" in options.options:
+        names, centers, spreads = _scaling_file(Path(options.text("scaling", "")).expanduser(), options)
+    else:
+        taken = {options.text("label", "label"), *(options.text(role, "") for role in _ROLES), *options.texts("ignore")}
+        names = options.texts("columns") or tuple(name for name in table.header if name not in taken)
+        centers, spreads = options.numbers("center", len(names)), options.numbers("spread", len(names))
+    if not names:
         raise InvalidInput(str(table.path), "no column besides label, group and site", "at least one column of numbers")
-    try:
-        with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the search below names
-            values = np.array([[float(row[at]) for at in features] for row in table.rows], dtype=np.float32)
-    except ValueError:
-        values = np.full((1, 1), np.nan, dtype=np.float32)
-    if np.isfinite(values).all():
-        return values
-    number, at = next((n, at) for n, row in enumerate(table.rows) for at in features if not _fits(row[at]))
-    where = f"{table.path}: row {number + 1}, column {table.header[at]!r}"
-    fix = "Or leave the column out: ignore=NAME."
-    raise InvalidInput(where, table.rows[number][at] or "nothing", "a finite number of at most 3.4e38", fix)
+    recipe = dict(options.recipe_of("shape"))
+    if not any("," in name for name in names):
+        recipe["columns"] = ",".join(names)
+    steps = (f"columns {', '.join(names)}",)
+    if not centers and not spreads:
+        scale = options.number("scale", 1.0, minimum=-1e9, maximum=1e9)
+        offset = options.number("offset", 0.0, minimum=-1e9, maximum=1e9)
+        recipe |= dict(options.recipe_of("scale", "offset"))
+        return names, Preprocessing(scale=scale, offset=offset, steps=steps, recipe=tuple(recipe.items()))
+    if any(options.given(name) is not None for name in ("scale", "offset")):
+        raise InvalidInput("data option 'scale'", "scale or offset beside center or spread", "one of the two pairs")
+    centers, spreads = centers or (0.0,) * len(names), spreads or (1.0,) * len(names)
+    if 0.0 in spreads:
+        raise InvalidInput("spread", f"0 for column {names[spreads.index(0.0)]!r}", "a number other than 0")
+    recipe |= {"center": _joined(centers), "spread": _joined(spreads)}
+    return names, Preprocessing(
+        scale=tuple(1.0 / spread for spread in spreads),
+        offset=tuple(-center / spread for center, spread in zip(centers, spreads, strict=True)),
+        steps=steps,
+        recipe=tuple(recipe.items()),
+    )
 
 
-def _fits(text: str) -> bool:
-    try:
-        return abs(float(text)) <= _LARGEST
-    except ValueError:
-        return False
+def _scaling_file(path: Path, options: DataOptions) -> tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]:
+    for other in ("columns", "center", "spread", "scale", "offset"):
+        if other in options.options:
+            raise InvalidInput(f"data option {other!r}", options.options[other], "no such option beside scaling")
+    table = read_table(path)
+    table.numbers([table.position("center"), table.position("spread")])  # names an entry that is no number
+    centers, spreads = (tuple(float(text) for text in table.texts(name)) for name in ("center", "spread"))
+    return tuple(table.texts("column")), centers, spreads
+
+
+def _joined(values: Sequence[float]) -> str:
+    return ",".join(repr(value) for value in values)

@@ -11,11 +11,12 @@ import numpy as np
 
 from fedap_core.arrays import IndexArray
 from fedap_core.errors import InvalidInput
-from fedap_core.preprocessing import IMAGE_8BIT, Preprocessing
+from fedap_core.preprocessing import IMAGE_8BIT, Constant, Preprocessing
 from participant.data.archive import AnyArray, Archive, read_archive
 from participant.data.base import DataOptions, Dataset, InputArray, named_labels, numbered
 
 SCALE, OFFSET, STEPS = "preprocessing_scale", "preprocessing_offset", "preprocessing_steps"
+RECIPE = "preprocessing_recipe"
 _GROUPS = ("group", "patient")
 _SITES = ("site", "subject")
 
@@ -116,18 +117,22 @@ def _codes(archive: Archive, name: str, samples: int) -> tuple[IndexArray, tuple
 def _preprocessing(archive: Archive, x: InputArray) -> Preprocessing:
     if archive.get(SCALE) is None:
         return IMAGE_8BIT if x.dtype == np.uint8 else Preprocessing(steps=("values as stored",))
+    recipe = archive.get(RECIPE)
     return Preprocessing(
-        scale=_number(archive, SCALE),
-        offset=_number(archive, OFFSET),
+        scale=_constant(archive, SCALE),
+        offset=_constant(archive, OFFSET),
         steps=tuple(str(step) for step in archive.array(STEPS, shape=(None,)).tolist()),
+        recipe=() if recipe is None else tuple((str(key), str(value)) for key, value in recipe.tolist()),
     )
 
 
-def _number(archive: Archive, name: str) -> float:
-    value = archive.array(name, shape=())
-    if value.dtype.kind != "f":
-        raise InvalidInput(f"{archive.path}: {name}", f"dtype {value.dtype}", "one floating-point number")
-    return float(value.item())
+def _constant(archive: Archive, name: str) -> Constant:
+    value = archive.array(name)
+    if value.dtype.kind != "f" or value.ndim > 1:
+        raise InvalidInput(
+            f"{archive.path}: {name}", f"{value.dtype} {value.shape}", "one floating-point number, or one per column"
+        )
+    return float(value.item()) if value.ndim == 0 else tuple(float(one) for one in value.tolist())
 
 
 def _text(archive: Archive, name: str, default: str) -> str:

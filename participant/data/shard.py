@@ -16,7 +16,7 @@ from fedap_core.arrays import IndexArray
 from fedap_core.errors import InvalidInput
 from participant.data.archive import AnyArray, read_archive
 from participant.data.base import Dataset
-from participant.data.npz import OFFSET, SCALE, STEPS, dataset_of
+from participant.data.npz import OFFSET, RECIPE, SCALE, STEPS, dataset_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +79,8 @@ def save_npz(dataset: Dataset, path: Path, split: Split | None = None) -> None:
         OFFSET: np.array(dataset.preprocessing.offset),
         STEPS: np.array(dataset.preprocessing.steps, dtype=np.str_),
     }
+    if dataset.preprocessing.recipe:
+        arrays[RECIPE] = np.array(dataset.preprocessing.recipe)
     if dataset.span is not None:
         arrays["span"] = dataset.span
     if dataset.site is not None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedap_core.nn.samples import apply
 from scripts.bench.job import BATCH, LEARNING_RATE, BenchJob
 from scripts.bench.plain_models import PLAIN_MODELS
 from scripts.bench.workers import Body, loop_of
@@ -22,11 +23,10 @@ def plain_loop(job: BenchJob, clients: Sequence[Client], make_model: Callable[[]
     """One epoch of every given client, each with a model and an optimiser of its own; one thread."""
     torch.set_num_threads(1)
     data = job.cohort.data
-    scale, offset = data.preprocessing.scale, data.preprocessing.offset
     trainees: list[tuple[nn.Module, torch.optim.SGD, Tensor, Tensor]] = []
     for client in clients:
         chosen = client.splits["train"]
-        x = torch.from_numpy(data.x[chosen]).float() * scale + offset
+        x = apply(data.preprocessing, torch.from_numpy(data.x[chosen]).to(torch.float32, copy=True))
         model = make_model().train()
         optimiser = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
         trainees.append((model, optimiser, x, torch.from_numpy(data.y[chosen])))

@@ -11,7 +11,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -74,7 +73,7 @@ def _put(memory: int, cohort: Cohort) -> None:
             "classes": data.classes,
             "site_names": data.site_names,
             "overlapping": data.overlapping,
-            "preprocessing": asdict(data.preprocessing),
+            "preprocessing": data.preprocessing.to_list(),
         },
     }
     text = json.dumps(told).encode() + b"\n"
@@ -95,14 +94,14 @@ def _get(memory: int) -> Cohort:
         name: np.frombuffer(place, kind, int(np.prod(shape)), len(text) + first).reshape(shape)
         for name, (kind, shape, first) in told["arrays"].items()
     }
-    about, steps = told["data"], told["data"]["preprocessing"].pop("steps")
+    about = told["data"]
     data = Dataset(
         name=about["name"],
         x=arrays["x"],
         y=arrays["y"],
         classes=tuple(about["classes"]),
         group=arrays["group"],
-        preprocessing=Preprocessing(**about["preprocessing"], steps=tuple(steps)),
+        preprocessing=Preprocessing.from_list(about["preprocessing"]),
         span=arrays.get("span"),
         site=arrays.get("site"),
         site_names=tuple(about["site_names"]),

@@ -29,7 +29,7 @@ TABLES = (  # of the data folder, the second set is reached by what the user nam
     Table(
         folder="participant/data",
         name="SOURCES",
-        support=frozenset({"base", "archive", "download", "windows"})
+        support=frozenset({"base", "archive", "download", "table", "windows"})
         | {"factory", "npz", "csv_file", "folder", "images", "shard"},
     ),
     Table(folder="coordinator/observers", name="OBSERVERS", support=frozenset()),

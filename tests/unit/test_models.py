@@ -45,6 +45,10 @@ def request(*shape: int, classes: int) -> ModelRequest:
         ("har-cnn", (9, 129), 6),
         ("alexnet", (3, 63, 63), 4),
         ("alexnet", (1, 64, 80), 2),
+        ("mlp", (1, 7), 3),
+        ("mlp", (3, 16, 16), 2),
+        ("cnn3d", (1, 16, 16, 16), 2),
+        ("cnn3d", (2, 17, 24, 33), 5),
     ],
 )
 def test_every_model_answers_with_one_logit_per_class_and_trains_all_its_weights(
@@ -68,6 +72,16 @@ def test_lenet5_has_the_papers_parameters() -> None:
 def test_har_cnn_has_the_papers_parameters() -> None:
     """27*16*9+16=3904, BN 32, 16*32*9+32=4640, BN 64, 32*44*64+64=90176, 64*10+10=650: 99466."""
     assert parameters_of(build_model("har-cnn", request(27, 200, classes=10), seed=0)) == 99_466
+
+
+def test_mlp_has_the_parameters_of_its_layers() -> None:
+    """10*64+64=704, BN 128, 64*32+32=2080, BN 64, 32*3+3=99: 3075."""
+    assert parameters_of(build_model("mlp", request(1, 10, classes=3), seed=0)) == 3_075
+
+
+def test_cnn3d_has_the_parameters_of_its_layers() -> None:
+    """8*27+8=224, BN 16, 16*8*27+16=3472, BN 32, 32*16*27+32=13856, BN 64, 32*8*2+2=514: 18178."""
+    assert parameters_of(build_model("cnn3d", request(1, 32, 32, 32, classes=2), seed=0)) == 18_178
 
 
 def test_alexnet_has_about_57_million_parameters() -> None:

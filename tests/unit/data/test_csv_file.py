@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from fedap_core.errors import InvalidInput
+from fedap_core.nn.samples import apply
 from participant.data import DataOptions, Dataset, load_dataset
 
 TABLE = "age,label,ward,pulse,patient\n30,sick,B,80,7\n40,well,A,70,3\n50,sick,B,90,7\n"
@@ -99,3 +101,50 @@ def test_a_missing_or_binary_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary.csv").write_bytes(b"a,label\n\xff\xfe,1\n")
     with pytest.raises(InvalidInput, match=r"binary.csv: got unreadable text"):
         load_dataset(str(tmp_path / "binary.csv"))
+
+
+def test_every_column_has_constants_of_its_own(tmp_path: Path) -> None:
+    """age 30, pulse 80: (30 - 50) / 20 = -1 and (80 - 70) / 10 = 1."""
+    dataset = loaded(tmp_path, TABLE, columns="age,pulse", center="50,70", spread="20,10")
+    assert dataset.x[0].tolist() == [[30.0, 80.0]]
+    inputs = apply(dataset.preprocessing, torch.from_numpy(dataset.x.copy()))
+    assert inputs[0].tolist() == [[-1.0, 1.0]]
+    assert dataset.preprocessing != loaded(tmp_path, TABLE, columns="age,pulse", spread="20,10").preprocessing
+
+
+def test_constants_may_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "scaling.csv").write_text("column,center,spread,unit\npulse,70,10,1/min\nage,50,0.1,years\n")
+    dataset = loaded(tmp_path, TABLE, scaling=str(tmp_path / "scaling.csv"))
+    assert dataset.x[0].tolist() == [[80.0, 30.0]]
+    assert dataset.preprocessing.scale == (0.1, 10.0)
+    assert dict(dataset.preprocessing.recipe) == {"columns": "pulse,age", "center": "70.0,50.0", "spread": "10.0,0.1"}
+
+
+def test_another_hospitals_table_is_read_by_the_recipe_of_the_model_file(tmp_path: Path) -> None:
+    first = loaded(tmp_path, TABLE, columns="age,pulse", center="50,70", spread="20,10")
+    (tmp_path / "other.csv").write_text("pulse,name,label,age\n60,Q,well,20\n")
+    options = DataOptions(recipe=dict(first.preprocessing.recipe))
+    other = load_dataset(str(tmp_path / "other.csv"), options)
+    assert other.x.tolist() == [[[20.0, 60.0]]]
+    assert other.preprocessing == first.preprocessing
+    (tmp_path / "other.csv").write_text("pulse,label\n60,well\n")
+    with pytest.raises(InvalidInput, match=r"column of .*other.csv: got age"):
+        load_dataset(str(tmp_path / "other.csv"), options)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"columns": "age,pulse", "center": "50"}, "2 finite numbers"),
+        ({"columns": "age,pulse", "spread": "1,x"}, "2 finite numbers"),
+        ({"columns": "age,pulse", "spread": "1,0"}, "0 for column 'pulse'"),
+        ({"columns": "age,pulse", "spread": "1,1", "scale": "2"}, "one of the two pairs"),
+        ({"columns": "age,pulse", "spread": "1,1", "shape": "2x1"}, "no shape"),
+        ({"columns": "age,puls"}, "Did you mean 'pulse'"),
+        ({"scaling": "nowhere.csv"}, "nowhere.csv: got no such file"),
+        ({"scaling": "nowhere.csv", "columns": "age"}, "no such option beside scaling"),
+    ],
+)
+def test_wrong_constants_are_refused(options: dict[str, str], complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=complaint):
+        loaded(tmp_path, TABLE, **options)

@@ -10,6 +10,7 @@ import torch
 
 from fedap_core.errors import InvalidInput
 from fedap_core.models import ModelRequest, build_model
+from fedap_core.nn.samples import apply
 from participant.data import synthetic
 from participant.data.base import DataOptions, Dataset
 from participant.data.synthetic import load
@@ -109,8 +110,7 @@ def one_thread() -> Iterator[None]:
 def test_lenet_learns_it_within_three_epochs() -> None:
     """Half of the samples train, the other half is recognised well above the best guess of about one in five."""
     dataset = made(samples="1200")
-    scale = dataset.preprocessing
-    x = torch.from_numpy(dataset.x).float() * scale.scale + scale.offset
+    x = apply(dataset.preprocessing, torch.from_numpy(dataset.x).float())
     y = torch.from_numpy(dataset.y)
     order = torch.from_numpy(np.random.default_rng(0).permutation(len(dataset)))
     model = build_model("lenet5", ModelRequest(input_shape=dataset.input_shape, classes=5), seed=0)

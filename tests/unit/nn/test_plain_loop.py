@@ -5,6 +5,8 @@ Both start from the same weights and see the same batches; they round in another
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -26,10 +28,13 @@ SEEDS = Randomness(order=3, noise=4)
 
 def samples_of(model: str) -> Samples:
     """A few steps' worth: AlexNet has 57 million weights to move in each."""
-    count, shape = {"lenet5": (50, (1, 28, 28)), "har-cnn": (50, (6, 200)), "alexnet": (17, (1, 64, 64))}[model]
+    count, shape = {
+        "lenet5": (50, (1, 28, 28)), "har-cnn": (50, (6, 200)), "alexnet": (17, (1, 64, 64)), "mlp": (50, (1, 12)),
+        "cnn3d": (20, (1, 16, 16, 16)),
+    }[model]  # fmt: skip
     generator = torch.Generator().manual_seed(8)
     y = torch.randint(0, CLASSES, (count,), generator=generator)
-    if model == "har-cnn":
+    if model in ("har-cnn", "mlp"):
         return Samples(x=torch.randn(count, *shape, generator=generator), y=y, preprocessing=Preprocessing())
     x = torch.randint(0, 256, (count, *shape), generator=generator, dtype=torch.uint8)
     return Samples(x=x, y=y, preprocessing=IMAGE_8BIT)
@@ -46,14 +51,15 @@ def trained(model: str, samples: Samples, settings: Sgd) -> nn.Module:
 def trained_by_the_book(model: str, samples: Samples, settings: Sgd) -> nn.Module:
     shape = tuple(samples.x.shape[1:])
     start = build_model(model, ModelRequest(input_shape=shape, classes=CLASSES), seed=2)
-    plain = PLAIN_MODELS[model](shape[0], CLASSES).train()
+    made_of_stock_layers = model not in PLAIN_MODELS
+    plain = copy.deepcopy(start) if made_of_stock_layers else PLAIN_MODELS[model](shape[0], CLASSES).train()
     with torch.no_grad():
         for mine, given in zip(plain.parameters(), start.parameters(), strict=True):
             mine.copy_(given)
     optimiser = torch.optim.SGD(
         plain.parameters(), lr=settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
     )
-    x = samples.x.float() * samples.preprocessing.scale + samples.preprocessing.offset
+    x = samples.prepare(samples.x)
     generator = torch.Generator().manual_seed(SEEDS.order)
     for _ in range(settings.epochs):
         order = torch.randperm(len(samples), generator=generator)
@@ -72,7 +78,9 @@ def largest_difference(one: nn.Module, other: nn.Module, part: str) -> float:
 
 
 @pytest.mark.parametrize(("momentum", "weight_decay"), [(0.0, 0.0), (0.9, 1e-3)])
-@pytest.mark.parametrize("model", ["lenet5", "har-cnn", pytest.param("alexnet", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "model", ["lenet5", "har-cnn", "mlp", "cnn3d", pytest.param("alexnet", marks=pytest.mark.slow)]
+)
 def test_some_steps_end_where_the_plain_loop_ends(model: str, momentum: float, weight_decay: float) -> None:
     """Weights of size 0.1, each rounded to 6e-9 in every one of some ten steps, and sums of thousands: below 1e-4.
 
@@ -87,7 +95,7 @@ def test_some_steps_end_where_the_plain_loop_ends(model: str, momentum: float, w
     assert largest_difference(ours, start, "parameters") > 1e-3
 
 
-@pytest.mark.parametrize("model", ["lenet5", "har-cnn"])
+@pytest.mark.parametrize("model", ["lenet5", "har-cnn", "mlp", "cnn3d"])
 def test_the_same_steps_give_the_same_bits(model: str) -> None:
     settings, samples = Sgd(momentum=0.9, weight_decay=1e-3, epochs=2), samples_of(model)
     first, second = (list(trained(model, samples, settings).state_dict().values()) for _ in range(2))

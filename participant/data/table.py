@@ -1,0 +1,90 @@
+"""A table in a .csv file: a header and rows of text, read whole. What the columns mean is the caller's business.
+
+Every error names the file, and where it can the row and the column.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedap_core.errors import InvalidInput, unknown_name
+
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """header: distinct names; rows: as many entries each."""
+
+    path: Path
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def column(self, name: str) -> NDArray[np.generic]:
+        """One column: as whole numbers when all its entries are plain ones (so that 10 sorts after 9), else as text."""
+        values = self.texts(name)
+        if all(_WHOLE.fullmatch(value) for value in values):
+            return np.array([int(value) for value in values], dtype=np.int64)
+        return np.array(values)
+
+    def texts(self, name: str) -> list[str]:
+        """One column as it is written."""
+        at = self.position(name)
+        return [row[at].strip() for row in self.rows]
+
+    def position(self, name: str) -> int:
+        if name not in self.header:
+            raise unknown_name(f"column of {self.path}", name, self.header)
+        return self.header.index(name)
+
+    def numbers(self, positions: Sequence[int]) -> NDArray[np.float32]:
+        """(n, columns); the first entry that is no finite number is named by row and column."""
+        try:
+            with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the search below names
+                values = np.array([[float(row[at]) for at in positions] for row in self.rows], dtype=np.float32)
+        except ValueError:
+            values = np.full((1, 1), np.nan, dtype=np.float32)
+        if np.isfinite(values).all():
+            return values
+        number, at = next((n, at) for n, row in enumerate(self.rows) for at in positions if not _fits(row[at]))
+        where = f"{self.path}: row {number + 1}, column {self.header[at]!r}"
+        fix = "Or leave the column out: ignore=NAME."
+        raise InvalidInput(where, self.rows[number][at] or "nothing", "a finite number of at most 3.4e38", fix)
+
+
+def read_table(path: Path, separator: str = ",") -> Table:
+    """The whole file, checked: distinct columns, at least one row, as many values in each as in the header."""
+    if not path.is_file():
+        raise InvalidInput(str(path), "no such file", "a .csv with a header")
+    if len(separator) != 1:
+        raise InvalidInput("data option 'separator'", separator, "one character")
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            reader = csv.reader(stream, delimiter=separator)
+            header = tuple(name.strip() for name in next(reader, ()))
+            rows = tuple(tuple(row) for row in reader if row)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InvalidInput(str(path), f"unreadable text ({error})", "a .csv in UTF-8") from error
+    if not rows or len(set(header)) != len(header):
+        raise InvalidInput(
+            str(path), f"{len(rows)} rows, columns {', '.join(header)}", "distinct columns and some rows"
+        )
+    for number, row in enumerate(rows):
+        if len(row) != len(header):
+            raise InvalidInput(f"{path}: row {number + 1}", f"{len(row)} values", f"{len(header)}, as in the header")
+    return Table(path=path, header=header, rows=rows)
+
+
+def _fits(text: str) -> bool:
+    try:
+        return abs(float(text)) <= _LARGEST
+    except ValueError:
+        return False
