@@ -25,6 +25,7 @@ from rich.console import Console
 
 from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
+from fedap_core.metrics import QUALITIES
 from fedap_core.strategies import STRATEGIES, Strategy
 from scripts.experiments.comparison import Comparison
 from scripts.experiments.sweep import SweepOptions, run_sweep, share_cores
@@ -110,7 +111,7 @@ class Results:
         return difference(self._summaries(name), self._summaries(other))
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One dictionary for each algorithm, seed, evaluated round and client: accuracy, macro-F1, loss, samples."""
+        """One dictionary for each algorithm, seed, evaluated round and client: scores, loss and samples."""
         for algorithm in self._study.algorithms:
             for run in algorithm.runs:
                 for record in run.evaluated:
@@ -122,7 +123,7 @@ class Results:
                                 "round": record.number + 1,
                                 "client": client,
                                 "accuracy": score.accuracy,
-                                "macro_f1": score.macro_f1,
+                                **{name: getattr(score, name) for name in QUALITIES},
                                 "loss": score.loss,
                                 "samples": score.samples,
                             }

@@ -1,4 +1,5 @@
-"""What counts as a result: accuracy, macro-F1, their uncertainty, the mean over clients and the round of convergence.
+"""What counts as a result: accuracy and its uncertainty, what it hides (balanced accuracy, macro-F1, AUROC,
+sensitivity, calibration), and the round of convergence.
 
 Decides definitions only; which round and which split are reported is decided by the protocol of the experiment.
 """
@@ -7,13 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
 
-from fedap_core.arrays import IndexArray
+from fedap_core.arrays import BoolArray, FloatArray, IndexArray
 from fedap_core.errors import InvalidInput
+
+QUALITIES = ("balanced_accuracy", "macro_f1", "auroc", "sensitivity", "calibration_error")
+"""What is told of a model beside its accuracy, each from 0 to 1; of the last, less is better."""
+
+SPECIFICITY = 0.95
+"""Sensitivity is told where at most one of twenty samples without a class is taken for it."""
+
+CALIBRATION_BINS = 15
+"""Bins of equal width, as in Guo et al. 2017, which most published figures follow."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -21,13 +31,17 @@ class Evaluation:
     """One model on one set of samples.
 
     loss: mean over the samples; NaN and Inf are legal, a diverged model is a result too. confusion: (C, C) counts, rows
-    are the truth, columns the prediction; a private read-only copy.
+    are the truth, columns the prediction; a private read-only copy. auroc, sensitivity, calibration_error: of the
+    probabilities, None where they are undefined (samples of one class only; probabilities that are not finite).
     """
 
     samples: int
     correct: int
     loss: float
     confusion: IndexArray
+    auroc: float | None = None
+    sensitivity: float | None = None
+    calibration_error: float | None = None
 
     def __post_init__(self) -> None:
         confusion = np.array(self.confusion, dtype=np.int64)
@@ -42,14 +56,27 @@ class Evaluation:
         object.__setattr__(self, "confusion", confusion)
 
     @classmethod
-    def of(cls, truth: IndexArray, predicted: IndexArray, *, classes: int, loss: float) -> Evaluation:
-        """Count predictions against the truth, both (n,) with values in 0..classes-1."""
+    def of(
+        cls,
+        truth: IndexArray,
+        predicted: IndexArray,
+        *,
+        classes: int,
+        loss: float,
+        probabilities: FloatArray | None = None,
+    ) -> Evaluation:
+        """Count predictions against the truth, both (n,) with values in 0..classes-1. probabilities: (n, classes)."""
         for field, values in (("truth", truth), ("predicted", predicted)):
             if values.shape != (truth.size,) or (values < 0).any() or (values >= classes).any():
                 expected = f"({truth.size},) class numbers in 0..{classes - 1}"
                 raise InvalidInput(f"evaluation.{field}", f"shape {values.shape}: {values}", expected)
         confusion = np.bincount(truth * classes + predicted, minlength=classes * classes).reshape(classes, classes)
-        return cls(samples=truth.size, correct=int(confusion.trace()), loss=loss, confusion=confusion)
+        found = cls(samples=truth.size, correct=int(confusion.trace()), loss=loss, confusion=confusion)
+        if probabilities is None or not np.isfinite(probabilities).all():
+            return found
+        auroc, sensitivity = ranking(truth, probabilities)
+        calibration = calibration_error(predicted == truth, probabilities.max(axis=1))
+        return replace(found, auroc=auroc, sensitivity=sensitivity, calibration_error=calibration)
 
     @property
     def accuracy(self) -> float:
@@ -61,6 +88,53 @@ class Evaluation:
         occurrences = self.confusion.sum(axis=0) + self.confusion.sum(axis=1)
         present = occurrences > 0
         return float(np.mean(2.0 * self.confusion.diagonal()[present] / occurrences[present]))
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean recall over the classes that occur: what guessing the majority class does not raise."""
+        return balanced_accuracy(self.confusion)
+
+
+def balanced_accuracy(confusion: IndexArray) -> float:
+    """Mean recall over the classes that occur in the truth, the rows of (C, C) counts."""
+    occurring = confusion.sum(axis=1)
+    present = occurring > 0
+    return float(np.mean(confusion.diagonal()[present] / occurring[present]))
+
+
+def ranking(truth: IndexArray, probabilities: FloatArray) -> tuple[float | None, float | None]:
+    """(AUROC, sensitivity at 95 % specificity), each class against the rest, then the mean over the classes.
+
+    Only classes that some samples have and some have not count; None without any. Equal probabilities are one step of
+    the curve, so neither depends on the order of the samples.
+    """
+    present = [label for label in np.unique(truth) if (truth != label).any()]
+    if not present:
+        return None, None
+    scores = [_curve_scores(truth == label, probabilities[:, label]) for label in present]
+    area, sensitivity = np.mean(scores, axis=0)
+    return float(area), float(sensitivity)
+
+
+def _curve_scores(positive: BoolArray, score: FloatArray) -> tuple[float, float]:
+    """Area under the ROC curve, and the highest true-positive rate at an allowed false-positive rate."""
+    order = np.argsort(-score, kind="stable")
+    hits = np.cumsum(positive[order])
+    ends = np.append(np.flatnonzero(np.diff(score[order])), score.size - 1)
+    true_rate = np.concatenate(([0.0], hits[ends] / hits[-1]))
+    false_rate = np.concatenate(([0.0], (ends + 1 - hits[ends]) / (score.size - hits[-1])))
+    allowed = true_rate[false_rate <= 1.0 - SPECIFICITY + 1e-12]  # 1 of 20 is allowed: 1 - 0.95 is a little less
+    return float(np.trapezoid(true_rate, false_rate)), float(allowed[-1])
+
+
+def calibration_error(correct: BoolArray, confidence: FloatArray) -> float:
+    """Expected calibration error: |share of correct - mean confidence| in bins of confidence, weighted by their size.
+
+    correct: (n,) whether the prediction was right; confidence: (n,) probability of the predicted class.
+    """
+    bins = np.minimum((confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    gaps = np.bincount(bins, weights=correct - confidence, minlength=CALIBRATION_BINS)
+    return float(np.abs(gaps).sum() / confidence.size)
 
 
 def wilson_interval(correct: int, samples: int, confidence: float = 0.95) -> tuple[float, float]:

@@ -73,6 +73,10 @@ class Score(Record):
     correct: how many of them were classified correctly.
     loss: mean loss; nil when it is not finite.
     macro_f1: mean of the classes' F1.
+    balanced_accuracy: mean of the classes' recall; nil when it was not computed, as in all that follow.
+    auroc: mean of the classes' area under the ROC curve, each against the rest; nil when there is one class only.
+    sensitivity: mean of the classes' sensitivity at a specificity of 95 %; nil when there is one class only.
+    calibration_error: expected calibration error, in 15 bins of equal width.
     """
 
     model: StrategyName
@@ -81,6 +85,10 @@ class Score(Record):
     correct: Count
     loss: Annotated[float, real(0.0)] | None
     macro_f1: Annotated[float, real(0.0, 1.0)]
+    balanced_accuracy: Annotated[float, real(0.0, 1.0)] | None = None
+    auroc: Annotated[float, real(0.0, 1.0)] | None = None
+    sensitivity: Annotated[float, real(0.0, 1.0)] | None = None
+    calibration_error: Annotated[float, real(0.0, 1.0)] | None = None
 
     def _check(self) -> None:
         if self.correct > self.samples:

@@ -1,4 +1,4 @@
-"""How good a model is on given samples: counts and a confusion matrix, in eval mode, in large batches."""
+"""How good a model is on given samples: predictions and probabilities in eval mode, in large batches."""
 
 from __future__ import annotations
 
@@ -16,17 +16,22 @@ EVALUATION_BATCH = 256
 
 
 def evaluate(module: nn.Module, samples: Samples, *, classes: int, batch_size: int = EVALUATION_BATCH) -> Evaluation:
-    """Loss, accuracy and confusion over all samples; the module's mode and tensors are left as they were."""
-    confusion = torch.zeros(classes * classes, dtype=torch.int64, device=samples.y.device)
-    loss = 0.0
+    """Loss, confusion and what probabilities come to, over all samples; the module is left as it was."""
+    if not len(samples):
+        raise InvalidInput("evaluation.samples", 0, "at least one")
+    loss, predicted, probabilities = 0.0, [], []
     with evaluating(module), torch.no_grad():
         for inputs, targets in samples.batches(batch_size):
             logits = module(inputs)
             if logits.shape != (len(targets), classes):
                 raise InvalidInput("model output", tuple(logits.shape), f"one logit for each of {classes} classes")
             loss += float(F.cross_entropy(logits, targets, reduction="sum"))
-            confusion += torch.bincount(targets * classes + logits.argmax(dim=1), minlength=classes * classes)
-    matrix = confusion.view(classes, classes).cpu().numpy()
-    return Evaluation(
-        samples=len(samples), correct=int(matrix.trace()), loss=loss / max(len(samples), 1), confusion=matrix
+            predicted.append(logits.argmax(dim=1))
+            probabilities.append(logits.double().softmax(dim=1))  # float32 would make ties of confident predictions
+    return Evaluation.of(
+        samples.y.cpu().numpy(),
+        torch.cat(predicted).cpu().numpy(),
+        classes=classes,
+        loss=loss / len(samples),
+        probabilities=torch.cat(probabilities).cpu().numpy(),
     )

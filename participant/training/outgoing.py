@@ -18,7 +18,7 @@ import torch
 
 from fedap_core.arrays import Float32Array, IndexArray
 from fedap_core.errors import InvalidInput
-from fedap_core.metrics import Evaluation
+from fedap_core.metrics import QUALITIES, Evaluation
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from fedap_core.randomness import derive_seed
@@ -136,7 +136,7 @@ def score_of(split: str, evaluation: Evaluation, *, model: str = DELIVERED) -> S
         samples=evaluation.samples,
         correct=evaluation.correct,
         loss=evaluation.loss if math.isfinite(evaluation.loss) else None,
-        macro_f1=evaluation.macro_f1,
+        **{name: getattr(evaluation, name) for name in QUALITIES},
     )
 
 

@@ -12,7 +12,7 @@ from participant.training.outgoing import OutgoingTensors
 from protocol.messages import Goodbye, Score, Update
 from protocol.tensors import Layout, TensorSet
 
-_SCORE_FIELDS = ("model", "split", "samples", "correct", "loss", "macro_f1")
+_SCORE_FIELDS = tuple(name for name, _ in Score.CONTRACTS)
 
 
 def update_of(run: str, saved: SavedRound, layout: Layout, outgoing: OutgoingTensors) -> Update:

@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 
 DEFAULT_ALGORITHMS = "base,fedavg,fedprox,fedper,fedbn,fedap,d-fedap,f-fedap"
 RUNS = Path("runs")
+CLIENTS = 20
+"""The paper's number."""
+
+
+Clients = Annotated[int | None, typer.Option(help="Number of clients (a division by site has its own). Default: 20.")]
+Partition = Annotated[
+    str | None,
+    typer.Option(
+        help="dirichlet-pairs, dirichlet, site or iid. Default: dirichlet-pairs; site for watch, and for synthetic "
+        "without --clients."
+    ),
+]
 
 
 def demo(
@@ -36,10 +48,8 @@ def compare(
     ] = DEFAULT_ALGORITHMS,
     seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "0",
     rounds: Annotated[int, typer.Option(help="Communication rounds.")] = 100,
-    clients: Annotated[int, typer.Option(help="Number of clients (a division by site has its own).")] = 20,
-    partition: Annotated[
-        str | None, typer.Option(help="dirichlet-pairs, dirichlet, site or iid. Default: dirichlet-pairs; watch: site.")
-    ] = None,
+    clients: Clients = None,
+    partition: Partition = None,
     alpha: Annotated[float, typer.Option(help="Dirichlet concentration; smaller is more uneven.")] = 0.1,
     protocol: Annotated[str, typer.Option(help="paper (half/half) or reference (40/30/30).")] = "paper",
     validation: Annotated[float, typer.Option(help="Share of the training samples held back to choose by.")] = 0.0,
@@ -78,7 +88,7 @@ def compare(
     from scripts.experiments.comparison import Comparison, compare_and_report
     from scripts.run.settings import CohortSettings, RunSettings, settings_among
 
-    asked["partition"] = partition or ("site" if data == "watch" else "dirichlet-pairs")  # ten people are few
+    asked |= _division(data, clients, partition)
     if engine != "processes" and participants_per_process != 1:
         raise InvalidInput("participants-per-process", participants_per_process, "1 without --engine processes")
     asked |= {"data_options": parse_pairs("data-option", data_option or []), "anchor": _anchor(anchor)}
@@ -89,6 +99,15 @@ def compare(
         participants_per_process=participants_per_process,
     )  # fmt: skip
     compare_and_report(comparison, options, Console())
+
+
+def _division(data: str, clients: int | None, partition: str | None) -> dict[str, object]:
+    """How data are dealt by default. By site: ten people, or 2000 made-up samples, are too few for twenty clients."""
+    by_site = data == "watch" or (data == "synthetic" and clients is None)
+    return {
+        "clients": CLIENTS if clients is None else clients,
+        "partition": partition or ("site" if by_site else "dirichlet-pairs"),
+    }
 
 
 def _sweep_options(

@@ -94,13 +94,16 @@ def compare_and_report(comparison: Comparison, options: SweepOptions, console: C
     table = tables.rows(summaries)
     title = f"{first.cohort.data}, {len(names)} clients, protocol {protocol}, {first.rounds} rounds"
     console.print(tables.terminal_table(table, title))
+    console.print(tables.terminal_qualities(table))
+    console.print(tables.QUALITIES_NOTE, soft_wrap=True)
     if len(table) > 1:
         console.print(tables.terminal_differences(summaries))
         console.print(tables.DIFFERENCES_NOTE, soft_wrap=True)
     path = options.root / re.sub(r"[/.:]", "_", f"compare-{first.cohort.data}-{comparison.identity}")
     write_text(path.with_suffix(".csv"), tables.csv_table(summaries, names, protocol))
     differences = f"\n{tables.markdown_differences(summaries)}" if len(table) > 1 else ""
-    write_text(path.with_suffix(".md"), f"{title}\n\n{tables.markdown_table(table)}{differences}")
+    qualities = f"\n{tables.markdown_qualities(table)}"
+    write_text(path.with_suffix(".md"), f"{title}\n\n{tables.markdown_table(table)}{qualities}{differences}")
     _draw(folders, summaries, title, path)
     files = f"Per client: {path.with_suffix('.csv')}; curves: {path.with_suffix('.png')}"
     console.print(f"{files}; every run has its folder in {options.root}", soft_wrap=True)

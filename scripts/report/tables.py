@@ -8,8 +8,18 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
+from fedap_core.metrics import QUALITIES
 from scripts.report.algorithms import spelled
-from scripts.run.results import Headline, PairedDifference, Summary, by_algorithm, headline, positions
+from scripts.run.results import (
+    Headline,
+    PairedDifference,
+    Summary,
+    by_algorithm,
+    headline,
+    is_alone,
+    positions,
+    worse_off,
+)
 
 
 def rows(summaries: Sequence[Summary]) -> list[Headline]:
@@ -55,15 +65,48 @@ def terminal_table(table: Sequence[Headline], title: str) -> Table:
 def _terminal(heads: Sequence[str], body: Sequence[Sequence[str]], title: str, bold: Sequence[bool]) -> Table:
     shown = Table(title=title)
     for number, head in enumerate(heads):
-        shown.add_column(head, justify="left" if number == 0 else "right")
+        needed = max(map(len, [*head.split(), *(cells[number] for cells in body)]))  # names get the rest of the width
+        if number == 0:
+            shown.add_column(head, overflow="fold")  # a name that is cut names nothing
+        else:
+            shown.add_column(head, justify="right", max_width=needed)
     for cells, is_bold in zip(body, bold, strict=True):
         shown.add_row(*cells, style="bold" if is_bold else None)
     return shown
 
 
-_DIFFERENCE_HEADS = (
-    "algorithm", "balanced accuracy %", "macro-F1 %", "worse off than alone", "to alone", "to the best", "verdict"
-)  # fmt: skip
+QUALITY_NAMES = {
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "macro-F1",
+    "auroc": "AUROC",
+    "sensitivity": "sensitivity at 95 % specificity",
+    "calibration_error": "calibration error",
+}
+"""How the qualities of `metrics.QUALITIES` are written."""
+
+QUALITIES_NOTE = (
+    "Means over clients in the last round. AUROC and sensitivity: each class against the rest, over the clients whose "
+    "test samples have at least two classes; a dash where they are undefined. Calibration error: less is better."
+)
+
+
+def _quality_cells(table: Sequence[Headline]) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+    """(heads, rows) of what is told beside accuracy."""
+    body = [(row.algorithm, *(_percent(row.qualities.get(name)) for name in QUALITY_NAMES)) for row in table]
+    return ("algorithm", *(f"{name}, %" for name in QUALITY_NAMES.values())), body
+
+
+def terminal_qualities(table: Sequence[Headline]) -> Table:
+    """What accuracy hides, for rich."""
+    return _terminal(*_quality_cells(table), "Beside accuracy", [False] * len(table))
+
+
+def markdown_qualities(table: Sequence[Headline]) -> str:
+    """The same for a README, with what the columns mean."""
+    return f"{plain_table(*_quality_cells(table))}\n{QUALITIES_NOTE}\n"
+
+
+_DIFFERENCE_HEADS = ("algorithm", "worse off than alone", "to alone", "to the best", "verdict")
 
 DIFFERENCES_NOTE = (
     "Differences in points of mean accuracy (last 10 rounds; the last round in runs of fewer than 20), paired over "
@@ -72,12 +115,9 @@ DIFFERENCES_NOTE = (
 
 
 def _difference_cells(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
-    quality = {row.algorithm: row for row in rows(summaries)}
     return [
         (
             one.algorithm,
-            _percent(quality[one.algorithm].balanced),
-            _percent(quality[one.algorithm].macro_f1),
             "–" if one.worse_off is None else f"{100 * one.worse_off:.0f} %",
             written_difference(one.to_alone),
             written_difference(one.to_best),
@@ -148,10 +188,14 @@ def csv_table(summaries: Sequence[Summary], clients: Sequence[str], protocol: st
     """One line per run, every client a column, in per cent."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["algorithm", "seed", "protocol", "rounds", "last", "tail", "converged", "selected", *clients])
+    figures = ("last", "tail", "selected", "worst", "tenth_percentile", "worse_off", *QUALITIES)
+    writer.writerow(["algorithm", "seed", "protocol", "rounds", "converged", *figures, *clients])
     for run in summaries:
-        numbers = [run.last, run.tail, run.selected, *run.per_client]
-        last, tail, selected, *per_client = ["" if n is None else f"{100 * n:.3f}" for n in numbers]
+        alone = [one for one in summaries if is_alone(one.algorithm)]
+        lost = None if is_alone(run.algorithm) else worse_off([run], alone)
+        numbers = [run.last, run.tail, run.selected, run.worst, run.tenth_percentile, lost]
+        numbers += [run.qualities.get(name) for name in QUALITIES]
+        cells = ["" if n is None else f"{100 * n:.3f}" for n in (*numbers, *run.per_client)]
         converged = "" if run.converged is None else run.converged
-        writer.writerow([run.algorithm, run.seed, protocol, run.rounds, last, tail, converged, selected, *per_client])
+        writer.writerow([run.algorithm, run.seed, protocol, run.rounds, converged, *cells])
     return text.getvalue()

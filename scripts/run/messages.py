@@ -18,6 +18,9 @@ if TYPE_CHECKING:  # torch comes with it, and complaints are passed on before an
 
 Json = dict[str, Any]
 
+_OF_PROBABILITIES = ("auroc", "sensitivity", "calibration_error")
+"""What does not follow from an evaluation's confusion matrix."""
+
 
 def stats_to_json(stats: BnStats) -> Json:
     """Moments as lists of numbers."""
@@ -68,12 +71,13 @@ def report_from_json(text: Json) -> LocalReport:
 
 
 def evaluation_to_json(evaluation: Evaluation) -> Json:
-    """Counts, loss and the confusion matrix."""
+    """Counts, loss, the confusion matrix and what probabilities come to."""
     return {
         "samples": evaluation.samples,
         "correct": evaluation.correct,
         "loss": evaluation.loss,
         "confusion": evaluation.confusion.tolist(),
+        **{name: getattr(evaluation, name) for name in _OF_PROBABILITIES},
     }
 
 
@@ -84,6 +88,7 @@ def evaluation_from_json(text: Json) -> Evaluation:
         correct=text["correct"],
         loss=text["loss"],
         confusion=np.array(text["confusion"], dtype=np.int64),
+        **{name: text[name] for name in _OF_PROBABILITIES},
     )
 
 

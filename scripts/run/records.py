@@ -20,7 +20,7 @@ import numpy as np
 
 from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
-from fedap_core.metrics import Evaluation, wilson_interval
+from fedap_core.metrics import QUALITIES, Evaluation, balanced_accuracy, wilson_interval
 from protocol.messages import Score
 from scripts.run.damage import intact
 
@@ -28,13 +28,16 @@ Counts = tuple[tuple[int, ...], ...]
 Json = dict[str, Any]
 
 _SPLITS = ("validation", "test")
+_COLUMNS = (*QUALITIES, "loss", "confusion")
+"""What a line tells of every client beside accuracy and samples, where it is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientScore:
     """One model on one client's samples. confusion: rows are the truth; None where it was not kept.
 
-    macro_f1, loss: None in folders that do not have them; a loss may be NaN, a diverged model is a result too.
+    loss: may be NaN, a diverged model is a result too. It and the qualities (`metrics.QUALITIES`) are None where they
+    are undefined and in folders that do not have them.
     """
 
     correct: int
@@ -42,10 +45,16 @@ class ClientScore:
     macro_f1: float | None = None
     loss: float | None = None
     confusion: Counts | None = None
+    balanced_accuracy: float | None = None
+    auroc: float | None = None
+    sensitivity: float | None = None
+    calibration_error: float | None = None
 
     def __post_init__(self) -> None:
         if self.samples < 1 or not 0 <= self.correct <= self.samples:
             raise InvalidInput("score", f"{self.correct} of {self.samples}", "0 <= correct <= samples, samples >= 1")
+        if self.balanced_accuracy is None and self.confusion is not None:
+            object.__setattr__(self, "balanced_accuracy", balanced_accuracy(np.array(self.confusion)))
 
     @classmethod
     def of(cls, found: Evaluation | Score, confusion: Iterable[Iterable[int]] | None = None) -> ClientScore:
@@ -53,21 +62,14 @@ class ClientScore:
         return cls(
             correct=found.correct,
             samples=found.samples,
-            macro_f1=found.macro_f1,
             loss=math.nan if found.loss is None else found.loss,
             confusion=None if confusion is None else tuple(tuple(map(int, row)) for row in confusion),
+            **{name: getattr(found, name) for name in QUALITIES},
         )
 
     @property
     def accuracy(self) -> float:
         return self.correct / self.samples
-
-    @property
-    def balanced_accuracy(self) -> float | None:
-        """Mean recall over the classes that occur here: what guessing the majority class does not raise."""
-        if self.confusion is None:
-            return None
-        return fmean(row[at] / sum(row) for at, row in enumerate(self.confusion) if sum(row))
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -105,7 +107,7 @@ class RoundRecord:
         return self.splits.get("test", ())
 
     def values(self, what: str, split: str = "test") -> list[Any]:
-        """`accuracy`, `macro_f1`, `loss`, `samples` or `confusion` of every client, None where nobody measured."""
+        """`accuracy`, a quality, `loss`, `samples` or `confusion` of every client, None where nobody measured."""
         return [None if one is None else getattr(one, what) for one in self.splits.get(split, ())]
 
     @cached_property
@@ -151,10 +153,8 @@ class RoundRecord:
 
 def _split_json(scores: Sequence[ClientScore | None]) -> Json:
     known = [one for one in scores if one is not None]
-    columns: Json = {
-        name: [getattr(one, name) for one in known] for name in ("accuracy", "macro_f1", "loss", "samples", "confusion")
-    }
-    return {name: values for name, values in columns.items() if None not in values}
+    columns = {name: [getattr(one, name) for one in known] for name in ("accuracy", *_COLUMNS, "samples")}
+    return {name: values for name, values in columns.items() if any(value is not None for value in values)}
 
 
 def _splits_of(found: Json) -> dict[str, tuple[ClientScore, ...]]:
@@ -163,15 +163,12 @@ def _splits_of(found: Json) -> dict[str, tuple[ClientScore, ...]]:
 
 def _scores_of(split: Json) -> Iterator[ClientScore]:
     missing = [None] * len(split["accuracy"])
-    columns = [split.get(name) or missing for name in ("macro_f1", "loss", "confusion")]
-    for accuracy, samples, f1, loss, table in zip(split["accuracy"], split["samples"], *columns, strict=True):
-        yield ClientScore(
-            correct=round(accuracy * samples),
-            samples=samples,
-            macro_f1=f1,
-            loss=loss,
-            confusion=None if table is None else tuple(tuple(map(int, row)) for row in table),
-        )
+    columns = [split.get(name) or missing for name in _COLUMNS]
+    for accuracy, samples, *values in zip(split["accuracy"], split["samples"], *columns, strict=True):
+        named = dict(zip(_COLUMNS, values, strict=True))
+        if named["confusion"] is not None:
+            named["confusion"] = tuple(tuple(map(int, row)) for row in named["confusion"])
+        yield ClientScore(correct=round(accuracy * samples), samples=samples, **named)
 
 
 def read_rounds(path: Path) -> list[RoundRecord]:

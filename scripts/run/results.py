@@ -7,15 +7,15 @@ headline is the last round and the mean of the last ten, never the best round.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
 import numpy as np
 
 from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
-from fedap_core.metrics import convergence_round
+from fedap_core.metrics import QUALITIES, convergence_round
 from protocol.plan import TAIL_ROUNDS
 from scripts.run.records import RoundRecord
 
@@ -32,9 +32,10 @@ class Summary:
 
     last: mean test accuracy of that round; tail: its mean over the last ten; converged: the round (from 1) from which
     the curve stays at or above 95 % of its end; selected: at the best validation round, where there is a validation
-    split; delivered: mean accuracy of the last round's models as delivered, where others are handed over; balanced,
-    macro_f1: means over clients in the last round, None where it was not kept; per_client,
-    client_tails: every client's accuracy in the last round and its mean over the last ten, NaN where nobody measured;
+    split; delivered: mean accuracy of the last round's models as delivered, where others are handed over; qualities:
+    means in the last round by the names in `metrics.QUALITIES`, over the clients where each is defined, without those
+    that nobody has; per_client, client_tails: every client's accuracy in the last round and its mean over the last ten,
+    NaN where nobody measured;
     curve: (round from 0, mean accuracy) of every evaluated round.
     """
 
@@ -48,8 +49,7 @@ class Summary:
     curve: tuple[tuple[int, float], ...]
     selected: float | None = None
     delivered: float | None = None
-    balanced: float | None = None
-    macro_f1: float | None = None
+    qualities: Mapping[str, float] = field(default_factory=dict)
     client_tails: tuple[float, ...] = ()
 
     @property
@@ -89,8 +89,7 @@ def summarise(records: Sequence[RoundRecord], *, algorithm: str, seed: int, roun
         curve=tuple(curve),
         selected=max(known, key=lambda pair: pair[0])[1] if known else None,
         delivered=mean_or_none([one.accuracy for one in evaluated[-1].delivered.get("test", ()) if one is not None]),
-        balanced=_mean_of(evaluated[-1], "balanced_accuracy"),
-        macro_f1=_mean_of(evaluated[-1], "macro_f1"),
+        qualities=_qualities(evaluated[-1]),
         client_tails=tuple(np.mean([_column(record, "accuracy") for record in tail], axis=0).tolist()),
     )
 
@@ -99,17 +98,17 @@ def _column(record: RoundRecord, what: str) -> list[float]:
     return [np.nan if value is None else value for value in record.values(what)]
 
 
-def _mean_of(record: RoundRecord, what: str) -> float | None:
-    """Over clients; None where one that was measured has none."""
-    values = [getattr(score, what) for score in record.scores if score is not None]
-    return None if None in values else fmean(values)
+def _qualities(record: RoundRecord) -> dict[str, float]:
+    """Means over the clients that have each: with samples of one class only, AUROC is undefined."""
+    known = {name: [value for value in record.values(name) if value is not None] for name in QUALITIES}
+    return {name: fmean(values) for name, values in known.items() if values}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Headline:
     """One algorithm: means over its seeds. deviation: standard deviation of `last` over seeds, None with one seed.
 
-    converged, selected, delivered, balanced, macro_f1: None where a seed has none.
+    converged, selected, delivered: None where a seed has none; qualities: those that every seed has.
     """
 
     algorithm: str
@@ -122,8 +121,7 @@ class Headline:
     converged: float | None
     selected: float | None
     delivered: float | None
-    balanced: float | None
-    macro_f1: float | None
+    qualities: Mapping[str, float]
 
 
 def headline(runs: Sequence[Summary]) -> Headline:
@@ -139,8 +137,11 @@ def headline(runs: Sequence[Summary]) -> Headline:
         converged=mean_or_none([run.converged for run in runs]),
         selected=mean_or_none([run.selected for run in runs]),
         delivered=mean_or_none([run.delivered for run in runs]),
-        balanced=mean_or_none([run.balanced for run in runs]),
-        macro_f1=mean_or_none([run.macro_f1 for run in runs]),
+        qualities={
+            name: fmean(run.qualities[name] for run in runs)
+            for name in QUALITIES
+            if all(name in run.qualities for run in runs)
+        },
     )
 
 
@@ -192,6 +193,11 @@ def difference(ours: Sequence[Summary], others: Sequence[Summary]) -> PairedDiff
     return PairedDifference(mean=float(gaps.mean()), low=float(low), high=float(high), pairs=gaps.size)
 
 
+def is_alone(algorithm: str) -> bool:
+    """Whether it is the algorithm without a federation: everyone trains alone."""
+    return algorithm.lower() == "base"
+
+
 def worse_off(ours: Sequence[Summary], alone: Sequence[Summary]) -> float | None:
     """The share of clients, over all common seeds, that are less accurate than when they train alone (Base)."""
     gaps = _gaps(ours, alone)
@@ -226,7 +232,7 @@ def positions(runs: Sequence[Summary], *, alone: str = "") -> list[Position]:
     alone: the algorithm without a federation; by default the one that is called base.
     """
     groups = by_algorithm(runs)
-    alone = alone or next((name for name in groups if name.lower() == "base"), "")
+    alone = alone or next((name for name in groups if is_alone(name)), "")
     best = max(groups, key=lambda name: fmean(float(np.nanmean(run.compared)) for run in groups[name]))
     base = groups.get(alone, [])
     return [

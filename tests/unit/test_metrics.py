@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from fedap_core.arrays import FloatArray, IndexArray
 from fedap_core.errors import InvalidInput
-from fedap_core.metrics import Evaluation, convergence_round, wilson_interval
+from fedap_core.metrics import Evaluation, calibration_error, convergence_round, ranking, wilson_interval
 
 
 def evaluation(confusion: list[list[int]], *, loss: float = 0.5) -> Evaluation:
@@ -125,3 +126,66 @@ def test_convergence_is_the_round_from_which_the_curve_stays_up(curve: list[floa
 def test_convergence_share_outside_zero_to_one_is_refused() -> None:
     with pytest.raises(InvalidInput, match="share"):
         convergence_round([0.5], share=1.5)
+
+
+def _probabilities(samples: int, classes: int, *, seed: int) -> tuple[IndexArray, FloatArray]:
+    """Labels and probabilities that know a little about them; some are equal, as those of a confident model are."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, classes, samples)
+    scores = np.round(np.exp(rng.normal(size=(samples, classes)) + np.eye(classes)[truth]), 1) + 0.1
+    return truth, np.asarray(scores / scores.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+@pytest.mark.parametrize(("samples", "classes", "seed"), [(200, 2, 0), (300, 5, 1), (40, 11, 2)])
+def test_auroc_and_sensitivity_are_those_of_scikit_learn(samples: int, classes: int, seed: int) -> None:
+    sklearn = pytest.importorskip("sklearn.metrics")
+    truth, probabilities = _probabilities(samples, classes, seed=seed)
+    areas, sensitivities = [], []
+    for label in np.unique(truth):
+        positive, score = truth == label, probabilities[:, label]
+        areas.append(sklearn.roc_auc_score(positive, score))
+        false, true, _ = sklearn.roc_curve(positive, score, drop_intermediate=False)
+        sensitivities.append(true[false <= 0.05].max())
+    expected = (np.mean(areas), np.mean(sensitivities))
+    assert ranking(truth, probabilities) == pytest.approx(expected, abs=1e-12)
+
+
+def test_one_false_alarm_in_twenty_is_allowed() -> None:
+    """Class 1: one of 20 negatives scores above both positives: specificity 19/20, so both are found: 1. Class 0: both
+    positives of class 1 score above one of its 20: at no false alarm 19/20 are found."""
+    truth = np.array([0] * 20 + [1, 1])
+    score = np.array([0.9] + [0.1] * 19 + [0.8, 0.7])
+    found = ranking(truth, np.stack([1 - score, score], axis=1))
+    assert found[1] == pytest.approx((1.0 + 19 / 20) / 2)
+
+
+def test_classes_that_a_client_does_not_have_do_not_count() -> None:
+    truth = np.array([0, 0, 2, 2])
+    probabilities = np.array([[0.6, 0.3, 0.1], [0.5, 0.5, 0.0], [0.1, 0.1, 0.8], [0.2, 0.5, 0.3]])
+    assert ranking(truth, probabilities) == (1.0, 1.0)
+
+
+def test_ranking_of_one_class_is_undefined_and_calibration_is_not() -> None:
+    """Both right, with confidences 0.9 and 0.8 in bins 13 and 12: gaps 0.1 and 0.2, mean 0.15."""
+    found = Evaluation.of(
+        np.array([1, 1]),
+        np.array([1, 1]),
+        classes=2,
+        loss=0.1,
+        probabilities=np.array([[0.1, 0.9], [0.2, 0.8]]),
+    )
+    assert (found.auroc, found.sensitivity) == (None, None)
+    assert found.calibration_error == pytest.approx(0.15)
+
+
+def test_calibration_error_weighs_the_gap_of_every_bin() -> None:
+    """Bin 9 (0.6 to 0.667): 0.62 twice, one right: |1 - 1.24| = 0.24; bin 14: 1.0 once, wrong: 1. (0.24 + 1) / 3."""
+    confidence = np.array([0.62, 0.62, 1.0])
+    assert calibration_error(np.array([True, False, False]), confidence) == pytest.approx(1.24 / 3)
+
+
+def test_probabilities_of_a_diverged_model_have_no_scores() -> None:
+    nan = np.full((2, 2), np.nan)
+    found = Evaluation.of(np.array([0, 1]), np.array([0, 0]), classes=2, loss=math.nan, probabilities=nan)
+    assert (found.auroc, found.sensitivity, found.calibration_error) == (None, None, None)
+    assert found.balanced_accuracy == 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -16,6 +16,7 @@ from scripts.report.page.mixing_view import MixingView, mixing_views
 from scripts.report.page.participant_view import role
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.wording import counted, percent
+from scripts.report.tables import QUALITIES_NOTE, QUALITY_NAMES
 from scripts.run.records import Run
 from scripts.run.results import SETTLED
 
@@ -51,6 +52,8 @@ class Overview:
     notes: tuple[str, ...]
     heads: tuple[AlgorithmRow, ...]
     best: float | None
+    qualities: Mapping[str, str]
+    qualities_note: str
     curves: Svg
     closeup: Svg | None
     hover: dict[str, object]
@@ -87,6 +90,12 @@ def overview(study: Study) -> Overview:
         notes=study.notes,
         heads=heads,
         best=max(head.figures.last for head in heads) if study.common_seeds == study.seeds and len(heads) > 1 else None,
+        qualities={
+            name: title
+            for name, title in QUALITY_NAMES.items()
+            if any(name in head.figures.qualities for head in heads)
+        },
+        qualities_note=QUALITIES_NOTE,
         curves=curves(series, described="Mean test accuracy per round, one line per algorithm"),
         closeup=_closeup(series),
         hover=_hover(series),

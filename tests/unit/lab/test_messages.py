@@ -64,10 +64,13 @@ def test_report_arrives_with_and_without_statistics(loss: float) -> None:
 
 
 def test_evaluation_arrives_with_its_matrix() -> None:
-    evaluation = Evaluation(samples=4, correct=3, loss=1 / 7, confusion=np.array([[2, 1], [0, 1]]))
+    evaluation = Evaluation(
+        samples=4, correct=3, loss=1 / 7, confusion=np.array([[2, 1], [0, 1]]), auroc=1 / 3, calibration_error=0.1
+    )
     found = evaluation_from_json(sent(evaluation_to_json(evaluation)))
     assert (found.samples, found.correct, found.loss) == (4, 3, 1 / 7)
     assert found.confusion.tolist() == [[2, 1], [0, 1]]
+    assert (found.auroc, found.sensitivity, found.calibration_error) == (1 / 3, None, 0.1)
 
 
 def test_complaint_arrives_in_its_parts() -> None:

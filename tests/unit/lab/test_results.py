@@ -48,14 +48,14 @@ def test_worst_client_and_tenth_percentile_are_those_of_the_last_round() -> None
 def test_balanced_accuracy_is_the_mean_recall_of_the_classes_that_occur() -> None:
     """Recalls 50/50 and 30/50: 0.8, as the accuracy; with 90 of the first class and none of 10 of the second 0.5."""
     found = summarise([record(0, [80], matrices=True)], algorithm="a", seed=0, rounds=1)
-    assert found.balanced == pytest.approx(0.8)
+    assert found.qualities["balanced_accuracy"] == pytest.approx(0.8)
     majority = ClientScore(correct=90, samples=100, confusion=((90, 0, 0), (10, 0, 0), (0, 0, 0)))
     assert (majority.accuracy, majority.balanced_accuracy) == (0.9, 0.5)
 
 
 def test_what_was_not_kept_is_none_and_who_was_not_measured_is_left_out() -> None:
     found = summarise([record(0, [80, None])], algorithm="a", seed=0, rounds=1)
-    assert (found.balanced, found.macro_f1) == (None, None)
+    assert found.qualities == {}
     assert (found.last, found.worst) == (0.8, 0.8)
     assert np.isnan(found.per_client[1])
 

@@ -181,6 +181,7 @@ def test_line_of_a_round_has_lists_in_client_order_and_reads_back_as_it_was() ->
     assert list(line) == ["round", "phase", "train_loss", "test", "bytes"]
     assert line["test"] == {
         "accuracy": [0.75], "macro_f1": [pytest.approx(11 / 15)], "loss": [0.25], "samples": [4],
+        "balanced_accuracy": [pytest.approx(5 / 6)],
         "confusion": [[[2, 1], [0, 1]]],
     }  # fmt: skip
     assert RoundRecord.of_line(record.line()) == record

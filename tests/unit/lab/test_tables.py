@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 
 from rich.console import Console
 
-from scripts.report.tables import beside_paper, csv_table, markdown_differences, markdown_table, rows, terminal_table
+from scripts.report.tables import (
+    beside_paper,
+    csv_table,
+    markdown_differences,
+    markdown_qualities,
+    markdown_table,
+    rows,
+    terminal_table,
+)
 from scripts.run.results import Summary
 
 
 def summary(
-    algorithm: str, seed: int = 0, *, last: float, converged: int | None = 7, selected: float | None = None
+    algorithm: str,
+    seed: int = 0,
+    *,
+    last: float,
+    converged: int | None = 7,
+    selected: float | None = None,
+    qualities: Mapping[str, float] | None = None,
 ) -> Summary:
     return Summary(
         algorithm=algorithm,
@@ -24,6 +39,7 @@ def summary(
         per_client=(last - 0.1, last + 0.1),
         curve=((99, last),),
         selected=selected,
+        qualities=qualities or {},
     )
 
 
@@ -51,8 +67,8 @@ def test_differences_are_in_points_with_an_interval_and_a_verdict() -> None:
     resample has, so the interval is a point; nobody is worse off."""
     text = markdown_differences([summary("base", last=0.5), summary("fedap", last=0.6)])
     lines = text.splitlines()
-    assert lines[2] == "| base | – | – | – | – | -10.0 [-10.0, -10.0] | worse |"
-    assert lines[3] == "| fedap | – | – | 0 % | +10.0 [+10.0, +10.0] | – | best |"
+    assert lines[2] == "| base | – | – | -10.0 [-10.0, -10.0] | worse |"
+    assert lines[3] == "| fedap | 0 % | +10.0 [+10.0, +10.0] | – | best |"
     assert "bootstrap" in text
 
 
@@ -75,16 +91,37 @@ def test_best_mean_is_bold_on_the_terminal() -> None:
     assert "90.00" in text
 
 
+def test_qualities_are_means_over_seeds_and_a_dash_where_one_has_none() -> None:
+    runs = [summary("a", seed, last=0.5, qualities={"auroc": 0.8 + 0.1 * seed, "macro_f1": 0.5}) for seed in (0, 1)]
+    runs += [summary("b", 0, last=0.5, qualities={"auroc": 0.7}), summary("b", 1, last=0.5)]
+    lines = markdown_qualities(rows(runs)).splitlines()
+    assert lines[2] == "| a | – | 50.00 | 85.00 | – | – |"
+    assert lines[3] == "| b | – | – | – | – | – |"
+
+
+def test_long_names_are_whole_on_a_narrow_terminal() -> None:
+    name = "fedap-plus:self_weight=0.5:finetune=1:reestimate=true"
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(terminal_table(rows([summary(name, last=0.5)]), "a title"))
+    first = "".join(line.split("│")[1].strip() for line in console.export_text().splitlines() if line.startswith("│"))
+    assert first == name
+
+
 def test_csv_has_one_line_per_run_and_one_column_per_client() -> None:
     text = csv_table(
-        [summary("base", 3, last=0.5, converged=None), summary("fedap", 4, last=2 / 3, selected=0.25)],
+        [
+            summary("base", 3, last=0.5, converged=None, qualities={"auroc": 0.875}),
+            summary("fedap", 4, last=2 / 3, selected=0.25),
+        ],
         ["c1", "c2"],
         "paper",
     )
     first, second = csv.DictReader(io.StringIO(text))
     assert first == {
         "algorithm": "base", "seed": "3", "protocol": "paper", "rounds": "100", "last": "50.000", "tail": "49.000",
-        "converged": "", "selected": "", "c1": "40.000", "c2": "60.000",
+        "converged": "", "selected": "", "worst": "40.000", "tenth_percentile": "42.000", "worse_off": "",
+        "balanced_accuracy": "", "macro_f1": "", "auroc": "87.500", "sensitivity": "", "calibration_error": "",
+        "c1": "40.000", "c2": "60.000",
     }  # fmt: skip
     assert (second["last"], second["selected"], second["converged"]) == ("66.667", "25.000", "7")
 
