@@ -74,8 +74,8 @@ class Shell:
         self._events.put(event)
         try:
             self._waker.send(b"\0")
-        except BlockingIOError:
-            return  # it has been wakened often enough already
+        except OSError:
+            return  # it has been wakened often enough already, or has ended
 
     def run(self, worker: Worker) -> End:
         """Everything until the end; the caller closes the worker."""
@@ -94,6 +94,8 @@ class Shell:
             if self._is_own_context:
                 context.term()
             self._sent.close()
+            self._waker.close()
+            self._wakened.close()
 
     # --- waiting ------------------------------------------------------------------------------------------------
 

@@ -66,5 +66,5 @@ def _root_mean_square(values: Float32Array, minus: Float32Array | None = None) -
         block = values[start : start + _BLOCK].astype(np.float64)
         if minus is not None:
             block -= minus[start : start + _BLOCK]
-        total += float(block @ block)
+        total += float(np.square(block, out=block).sum())  # not BLAS: its threads would spin beside the training
     return math.sqrt(total / max(values.size, 1))

@@ -7,6 +7,7 @@ that is cut is lost like any other: the participant connects again. Linux and tc
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
@@ -21,6 +22,10 @@ log = structlog.get_logger()
 
 LOOK_S = 0.05
 """Between two looks: what a coordinator can send meanwhile comes on top of the bound."""
+
+IDLE_LOOK_S = 1.0
+"""The same while nothing comes in: the kernel ends this pause when something does. A thread that wakes up more often
+disturbs the training."""
 
 _BOUNDS = BacklogLimits(strangers=1)
 
@@ -42,9 +47,10 @@ class WatchedConnection:
         """The socket was seen empty."""
         self.drains += 1
 
-    def look(self) -> None:
-        """Bring the count up to date and cut the connection if it is due."""
+    def look(self) -> bool:
+        """Bring the count up to date and cut the connection if it is due. Whether the next look is due soon, too."""
         account = self.account
+        taken = account.taken
         count_received(account, self.socket)
         for excess in excesses([account], _BOUNDS, Unheard(), now=time.monotonic(), drains=self.drains):
             account.is_cut = True
@@ -53,6 +59,7 @@ class WatchedConnection:
         if (hold := must_hold(account)) != account.is_held:
             account.is_held = hold
             drop_packets(self.socket, drop=hold)
+        return account.taken != taken or account.mark is not None or account.is_held
 
 
 class Sentry:
@@ -61,7 +68,8 @@ class Sentry:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watched: list[WatchedConnection] = []
-        self._thread: threading.Thread | None = None
+        self._arrivals: select.epoll | None = None
+        """Unlike poll, it keeps no connection open that was closed meanwhile."""
         self._never = threading.Event()
 
     def watch(self, descriptor: int, *, encrypted: bool) -> WatchedConnection | None:
@@ -72,23 +80,28 @@ class Sentry:
             return None
         with self._lock:
             self._watched.append(watched)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="guard", daemon=True)
-                self._thread.start()
+            if self._arrivals is None:
+                self._arrivals = select.epoll()
+                threading.Thread(target=self._run, args=(self._arrivals,), name="guard", daemon=True).start()
+            self._arrivals.register(watched.socket, select.EPOLLIN)
         return watched
 
     def let_go(self, watched: WatchedConnection) -> None:
         """End with it: our descriptor would keep the connection open."""
         with self._lock:
             self._watched.remove(watched)
+            if self._arrivals is not None:
+                self._arrivals.unregister(watched.socket)
             watched.socket.close()
 
-    def _run(self) -> None:
+    def _run(self, arrivals: select.epoll) -> None:
         while True:
             with self._lock:
                 if not self._watched:
-                    self._thread = None
+                    self._arrivals = None
+                    arrivals.close()
                     return
-                for watched in self._watched:
-                    watched.look()
+                is_busy = sum(watched.look() for watched in self._watched) > 0  # every one is looked at
+            if not is_busy:
+                arrivals.poll(IDLE_LOOK_S)
             self._never.wait(LOOK_S)
