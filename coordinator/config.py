@@ -26,7 +26,7 @@ from coordinator.sections import (
 )
 from fedap_core.errors import InvalidInput, in_words, unknown_name
 from fedap_core.splits import VALIDATION_SHARE
-from protocol.encodings import Encoding
+from protocol.encodings import ENCODING_HELP, Encoding
 from protocol.endpoints import is_local
 from protocol.plan import RESERVED_RUNS
 
@@ -55,7 +55,7 @@ class RunConfig(BaseModel):
     )
     start_from: Literal["initial", "anchor"] = Field(default="initial", description="The model of the first round.")
     evaluate_every: int = Field(default=1, ge=1, description="Rounds between evaluations; the last ten always count.")
-    encoding: Encoding = Field(default="f32", description="How weights travel: f32, or f16 (half the bytes, lossy).")
+    encoding: Encoding = Field(default="f32", description=ENCODING_HELP)
     algorithm: AlgorithmSection = Field(default_factory=AlgorithmSection, description="What is learnt from whom.")
     anchor: AnchorSection = Field(
         default_factory=AnchorSection, description="The model under which statistics are measured."

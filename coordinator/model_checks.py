@@ -9,7 +9,7 @@ from __future__ import annotations
 from coordinator.config import RunConfig
 from coordinator.record.model_forms import ModelFile, whole_layout
 from fedap_core.errors import InvalidInput
-from protocol.encodings import F16_LARGEST, narrow
+from protocol.encodings.halves import F16_LARGEST, narrow
 from protocol.errors import InvalidField
 
 

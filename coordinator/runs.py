@@ -49,6 +49,7 @@ from fedap_core.measures import statistics_arrays
 from fedap_core.model_spec import METADATA_KEY, ModelSpec
 from fedap_core.strategies import Measure, Phase
 from protocol.backlog import MESSAGE_BYTES, BacklogLimits
+from protocol.encodings import stored
 from protocol.host.keys import read_key_file
 from protocol.limits import FRAME_BYTES, HEADER_BYTES, KIB, SLICE_BYTES
 from protocol.messages import Plan
@@ -185,7 +186,7 @@ def _space_guard(config: RunConfig, machine: RoundMachine, store: Store, row_byt
 
 def _row_bytes(forms: ModelForms, rules: Rules) -> int:
     phase = Phase.WARMUP if rules.warmup_rounds else Phase.MIXED
-    return forms.shared(phase).size_bytes(forms.encoding)
+    return forms.shared(phase).size_bytes(stored(forms.upward))
 
 
 def _limits(forms: ModelForms, spec: ModelSpec, rules: Rules) -> Limits:
@@ -203,7 +204,11 @@ def _bounds(config: RunConfig, listed: MemberList | None, limits: Limits, spec: 
     slice, or a report with everything that is small enough to come whole."""
     expected = max(config.members.at_least, len(config.members.names or ()), len(listed.names()) if listed else 0)
     tables = 16 * len(spec.classes) * (len(spec.classes) + 1)
-    sizes = [*(layout.size_bytes(config.encoding) for layout in limits.updates), limits.statistics_bytes, tables]
+    sizes = [
+        *(layout.size_bytes(stored(config.encoding)) for layout in limits.updates),
+        limits.statistics_bytes,
+        tables,
+    ]
     whole = sum(size for size in sizes if size <= SLICE_BYTES) + HEADER_BYTES
     largest = max(whole, FRAME_BYTES) if max(sizes) > SLICE_BYTES else whole
     return BacklogLimits(strangers=STRANGERS + 2 * expected, message_bytes=min(largest + 64 * KIB, MESSAGE_BYTES))

@@ -329,7 +329,7 @@ class Coordinator:
             log.info("rows.mixed", rows=len(done.answer), givers=len(work.givers), cpu_s=round(done.cpu_s, 4))
             return [events.MixingDone(ticket=work.ticket)]
         if isinstance(work, tuple) and isinstance(done.answer, list):
-            failed = [one for one in done.answer if isinstance(one, events.InspectionFailed)]
+            failed = [one for one in done.answer if isinstance(one, events.InspectionFailed) and one.disk]
             return [*([self._disk_failed(failed[0].reason)] if failed else []), *done.answer]
         return [done.answer] if isinstance(done.answer, events.Event) else []
 

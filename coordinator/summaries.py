@@ -21,6 +21,7 @@ from coordinator.runs import StoredRun
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure
+from protocol.encodings import downward, encoding_of, stored
 from protocol.endpoints import is_local
 from protocol.messages import Plan
 
@@ -75,9 +76,13 @@ def _what_travels(plan: Plan, rules: Rules, spec: ModelSpec) -> str:
     home = rules.strategy.home
     layout = shared_layout(spec, home)
     kept = " and ".join(_PARTS[part] for part in sorted(home)) or "nothing"
-    size = layout.size_bytes("f16" if plan.encoding == "f16" else "f32")
-    travels = f"{layout.elements:,} values of {len(layout.specs)} tensors, {size:,} bytes as {plan.encoding}"
-    return f"What: {kept} stays home; {travels} travel each way, per member and round."
+    encoding = encoding_of(plan.encoding)
+    values = f"{layout.elements:,} values of {len(layout.specs)} tensors"
+    up, down = layout.size_bytes(encoding), layout.size_bytes(downward(encoding))
+    if up == down:
+        return f"What: {kept} stays home; {values}, {up:,} bytes as {encoding} travel each way, per member and round."
+    ways = f"{up:,} bytes as {encoding} to the coordinator and {down:,} as {downward(encoding)} back"
+    return f"What: {kept} stays home; {values} travel, {ways}, per member and round."
 
 
 def _when(plan: Plan, rules: Rules) -> Iterator[str]:
@@ -123,7 +128,7 @@ def _mixed(rules: Rules) -> str:
 
 def _disk(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> str:
     home = () if rules.warmup_rounds else rules.strategy.home
-    row = shared_layout(spec, home).size_bytes("f16" if plan.encoding == "f16" else "f32")
+    row = shared_layout(spec, home).size_bytes(stored(encoding_of(plan.encoding)))
     reserve = config.storage.reserve_bytes
     return f"Disk: at most {4 * row:,} bytes per member at a time, and {reserve:,} free; with less the run pauses."
 

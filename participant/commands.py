@@ -16,6 +16,7 @@ from participant.privacy import describe
 from participant.progress import configure_logging, is_terminal, watching
 from participant.record.bundle import export_bundle, predict_csv
 from participant.wire.keys import make_keys
+from protocol.encodings import ENCODINGS
 
 Config = Annotated[Path | None, typer.Option(help="TOML file with any of these settings; options win over it.")]
 Data = Annotated[str | None, typer.Option(help="Known data set, path (.npz, .csv, folder) or package.module:factory.")]
@@ -101,7 +102,7 @@ def check(
     option: Annotated[list[str] | None, typer.Option(help="key=value of the algorithm; repeatable.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of the federation.")] = 100,
     warmup_rounds: Annotated[int, typer.Option(min=0, help="Rounds that make the anchor.")] = 0,
-    encoding: Annotated[str, typer.Option(help="f32 or f16.")] = "f32",
+    encoding: Annotated[str, typer.Option(help=f"One of {', '.join(ENCODINGS)}.")] = "f32",
     data: Data = None,
     model_file: ModelFile = None,
     model: Model = None,

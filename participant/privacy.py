@@ -19,8 +19,7 @@ from participant.config import DataSettings
 from participant.decisions.layouts import shared_layout
 from participant.joining import LocalSetup
 from participant.record.model_file import module_of
-from participant.training.outgoing import encoding_of
-from protocol.encodings import ENCODINGS, Encoding
+from protocol.encodings import ENCODINGS, Encoding, encoding_of
 from protocol.limits import SLICE_BYTES
 from protocol.messages import Cancel, Error, Goodbye, Grant, Heartbeat, Hello, Leave, Message, Slice, Stats, Update
 from protocol.tensors import Layout, WireTensor

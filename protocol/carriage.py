@@ -7,7 +7,7 @@ belongs to, nor how a transfer proceeds.
 from __future__ import annotations
 
 from protocol.contracts import Buffer, Contract, Frames
-from protocol.encodings import ENCODINGS, Encoding
+from protocol.encodings import encoding_of
 from protocol.errors import InvalidField
 from protocol.limits import EMBEDDED_BYTES, SLICE_BYTES
 from protocol.naming import NAME_DIGITS
@@ -44,7 +44,7 @@ class Tensors(Contract):
         if not wire.keys() >= {"layout", "encoding", "body"} or (len(wire) > 3 and not newer):
             raise InvalidField("tensors", tuple(wire), "the fields layout, encoding and body")
         layout = _layout(wire["layout"])
-        encoding = _encoding(wire["encoding"])
+        encoding = encoding_of(wire["encoding"])
         body, size = wire["body"], layout.size_bytes(encoding)
         if size > SLICE_BYTES:
             if type(body) is not str or len(body) != NAME_DIGITS or not _HEX.issuperset(body):
@@ -83,10 +83,3 @@ def _layout(wire: object) -> Layout:
     if type(wire) is not str:
         raise InvalidField("layout", wire, "a layout text")
     return Layout.parse(wire)
-
-
-def _encoding(wire: object) -> Encoding:
-    for encoding in ENCODINGS:
-        if wire == encoding:
-            return encoding
-    raise InvalidField("encoding", wire, f"one of {', '.join(ENCODINGS)}")

@@ -11,7 +11,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.contracts import Buffer
-from protocol.encodings import ENCODINGS, Encoding, Float32Array, narrow, widen
+from protocol.encodings import CODECS, ENCODINGS, Encoding, from_wire, is_blocked, to_wire, wire_bytes
+from protocol.encodings.halves import Float32Array
 from protocol.errors import InvalidField
 from protocol.limits import DIMENSIONS, LAYOUT_BYTES, SET_BYTES, SLICE_BYTES, TENSOR_NAME_CHARS, TENSORS
 from protocol.naming import NAME_DIGITS, content_name
@@ -30,7 +31,8 @@ Array = NDArray[Any]
 DTYPES: Mapping[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float64": np.dtype("<f8"), "int64": np.dtype("<i8")}
 """float32: model tensors; float64: statistics; int64: counts. Little-endian on the wire, whatever the machine."""
 
-_HALF: np.dtype[Any] = np.dtype("<f2")
+_NARROW: Mapping[str, np.dtype[Any]] = {"f16": np.dtype("<f2"), "bf16": np.dtype("<u2")}
+"""How a float32 lies under encodings that convert every value alone."""
 _NO_NAME = "0" * NAME_DIGITS
 _LINE = re.compile(r"(\S+) (float32|float64|int64) (-|(?:0|[1-9][0-9]{0,9})(?:,(?:0|[1-9][0-9]{0,9}))*)")
 
@@ -56,7 +58,8 @@ class WireTensor:
         return f"{self.name} {self.dtype} {','.join(map(str, self.shape)) or '-'}"
 
     def wire_dtype(self, encoding: Encoding) -> np.dtype[Any]:
-        return _HALF if encoding == "f16" and self.dtype == "float32" else DTYPES[self.dtype]
+        own = DTYPES[self.dtype]
+        return _NARROW.get(encoding, own) if self.dtype == "float32" else own
 
 
 class Described(Protocol):
@@ -132,7 +135,7 @@ class Layout:
         return self._places[encoding][-1]
 
     def offsets(self, encoding: Encoding) -> tuple[int, ...]:
-        """Where each tensor begins."""
+        """Where each tensor begins. Under an encoding by blocks a tensor has no place of its own."""
         return self._places[encoding][:-1]
 
     @cached_property
@@ -141,6 +144,8 @@ class Layout:
         return {encoding: self._place(encoding) for encoding in ENCODINGS}
 
     def _place(self, encoding: Encoding) -> tuple[int, ...]:
+        if is_blocked(encoding) and self.is_float32:
+            return (*(0 for _ in self.specs), wire_bytes(encoding, self.elements))
         places, end = [], 0
         for spec in self.specs:
             step = spec.wire_dtype(encoding).itemsize
@@ -171,17 +176,21 @@ class TensorSet:
     """Tensors as they travel: layout, encoding, and the wire bytes or, above one slice, the promise of them.
 
     `data` None means the bytes come (or are sent) by a transfer; `transfer` is then their name. A set above one slice
-    that is built with its bytes computes the name itself: do that off the socket thread.
+    that is built with its bytes computes the name itself: do that off the socket thread. `in_full`: where the set is a
+    difference to something, what the receiver makes of it, as a set of its own; never sent with this one.
     """
 
     layout: Layout
     encoding: Encoding = "f32"
     data: memoryview | None
     transfer: str | None = None
+    in_full: TensorSet | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.encoding not in ENCODINGS:
             raise InvalidField("encoding", self.encoding, f"one of {', '.join(ENCODINGS)}")
+        if is_blocked(self.encoding) and not self.layout.is_float32:
+            raise InvalidField("encoding", self.encoding, "f32, f16 or bf16 for tensors that are not all float32")
         if self.data is not None and self.data.nbytes != self.size_bytes:
             raise InvalidField("data", self.data.nbytes, f"the {self.size_bytes} bytes of its layout")
         if self.size_bytes <= SLICE_BYTES:
@@ -201,11 +210,14 @@ class TensorSet:
     def of(arrays: Mapping[str, Array], encoding: Encoding = "f32") -> TensorSet:
         """Copy the arrays into one buffer, in the mapping's order; shape and dtype make the layout."""
         layout = Layout.of(arrays)
+        if is_blocked(encoding) and layout.is_float32:
+            flat = np.concatenate([array.reshape(-1) for array in arrays.values()])
+            return TensorSet.of_flat(layout, flat, encoding)
         buffer = np.zeros(layout.size_bytes(encoding), dtype=np.uint8)
         for spec, start in zip(layout.specs, layout.offsets(encoding), strict=True):
             source = arrays[spec.name]
-            halved = encoding == "f16" and source.dtype == np.float32
-            _view(buffer.data, spec, start, encoding)[...] = narrow(source) if halved else source
+            halved = encoding in _NARROW and source.dtype == np.float32
+            _view(buffer.data, spec, start, encoding)[...] = CODECS[encoding].encode(source) if halved else source
         return TensorSet(layout=layout, encoding=encoding, data=_bytes_of(buffer))
 
     @staticmethod
@@ -213,7 +225,7 @@ class TensorSet:
         """A set whose bytes are `flat` (elements,) itself under f32: no copy, so leave the array alone until sent."""
         if not layout.is_float32 or flat.dtype != DTYPES["float32"] or flat.shape != (layout.elements,):
             raise InvalidField("flat", flat.shape, f"{layout.elements} float32 values of an all-float32 layout")
-        return TensorSet(layout=layout, encoding=encoding, data=_bytes_of(narrow(flat) if encoding == "f16" else flat))
+        return TensorSet(layout=layout, encoding=encoding, data=to_wire(flat, encoding).toreadonly())
 
     @staticmethod
     def staying(layout: Layout, encoding: Encoding, data: Buffer) -> TensorSet:
@@ -226,22 +238,22 @@ class TensorSet:
         return TensorSet(layout=self.layout, encoding=self.encoding, data=memoryview(data), transfer=self.transfer)
 
     def flat(self) -> Float32Array:
-        """All values as one float32 vector (elements,): a read-only view under f32; under f16 as `widen` does."""
+        """All values as one float32 vector (elements,): a read-only view under f32, else as `from_wire` gives them."""
         if not self.layout.is_float32:
             raise InvalidField("layout", self.layout.text, "float32 tensors only")
-        dtype = _HALF if self.encoding == "f16" else DTYPES["float32"]
-        values: Array = np.frombuffer(self._present(), dtype=dtype)
-        if self.encoding == "f16":
-            return widen(values)
+        values = from_wire(self._present(), self.encoding, self.layout.elements)
         return values if values.flags.aligned else values.copy()
 
     def arrays(self) -> Mapping[str, Array]:
         """Every tensor by name, in order; read-only views where the machine allows them."""
         data, found = self._present(), {}
+        if is_blocked(self.encoding):
+            return _cut(self.flat(), self.layout)
         for spec, start in zip(self.layout.specs, self.layout.offsets(self.encoding), strict=True):
             values = _view(data, spec, start, self.encoding)
-            if values.dtype == _HALF:
-                values = widen(values)
+            if self.encoding in _NARROW and spec.dtype == "float32":
+                wire = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+                values = CODECS[self.encoding].decode(wire).reshape(spec.shape)
             found[spec.name] = values if values.flags.aligned else values.copy()
         return found
 
@@ -259,6 +271,17 @@ def names_digest(names: Sequence[str]) -> str:
 def _view(data: memoryview, spec: WireTensor, start: int, encoding: Encoding) -> Array:
     dtype = spec.wire_dtype(encoding)
     return np.ndarray(spec.shape, dtype=dtype, buffer=data, offset=start)
+
+
+def _cut(flat: Float32Array, layout: Layout) -> Mapping[str, Array]:
+    """A layout's tensors out of all their values."""
+    found: dict[str, Array] = {}
+    at = 0
+    for spec in layout.specs:
+        size = math.prod(spec.shape)
+        found[spec.name] = flat[at : at + size].reshape(spec.shape)
+        at += size
+    return found
 
 
 def _bytes_of(array: Array) -> memoryview:

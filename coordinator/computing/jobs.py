@@ -46,6 +46,7 @@ from fedap_core.measures import measured_channels
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import TensorSpec
 from fedap_core.strategies import Evidence, Measure, Phase
+from protocol.encodings import DIFFERENCES, from_wire
 from protocol.errors import RemoteProtocolError
 from protocol.limits import MIB, SLICE_BYTES
 from protocol.tensors import Layout, TensorSet
@@ -117,6 +118,10 @@ class DamagedReports(InvalidInput):
         self.faults = faults
 
 
+class BaseGone(Exception):
+    """An update is a difference to a model that a restart has lost. Sent again, it comes in full."""
+
+
 class Jobs:
     """The work of one run, all of it in one thread."""
 
@@ -142,7 +147,7 @@ class Jobs:
             refs = refs_of(action)
             try:
                 judgement, checksums = self._judge(action, refs)
-            except (OSError, MemoryError) as error:
+            except (OSError, MemoryError, BaseGone) as error:
                 answers[action] = _failed(action, error)
             except Exception as error:  # whatever one report holds, the others must be judged
                 log.error("report.unreadable", participant=action.member, round=action.round_no, exc_info=error)
@@ -179,7 +184,7 @@ class Jobs:
             judged = Judgement(code=fault.code, reason=str(fault))
         if judged.code is not None:
             return judged, {}
-        first = checksum_of(_bytes(staged[0])) if passed is None else passed
+        first = checksum_of(_bytes(self._store.staged(refs[0]))) if passed is None else passed
         return judged, {refs[0]: first} | {
             ref: checksum_of(_bytes(one)) for ref, one in zip(refs[1:], staged[1:], strict=True)
         }
@@ -190,6 +195,13 @@ class Jobs:
         if staged.layout != layout:
             return Judgement(code="wrong-tensors", reason=_difference(staged.layout, layout)), None
         given = self._given(action.sent, action.phase)
+        if staged.encoding in DIFFERENCES:
+            if staged.encoding != self._forms.upward:
+                reason = f"a difference as {staged.encoding} where the plan has {self._forms.upward}"
+                return Judgement(code="wrong-tensors", reason=reason), None
+            if given is None:
+                raise BaseGone(f"the model that the update of {action.member} is a difference to is no longer here")
+            staged = self._store.restage(refs_of(action)[0], _sum(given, staged))
         start = self._forms.weights(WeightsRef(source=Source.INITIAL), action.phase)
         with ExitStack() as files:
             values = _reader(staged, files)
@@ -201,7 +213,7 @@ class Jobs:
             )
             if given is None:  # measured against the model that the run started from: that says nothing of one step
                 judged = replace(judged, distance=None, direction="")
-            return judged, values.checksum if staged.data is None else None
+            return judged, None if staged.data is not None else values.checksum
 
     def _shape(self, phase: Phase) -> UpdateShape:
         return shape_of(self._tensors(phase))
@@ -329,7 +341,8 @@ def refs_of(action: Inspect) -> tuple[BlobRef, ...]:
 
 def _failed(action: Inspect, error: Exception) -> InspectionFailed:
     reason = f"{type(error).__name__}: {error}"[:500]
-    return InspectionFailed(member=action.member, kind=action.kind, round_no=action.round_no, reason=reason)
+    disk = not isinstance(error, BaseGone)
+    return InspectionFailed(member=action.member, kind=action.kind, round_no=action.round_no, reason=reason, disk=disk)
 
 
 def _reader(held: Held, files: ExitStack) -> FloatReader:
@@ -343,6 +356,13 @@ def _blocks(
     for start in range(0, size, TILE_COLUMNS):
         count = min(TILE_COLUMNS, size - start)
         yield values.block(start, count), None if sent is None else sent.block(start, count)
+
+
+def _sum(given: Payload, staged: Staged) -> Float32Array:
+    """What was given and the difference that came back, (elements,)."""
+    elements = staged.layout.elements
+    base = from_wire(given.read(0, given.size_bytes), given.encoding, elements)
+    return base + from_wire(_bytes(staged), staged.encoding, elements)
 
 
 def _length(values: FloatReader, size: int) -> float:

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.record.blobs import StoredSet, opened, reading, wire_values, write_exactly
+from coordinator.record.blobs import StoredSet, opened, reading, write_exactly
 from coordinator.record.model_forms import Payload
 from fedap_core.aggregation import TileAccess
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.errors import InvalidInput
 from fedap_core.robust import Mixture, Robustness, robust_mix
-from protocol.encodings import Encoding
+from protocol.encodings import Encoding, to_wire, wire_bytes
 from protocol.limits import SLICE_BYTES
 from protocol.naming import Naming
 from protocol.tensors import Layout
@@ -55,8 +55,8 @@ class _RowWriter:
         self._naming = Naming() if named else None
 
     def write(self, start: int, values: Float32Array) -> None:
-        wire = wire_values(values, self._encoding)
-        write_exactly(self._handle, wire, start * (wire.nbytes // values.size))
+        wire = to_wire(values, self._encoding)
+        write_exactly(self._handle, wire, wire_bytes(self._encoding, start))
         if self._naming is not None:
             self._naming.update(wire)
 
@@ -97,8 +97,8 @@ def mix_in_memory(product: Product, givers: Sequence[StoredSet], layout: Layout,
 
     def write(start: int, mixed: Float32Array) -> None:
         for row, values in zip(rows, mixed, strict=True):
-            wire = wire_values(values, encoding)
-            first = start * (wire.nbytes // values.size)
+            wire = to_wire(values, encoding)
+            first = wire_bytes(encoding, start)
             row.data[first : first + wire.nbytes] = wire
 
     _mix(product, givers, write)

@@ -176,13 +176,14 @@ class Inspected:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InspectionFailed:
-    """A report could not be judged or kept for a fault of ours, such as a disk that fails. It must come again; whoever
-    sent it has done nothing wrong."""
+    """A report could not be judged or kept for a fault of ours: a disk that fails, or (disk false) something it builds
+    on that is no longer here. It must come again; whoever sent it has done nothing wrong."""
 
     member: str
     kind: str
     round_no: int
     reason: str
+    disk: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

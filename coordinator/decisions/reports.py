@@ -88,6 +88,9 @@ class LostReports:
         return next((ref for ref in refs if self._gone.get(ref, False)), None)
 
 
+_FAULTS = {True: "the coordinator's disk failed", False: "the coordinator no longer has what this builds on"}
+
+
 class Inspections:
     """The reports under inspection in this life of the process."""
 
@@ -205,7 +208,7 @@ class Inspections:
         if connection is None:
             return [discard]
         step = step_at(event.kind, event.round_no)
-        error = Error(code="no-space", reason="the coordinator's disk failed; it will ask again", about=step)
+        error = Error(code="no-space", reason=f"{_FAULTS[event.disk]}; it will ask again", about=step)
         return [discard, Send(connection=connection, member=event.member, message=error)]
 
     def leaves_free(self, member: Member, step: Step, said: Order | None) -> bool:

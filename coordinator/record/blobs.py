@@ -24,7 +24,7 @@ import xxhash
 from fedap_core.arrays import Float32Array
 from fedap_core.errors import InvalidInput
 from protocol.contracts import Buffer
-from protocol.encodings import ENCODINGS, Encoding, narrow, widen
+from protocol.encodings import ENCODINGS, Encoding, from_wire, wire_bytes
 from protocol.errors import InvalidField
 from protocol.tensors import Layout
 
@@ -33,8 +33,6 @@ _END = struct.Struct("<I8s")
 _MARK = b"fedapset"
 CHUNK_BYTES = 1 << 20
 """Read at once where the order of reading is free: large enough to be fast, nothing beside a model."""
-
-_ITEM_BYTES: dict[Encoding, int] = {"f32": 4, "f16": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +172,7 @@ def read_bytes(path: Path, start: int, stop: int) -> bytearray:
 
 class FloatReader:
     """Reads one flat float32 vector of a file or of memory, in order; at the end `is_intact` says whether a byte of the
-    file has changed since it was stored."""
+    file has changed since it was stored. Reads begin where a block of the encoding does (`LARGEST_BLOCK`)."""
 
     def __init__(self, source: int | memoryview, encoding: Encoding) -> None:
         self._source = source
@@ -195,12 +193,13 @@ class FloatReader:
         if not isinstance(self._source, int):
             into[:] = self.block(start, into.size)
             return
-        wire = into if self._encoding == "f32" else np.empty(into.shape, dtype=np.float16)
-        if wire.size:
-            read_exactly(self._source, wire.data, start * _ITEM_BYTES[self._encoding])
-            self._passed.update(wire.data)
-        if self._encoding == "f16":
-            into[:] = widen(wire.astype(np.float16, copy=False))
+        if not into.size:
+            return
+        wire = into.data if self._encoding == "f32" else bytearray(wire_bytes(self._encoding, into.size))
+        read_exactly(self._source, memoryview(wire), wire_bytes(self._encoding, start))
+        self._passed.update(wire)
+        if self._encoding != "f32":
+            into[:] = from_wire(wire, self._encoding, into.size)
 
     def block(self, start: int, count: int) -> Float32Array:
         """The same values as an array of their own, or a view of memory; not to be written to."""
@@ -208,11 +207,8 @@ class FloatReader:
             values = np.empty(count, dtype=np.float32)
             self.read(start, values)
             return values
-        size = _ITEM_BYTES[self._encoding]
-        wire = self._source[start * size : (start + count) * size]
-        if self._encoding == "f16":
-            return widen(np.frombuffer(wire, dtype="<f2"))
-        return np.frombuffer(wire, dtype="<f4")
+        wire = self._source[wire_bytes(self._encoding, start) : wire_bytes(self._encoding, start + count)]
+        return from_wire(wire, self._encoding, count)
 
 
 class Held(Protocol):
@@ -236,9 +232,3 @@ def reading(held: Held) -> Iterator[FloatReader]:
         return
     with opened(held.path) as handle:
         yield FloatReader(handle, held.encoding)
-
-
-def wire_values(values: Float32Array, encoding: Encoding) -> memoryview:
-    """Contiguous values as they travel; a view of them under f32."""
-    made = np.ascontiguousarray(values if encoding == "f32" else narrow(values))
-    return made.data.cast("B") if made.size else memoryview(b"")

@@ -7,7 +7,7 @@ made tensor by tensor, so that no whole model need be in memory. Knows nothing o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies import Phase
 from protocol.contracts import Buffer
-from protocol.encodings import Encoding, narrow, widen
+from protocol.encodings import Encoding, downward
 from protocol.limits import SLICE_BYTES
 from protocol.naming import Naming
 from protocol.tensors import Array, Layout, TensorSet, WireTensor
@@ -120,7 +120,10 @@ class ModelForms:
         self._initial = initial
         self._anchor = anchor
         self._store = store
-        self.encoding: Encoding = encoding
+        self.encoding: Encoding = downward(encoding)
+        """How models are sent."""
+        self.upward: Encoding = encoding
+        """How updates are expected."""
         self.whole = whole_layout(initial.spec)
         self._shared = shared_layout(initial.spec, home)
         self._all_floating = shared_layout(initial.spec, ())
@@ -174,10 +177,10 @@ class ModelForms:
                 raise InvalidInput("anchor", "none", "an anchor file")
             return self._anchor.tensor
         row = self.row(ref.row)
-        places = dict(zip((s.name for s in row.layout.specs), row.layout.offsets(row.encoding), strict=True))
+        mixed = TensorSet.staying(row.layout, row.encoding, row.read(0, row.size_bytes)).arrays()
 
         def tensor(spec: WireTensor) -> Array:
-            return _tensor_of(row, spec, places) if spec.name in places else self._initial.tensor(spec)
+            return mixed[spec.name] if spec.name in mixed else self._initial.tensor(spec)
 
         return tensor
 
@@ -192,19 +195,14 @@ class ModelForms:
 
 def _write_form(path: Path, layout: Layout, encoding: Encoding, tensor: Callable[[WireTensor], Array]) -> None:
     with path.open("wb") as file:
+        if encoding != "f32":  # one buffer: what is converted is no longer large
+            made = TensorSet.of({spec.name: tensor(spec) for spec in layout.specs}, encoding).data
+            file.write(made if made is not None else b"")
+            return
         for spec, offset in zip(layout.specs, layout.offsets(encoding), strict=True):
-            values = tensor(spec)
-            halved = encoding == "f16" and spec.dtype == "float32"
             file.seek(offset)
-            file.write(np.ascontiguousarray(narrow(values) if halved else values).data.cast("B"))
+            file.write(np.ascontiguousarray(tensor(spec)).data.cast("B"))
         file.truncate(layout.size_bytes(encoding))
-
-
-def _tensor_of(row: Payload, spec: WireTensor, places: Mapping[str, int]) -> Array:
-    dtype = spec.wire_dtype(row.encoding)
-    start = places[spec.name]
-    flat: Array = np.frombuffer(row.read(start, start + dtype.itemsize * int(np.prod(spec.shape))), dtype=dtype)
-    return widen(flat).reshape(spec.shape) if dtype == np.float16 else flat.reshape(spec.shape)
 
 
 def _anchor_name(ref: WeightsRef) -> str:

@@ -21,8 +21,9 @@ from coordinator.decisions.actions import BlobRef, RowRef
 from coordinator.record.blobs import StoredSet, checksum_of, describe, fault_of, finish, force, opened, write_finished
 from coordinator.record.disk import ReusableFiles
 from coordinator.record.incoming import Incoming
+from fedap_core.arrays import Float32Array
 from fedap_core.errors import InvalidInput
-from protocol.encodings import Encoding
+from protocol.encodings import Encoding, to_wire
 from protocol.limits import MIB, SLICE_BYTES
 from protocol.tensors import Layout, TensorSet
 
@@ -91,6 +92,13 @@ class Store:
         """What is set aside under that name."""
         if ref not in self._staged:
             raise InvalidInput("report", ref, "one that has arrived")
+        return self._staged[ref]
+
+    def restage(self, ref: BlobRef, values: Float32Array) -> Staged:
+        """Put values in the place of a report's weights: what they are a difference to will not be kept."""
+        layout = self.staged(ref).layout
+        self.discard(ref)
+        self.stage(ref, TensorSet.staying(layout, "f32", to_wire(values, "f32")))
         return self._staged[ref]
 
     def is_staged(self, ref: BlobRef) -> bool:

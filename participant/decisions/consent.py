@@ -18,6 +18,7 @@ from fedap_core.strategies import Measure, Phase, RoundPlan, Strategy, make_stra
 from participant.decisions.actions import Order
 from participant.decisions.allowance import Allowance
 from participant.decisions.layouts import model_layout, shared_layout
+from protocol.encodings import downward, encoding_of
 from protocol.messages import Anchor, Finish, Plan, Train, Welcome
 from protocol.plan import RESERVED_RUNS
 from protocol.tensors import Layout, TensorSet
@@ -96,7 +97,7 @@ class Terms:
         return self._refuse_tensors(what, order.weights, self._whole, encoding="f32")
 
     def _refuse_tensors(self, what: str, got: TensorSet, layout: Layout, encoding: str = "") -> Refusal | None:
-        expected = encoding or self._plan.encoding
+        expected = encoding or downward(encoding_of(self._plan.encoding))
         if got.layout != layout:
             described = f"{len(got.layout.specs)} tensors with {got.layout.elements} values"
             wanted = f"the plan's {len(layout.specs)} tensors with {layout.elements} values"

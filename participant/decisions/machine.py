@@ -35,6 +35,7 @@ from protocol.messages import (
     Stats,
     Step,
     Train,
+    Update,
     Welcome,
 )
 
@@ -367,6 +368,7 @@ class AgentMachine:
         over = self._have is not None and self._have.kind == "finish"
         if report.round_no > self._ordered or (over and not isinstance(report, Goodbye)):
             return []
+        self._report = _in_full(report)
         return [Say(message=report)]
 
     def _begin_waiting(self) -> list[Action]:
@@ -383,3 +385,10 @@ class AgentMachine:
     def _holds(self, run: str) -> bool:
         """Whether the initial model of that run is here."""
         return run == self._stored_run
+
+
+def _in_full(report: Report) -> Report:
+    """The report as it is said again: the coordinator may no longer hold what its weights are a difference to."""
+    if isinstance(report, Update) and report.weights.in_full is not None:
+        return replace(report, weights=report.weights.in_full)
+    return report

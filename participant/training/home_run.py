@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +29,13 @@ from participant.record.model_file import module_of
 from participant.record.private_state import PrivateState, SavedRound
 from participant.training.delivered import anchor_model, delivered_values, initial_model, require_finite
 from participant.training.examining import Evaluations, Examiner, headline
+from participant.training.feedback import Feedback
 from participant.training.home_data import HomeData
 from participant.training.local import LocalClient, LocalPlan, use_threads
-from participant.training.outgoing import OutgoingTensors, encoding_of, score_of, tables_of
+from participant.training.outgoing import OutgoingTensors, score_of, tables_of
 from participant.training.pace import Pace, Progress
 from participant.training.reports import goodbye_of, saved_scores, update_of
+from protocol.encodings import encoding_of
 from protocol.messages import Anchor, Finish, Goodbye, Score, Stats, Train, Update, Welcome
 from protocol.tensors import Layout, TensorSet
 
@@ -87,6 +89,7 @@ class HomeRun:
         name = welcome.participant
         encoding = encoding_of(self._plan.encoding)
         self._outgoing = OutgoingTensors(encoding=encoding, participant=name, seed=self._plan.seed)
+        self._feedback = Feedback(self._outgoing)
         self._positions = data.split(
             protocol=self._plan.split, validation=self._plan.validation, seed=self._plan.seed, name=name
         )
@@ -176,13 +179,15 @@ class HomeRun:
                 "scores": saved_scores(self._scores(evaluations)),
             },
         )
+        layout = shared_layout(self._spec, self._home_of(order.phase))
+        saved, told = self._feedback.told(saved, layout, self._latest)
         self._files.write_latest(saved)
         self._latest = saved
         judged_last = headline(evaluations)
         accuracy = judged_last["test"].accuracy if "test" in judged_last else None
         pace.done(loss, accuracy)  # told when it is durable: what is told is never done again
-        layout = shared_layout(self._spec, self._home_of(order.phase))
-        return update_of(self._welcome.run, saved, layout, self._outgoing)
+        update = update_of(self._welcome.run, saved, layout, self._outgoing)
+        return update if told is None else replace(update, weights=told)
 
     def finish(self, order: Finish) -> Goodbye:
         """Take the last weights, evaluate, keep the personal model. Weights that are not sound are not taken: the
@@ -287,7 +292,7 @@ class HomeRun:
         layout = shared_layout(self._spec, self._home_of(order.phase))
         untrained = None
         if order.phase != WARMUP and self._has_not_begun():  # only then: a copy of a large model is not for nothing
-            untrained = self._outgoing.as_sent(layout, self._client.shared)
+            untrained = self._outgoing.as_delivered(layout, self._client.shared)
         self._take(order, order.weights, layout, untrained)
 
     def _take(
@@ -299,10 +304,12 @@ class HomeRun:
     ) -> None:
         """Deliver weights to the client, unless they are unsound: `refused` then says why."""
         self.refused = None
+        self._feedback.delivered(None)
         if weights is None:
             return
         values, self.refused = delivered_values(order, weights, layout, own=self._client.shared)
         if values is not None:
+            self._feedback.delivered(values)
             self._client.deliver(order.round_no, values, untrained=untrained)
 
     def _carried_on(self) -> State:

@@ -23,7 +23,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from fedap_core.randomness import derive_seed
 from fedap_core.workspace import DELIVERED
-from protocol.encodings import ENCODINGS, Encoding
+from protocol.encodings import Encoding, downward, stored, with_feedback
 from protocol.messages import Score
 from protocol.tensors import Array, Layout, TensorSet
 
@@ -66,8 +66,12 @@ class OutgoingTensors:
     seed: int
     steps: tuple[OutgoingStep, ...] = (unchanged,)
 
-    def weights(self, layout: Layout, values: Float32Array, *, round_no: int) -> TensorSet:
-        """Flat values (elements,) in the order of the layout; the array belongs to the message afterwards."""
+    def weights(
+        self, layout: Layout, values: Float32Array, *, round_no: int, encoding: Encoding | None = None
+    ) -> TensorSet:
+        """Flat values (elements,) in the order of the layout; the array belongs to the message afterwards.
+
+        encoding: instead of the plan's, under which a set may also stand for values in full."""
         ends = tuple(itertools.accumulate(math.prod(spec.shape) for spec in layout.specs))
         arrays: dict[str, Array] = {
             spec.name: values[end - math.prod(spec.shape) : end].reshape(spec.shape)
@@ -76,15 +80,28 @@ class OutgoingTensors:
         for name, array in self._stepped("weights", round_no, arrays).items():
             if array is not arrays[name]:
                 arrays[name][...] = array
-        return TensorSet.of_flat(layout, values, self.encoding)
+        return TensorSet.of_flat(layout, values, encoding or stored(self.encoding))
 
     def arrays(self, kind: str, arrays: Mapping[str, Array], *, round_no: int) -> TensorSet:
         """Statistics or tables, at full precision."""
         return TensorSet.of(self._stepped(kind, round_no, {name: np.array(array) for name, array in arrays.items()}))
 
-    def as_sent(self, layout: Layout, values: Float32Array) -> Float32Array:
-        """Values as they would arrive: the encoding may round them. Nothing is sent."""
-        return TensorSet.of_flat(layout, values.copy(), self.encoding).flat()
+    def difference(
+        self, layout: Layout, values: Float32Array, *, delivered: Float32Array, error: Float32Array, round_no: int
+    ) -> tuple[TensorSet, Float32Array]:
+        """Flat values as the difference to what was delivered, and what gets lost on the way; see `with_feedback`."""
+        stepped = self.weights(layout, values, round_no=round_no, encoding="f32").flat()
+        wire, arrived, lost = with_feedback(stepped, delivered=delivered, error=error, encoding=self.encoding)
+        in_full = self.in_full(layout, arrived)
+        return TensorSet(layout=layout, encoding=self.encoding, data=wire.toreadonly(), in_full=in_full), lost
+
+    def in_full(self, layout: Layout, values: Float32Array) -> TensorSet:
+        """What an earlier difference came to, at full precision; it has passed the steps."""
+        return TensorSet.of_flat(layout, values)
+
+    def as_delivered(self, layout: Layout, values: Float32Array) -> Float32Array:
+        """Values as the coordinator would send them: the encoding may round them."""
+        return TensorSet.of_flat(layout, values.copy(), downward(self.encoding)).flat()
 
     def _stepped(self, kind: str, round_no: int, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
         for number, step in enumerate(self.steps):
@@ -92,14 +109,6 @@ class OutgoingTensors:
             seed = derive_seed(self.seed, participant=self.participant, round_no=round_no, purpose=purpose)
             arrays = step(Departing(kind=kind, round_no=round_no, seed=seed, arrays=arrays))
         return arrays
-
-
-def encoding_of(name: str) -> Encoding:
-    """The transport encoding of that name."""
-    for known in ENCODINGS:
-        if name == known:
-            return known
-    raise InvalidInput("plan.encoding", name, f"one of {', '.join(ENCODINGS)}")
 
 
 def weights_of(tensors: TensorSet, layout: Layout, what: str) -> Float32Array:

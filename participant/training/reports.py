@@ -7,33 +7,48 @@ from typing import Any
 
 import numpy as np
 
+from fedap_core.arrays import Float32Array
 from participant.record.private_state import SavedRound
 from participant.training.outgoing import OutgoingTensors
 from protocol.messages import Goodbye, Score, Update
 from protocol.tensors import Layout, TensorSet
+
+ARRIVED, LOST = "feedback/arrived", "feedback/lost"
+"""Extras of a round that was told as a difference: the model that the coordinator makes of it, and what got lost."""
 
 _SCORE_FIELDS = tuple(name for name, _ in Score.CONTRACTS)
 
 
 def update_of(run: str, saved: SavedRound, layout: Layout, outgoing: OutgoingTensors) -> Update:
     """The report of a trained round; its weights are copies, so that training may go on while they are sent."""
-    flat = np.zeros(layout.elements, dtype=np.float32)
     facts: Mapping[str, Any] = saved.facts
-    at = 0
-    for spec in layout.specs:
-        values = saved.model[spec.name].detach().numpy().reshape(-1)
-        flat[at : at + values.size] = values
-        at += values.size
     return Update(
         run=run,
         round_no=saved.round_no,
         steps=facts["steps"],
         train_loss=facts["train_loss"],
         scores=read_scores(facts),
-        weights=outgoing.weights(layout, flat, round_no=saved.round_no),
+        weights=_weights(saved, layout, outgoing),
         statistics=_set(saved, "statistics", outgoing),
         tables=_set(saved, "tables", outgoing),
     )
+
+
+def flat_weights(saved: SavedRound, layout: Layout) -> Float32Array:
+    """A copy of what a trained round shares, (elements,)."""
+    flat = np.zeros(layout.elements, dtype=np.float32)
+    at = 0
+    for spec in layout.specs:
+        values = saved.model[spec.name].detach().numpy().reshape(-1)
+        flat[at : at + values.size] = values
+        at += values.size
+    return flat
+
+
+def _weights(saved: SavedRound, layout: Layout, outgoing: OutgoingTensors) -> TensorSet:
+    if ARRIVED in saved.extras:  # told as a difference once; in full it is the same to the coordinator
+        return outgoing.in_full(layout, saved.extras[ARRIVED].numpy().copy())
+    return outgoing.weights(layout, flat_weights(saved, layout), round_no=saved.round_no)
 
 
 def goodbye_of(run: str, saved: SavedRound, outgoing: OutgoingTensors) -> Goodbye:

@@ -28,6 +28,7 @@ from participant.training.local import LocalReport
 from scripts.engines.base import EngineOptions
 from scripts.engines.forked_pool import ForkedPool
 from scripts.engines.pool import ClientPool, InlinePool, make_clients
+from scripts.engines.transport import Transport
 from scripts.run.anchors import require_same_model, train_pooled_anchor
 from scripts.run.cohort import Cohort, model_file_name
 from scripts.run.forked import run_in_child
@@ -168,12 +169,14 @@ class InlineFederation:
         self._tensors = tensors
         self._trained = sum(tensor.size for tensor in tensors if tensor.trainable)
         self._followed = Followed.of(len(cohort.clients)) if self._strategy.looks_at_directions else None
+        self._transport = Transport(settings.encoding, pool.rows)
 
     def run(self, first: int, anchor: Path | None) -> None:
         """Rounds first .. rounds - 1; round `first` continues from the saved models of the one before."""
         skipped = self._warm_up_rounds()
         if first > 0:
             self._pool.load(self._folder.models(first - 1))
+            self._transport.load(self._folder.models(first - 1))
             self._mixing = self._folder.read_mixing()
             if self._followed is not None:
                 text = (self._folder.models(first - 1) / DIRECTIONS).read_text(encoding="utf-8")
@@ -184,6 +187,7 @@ class InlineFederation:
             stats = self._pool.measure(anchor, self._strategy.first_measure)
             self._settle(Evidence(counts=self._counts, stats=tuple(stats)), from_round=skipped)
         if first <= skipped:
+            self._transport.deliver(self._pool.rows)
             self._deliver(skipped)
         saved_at = time.monotonic()
         for round_no in range(max(first, skipped), self._settings.rounds):
@@ -205,6 +209,7 @@ class InlineFederation:
         self._require_finite(round_no, reports)
         weights = self._weights(round_no, plan.phase, reports)
         self._mix(weights, plan.phase)
+        self._transport.deliver(self._pool.rows)
         self._deliver(round_no + 1)
         mixed = time.monotonic()
         last = round_no == self._settings.rounds - 1
@@ -228,6 +233,7 @@ class InlineFederation:
         followed = self._followed
         before = [] if followed is None else [row[: self._trained].copy() for row in self._pool.rows]
         reports = self._pool.train(round_no, measure)
+        self._transport.report(self._pool.rows)
         if followed is not None:
             followed.note(row[: self._trained] - one for row, one in zip(self._pool.rows, before, strict=True))
         return reports
@@ -289,6 +295,7 @@ class InlineFederation:
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir()
         self._pool.save(half, round_no)
+        self._transport.save(half)
         if self._followed is not None:
             (half / DIRECTIONS).write_text(json.dumps(self._followed.plain()) + "\n", encoding="utf-8")
         self._folder.keep_models(half, round_no)

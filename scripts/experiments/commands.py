@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from fedap_core.errors import InvalidInput, parse_pairs
+from protocol.encodings import ENCODINGS
 from protocol.plan import Compute, Sgd
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def compare(
     anchor: Annotated[str, typer.Option(help="pooled, warmup:ROUNDS or a model file.")] = "pooled",
     start_from: Annotated[str, typer.Option(help="initial or anchor, for all algorithms alike.")] = "initial",
     evaluate_every: Annotated[int, typer.Option(help="Evaluate in every k-th round and in the last ten.")] = 1,
+    encoding: Annotated[str, typer.Option(help=f"How weights travel: {', '.join(ENCODINGS)}.")] = "f32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
     layers: Annotated[str, typer.Option(help="tiled, or stock: torch's own convolutions, other last bits.")] = "tiled",
     engine: Annotated[str, typer.Option(help="inline, or processes: a real federation; the same bits.")] = "inline",
@@ -84,14 +86,10 @@ def compare(
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS,
 ) -> None:
     """Run algorithms on identical clients and initial weights, and print one table."""
-    asked = dict(locals())  # all options by name: settings take theirs, so that a new option is listed once
+    asked = _settled(dict(locals()))  # all options by name: settings take theirs, so that a new one is listed once
     from scripts.experiments.comparison import Comparison, compare_and_report
     from scripts.run.settings import CohortSettings, RunSettings, settings_among
 
-    asked |= _division(data, clients, partition)
-    if engine != "processes" and participants_per_process != 1:
-        raise InvalidInput("participants-per-process", participants_per_process, "1 without --engine processes")
-    asked |= {"data_options": parse_pairs("data-option", data_option or []), "anchor": _anchor(anchor)}
     cohort, run = settings_among(asked, CohortSettings), settings_among(asked, RunSettings, Sgd, Compute)
     comparison = Comparison.of(cohort, run, algorithms=algorithms, seeds=seeds)
     options = _sweep_options(
@@ -131,6 +129,18 @@ def _sweep_options(
         engine=engine,
         participants_per_process=participants_per_process,
     )
+
+
+def _settled(asked: dict[str, Any]) -> dict[str, Any]:
+    """Options of `compare` as settings take them."""
+    if asked["engine"] != "processes" and asked["participants_per_process"] != 1:
+        field = "participants-per-process"
+        raise InvalidInput(field, asked["participants_per_process"], "1 without --engine processes")
+    return asked | {
+        **_division(asked["data"], asked["clients"], asked["partition"]),
+        "data_options": parse_pairs("data-option", asked["data_option"] or []),
+        "anchor": _anchor(asked["anchor"]),
+    }
 
 
 def _anchor(text: str) -> dict[str, object]:

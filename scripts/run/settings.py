@@ -26,6 +26,7 @@ from coordinator.sections import take_record
 from fedap_core.errors import InvalidInput, in_words
 from fedap_core.splits import OVERLAPPING_LABEL, PROTOCOLS
 from fedap_core.strategies import Strategy, make_strategy
+from protocol.encodings import Encoding
 from protocol.plan import Compute, Sgd, is_evaluated
 
 if TYPE_CHECKING:  # torch comes with it: seconds, in which a command can already prepare its data
@@ -39,6 +40,7 @@ _LATER_FIELDS = {
     "keep_momentum": False,
     "work_limit_s": None,
     "evaluation_batch_size": 256,
+    "encoding": "f32",
 }
 """Fields that older results do not have, with the value those were computed by: only another value has a part in a
 run's name."""
@@ -109,6 +111,8 @@ class RunSettings(BaseModel):
     anchor: AnchorSettings = AnchorSettings()
     start_from: Literal["initial", "anchor"] = "initial"
     evaluate_every: int = Field(default=1, ge=1)
+    encoding: Encoding = "f32"
+    """How weights travel; engines without a network round them as it would."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     mode: Literal["barrier", "continuous"] = "barrier"
     """Whether rounds wait for everyone, or everyone goes on at once: then the order of reports is the machine's, and

@@ -31,6 +31,9 @@ VARIANTS: dict[str, RunSettings] = {
     "the learning rate falls after warm-up": small_run(
         "fedbn", rounds=4, anchor={"kind": "warmup", "rounds": 2}, start_from="anchor", lr_schedule="cosine"
     ),
+    "updates are int8 differences": small_run("fedap", encoding="int8"),
+    "updates are topk differences, and delivery moves the model": small_run("fedadam", encoding="topk"),
+    "half precision": small_run("ditto", encoding="bf16"),
     "training has momentum and two epochs": small_run("fedavg", momentum=0.9, weight_decay=1e-3, epochs=2),
 }
 

@@ -61,6 +61,7 @@ def write_config(path: Path, settings: RunSettings, cohort: Cohort, start: Start
         "validation": settings.cohort.validation,
         "start_from": "anchor" if warmup and settings.start_from == "anchor" else "initial",
         "evaluate_every": settings.evaluate_every,
+        "encoding": settings.encoding,
         "algorithm": {"name": settings.algorithm, "robust": str(settings.options.get("robust", "none"))},
         "algorithm.options": dict(settings.options),
         "anchor": {"file": str(start.anchor)} if start.anchor and measures else {"warmup_rounds": warmup},

@@ -12,6 +12,7 @@ from participant.decisions.layouts import shared_layout
 from participant.record.model_file import read_model
 from participant.record.private_state import PERSONAL
 from participant.training.home_run import HomeRun
+from protocol.encodings import DIFFERENCES, downward
 from protocol.messages import Finish, Plan, Score, Sgd
 from protocol.tensors import TensorSet
 from tests.unit.participant.test_home_run import INITIAL, RUN, SPEC, opened, order, plan, shared, trained
@@ -24,18 +25,23 @@ CASES: dict[str, tuple[str, dict[str, object], Sgd]] = {
     ),
     "a vector": ("fedap-plus", {"self_weight": 0.6, "final_self_weight": 0.2}, Sgd(learning_rate=0.05, batch_size=16)),
     "two trainings in a round": ("fedrep", {"head_epochs": 2}, Sgd(learning_rate=0.05, batch_size=16)),
+    "int8": ("fedap", {}, Sgd(learning_rate=0.05, batch_size=16)),
+    "topk": ("fedap", {}, Sgd(learning_rate=0.05, batch_size=16)),
 }  # fmt: skip
+"""Under an encoding of differences, what got lost on the way is kept at home, too."""
 
 
 def plan_of(case: str) -> Plan:
     name, options, sgd = CASES[case]
     layout = shared_layout(SPEC, make_strategy(name, options).home)
-    return plan(name, sgd, options=options, rounds=ROUNDS, shared_layout=layout.digest)
+    encoding = case if case in DIFFERENCES else "f32"
+    return plan(name, sgd, options=options, rounds=ROUNDS, shared_layout=layout.digest, encoding=encoding)
 
 
 def mixed(weights: TensorSet) -> TensorSet:
     """What a coordinator might give back: the update, moved towards others."""
-    return TensorSet.of_flat(weights.layout, weights.flat() * 0.9, "f32")
+    values = weights.flat() if weights.in_full is None else weights.in_full.flat()
+    return TensorSet.of_flat(weights.layout, values * 0.9, downward(weights.encoding))
 
 
 def ended(folder: Path, case: str, *, reopens: bool) -> tuple[list[bytes], list[Score], dict[str, bytes]]:

@@ -77,9 +77,9 @@ def test_steps_follow_each_other_and_draw_by_seed_kind_and_round() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["f32", "f16"])
-def test_as_sent_is_what_arrives(encoding: str) -> None:
+def test_as_delivered_is_what_arrives(encoding: str) -> None:
     layout = Layout((WireTensor(name="w", dtype="float32", shape=(3,)),))
     values = np.array([0.1, 1.0, 1e-3], dtype=np.float32)
     way = replace(OUTGOING, encoding=encoding)  # type: ignore[arg-type]  # both are encodings
     sent: TensorSet = way.weights(layout, values.copy(), round_no=0)
-    assert np.array_equal(way.as_sent(layout, values), sent.flat())
+    assert np.array_equal(way.as_delivered(layout, values), sent.flat())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from protocol.encodings import F16_LARGEST, narrow, widen
+from protocol.encodings.halves import F16_LARGEST, narrow, widen
 from protocol.errors import InvalidField, Overflow
 from protocol.limits import LAYOUT_BYTES, SET_BYTES, SLICE_BYTES, TENSORS
 from protocol.naming import content_name

@@ -1,0 +1,143 @@
+"""How float32 values travel: which encodings exist, what each costs, and which way it is used.
+
+| encoding | bytes per value | participant to coordinator | coordinator to participant |
+|---|---|---|---|
+| f32 | 4 | the values | the values |
+| f16, bf16 | 2 | the values | the values |
+| int8 | 1.03 | the difference to what was delivered | the values |
+| int4 | 0.53 | the difference to what was delivered | the values as int8 |
+| topk | 0.19 | the difference to what was delivered | the values as int8 |
+
+All but f32 are lossy and therefore outside any promise of equal bits with f32. An encoding is a short file here and one
+line in `CODECS`. This file must not know layouts or messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.contracts import Buffer
+from protocol.encodings import blocks, halves, largest
+from protocol.encodings.halves import Float32Array
+from protocol.errors import InvalidField
+
+Encoding = Literal["f32", "f16", "bf16", "int8", "int4", "topk"]
+ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
+
+DIFFERENCES: frozenset[Encoding] = frozenset({"int8", "int4", "topk"})
+"""From participant to coordinator, these carry the difference to what the participant was given."""
+
+ENCODING_HELP = (
+    "How weights travel: f32; f16 or bf16 (half the bytes, rounded); int8 (a quarter), int4 or topk (a fifth and less):"
+    " updates as differences whose rounding errors are carried over to the next round."
+)
+
+_Wire = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockCodec:
+    """values: how many make a block. size_bytes: of a block. encode: whole blocks of flat values to bytes; decode:
+    (blocks, size_bytes) bytes to flat values."""
+
+    values: int
+    size_bytes: int
+    encode: Callable[[Float32Array], _Wire]
+    decode: Callable[[NDArray[np.uint8]], Float32Array]
+
+
+CODECS: Mapping[Encoding, BlockCodec] = {
+    "f32": BlockCodec(
+        values=1, size_bytes=4, encode=lambda values: values, decode=lambda wire: wire.view("<f4").ravel()
+    ),
+    "f16": BlockCodec(
+        values=1, size_bytes=2, encode=halves.narrow, decode=lambda wire: halves.widen(wire.view("<f2").ravel())
+    ),
+    "bf16": BlockCodec(
+        values=1,
+        size_bytes=2,
+        encode=halves.upper_halves,
+        decode=lambda wire: halves.from_upper_halves(wire.view("<u2").ravel()),
+    ),
+    "int8": BlockCodec(
+        values=blocks.BLOCK, size_bytes=blocks.INT8_BYTES, encode=blocks.to_int8, decode=blocks.from_int8
+    ),
+    "int4": BlockCodec(
+        values=blocks.BLOCK, size_bytes=blocks.INT4_BYTES, encode=blocks.to_int4, decode=blocks.from_int4
+    ),
+    "topk": BlockCodec(
+        values=largest.BLOCK, size_bytes=largest.BLOCK_BYTES, encode=largest.to_largest, decode=largest.from_largest
+    ),
+}
+
+LARGEST_BLOCK = 1024
+"""A multiple of every codec's block: values that begin at a multiple of this begin a block."""
+
+
+def encoding_of(name: object) -> Encoding:
+    """The encoding of that name; InvalidField if there is none."""
+    for known in ENCODINGS:
+        if name == known:
+            return known
+    raise InvalidField("encoding", name, f"one of {', '.join(ENCODINGS)}")
+
+
+def is_blocked(encoding: Encoding) -> bool:
+    """Whether values share something with their neighbours, so that no single one can be read alone."""
+    return CODECS[encoding].values > 1
+
+
+def downward(encoding: Encoding) -> Encoding:
+    """How the coordinator sends models under a plan's encoding. Differences alone could be coarser than int8, and what
+    a participant is given has no earlier value that both sides are sure to hold."""
+    return "int8" if encoding in DIFFERENCES else encoding
+
+
+def stored(encoding: Encoding) -> Encoding:
+    """How the coordinator keeps updates under a plan's encoding, and the largest form in which one may come: what is a
+    difference is kept, and sent again, in full."""
+    return "f32" if encoding in DIFFERENCES else encoding
+
+
+def wire_bytes(encoding: Encoding, elements: int) -> int:
+    """Bytes of so many values."""
+    codec = CODECS[encoding]
+    return -(-elements // codec.values) * codec.size_bytes
+
+
+def to_wire(values: Float32Array, encoding: Encoding) -> memoryview:
+    """Flat values as they travel; a view of them under f32. InvalidField if f16 cannot hold one."""
+    codec = CODECS[encoding]
+    short = -values.size % codec.values
+    if short:
+        values = np.concatenate([values, np.zeros(short, dtype=np.float32)])
+    wire = np.ascontiguousarray(codec.encode(values))
+    return wire.data.cast("B") if wire.size else memoryview(b"")
+
+
+def from_wire(data: Buffer, encoding: Encoding, elements: int) -> Float32Array:
+    """Back from `to_wire`, (elements,): a view under f32. Overflow if an infinity came under f16."""
+    codec = CODECS[encoding]
+    wire = np.frombuffer(data, dtype=np.uint8)
+    if codec.values > 1:
+        wire = wire.reshape(-1, codec.size_bytes)
+    return codec.decode(wire)[:elements]
+
+
+def with_feedback(
+    values: Float32Array, *, delivered: Float32Array, error: Float32Array, encoding: Encoding
+) -> tuple[memoryview, Float32Array, Float32Array]:
+    """The difference to what was delivered as it travels, what it becomes at the other side, and what got lost.
+
+    error: what got lost before; it is added to what is sent, so that nothing is lost for good. Returns (bytes, the
+    model that arrives, the new error); all arrays are (elements,).
+    """
+    wanted = (values - delivered) + error
+    wire = to_wire(wanted, encoding)
+    told = from_wire(wire, encoding, values.size)
+    return wire, delivered + told, wanted - told

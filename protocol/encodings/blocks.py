@@ -1,0 +1,68 @@
+"""int8 and int4: blocks of 64 values, each with a scale of its own and one or half a byte per value.
+
+A block is its scale (bf16) and its values as multiples of it, from -127 to 127 or from -7 to 7. The scale is the
+block's largest magnitude divided by 127 or 7 and rounded upwards, so that nothing is cut off. A block that holds a NaN
+or an infinity decodes to values that are not finite: the receiver's checks refuse them. A last block is filled up with
+zeros.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.encodings.halves import Float32Array, from_upper_halves
+
+Bytes = NDArray[np.uint8]
+
+BLOCK = 64
+"""Values per scale: outliers spoil few others, and scales are 3 % (int8) or 6 % (int4) of the bytes."""
+INT8_BYTES = 2 + BLOCK
+INT4_BYTES = 2 + BLOCK // 2
+
+
+def to_int8(values: Float32Array) -> Bytes:
+    """Flat values (n,), n a multiple of 64, to (n / 64, 66) bytes."""
+    scales, steps = _steps(values, 127)
+    return np.hstack([scales, steps.view(np.uint8)])
+
+
+def from_int8(wire: Bytes) -> Float32Array:
+    """Back from `to_int8`, flat."""
+    return _scaled(wire, wire[:, 2:].view(np.int8))
+
+
+def to_int4(values: Float32Array) -> Bytes:
+    """Flat values (n,), n a multiple of 64, to (n / 64, 34) bytes; the first of two values is in the lower half."""
+    scales, steps = _steps(values, 7)
+    nibbles = (steps + 8).view(np.uint8)
+    return np.hstack([scales, nibbles[:, 0::2] | (nibbles[:, 1::2] << 4)])
+
+
+def from_int4(wire: Bytes) -> Float32Array:
+    """Back from `to_int4`, flat."""
+    pairs = wire[:, 2:]
+    steps = np.empty((len(wire), BLOCK), dtype=np.int8)
+    steps[:, 0::2] = (pairs & 15).view(np.int8) - 8
+    steps[:, 1::2] = (pairs >> 4).view(np.int8) - 8
+    return _scaled(wire, steps)
+
+
+def _steps(values: Float32Array, most: int) -> tuple[Bytes, NDArray[np.int8]]:
+    """Per block: the scale's two bytes, and every value as a multiple of it."""
+    blocks = values.reshape(-1, BLOCK)
+    largest = np.abs(blocks).max(axis=1) / np.float32(most)
+    upwards = ((largest.view("<u4").astype(np.uint64) + 0xFFFF) >> 16).astype("<u2")
+    upwards = np.where(np.isfinite(largest), upwards, np.uint16(0x7FC0)).astype("<u2")
+    scales = from_upper_halves(upwards)
+    usable = np.isfinite(scales) & (scales > 0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        scaled = np.where(usable[:, None], blocks / np.where(usable, scales, 1)[:, None], 0)
+    return upwards.view(np.uint8).reshape(-1, 2), np.clip(np.rint(scaled), -most, most).astype(np.int8)
+
+
+def _scaled(wire: Bytes, steps: NDArray[np.int8]) -> Float32Array:
+    scales = from_upper_halves(np.ascontiguousarray(wire[:, :2]).view("<u2"))
+    with np.errstate(invalid="ignore", over="ignore"):
+        values: Float32Array = steps * scales
+    return values.reshape(-1)

@@ -1,0 +1,49 @@
+"""Two bytes for each float32: f16 (IEEE half precision) and bf16 (a float32 without its lower 16 bits).
+
+f16 has no room above 65504: the sender refuses to send what does not fit, and a receiver that finds an infinity refuses
+it too. bf16 has the range of float32 and three decimal digits. NaN passes both: whether a model may hold one is not for
+the wire to decide. Any shape; this file must not know layouts or messages.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.errors import InvalidField, Overflow
+
+Float32Array = NDArray[np.float32]
+Float16Array = NDArray[np.float16]
+UpperHalves = NDArray[np.uint16]
+
+F16_LARGEST = float(np.finfo(np.float16).max)
+_QUIET_NAN = 0x7FC0
+
+
+def narrow(values: Float32Array) -> Float16Array:
+    """float32 to f16; InvalidField if a value is infinite or becomes so."""
+    with np.errstate(over="ignore"):
+        halves: Float16Array = values.astype("<f2")
+    if np.isinf(halves).any():
+        worst = float(np.nanmax(np.abs(values)))
+        raise InvalidField("encoding", worst, f"magnitudes up to {F16_LARGEST:g} under f16 (f32 has no such bound)")
+    return halves
+
+
+def widen(halves: Float16Array) -> Float32Array:
+    """f16 to float32, exact; Overflow if the sender let an infinity through."""
+    if np.isinf(halves).any():
+        raise Overflow(f"an f16 tensor holds {int(np.isinf(halves).sum())} infinite values")
+    return halves.astype(np.float32)
+
+
+def upper_halves(values: Float32Array) -> UpperHalves:
+    """float32 to bf16, to the nearest, ties to even."""
+    bits = np.ascontiguousarray(values, dtype="<f4").view("<u4").astype(np.uint64).reshape(values.shape)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
+    return np.where(np.isnan(values), np.uint16(_QUIET_NAN), rounded).astype("<u2")
+
+
+def from_upper_halves(halves: UpperHalves) -> Float32Array:
+    """bf16 to float32, exact."""
+    return (halves.astype("<u4") << 16).view("<f4").reshape(halves.shape)

@@ -1,0 +1,62 @@
+"""What the wire does to models, for engines that have none: the conversions of `protocol.encodings`, in their order.
+
+An update travels as the plan's encoding says, the mixed model back; so a run without a network has the bits of one with
+it. Under f32 nothing is touched. What got lost of differences is part of a saved round (`FEEDBACK`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedap_core.arrays import Float32Array
+from protocol.encodings import DIFFERENCES, Encoding, downward, from_wire, to_wire, with_feedback
+
+FEEDBACK = "feedback.npy"
+"""Beside saved models: what every client was given, and what got lost of its differences; (2, clients, values)."""
+
+
+class Transport:
+    """The two ways of all clients of one run."""
+
+    def __init__(self, encoding: Encoding, rows: Sequence[Float32Array]) -> None:
+        self._encoding: Encoding = encoding
+        differs = encoding in DIFFERENCES
+        self._lost = np.zeros((len(rows), rows[0].size), dtype=np.float32) if differs else None
+        self._given = np.zeros_like(self._lost) if self._lost is not None else None
+
+    def deliver(self, rows: Sequence[Float32Array], chosen: Sequence[int] | None = None) -> None:
+        """Rows as they arrive at their clients. chosen: who is sent anything; None: everybody."""
+        if self._encoding == "f32":
+            return
+        way = downward(self._encoding)
+        for number in range(len(rows)) if chosen is None else chosen:
+            rows[number][...] = from_wire(to_wire(rows[number], way), way, rows[number].size)
+            if self._given is not None:
+                self._given[number] = rows[number]
+
+    def report(self, rows: Sequence[Float32Array], chosen: Sequence[int] | None = None) -> None:
+        """Trained rows as they arrive at the coordinator."""
+        if self._encoding == "f32":
+            return
+        for number in range(len(rows)) if chosen is None else chosen:
+            row = rows[number]
+            if self._lost is None or self._given is None:
+                row[...] = from_wire(to_wire(row, self._encoding), self._encoding, row.size)
+                continue
+            _, arrived, lost = with_feedback(
+                row, delivered=self._given[number], error=self._lost[number], encoding=self._encoding
+            )
+            row[...], self._lost[number] = arrived, lost
+
+    def save(self, folder: Path) -> None:
+        """Write what the next round depends on."""
+        if self._lost is not None and self._given is not None:
+            np.save(folder / FEEDBACK, np.stack([self._given, self._lost]), allow_pickle=False)
+
+    def load(self, folder: Path) -> None:
+        """Go on from a saved round."""
+        if self._lost is not None and self._given is not None:
+            self._given[...], self._lost[...] = np.load(folder / FEEDBACK, allow_pickle=False)

@@ -1,0 +1,124 @@
+"""Claims about transport encodings: sizes, rounding, blocks that can be read alone, and error feedback."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedap_core.arrays import Float32Array
+from protocol.encodings import (
+    CODECS,
+    DIFFERENCES,
+    ENCODINGS,
+    LARGEST_BLOCK,
+    Encoding,
+    downward,
+    encoding_of,
+    from_wire,
+    stored,
+    to_wire,
+    wire_bytes,
+    with_feedback,
+)
+from protocol.errors import InvalidField
+from protocol.tensors import Layout, TensorSet, WireTensor
+
+RNG = np.random.default_rng(3)
+VALUES = (RNG.standard_normal(3000) * RNG.choice([0.001, 1.0, 50.0], 3000)).astype(np.float32)
+
+
+def back(values: Float32Array, encoding: Encoding) -> Float32Array:
+    return from_wire(to_wire(values, encoding), encoding, values.size)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 257, 3000])
+def test_the_size_follows_from_the_number_of_values(encoding: Encoding, count: int) -> None:
+    assert to_wire(VALUES[:count], encoding).nbytes == wire_bytes(encoding, count)
+    assert back(VALUES[:count], encoding).shape == (count,)
+
+
+def test_bytes_per_thousand_values() -> None:
+    """1,024 values are 16 blocks of 66 or 34 bytes, or 4 blocks of 48."""
+    assert {encoding: wire_bytes(encoding, 1024) for encoding in ENCODINGS} == {
+        "f32": 4096, "f16": 2048, "bf16": 2048, "int8": 1056, "int4": 544, "topk": 192,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("encoding", "steps"), [("int8", 127), ("int4", 7)])
+def test_a_value_is_off_by_at_most_half_a_step_of_its_block(encoding: Encoding, steps: int) -> None:
+    """A step is the block's largest magnitude / steps, rounded upwards by at most 2^-7 of itself to bf16."""
+    blocks = VALUES[: 46 * 64].reshape(-1, 64)
+    step = np.abs(blocks).max(axis=1, keepdims=True) / steps * (1 + 2**-7)
+    off = np.abs(back(blocks.ravel(), encoding).reshape(-1, 64) - blocks)
+    assert (off <= 0.5001 * step).all()
+
+
+def test_bf16_keeps_eight_bits_of_the_mantissa_and_any_magnitude() -> None:
+    values = np.array([1.0, 1.00390625, 1.01171875, -3e38, 1e-40, 0.0], dtype=np.float32)
+    assert back(values, "bf16")[:3].tolist() == [1.0, 1.0, 1.015625]  # a tie goes to the even neighbour
+    assert np.allclose(back(VALUES, "bf16"), VALUES, rtol=2**-8)
+    assert np.isfinite(back(values, "bf16")).all()
+
+
+def test_topk_keeps_the_largest_of_every_256() -> None:
+    values = np.arange(512, dtype=np.float32)
+    kept = np.flatnonzero(back(values, "topk"))
+    assert kept.tolist() == [*range(240, 256), *range(496, 512)]
+    assert np.allclose(back(values, "topk")[kept], values[kept], rtol=2**-8)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("encoding", ["bf16", "int8", "int4", "topk"])
+def test_what_is_not_finite_arrives_as_not_finite(encoding: Encoding, bad: float) -> None:
+    values = VALUES.copy()
+    values[100] = bad
+    assert not np.isfinite(back(values, encoding)).all()
+
+
+@pytest.mark.parametrize("encoding", ["int8", "int4", "topk"])
+def test_hostile_bytes_decode_to_values_that_checks_can_refuse(encoding: Encoding) -> None:
+    hostile = bytes([0xFF]) * wire_bytes(encoding, 256)
+    assert from_wire(hostile, encoding, 256).shape == (256,)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_part_that_begins_a_block_can_be_read_and_written_alone(encoding: Encoding) -> None:
+    assert LARGEST_BLOCK % CODECS[encoding].values == 0
+    values = np.where(np.abs(VALUES) < 1e4, VALUES, 0).astype(np.float32)
+    whole = bytes(to_wire(values, encoding))
+    cut = wire_bytes(encoding, LARGEST_BLOCK)
+    assert bytes(to_wire(values[:LARGEST_BLOCK], encoding)) == whole[:cut]
+    assert np.array_equal(from_wire(whole[cut:], encoding, 1976), from_wire(whole, encoding, 3000)[LARGEST_BLOCK:])
+
+
+@pytest.mark.parametrize("encoding", sorted(DIFFERENCES))
+def test_error_feedback_loses_nothing_for_good(encoding: Encoding) -> None:
+    """A step of the same size in every round: what has arrived after 200 rounds lacks what is in the last error alone,
+    so its mean per round comes to the step, though single rounds carry a sixteenth of the values (topk)."""
+    step = (VALUES[:512] / 1000).astype(np.float32)
+    delivered, error = np.zeros(512, dtype=np.float32), np.zeros(512, dtype=np.float32)
+    for _ in range(200):
+        _, delivered, error = with_feedback(delivered + step, delivered=delivered, error=error, encoding=encoding)
+    assert np.allclose(delivered + error, 200 * step, rtol=1e-3, atol=1e-4)
+    assert np.abs(delivered / 200 - step).max() < 0.2 * np.abs(step).max()
+
+
+def test_models_travel_back_as_int8_where_updates_are_differences_which_are_stored_in_full() -> None:
+    assert [downward(one) for one in ENCODINGS] == ["f32", "f16", "bf16", "int8", "int8", "int8"]
+    assert [stored(one) for one in ENCODINGS] == ["f32", "f16", "bf16", "f32", "f32", "f32"]
+
+
+def test_an_unknown_encoding_is_refused_with_all_names() -> None:
+    with pytest.raises(InvalidField, match="f32, f16, bf16, int8, int4, topk"):
+        encoding_of("f8")
+
+
+def test_a_set_by_blocks_gives_back_its_tensors_and_has_float32_alone() -> None:
+    arrays = {"a": VALUES[:100].reshape(10, 10), "b": VALUES[100:130]}
+    sent = TensorSet.of(arrays, "int8")
+    assert sent.size_bytes == 3 * 66
+    assert np.array_equal(np.concatenate([one.ravel() for one in sent.arrays().values()]), sent.flat())
+    layout = Layout((WireTensor(name="n", dtype="int64", shape=()),))
+    with pytest.raises(InvalidField, match="not all float32"):
+        TensorSet(layout=layout, encoding="int8", data=memoryview(bytes(8)))
