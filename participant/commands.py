@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedap_core.choosing import BEST
 from fedap_core.errors import InvalidInput, parse_pairs
 from participant.config import read_settings
 from participant.data.base import DataOptions
@@ -176,7 +177,10 @@ def export(
     state: Annotated[Path, typer.Option(help="The folder that join used.")],
     out: Annotated[Path, typer.Option(help="The bundle to write (.safetensors).")],
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
+    which: Annotated[
+        str, typer.Option(help="federated, fine-tuned, alone, or best: the one that your validation samples say.")
+    ] = BEST,
     own: Annotated[bool, typer.Option(help="The model that your own training made last, before the last mix.")] = False,
 ) -> None:
     """Write the personalised model as one self-describing file: all weights, classes, provenance, metrics."""
-    typer.echo(export_bundle(state, out, force=force, own=own))
+    typer.echo(export_bundle(state, out, force=force, which=which, own=own))

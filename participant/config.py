@@ -71,7 +71,10 @@ class JoinSettings(DataSettings):
     evaluate_beside: bool = Field(
         default=True, description="Evaluate on a core that training leaves free; else before training. The same bits."
     )
-    also_local: bool = Field(default=False, description="Also train alone at home, for comparison.")
+    also_local: bool = Field(
+        default=True,
+        description="Also train alone at home, while no order waits: to compare, and to keep the better model.",
+    )
     reconnect_s: Seconds = Field(default=0.5, description="First pause before connecting again; it doubles.")
     reconnect_cap_s: Seconds = Field(default=30.0, description="Longest pause before connecting again.")
     answer_s: Seconds = Field(default=5.0, description="Until an unanswered hello is said again.")

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from types import FrameType
 
 import structlog
 
@@ -30,13 +29,13 @@ from participant.decisions.events import LeaveRequested
 from participant.decisions.layouts import model_layout
 from participant.decisions.machine import AgentMachine
 from participant.decisions.reconnection import Lifeline
+from participant.record.kept_models import kept_models
 from participant.record.model_file import make_initial, read_spec
 from participant.record.private_state import PrivateState
 from participant.shell import Shell, run_in_thread
 from participant.training.home_data import HomeData
 from participant.training.home_run import HomeSettings
 from participant.training.pace import Progress
-from participant.training.reports import read_scores
 from participant.training.worker import Worker, training_lane
 from participant.wire.line import Context, shared_context
 from participant.wire.sent_log import SentLog
@@ -152,13 +151,20 @@ def join(
             watch=watch,
             lane=None if host is None else host.lane,
         )
-        with _signals(shell), structlog.contextvars.bound_contextvars(participant=settings.name):
+        with (
+            _signals(lambda number: _ask_to_leave(shell, number)),
+            structlog.contextvars.bound_contextvars(participant=settings.name),
+        ):
             thread, ended = run_in_thread(shell, worker)
             end = _wait(ended)
             thread.join()
+        with (
+            _signals(lambda _number: worker.give_up_alone()),
+            structlog.contextvars.bound_contextvars(participant=settings.name),
+        ):
             worker.close(at_once=not (isinstance(end, End) and end.code == 0))
-        if isinstance(end, End) and end.code == 0 and settings.also_local:
-            end = End(code=0, reason=f"{end.reason}; {compare_with_alone(state, home.spec)}")
+        if isinstance(end, End) and end.code == 0:
+            end = End(code=0, reason="\n".join([*_comparison(settings), end.reason]))
     for fault in (end, worker.fault):
         if isinstance(fault, BaseException):
             raise fault
@@ -183,16 +189,10 @@ def _home_settings(settings: JoinSettings, *, hosted: bool) -> HomeSettings:
     )
 
 
-def compare_with_alone(state: PrivateState, spec: ModelSpec) -> str:
-    """What taking part was worth: the personal model beside the one trained alone, on the same test samples."""
-    run = state.current_run()
-    files = None if run is None else state.run(run, spec)
-    pair = (files.latest(), files.read_alone()) if files is not None else (None, None)
-    shown = []
-    for what, saved in zip(("federated", "alone"), pair, strict=True):
-        tested = [] if saved is None else [score for score in read_scores(saved.facts) if score.split == "test"]
-        shown.append(f"{what} {tested[0].correct / tested[0].samples:.4f}" if tested else f"{what} unknown")
-    return f"test accuracy: {', '.join(shown)}"
+def _comparison(settings: JoinSettings) -> list[str]:
+    """What taking part was worth, in lines, where there is another model to compare with."""
+    kept = kept_models(settings.state) if settings.also_local else None
+    return [] if kept is None else kept.words()
 
 
 def software_version() -> str:
@@ -213,18 +213,20 @@ def _wait(ended: queue.SimpleQueue[End | BaseException]) -> End | BaseException:
             continue
 
 
+def _ask_to_leave(shell: Shell, number: int) -> None:
+    name = signal.Signals(number).name
+    shell.post(LeaveRequested(reason=f"asked to stop by {name}", code=128 + number))
+
+
 @contextmanager
-def _signals(shell: Shell) -> Iterator[None]:
-    """SIGTERM and SIGINT ask the participant to leave; only where signals can be handled, in the main thread."""
+def _signals(ask: Callable[[int], None]) -> Iterator[None]:
+    """What SIGTERM and SIGINT do; only where signals can be handled, in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def ask(number: int, _frame: FrameType | None) -> None:
-        name = signal.Signals(number).name
-        shell.post(LeaveRequested(reason=f"asked to stop by {name}", code=128 + number))
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {
+        number: signal.signal(number, lambda given, _frame: ask(given)) for number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         yield
     finally:

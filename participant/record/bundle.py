@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from fedap_core.choosing import ALONE, BEST, FEDERATED, FINE_TUNED
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.evaluation import EVALUATION_BATCH
@@ -26,38 +27,58 @@ from participant.data.base import DataOptions, InputArray
 from participant.data.npz import as_inputs
 from participant.record.agreement import read_terms
 from participant.record.disk import Disk
+from participant.record.kept_models import KeptModels, kept_models
 from participant.record.model_file import module_of, read_model, read_spec, write_model
 from participant.record.private_state import PERSONAL, PrivateState, RunState
 
+_MADE = {
+    ALONE: "trained alone on the participant's own data, beside the federation",
+    FINE_TUNED: "the federation's last one, fine-tuned at home",
+}
 _PROVENANCE = ("run", "participant", "algorithm", "rounds")
 
 
-def export_bundle(state: Path, out: Path, *, force: bool, own: bool = False) -> str:
-    """Copy the personal model of a state folder, with its notes, into a file of its own; a line that says what it is.
+def export_bundle(state: Path, out: Path, *, force: bool, which: str = BEST, own: bool = False) -> str:
+    """Copy a model of a state folder, with its notes, into a file of its own; lines that say what it is and why it.
 
-    own: what one's own training made last, which is there before a run has ended, too.
+    which: federated, fine-tuned, alone, or best: what the participant's validation samples say. own: instead, what
+    one's own training made last, which is there before a run has ended, too.
     """
     if out.exists() and not force:
         raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
-    spec, tensors, notes = _trained_model(state) if own else _personal_model(state)
+    kept = None if own else _finished(state)
+    spec, tensors, notes = _trained_model(state) if kept is None else _chosen_model(kept, which)
     write_model(out, spec, tensors, {**notes, "torch": torch.__version__})
-    which = f"; the model is {notes['model']}" if "model" in notes else ""
-    return (
+    name = f"; the model is {notes['model']}" if "model" in notes else ""
+    line = (
         f"{out}: {spec.model} of {notes['participant']} after {notes['rounds']} rounds of {notes['algorithm']}, "
-        f"{len(spec.classes)} classes, test accuracy {notes.get('test_accuracy', 'unknown')}{which}"
+        f"{len(spec.classes)} classes, test accuracy {notes.get('test_accuracy', 'unknown')}{name}"
     )
+    return "\n".join([*([] if kept is None else kept.words()), line])
 
 
-def _personal_model(state: Path) -> tuple[ModelSpec, State, dict[str, str]]:
-    personal = state / PERSONAL
-    if not personal.is_file():
+def _finished(state: Path) -> KeptModels:
+    kept = kept_models(state)
+    if kept is None:
         fix = "The run must have ended; see `fedap-participant join`. With --own, your own latest training is taken."
         raise InvalidInput("state", str(state), f"a folder with {PERSONAL}", fix)
-    spec, tensors, notes = read_model(personal)
-    missing = [name for name in _PROVENANCE if name not in notes]
+    missing = [name for name in _PROVENANCE if name not in kept.notes]
     if missing:
-        raise InvalidInput(str(personal), f"no note on {missing[0]}", "a personal model written by join")
-    return spec, tensors, notes
+        raise InvalidInput(str(state / PERSONAL), f"no note on {missing[0]}", "a personal model written by join")
+    return kept
+
+
+def _chosen_model(kept: KeptModels, which: str) -> tuple[ModelSpec, State, dict[str, str]]:
+    """The model that was asked for, with notes that say which it is and why."""
+    name = kept.choice.of(which).name
+    model, notes = kept.models[name], dict(kept.notes)
+    why = kept.choice.sentence if which == BEST else f"asked for by --which {which}"
+    notes |= {"which": name, "why": why}
+    if name != FEDERATED:
+        tallies = {"test": model.candidate.test, "validation": model.candidate.validation}
+        notes |= {f"{split}_accuracy": f"{one.accuracy:.6f}" for split, one in tallies.items() if one is not None}
+        notes |= {"rounds": str(model.rounds), "model": _MADE[name]}
+    return kept.spec, model.model, notes
 
 
 def _trained_model(state: Path) -> tuple[ModelSpec, State, dict[str, str]]:

@@ -97,12 +97,13 @@ class RunState:
         rounds = self._rounds()
         return self._read(rounds[-1]) if rounds else None
 
-    def write_alone(self, saved: SavedRound) -> None:
-        """The model that is trained beside the federation, for comparison."""
-        self._write("alone.safetensors", saved)
+    def write_beside(self, saved: SavedRound) -> None:
+        """A model that is made beside the federation's, by its kind: to compare, and perhaps to keep."""
+        self._write(f"{saved.kind}.safetensors", saved)
 
-    def read_alone(self) -> SavedRound | None:
-        path = self.path / "alone.safetensors"
+    def read_beside(self, kind: str) -> SavedRound | None:
+        """The latest one of that kind."""
+        path = self.path / f"{kind}.safetensors"
         return self._read(path) if path.is_file() else None
 
     def _rounds(self) -> list[Path]:

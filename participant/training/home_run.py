@@ -27,6 +27,7 @@ from participant.decisions.layouts import shared_layout
 from participant.record.agreement import keep_agreement, refuse_another_algorithm
 from participant.record.model_file import module_of
 from participant.record.private_state import PrivateState, SavedRound
+from participant.training.alone import counts_by_class, fine_tune, train_alone
 from participant.training.delivered import anchor_model, delivered_values, initial_model, require_finite
 from participant.training.examining import Evaluations, Examiner, headline
 from participant.training.feedback import Feedback
@@ -102,8 +103,8 @@ class HomeRun:
         self._start = self._read_start()
         self._latest = self._files.latest()
         self._client, self._client_phase = self._open_client(WARMUP if self._is_warming() else "mixed")
-        judged = [part for part in self._splits if part != "train"]
-        self._examiner = Examiner(judged, threads=threads, beside=settings.beside)
+        self._judged = [part for part in self._splits if part != "train"]
+        self._examiner = Examiner(self._judged, threads=threads, beside=settings.beside)
         self._twins: dict[bool, LocalClient] = {}
         self.refused: Refusal | None = None
         """Why the weights of the latest order were not taken; None where they were."""
@@ -203,7 +204,11 @@ class HomeRun:
             phase="mixed",
             model=self._client.state(),
             extras=self._carried_on() | self._tables(evaluations),
-            facts={"scores": saved_scores(scores), "reason": order.reason},
+            facts={
+                "scores": saved_scores(scores),
+                "by_class": counts_by_class(headline(evaluations)),
+                "reason": order.reason,
+            },
         )
         personal = self._client.handed_over(order.round_no)
         self._state.write_personal(self._spec, personal, self._provenance(order, scores))
@@ -212,24 +217,25 @@ class HomeRun:
         return goodbye_of(self._welcome.run, saved, self._outgoing)
 
     def train_alone(self, should_stop: Callable[[], bool]) -> None:
-        """Bring the model that is trained beside the federation up to the latest finished round."""
-        if self._latest is None:
+        """Bring the model that is trained beside the federation up to the latest finished round; when the run is over
+        also train the federated one on."""
+        saved, alone = self._latest, make_strategy("base")
+        if saved is None or self._strategy.name == alone.name:
             return
-        last = self._latest.round_no - (1 if self._latest.kind == Goodbye.KIND else 0)
-        done = self._files.read_alone()
-        client = self._client_of(make_strategy("base"), self._start if done is None else done.model)
-        for round_no in range(0 if done is None else done.round_no + 1, last + 1):
-            if should_stop():
-                return
-            report = client.train(round_no, should_stop=should_stop)
-            if should_stop():
-                return
-            scores = [
-                score_of(part, client.evaluate(part), model="trained") for part in self._splits if part != "train"
-            ]
-            facts = {"scores": saved_scores(tuple(scores)), "train_loss": report.metrics.loss}
-            saved = SavedRound(kind="alone", round_no=round_no, phase="mixed", model=client.state(), facts=facts)
-            self._files.write_alone(saved)
+        is_over = saved.kind == Goodbye.KIND
+        is_done = train_alone(
+            lambda state: self._client_of(alone, state),
+            self._files,
+            self._start,
+            last=saved.round_no - is_over,
+            judged=self._judged,
+            should_stop=should_stop,
+            tell=is_over,
+        )
+        if is_done and is_over and "validation" in self._judged:
+            epochs = self._strategy.finetune + self._plan.sgd.epochs
+            client = self._client_of(replace(self._strategy, finetune=epochs), self._start)
+            fine_tune(client, self._files, saved, self._judged)
 
     # --- clients ------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ from participant.training.pace import Progress
 from protocol.errors import ProtocolError
 from protocol.messages import Anchor, Finish, Welcome
 
+log = structlog.get_logger()
+
 
 def training_lane() -> ThreadPoolExecutor:
     """A thread for training. It is started by the first piece of work."""
@@ -59,21 +61,26 @@ class Worker:
         self._named: dict[str, str] = {}
         self._is_own_lane = lane is None
         self._lane = lane or training_lane()
+        self._alone_failed = False
         self._unfinished: set[Future[Event | None]] = set()
         self.fault: BaseException | None = None
         """What ended the work unexpectedly."""
 
     def prepare(self, welcome: Welcome) -> None:
         self._submit(lambda: self._prepare(welcome))
+        self._train_alone_when_idle()
 
     def work(self, order: Order) -> None:
         self._submit(lambda: self._carry_out(order))
-        if self._settings.also_local:
-            self._queue(self._train_alone)
+        self._train_alone_when_idle()
 
     def stop(self) -> None:
         """Ask the present work to end after its batch; work queued later is not affected."""
         self._stop.set()
+
+    def give_up_alone(self) -> None:
+        """Leave out what is still to be trained for comparison alone."""
+        self._closing.set()
 
     def close(self, *, at_once: bool) -> None:
         """End the work: after everything queued, or after the present batch. A shared lane goes on for the others."""
@@ -89,6 +96,10 @@ class Worker:
             self._run.close()
         if self._is_own_lane:
             self._lane.shutdown(wait=True)
+
+    def _train_alone_when_idle(self) -> None:
+        if self._settings.also_local:
+            self._queue(self._train_alone)
 
     def _submit(self, work: Callable[[], Event | None]) -> None:
         with self._lock:
@@ -166,6 +177,11 @@ class Worker:
         return run.finish(order) if isinstance(order, Finish) else run.train(order, self._is_stopped)
 
     def _train_alone(self) -> Event | None:
-        if self._run is not None:
+        if self._run is None or self._alone_failed:
+            return None
+        try:
             self._run.train_alone(self._must_give_way)
+        except InvalidInput as error:  # the federation does not depend on it
+            self._alone_failed = True
+            log.warning("alone.failed", reason=str(error), note="there is no model trained alone to compare with")
         return None

@@ -115,6 +115,7 @@ class DrillSite:
             "state": str(self.home(member)),
             "validation": 0.0,
             "evaluate_beside": False,
+            "also_local": False,
             "reconnect_s": 0.1,
             "reconnect_cap_s": 0.5,
             "answer_s": 0.6,

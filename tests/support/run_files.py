@@ -25,6 +25,7 @@ PATIENCE = {
     "silence_beats": 6.0,
     "farewell_s": 10.0,
     "validation": 0.0,
+    "also_local": False,
 }
 
 

@@ -109,6 +109,7 @@ def join_settings(
             "option.full_covariance=true,false",
         ),
         evaluate_beside=False,  # participants on one machine leave no core free
+        also_local=False,  # the algorithm `base` is a run of its own
         reconnect_s=0.1,
         reconnect_cap_s=1.0,
         answer_s=ANSWER_S,

@@ -1,0 +1,150 @@
+"""Which of its models a participant keeps: the one that is best on its validation samples, and how sure that is.
+
+The one chooser: the lab's tables, the end of `join` and `export` all ask here. Counts in, a choice and a sentence out;
+test samples have no part in the choice, they are only reported beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.metrics import wilson_interval
+
+FEDERATED = "federated"
+"""The model that the federation's algorithm hands over."""
+FINE_TUNED = "fine-tuned"
+"""That model after further training at home."""
+ALONE = "alone"
+"""The model that was trained on the participant's own data only."""
+BEST = "best"
+"""Asks for whichever is chosen."""
+
+_SUBJECTS = {FEDERATED: "together", FINE_TUNED: "together and fine-tuned", ALONE: "alone"}
+_NAMES = {FEDERATED: "the federated model", FINE_TUNED: "the fine-tuned model", ALONE: "your own model"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """How many of some samples a model classified correctly."""
+
+    correct: int
+    samples: int
+
+    def __post_init__(self) -> None:
+        if self.samples < 1 or not 0 <= self.correct <= self.samples:
+            raise InvalidInput("tally", f"{self.correct} of {self.samples}", "0 <= correct <= samples, samples >= 1")
+
+    @property
+    def accuracy(self) -> float:
+        return self.correct / self.samples
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of Wilson."""
+        return wilson_interval(self.correct, self.samples)
+
+    @property
+    def words(self) -> str:
+        low, high = self.interval
+        return f"{100 * self.accuracy:.1f} % ({100 * low:.1f} to {100 * high:.1f} %)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One model and what it reaches. validation: None where no samples were held back; it cannot be chosen then."""
+
+    name: str
+    validation: Tally | None
+    test: Tally | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The model to keep. rival: what it is compared with: the first candidate, which was asked for, or where that is
+    chosen the best of the others; None where there was nothing to choose.
+
+    difference: 95 % interval of the chosen model's validation accuracy less the rival's.
+    """
+
+    name: str
+    candidates: tuple[Candidate, ...]
+    rival: str | None = None
+    difference: tuple[float, float] | None = None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the difference is more than chance."""
+        return self.difference is not None and self.difference[0] > 0.0
+
+    def of(self, name: str) -> Candidate:
+        """A candidate by name; `best` is the chosen one."""
+        wanted = self.name if name == BEST else name
+        found = {one.name: one for one in self.candidates}
+        if wanted not in found:
+            raise unknown_name("which", name, [*found, BEST])
+        return found[wanted]
+
+    @property
+    def sentence(self) -> str:
+        """The comparison in words for the participant: what each model reaches where it counts, and what is kept."""
+        name = _NAMES.get(self.name, self.name)
+        if self.difference is None:
+            only = "there is no other model" if len(self.candidates) == 1 else "no samples were held back to choose by"
+            return f"{only[0].upper()}{only[1:]}; export takes {name}."
+        samples = next(one.validation.samples for one in self.candidates if one.validation is not None)
+        best, second = (self.of(one).validation for one in (self.name, self.rival or self.name))
+        unsure = "no difference" if best == second else "this may be chance"
+        verdict = f"{name} is better; export takes it" if self.is_clear else f"{unsure}; export takes {name}"
+        return f"{_reached(self._told, 'validation')} of {samples} validation samples: {verdict}."
+
+    @property
+    def test_sentence(self) -> str:
+        """The same models on test samples; empty where there are none."""
+        samples = next((one.test.samples for one in self.candidates if one.test is not None), None)
+        if samples is None:
+            return ""
+        return f"{_reached(self._told, 'test')} of {samples} test samples, which had no part in the choice."
+
+    @property
+    def _told(self) -> list[Candidate]:
+        return sorted(self.candidates, key=lambda one: one.name != ALONE)
+
+
+def choose(candidates: Sequence[Candidate]) -> Choice:
+    """The candidate with the highest validation accuracy; of equal ones the first.
+
+    The first candidate is what was asked for, and is kept where no samples were held back to choose by. The interval of
+    the difference is Newcombe's, from both Wilson intervals: it treats the two models as judged on different samples,
+    and so is wider than one that pairs them.
+    """
+    if not candidates:
+        raise InvalidInput("candidates", "none", "at least one model to choose")
+    judged = [(one.validation, one) for one in candidates if one.validation is not None]
+    if candidates[0].validation is None or len(judged) < 2:
+        return Choice(name=candidates[0].name, candidates=tuple(candidates))
+    ranked = sorted(judged, key=lambda pair: -pair[0].accuracy)  # stable: of equal ones the first
+    best, chosen = ranked[0]
+    second, rival = ranked[1] if chosen is candidates[0] else judged[0]
+    return Choice(
+        name=chosen.name, rival=rival.name, candidates=tuple(candidates), difference=_difference(best, second)
+    )
+
+
+def _difference(one: Tally, other: Tally) -> tuple[float, float]:
+    """95 % interval of one accuracy less the other (Newcombe 1998, method 10)."""
+    (low, high), (other_low, other_high) = one.interval, other.interval
+    gap = one.accuracy - other.accuracy
+    below = math.hypot(one.accuracy - low, other_high - other.accuracy)
+    above = math.hypot(high - one.accuracy, other.accuracy - other_low)
+    return gap - below, gap + above
+
+
+def _reached(candidates: Sequence[Candidate], split: str) -> str:
+    """«Alone you reach 89.4 % (82.0 to 94.0 %), together 44.3 % (36.0 to 53.0 %)»."""
+    tallies = [(one.name, one.test if split == "test" else one.validation) for one in candidates]
+    parts = [(_SUBJECTS.get(name, name), tally.words) for name, tally in tallies if tally is not None]
+    (first, words), *rest = parts
+    return ", ".join([f"{first[0].upper()}{first[1:]} you reach {words}", *(f"{who} {words}" for who, words in rest)])

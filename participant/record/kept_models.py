@@ -1,0 +1,94 @@
+"""The models that a finished run leaves at home, and which of them is kept: read from a state folder alone.
+
+The federation's model, the same after further training, and the one that was trained alone, each with its scores. No
+data are needed: every model was judged when it was saved. The choice is `fedap_core.choosing`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED, Candidate, Choice, Tally, choose
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.state import State
+from fedap_core.workspace import headline_rank
+from participant.record.disk import Disk
+from participant.record.model_file import read_model
+from participant.record.private_state import PERSONAL, RunState, SavedRound
+from protocol.messages import Goodbye
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptModel:
+    """One model of a finished run. rounds: trained; by_class: by split, see `training.alone.counts_by_class`."""
+
+    candidate: Candidate
+    rounds: int
+    model: State
+    by_class: Mapping[str, Mapping[str, list[int]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptModels:
+    """What a state folder has to choose from. notes: the final model's provenance. rounds: of the run."""
+
+    spec: ModelSpec
+    notes: Mapping[str, str]
+    rounds: int
+    models: Mapping[str, KeptModel]
+    choice: Choice
+
+    def words(self) -> list[str]:
+        """The comparison for a person, in lines; none where there is only one model."""
+        if len(self.models) < 2:
+            return []
+        alone = self.models.get(ALONE)
+        short = alone is not None and alone.rounds < self.rounds
+        note = f"Training alone was stopped after {alone.rounds} of {self.rounds} rounds." if alone and short else ""
+        return [line for line in (self.choice.sentence, self.choice.test_sentence, note) if line]
+
+
+def kept_models(state: Path) -> KeptModels | None:
+    """Of the run that ended last in this folder; None before any has."""
+    personal = state / PERSONAL
+    if not personal.is_file():
+        return None
+    spec, tensors, notes = read_model(personal)
+    files = RunState(state / "state" / notes.get("run", ""), spec, Disk())
+    final = files.latest()
+    if final is None or final.kind != Goodbye.KIND:
+        final = None
+    federated = KeptModel(
+        candidate=_candidate(FEDERATED, {} if final is None else final.facts),
+        rounds=int(notes.get("rounds", "0")),
+        model=tensors,
+        by_class=_by_class(final),
+    )
+    models = {FEDERATED: federated}
+    for name in (ALONE, FINE_TUNED):
+        saved = None if final is None else files.read_beside(name)
+        if saved is not None:
+            rounds = saved.round_no + (name == ALONE)
+            candidate = _candidate(name, saved.facts)
+            models[name] = KeptModel(
+                candidate=candidate, rounds=rounds, model=dict(saved.model), by_class=_by_class(saved)
+            )
+    choice = choose([one.candidate for one in models.values()])
+    return KeptModels(spec=spec, notes=notes, rounds=federated.rounds, models=models, choice=choice)
+
+
+def _candidate(name: str, facts: Mapping[str, Any]) -> Candidate:
+    """By the scores that were saved with a model; of several kinds the headline's."""
+    scores = sorted(facts.get("scores", ()), key=lambda one: -headline_rank(one["model"]))
+    tallies = {
+        one["split"]: Tally(correct=one["correct"], samples=one["samples"]) for one in scores if one["samples"] > 0
+    }
+    return Candidate(name=name, validation=tallies.get("validation"), test=tallies.get("test"))
+
+
+def _by_class(saved: SavedRound | None) -> Mapping[str, Mapping[str, list[int]]]:
+    found: Any = {} if saved is None else saved.facts.get("by_class", {})
+    return dict(found)
