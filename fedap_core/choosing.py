@@ -27,7 +27,7 @@ _NAMES = {FEDERATED: "the federated model", FINE_TUNED: "the fine-tuned model", 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tally:
+class HitCount:
     """How many of some samples a model classified correctly."""
 
     correct: int
@@ -35,7 +35,9 @@ class Tally:
 
     def __post_init__(self) -> None:
         if self.samples < 1 or not 0 <= self.correct <= self.samples:
-            raise InvalidInput("tally", f"{self.correct} of {self.samples}", "0 <= correct <= samples, samples >= 1")
+            raise InvalidInput(
+                "hit count", f"{self.correct} of {self.samples}", "0 <= correct <= samples, samples >= 1"
+            )
 
     @property
     def accuracy(self) -> float:
@@ -57,8 +59,8 @@ class Candidate:
     """One model and what it reaches. validation: None where no samples were held back; it cannot be chosen then."""
 
     name: str
-    validation: Tally | None
-    test: Tally | None = None
+    validation: HitCount | None
+    test: HitCount | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +135,7 @@ def choose(candidates: Sequence[Candidate]) -> Choice:
     )
 
 
-def _difference(one: Tally, other: Tally) -> tuple[float, float]:
+def _difference(one: HitCount, other: HitCount) -> tuple[float, float]:
     """95 % interval of one accuracy less the other (Newcombe 1998, method 10)."""
     (low, high), (other_low, other_high) = one.interval, other.interval
     gap = one.accuracy - other.accuracy

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED, Candidate, Choice, Tally, choose
+from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED, Candidate, Choice, HitCount, choose
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from fedap_core.workspace import headline_rank
@@ -84,7 +84,7 @@ def _candidate(name: str, facts: Mapping[str, Any]) -> Candidate:
     """By the scores that were saved with a model; of several kinds the headline's."""
     scores = sorted(facts.get("scores", ()), key=lambda one: -headline_rank(one["model"]))
     tallies = {
-        one["split"]: Tally(correct=one["correct"], samples=one["samples"]) for one in scores if one["samples"] > 0
+        one["split"]: HitCount(correct=one["correct"], samples=one["samples"]) for one in scores if one["samples"] > 0
     }
     return Candidate(name=name, validation=tallies.get("validation"), test=tallies.get("test"))
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from fedap_core.choosing import ALONE, BEST, FEDERATED, FINE_TUNED, Candidate, Tally, choose
+from fedap_core.choosing import ALONE, BEST, FEDERATED, FINE_TUNED, Candidate, HitCount, choose
 from fedap_core.errors import InvalidInput
 
 
 def candidate(name: str, correct: int | None, samples: int = 100, test: int | None = None) -> Candidate:
     return Candidate(
         name=name,
-        validation=None if correct is None else Tally(correct=correct, samples=samples),
-        test=None if test is None else Tally(correct=test, samples=200),
+        validation=None if correct is None else HitCount(correct=correct, samples=samples),
+        test=None if test is None else HitCount(correct=test, samples=200),
     )
 
 
@@ -62,8 +62,8 @@ def test_interval_of_a_difference_is_newcombes() -> None:
     """Newcombe 1998, table II, method 10: 56/70 - 48/80 has the interval 0.0524 to 0.3339."""
     found = choose(
         [
-            Candidate(name=FEDERATED, validation=Tally(correct=56, samples=70)),
-            Candidate(name=ALONE, validation=Tally(correct=48, samples=80)),
+            Candidate(name=FEDERATED, validation=HitCount(correct=56, samples=70)),
+            Candidate(name=ALONE, validation=HitCount(correct=48, samples=80)),
         ]
     )
     assert found.difference == pytest.approx((0.0524, 0.3339), abs=5e-5)
