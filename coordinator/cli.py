@@ -5,14 +5,13 @@ from __future__ import annotations
 import resource
 import signal
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import structlog
 import typer
 
-from coordinator.config import RunConfig, make_config, read_config, require_safe
+from coordinator.config import RunConfig, overlaid, require_safe
 from coordinator.exporting import export_weights
 from coordinator.model_checks import require_usable_models
 from coordinator.observers.log_lines import configure_logs
@@ -21,98 +20,39 @@ from coordinator.record.member_list import MemberList
 from coordinator.run_plan import make_plan, make_rules, require_enough_listed
 from coordinator.runs import open_run, plan_recovery, read_run
 from coordinator.summaries import explain, history_lines, status_lines
-from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
+from fedap_core.errors import InvalidInput
+from protocol.host.command import ExampleFlag, Given, TableFlag, VersionFlag, run_app, settings_text, with_settings
 from protocol.host.keys import generate_keys, read_key_file, write_key_file
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file of the run; flags override its fields.")]
-RunName = Annotated[str | None, typer.Option("--run", help="Name of the run: a-z, 0-9 and -.")]
-RunFolder = Annotated[Path | None, typer.Option("--folder", help="Where the run is kept; a restart continues it.")]
-Initial = Annotated[Path | None, typer.Option(help="Initial model file of `fedap-participant init`.")]
-AlgorithmName = Annotated[str | None, typer.Option("--algorithm", help="fedap, d-fedap, f-fedap, fedavg, base, …")]
-Option = Annotated[list[str] | None, typer.Option("--option", help="key=value for the algorithm; repeatable.")]
-Rounds = Annotated[int | None, typer.Option(help="Rounds that each participant trains.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of the run.")]
-Mode = Annotated[str | None, typer.Option(help="barrier or continuous.")]
-Member = Annotated[list[str] | None, typer.Option("--member", help="Name of a member, without keys; repeatable.")]
-Endpoint = Annotated[str | None, typer.Option(help="Where to listen, such as tcp://127.0.0.1:5555 or ipc:///tmp/x.")]
-Secret = Annotated[Path | None, typer.Option("--secret-key", help="Key file of `keygen`; turns encryption on.")]
-Keys = Annotated[Path | None, typer.Option("--members", help="File with a line «name public-key» per member.")]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Listen without keys where others can reach it.")]
-LogFile = Annotated[
-    Path | None, typer.Option("--log-file", help="Write the log to this file instead of stderr; rotated at 10 MB.")
-]
-ObserverName = Annotated[
-    list[str] | None,
-    typer.Option("--observer", help="package.module:factory of an observer of the run, which is imported; repeatable."),
-]
 Folder = Annotated[Path, typer.Argument(help="Folder of the run.")]
 
-Given = Mapping[str, object]
-"""Fields by name, as flags gave them."""
+SHORT = {
+    "algorithm.name": "--algorithm",
+    "algorithm.options": "--option",
+    "members.keys": "--members",
+    "members.names": "--member",
+    "network.endpoint": "--endpoint",
+    "network.insecure": "--insecure",
+    "network.secret_key": "--secret-key",
+    "observers": "--observer",
+}
+"""Flags with shorter names than their section and field."""
 
 
 @app.callback()
-def coordinator() -> None:
+def coordinator(_version: VersionFlag = False) -> None:
     """Coordinate a federation: who takes part, when a round closes, what is durable. Never sees data."""
 
 
-Work = Callable[[RunConfig, Path | None, Path | None], None]
-"""What a command does with a checked configuration, the file it came from, if it did, and the file for its log."""
-
-
-def with_run_options(work: Work) -> Callable[..., None]:
-    """The command that reads the options of a run and hands them on: typer takes options from a signature, and this
-    one serves every command that is about a run to start."""
-
-    def command(
-        config: ConfigFile = None,
-        run: RunName = None,
-        folder: RunFolder = None,
-        initial: Initial = None,
-        algorithm: AlgorithmName = None,
-        option: Option = None,
-        rounds: Rounds = None,
-        seed: Seed = None,
-        mode: Mode = None,
-        member: Member = None,
-        endpoint: Endpoint = None,
-        secret_key: Secret = None,
-        members: Keys = None,
-        insecure: Insecure = False,
-        observer: ObserverName = None,
-        log_file: LogFile = None,
-    ) -> None:
-        top: dict[str, object] = {"run": run, "folder": folder, "initial": initial, "rounds": rounds, "seed": seed}
-        top |= {"mode": mode, "observers": observer}
-        sections: dict[str, dict[str, object]] = {
-            "algorithm": {"name": algorithm, "options": parse_pairs("option", option) if option else None},
-            "members": {"names": member or None, "keys": members, "at_least": len(member) if member else None},
-            "network": {"endpoint": endpoint, "secret_key": secret_key, "insecure": insecure or None},
-        }
-        work(_overlaid(config, top, sections), config, log_file)
-
-    command.__name__, command.__doc__ = work.__name__, work.__doc__
-    return command
-
-
-def _overlaid(config: Path | None, top: Given, sections: Mapping[str, Given]) -> RunConfig:
-    """The file's fields with those of the flags on top; None is «not given»."""
-    fields = read_config(config).model_dump() if config is not None else {}
-    fields |= {name: value for name, value in top.items() if value is not None}
-    for section, values in sections.items():
-        given = {name: value for name, value in values.items() if value is not None}
-        if given:
-            fields[section] = {**fields.get(section, {}), **given}
-    return make_config(fields).inside(Path.cwd())
-
-
 @app.command()
-@with_run_options
-def serve(settings: RunConfig, config: Path | None, log_file: Path | None) -> None:
+@with_settings(RunConfig, SHORT)
+def serve(given: Given, config: ConfigFile = None) -> None:
     """Start or resume a run and serve it to its end. SIGTERM ends it after the round, a second SIGTERM at once."""
-    configure_logs(settings.run, log_file)
+    settings = overlaid(config, given)
+    configure_logs(settings.run, settings.log_file)
     require_usable_models(settings)
     _allow_many_files()
     federation = open_run(settings, config_file=config)
@@ -139,9 +79,10 @@ def _allow_many_files() -> None:
 
 
 @app.command()
-@with_run_options
-def check(settings: RunConfig, _config: Path | None, _log_file: Path | None) -> None:
+@with_settings(RunConfig, SHORT)
+def check(given: Given, config: ConfigFile = None) -> None:
     """Check a configuration and print who takes part, what stays at home and when rounds close. Starts nothing."""
+    settings = overlaid(config, given)
     require_safe(settings.network)
     if settings.network.secret_key is not None:
         read_key_file(settings.network.secret_key)
@@ -152,6 +93,12 @@ def check(settings: RunConfig, _config: Path | None, _log_file: Path | None) -> 
     require_enough_listed(settings, listed)
     for line in explain(settings, plan, rules, model.spec):
         typer.echo(line)
+
+
+@app.command("config")
+def show_config(example: ExampleFlag = False, table: TableFlag = False) -> None:
+    """Print every setting of a run: as a file to fill in (--example), or as a Markdown table (--table)."""
+    typer.echo(settings_text(RunConfig, SHORT, example=example, table=table), nl=False)
 
 
 @app.command()
@@ -212,18 +159,17 @@ def recover(
 
 @app.command()
 def keygen(
-    out: Annotated[Path, typer.Option(help="Key file to write, readable by you alone.")] = Path("coordinator.key"),
+    out: Annotated[Path, typer.Option(help="Secret key file to write; NAME.pub beside it.")] = Path("coordinator.key"),
 ) -> None:
     """Make the coordinator's keys; participants are given the public one."""
-    pair = generate_keys()
-    write_key_file(out, pair)
-    typer.echo(f"{out}: secret, keep it here")
-    typer.echo(f"public key for participants: {pair.public}")
+    public = write_key_file(out, generate_keys())
+    typer.echo(f"{out}: secret, for --secret-key; keep it here")
+    typer.echo(f"{public}: public, for every participant's --coordinator-key")
 
 
 def main() -> None:
     """Entry point: wrong input ends in one line and exit code 2."""
-    exit_on_invalid_input(app)
+    run_app(app)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,9 +37,15 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    run: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$", description="Name of the run: a-z, 0-9 and -.")
-    folder: Path = Field(description="Where the run is kept: journal, blobs, results. A restart finds it again.")
-    initial: Path = Field(description="The initial model file, made with `fedap-participant init`.")
+    run: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9-]{0,63}$", description="Name of the run: a-z, 0-9 and -.", examples=["liver"]
+    )
+    folder: Path = Field(
+        description="Where the run is kept: journal, blobs, results. A restart finds it again.", examples=["liver"]
+    )
+    initial: Path = Field(
+        description="The initial model file, made with `fedap-participant init`.", examples=["initial.safetensors"]
+    )
     rounds: int = Field(default=100, ge=1, le=1_000_000, description="Rounds that each participant trains.")
     seed: int = Field(default=0, ge=0, lt=2**63, description="Where all randomness of the run derives from.")
     mode: Literal["barrier", "continuous"] = Field(
@@ -70,6 +77,9 @@ class RunConfig(BaseModel):
     observers: tuple[str, ...] = Field(
         default=(), description="What follows the run beside the log: package.module:factory, or a built-in name."
     )
+    log_file: Path | None = Field(
+        default=None, description="File of the log instead of stderr; rotated at 10 MB.", examples=["coordinator.log"]
+    )
     storage: StorageSection = Field(default_factory=StorageSection, description="The disk.")
 
     @field_validator("run")
@@ -81,7 +91,8 @@ class RunConfig(BaseModel):
 
     def inside(self, base: Path) -> RunConfig:
         """The same with every relative path below `base`."""
-        placed = {name: base / getattr(self, name) for name in ("folder", "initial")}
+        names = ("folder", "initial", "log_file")
+        placed = {name: base / path if (path := getattr(self, name)) else None for name in names}
         anchor = self.anchor.model_copy(update={"file": base / self.anchor.file if self.anchor.file else None})
         keys = {
             name: base / path if (path := getattr(section, name)) else None
@@ -106,6 +117,20 @@ def read_config(path: Path) -> RunConfig:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput("config", path, "a TOML file", str(error)) from error
     return make_config(fields).inside(path.absolute().parent)
+
+
+def overlaid(file: Path | None, given: Mapping[str, object]) -> RunConfig:
+    """The file's configuration with other values on top: «section.field» -> value, paths from the current folder."""
+    fields = read_config(file).model_dump() if file is not None else {}
+    if names := given.get("members.names"):
+        given = {"members.at_least": len(names) if isinstance(names, Sized) else 1, **given}
+    for path, value in given.items():
+        section, dot, name = path.rpartition(".")
+        if dot:
+            fields[section] = {**fields.get(section, {}), name: value}
+        else:
+            fields[name] = value
+    return make_config(fields).inside(Path.cwd())
 
 
 def make_config(fields: dict[str, Any]) -> RunConfig:

@@ -51,7 +51,9 @@ class AlgorithmSection(Section):
 class AnchorSection(Section):
     """Where the model under which statistics are measured comes from; with neither, it is the initial model."""
 
-    file: Path | None = Field(default=None, description="A model file with the layout of the initial one.")
+    file: Path | None = Field(
+        default=None, description="A model file with the layout of the initial one.", examples=["anchor.safetensors"]
+    )
     warmup_rounds: int = Field(
         default=0, ge=0, description="First rounds that make it by plain averaging; they count towards `rounds`."
     )
@@ -102,7 +104,9 @@ class MembersSection(Section):
     """Who takes part. With `keys` or `names` the list decides; with neither, anybody who can connect."""
 
     keys: Path | None = Field(
-        default=None, description="File with a line «name public-key» per member; may be edited during the run."
+        default=None,
+        description="File with a line «name public-key» per member, or folder of files NAME.pub; read again if edited.",
+        examples=["members"],
     )
     names: tuple[str, ...] = Field(
         default=(), description="Names of the members where no keys are used (this machine only)."
@@ -113,6 +117,7 @@ class MembersSection(Section):
         default=None,
         ge=0.0,
         description="Start so many seconds after the beginning if `at_least` are there; none: wait for the whole list.",
+        examples=[600.0],
     )
     late_join: bool = Field(default=True, description="Whether somebody may become a member after the start.")
     min_samples: int = Field(default=32, ge=1, description="Training samples that a member must have.")
@@ -164,10 +169,16 @@ class PaceSection(Section):
     dead_after_s: float = Field(default=60.0, gt=0.0, description="Silence after which a member is not waited for.")
     quorum: int = Field(default=1, ge=1, description="Updates that a round needs to close without everyone.")
     deadline_s: float | None = Field(
-        default=None, ge=0.0, description="How long a round waits for members that are there; none: until they report."
+        default=None,
+        ge=0.0,
+        description="How long a round waits for members that are there; none: until they report.",
+        examples=[3600.0],
     )
     give_up_s: float | None = Field(
-        default=None, ge=0.0, description="End the run when enrolment or a round lacks its quorum so long; none: never."
+        default=None,
+        ge=0.0,
+        description="End the run when enrolment or a round lacks its quorum so long; none: never.",
+        examples=[86_400.0],
     )
     linger_s: float = Field(default=60.0, ge=0.0, description="How long the end waits for members that are not there.")
     late_updates: Literal["discount", "drop"] = Field(
@@ -187,7 +198,11 @@ class NetworkSection(Section):
         pattern=r"^(tcp|ipc)://.+",
         description="Where to listen: tcp://address:port (* picks a free one) or ipc://path.",
     )
-    secret_key: Path | None = Field(default=None, description="Key file of `fedap-coordinator keygen`: turns CURVE on.")
+    secret_key: Path | None = Field(
+        default=None,
+        description="Key file of `fedap-coordinator keygen`: turns CURVE on.",
+        examples=["coordinator.key"],
+    )
     insecure: bool = Field(default=False, description="Listen without keys on an address that others can reach.")
     in_flight_bytes: int = Field(
         default=IN_FLIGHT_BYTES, ge=4 * MIB, description="Bytes of all transfers under way, each direction."

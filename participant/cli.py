@@ -7,19 +7,20 @@ from typing import Annotated
 
 import typer
 
-from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_list, parse_pairs
+from fedap_core.errors import InvalidInput, parse_list, parse_pairs
 from fedap_core.models import MODELS
 from fedap_core.parts import Part
 from participant import commands
 from participant.data import load_dataset
 from participant.data.base import DataOptions
 from participant.record.model_file import make_initial, write_model
+from protocol.host.command import VersionFlag, run_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.callback()
-def participant() -> None:
+def participant(_version: VersionFlag = False) -> None:
     """A hospital's side of a federation: its data and its batch-norm layers never leave home."""
 
 
@@ -63,11 +64,12 @@ def init(
 
 for command in (commands.join, commands.check, commands.keygen, commands.predict, commands.export):
     app.command()(command)
+app.command("config")(commands.show_config)
 
 
 def main() -> None:
     """Entry point: wrong input ends in one line and exit code 2."""
-    exit_on_invalid_input(app)
+    run_app(app)
 
 
 if __name__ == "__main__":

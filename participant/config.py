@@ -16,10 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedap_core.errors import InvalidInput, in_words, unknown_name
 from fedap_core.splits import VALIDATION_SHARE
+from participant.data import SOURCES
 from participant.decisions.allowance import SHARED_TABLES, Allowance, parse_allowance
 from participant.decisions.reconnection import Patience
 from participant.wire.keys import read_keys
 from participant.wire.line import Address
+from protocol.keys import is_key
 from protocol.plan import PEER_NAME
 
 Seconds = Annotated[float, Field(gt=0.0)]
@@ -30,14 +32,20 @@ class DataSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    data: str = Field(description="A known data set, a path (.npz, .csv, image folder) or package.module:factory.")
+    data: str = Field(
+        description="A known data set, a path (.npz, .csv, image folder) or package.module:factory.",
+        examples=["north.npz"],
+    )
     data_options: dict[str, str] = Field(default={}, description="What the data source is told.")
     data_root: Path | None = Field(default=None, description="Folder of the data files; else FEDAP_DATA.")
-    model_file: Path | None = Field(default=None, description="The federation's initial model file.")
+    model_file: Path | None = Field(
+        default=None, description="The federation's initial model file.", examples=["initial.safetensors"]
+    )
     model: str | None = Field(default=None, description="Or the model's name; its initial values then come by welcome.")
     name: str = Field(
         pattern=f"^{PEER_NAME}$",
         description="What the participant calls itself: up to 64 letters, digits, dots, _ and -.",
+        examples=["north"],
     )
     split: Literal["paper", "reference"] = Field(default="paper", description="Split assumed in the first hello.")
     validation: float = Field(
@@ -60,9 +68,13 @@ class DataSettings(BaseModel):
 class JoinSettings(DataSettings):
     """Everything of `fedap-participant join`."""
 
-    coordinator: str = Field(description="tcp://host:port or ipc://path.")
-    keys: Path | None = Field(default=None, description="Own secret key file, of keygen.")
-    coordinator_key: str | None = Field(default=None, description="The coordinator's public key, or a file with it.")
+    coordinator: str = Field(description="tcp://host:port or ipc://path.", examples=["tcp://coordinator.example:5555"])
+    keys: Path | None = Field(default=None, description="Own secret key file, of keygen.", examples=["keys/north.key"])
+    coordinator_key: str | None = Field(
+        default=None,
+        description="The coordinator's public key: the file coordinator.pub, or the 40 characters.",
+        examples=["coordinator.pub"],
+    )
     insecure: bool = Field(default=False, description="Allow a line without keys to another machine.")
     state: Path = Field(default=Path("fedap-state"), description="Folder of everything that must survive a crash.")
     threads: Literal["plan", "auto"] = Field(
@@ -90,10 +102,14 @@ class JoinSettings(DataSettings):
     trust_code: tuple[str, ...] = Field(
         default=(), description="package.module:name of your own code that a plan may name; nothing else is imported."
     )
+    log_file: Path | None = Field(
+        default=None, description="File of the log instead of stderr; rotated at 10 MB.", examples=["participant.log"]
+    )
     accept_plan: str | None = Field(
         default=None,
         pattern=r"^[0-9a-f]{16}$",
         description="Digest of a changed plan that you agree to: 16 hex digits.",
+        examples=["0123456789abcdef"],
     )
 
     def patience(self) -> Patience:
@@ -135,8 +151,9 @@ class JoinSettings(DataSettings):
 
 
 def read_settings(config: Path | None, given: Mapping[str, object]) -> JoinSettings:
-    """A file's settings with the given options over them; None among these means «not given»."""
-    described: dict[str, object] = {} if config is None else _read_toml(config)
+    """A file's settings with the given options over them; None among these means «not given». Paths in the file are
+    relative to it, those of options to the current folder."""
+    described: dict[str, object] = {} if config is None else _placed(_read_toml(config), config.absolute().parent)
     described |= {key: value for key, value in given.items() if value is not None}
     for key in described:
         if key not in JoinSettings.model_fields:
@@ -145,6 +162,26 @@ def read_settings(config: Path | None, given: Mapping[str, object]) -> JoinSetti
         return JoinSettings.model_validate(described)
     except ValidationError as error:
         raise complaint(error) from error
+
+
+_PATHS = ("data_root", "model_file", "keys", "state", "log_file")
+_MAYBE_PATHS = ("data", "coordinator_key")
+
+
+def _placed(described: Mapping[str, object], base: Path) -> dict[str, object]:
+    """The same with relative paths below `base`."""
+    placed = dict(described)
+    for name, value in described.items():
+        if isinstance(value, str) and (name in _PATHS or (name in _MAYBE_PATHS and _is_path(value, base))):
+            placed[name] = str(base / Path(value).expanduser())
+    return placed
+
+
+def _is_path(value: str, base: Path) -> bool:
+    """Whether a file is meant, and not a known name, a key or code."""
+    if value in SOURCES or is_key(value):
+        return False
+    return (base / Path(value).expanduser()).exists() or Path(value).suffix in (".npz", ".csv", ".pub")
 
 
 def complaint(error: ValidationError) -> InvalidInput:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 
 import structlog
 
@@ -39,6 +38,7 @@ from participant.training.pace import Progress
 from participant.training.worker import Worker, training_lane
 from participant.wire.line import Context, shared_context
 from participant.wire.sent_log import SentLog
+from protocol.host.command import software_version
 from protocol.messages import Hello
 from protocol.tensors import names_digest
 
@@ -193,14 +193,6 @@ def _comparison(settings: JoinSettings) -> list[str]:
     """What taking part was worth, in lines, where there is another model to compare with."""
     kept = kept_models(settings.state) if settings.also_local else None
     return [] if kept is None else kept.words()
-
-
-def software_version() -> str:
-    """The installed release, or `source` where nothing is installed."""
-    try:
-        return version("fedap")
-    except PackageNotFoundError:
-        return "source"
 
 
 def _wait(ended: queue.SimpleQueue[End | BaseException]) -> End | BaseException:

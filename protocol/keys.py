@@ -39,7 +39,12 @@ class KeyPair:
     @property
     def text(self) -> str:
         """As a key file holds it; Z85 has no quotes and no backslashes."""
-        return f'public = "{self.public}"\nsecret = "{self.secret}"\n'
+        return f'{self.public_text}secret = "{self.secret}"\n'
+
+    @property
+    def public_text(self) -> str:
+        """As a file for others holds it."""
+        return f'public = "{self.public}"\n'
 
 
 def parse_pair(text: str) -> KeyPair:

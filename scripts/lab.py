@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from fedap_core.errors import exit_on_invalid_input
+from protocol.host.command import VersionFlag, run_app
 from scripts.bench.command import bench
 from scripts.drill.command import drill
 from scripts.experiments.asynchronous.command import asynchronous
@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 
 @app.callback()
-def lab() -> None:
+def lab(_version: VersionFlag = False) -> None:
     """Personalised federated learning on one machine: compare algorithms, reproduce the paper, measure."""
 
 
@@ -37,7 +37,7 @@ app.command("reproduce")(reproduce)
 
 def main() -> None:
     """Entry point: wrong input ends in one line and exit code 2."""
-    exit_on_invalid_input(app, interrupted="interrupted; runs that were begun go on with the same command")
+    run_app(app, interrupted="interrupted; runs that were begun go on with the same command")
 
 
 if __name__ == "__main__":

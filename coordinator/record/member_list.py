@@ -1,7 +1,8 @@
 """The list of members: how it looks on disk and what is refused. No socket, no network.
 
-It has one line per member, name and public key, and may be edited during a run: it is read again when the file has
-changed, and a broken edit leaves the list as it was. Who may connect to a socket is `auth`'s to decide.
+It is a file with one line per member, name and public key, or a folder with one file NAME.pub per member. It may be
+edited during a run: it is read again when it has changed, and a broken edit leaves the list as it was. Who may connect
+to a socket is `auth`'s to decide.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedap_core.errors import InvalidInput
-from protocol.keys import is_key
-from protocol.plan import PEER_NAME
+from protocol.errors import InvalidField
+from protocol.keys import is_key, parse_public
+from protocol.plan import PEER_NAME, PEER_NAME_IN_WORDS
 
 
 def parse_members(text: str, *, source: str) -> Mapping[str, str]:
@@ -32,21 +34,38 @@ def parse_members(text: str, *, source: str) -> Mapping[str, str]:
     return names
 
 
+def read_public_keys(folder: Path) -> Mapping[str, str]:
+    """Public key to name, from the files NAME.pub of `keygen`; other files say nothing."""
+    names: dict[str, str] = {}
+    for file in sorted(folder.glob("*.pub")):
+        if not re.fullmatch(PEER_NAME, file.stem):
+            raise InvalidInput("members", file, f"NAME.pub, the name {PEER_NAME_IN_WORDS}")
+        try:
+            key = parse_public(file.read_text(encoding="utf-8"))
+        except InvalidField as error:
+            raise InvalidInput("members", f"{file}: {error.got}", error.expected) from error
+        if key in names:
+            raise InvalidInput("members", file, f"every key once; {names[key]}.pub has the same")
+        names[key] = file.stem
+    return names
+
+
 class MemberList:
     """Who may take part, by public key. Asked from the socket's thread and the authenticator's alike."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._mark: tuple[int, ...] = ()
+        self._mark: tuple[object, ...] = ()
         self._names: Mapping[str, str] = {}
         self.fault = ""
         """What is wrong with the file as it stands, empty when nothing is; the list before the edit still counts."""
-        if not path.is_file():
-            raise InvalidInput("members file", path, "an existing file with lines «name key»")
+        if not path.exists():
+            expected = "an existing file with lines «name key», or a folder of files NAME.pub"
+            raise InvalidInput("members file", path, expected)
         self._refresh()
         if self.fault:
-            raise InvalidInput("members file", path, "lines «name key»", self.fault)
+            raise InvalidInput("members file", path, "lines «name key», or files NAME.pub", self.fault)
 
     def name_of(self, key: str) -> str | None:
         """The member's name, or None for a key that is not (or no longer) on the list."""
@@ -60,13 +79,21 @@ class MemberList:
 
     def _refresh(self) -> None:
         try:
-            found = self._path.stat()
-            mark = (found.st_mtime_ns, found.st_size, found.st_ino)
+            mark = self._now()
             if mark != self._mark:
-                names = parse_members(self._path.read_text(), source=self._path.name)
+                if self._path.is_dir():
+                    names = read_public_keys(self._path)
+                else:
+                    names = parse_members(self._path.read_text(), source=self._path.name)
                 if not names and self._names:
-                    raise InvalidInput(str(self._path), "no line «name key»", "a list; to end a run, stop it")
+                    raise InvalidInput(str(self._path), "no member", "a list; to end a run, stop it")
                 self._names, self._mark = names, mark
             self.fault = ""
         except (OSError, UnicodeDecodeError, InvalidInput) as error:
             self.fault = str(error)
+
+    def _now(self) -> tuple[object, ...]:
+        """What changes with every edit."""
+        files = sorted(self._path.glob("*.pub")) if self._path.is_dir() else [self._path]
+        found = [(file.name, file.stat()) for file in files]
+        return ("list", *((name, one.st_mtime_ns, one.st_size, one.st_ino) for name, one in found))

@@ -29,16 +29,17 @@ class NewKeys:
     """Where a fresh pair was written, and the half that others need."""
 
     secret_file: Path
+    public_file: Path
     public: str
 
 
 def make_keys(folder: Path, name: str) -> NewKeys:
-    """Write NAME.key, mode 0600; an existing one is never replaced."""
+    """Write NAME.key, mode 0600, and NAME.pub; existing ones are never replaced."""
     if not re.fullmatch(PEER_NAME, name):
         raise InvalidInput("name", name, PEER_NAME_IN_WORDS)
     path, pair = folder / f"{name}.key", generate_keys()
-    write_key_file(path, pair)
-    return NewKeys(secret_file=path, public=pair.public)
+    public_file = write_key_file(path, pair)
+    return NewKeys(secret_file=path, public_file=public_file, public=pair.public)
 
 
 def read_keys(secret_file: Path, coordinator: str) -> Keys:

@@ -21,17 +21,23 @@ def generate_keys() -> KeyPair:
     return KeyPair(public=public.decode(), secret=secret.decode())
 
 
-def write_key_file(path: Path, pair: KeyPair) -> None:
-    """Write both halves, mode 0600; an existing file is never replaced: a key that others know would be lost."""
+def write_key_file(path: Path, pair: KeyPair) -> Path:
+    """Write both halves, mode 0600, and beside them NAME.pub with the public half alone, which is returned. An existing
+    file is never replaced: a key that others know would be lost."""
+    public = path.with_suffix(".pub")
+    if public == path:
+        raise InvalidInput("key file", path, "another ending than .pub", "The public half is written to NAME.pub.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise InvalidInput("key file", path, "a file that does not exist yet", "Delete it first.") from error
-    with os.fdopen(handle, "w") as file:
-        file.write(pair.text)
-        file.flush()
-        os.fsync(file.fileno())
+    for file, text, mode in ((path, pair.text, 0o600), (public, pair.public_text, 0o644)):
+        try:
+            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError as error:
+            raise InvalidInput("key file", file, "a file that does not exist yet", "Delete it first.") from error
+        with os.fdopen(handle, "w") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+    return public
 
 
 def read_key_file(path: Path, make: str = "Make one with keygen.") -> KeyPair:

@@ -66,7 +66,7 @@ HOST = "protocol.host"
 
 _COMPUTES = frozenset({"protocol", "fedap_core", "numpy"})
 LAYERS: Mapping[str, frozenset[str]] = {
-    HOST: frozenset({"protocol", "fedap_core.errors", "structlog", "zmq"}),
+    HOST: frozenset({"protocol", "fedap_core.errors", "pydantic", "structlog", "typer", "zmq"}),
     "coordinator.decisions": _COMPUTES | {"coordinator.decisions"},
     "coordinator.record": frozenset({"coordinator.decisions", "coordinator.record"}),
     "coordinator.computing": frozenset({"coordinator.decisions", "coordinator.record", "coordinator.computing"}),

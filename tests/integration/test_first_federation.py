@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -43,10 +44,12 @@ def joining(folder: Path, endpoint: str, public: str, name: str, keys: str) -> s
 @pytest.mark.slow
 def test_from_keys_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    public = require(run_command(coordinator, "keygen")).split()[-1]
-    printed = [require(run_command(participant, "keygen", "--name", name)).splitlines() for name in NAMES]
-    said = [{key: value.strip() for key, _, value in (line.partition(":") for line in lines)} for lines in printed]
-    (tmp_path / "members").write_text("".join(one["line for the list of members"] + "\n" for one in said))
+    require(run_command(coordinator, "keygen"))
+    for name in NAMES:
+        require(run_command(participant, "keygen", "--name", name))
+    (tmp_path / "members").mkdir()
+    for name in NAMES:
+        shutil.copy(f"keys/{name}.pub", "members")
     require(run_command(participant, "init", *DATA, "--model", "lenet5"))
     chosen = {
         "run": "first", "folder": "run", "initial": "initial.safetensors", "rounds": 2,
@@ -60,8 +63,8 @@ def test_from_keys_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         led = Process("serve", "--config", str(config), log=tmp_path / "coordinator.log")
         stack.callback(led.close)
         endpoint = led.ready()
-        keys = [one["secret, for --keys"] for one in said]
-        made = [joining(tmp_path, endpoint, public, name, key) for name, key in zip(NAMES, keys, strict=True)]
+        public = str(tmp_path / "coordinator.pub")
+        made = [joining(tmp_path, endpoint, public, name, f"keys/{name}.key") for name in NAMES]
         for one in made:
             stack.callback(one.wait)
             stack.callback(one.kill)

@@ -26,6 +26,23 @@ def test_keys_are_written_for_the_owner_alone_and_read_back(tmp_path: Path) -> N
     assert read_key_file(tmp_path / "keys" / "c.key") == pair
 
 
+def test_members_may_be_a_folder_of_public_keys_which_is_followed(tmp_path: Path) -> None:
+    pairs = {name: generate_keys() for name in ("north", "south.1")}
+    for name, pair in pairs.items():
+        (tmp_path / f"{name}.pub").write_text(pair.public_text)
+    (tmp_path / "README").write_text("not a key")
+    listed = MemberList(tmp_path)
+    assert listed.names() == {pair.public: name for name, pair in pairs.items()}
+    (tmp_path / "south.1.pub").unlink()
+    assert listed.name_of(pairs["south.1"].public) is None
+    (tmp_path / "east.pub").write_text("no key")
+    assert listed.name_of(pairs["north"].public) == "north"
+    assert "east.pub" in listed.fault
+    (tmp_path / "east.pub").write_text(pairs["north"].public_text)
+    assert listed.names() == {pairs["north"].public: "north"}
+    assert "every key once" in listed.fault
+
+
 def test_an_existing_key_file_is_never_replaced(tmp_path: Path) -> None:
     first = generate_keys()
     write_key_file(tmp_path / "c.key", first)

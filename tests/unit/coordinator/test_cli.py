@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 
 from coordinator.cli import main
 from protocol.host.keys import read_key_file
+from protocol.keys import parse_public
 from tests.support.cohorts import wait_until
 from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
 from tests.support.processes import config_file
@@ -47,12 +48,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TinyModel]
     return base / "run", model
 
 
-def test_keygen_writes_a_private_file_and_prints_the_public_half(command: Command, tmp_path: Path) -> None:
+def test_keygen_writes_a_private_file_and_a_public_one(command: Command, tmp_path: Path) -> None:
     code, out, _ = command("keygen", "--out", str(tmp_path / "c.key"))
     pair = read_key_file(tmp_path / "c.key")
     assert code == 0
-    assert pair.public in out
-    assert pair.secret not in out
+    assert parse_public((tmp_path / "c.pub").read_text()) == pair.public
+    assert pair.secret not in out + (tmp_path / "c.pub").read_text()
+    assert command("keygen", "--out", str(tmp_path / "d.pub"))[0] == 2
 
 
 def test_check_says_who_comes_what_stays_home_and_when_rounds_close(command: Command, tmp_path: Path) -> None:

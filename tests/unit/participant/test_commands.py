@@ -36,7 +36,7 @@ def test_a_key_file_is_its_owners_alone(tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.complaint
     path = tmp_path / "hospital-1.key"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    keys = read_keys(path, str(path))
+    keys = read_keys(path, str(tmp_path / "hospital-1.pub"))
     assert keys.public == keys.coordinator
     assert f"hospital-1 {keys.public}" in outcome.out
     assert keys.secret not in outcome.out
@@ -92,6 +92,23 @@ def test_config_file_is_read_options_win_and_misspelt_fields_are_named(tmp_path:
         read_settings(path, {})
     with pytest.raises(InvalidInput, match="--coordinator"):
         read_settings(None, {"data": "synthetic", "name": "a"})
+
+
+def test_paths_in_a_file_are_relative_to_it_and_those_of_options_to_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    path = tmp_path / "join.toml"
+    path.write_text(
+        'coordinator = "ipc:///tmp/x"\nname = "a"\nkeys = "a.key"\nstate = "state"\ncoordinator_key = "c.pub"\n'
+        'data = "images"\nmodel_file = "/m"\n'
+    )
+    settings = read_settings(path, {"log_file": Path("log")})
+    assert (settings.keys, settings.state) == (tmp_path / "a.key", tmp_path / "state")
+    assert (settings.coordinator_key, settings.data) == (str(tmp_path / "c.pub"), str(tmp_path / "images"))
+    assert (settings.model_file, settings.log_file) == (Path("/m"), Path("log"))
+    for name in ("synthetic", "package.module:factory"):
+        assert read_settings(path, {"data": None, "model": name}).model == name
+        path.write_text(f'coordinator = "ipc:///tmp/x"\nname = "a"\ndata = "{name}"\n')
+        assert read_settings(path, {}).data == name
 
 
 def personal(folder: Path) -> Path:

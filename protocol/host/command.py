@@ -1,0 +1,131 @@
+"""How the commands of all packages take options and end: every setting of a configuration is a flag, every complaint is
+one line on stderr, an interrupt is answered with a sentence. What a command does is decided by its package.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Collection, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+
+from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
+from protocol.host.settings import Setting, example_file, reference_table, settings_of
+from protocol.versions import VERSION
+
+Complaint: type[Exception] = typer.BadParameter.__mro__[2]
+"""The base of what typer says about options: click's, or that of the copy of click inside typer."""
+
+Given = Mapping[str, object]
+"""Settings by name («section.field»), as flags gave them."""
+
+
+def software_version() -> str:
+    """The installed release, or `source` where nothing is installed."""
+    try:
+        return version("fedap")
+    except PackageNotFoundError:
+        return "source"
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"fedap {software_version()}, wire protocol {VERSION}")
+        raise typer.Exit
+
+
+VersionFlag = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+]
+
+
+ExampleFlag = Annotated[bool, typer.Option("--example", help="A TOML file with every setting and its default.")]
+TableFlag = Annotated[bool, typer.Option("--table", help="Every setting, its flag, values, default and meaning.")]
+
+
+def settings_text(model: type[BaseModel], short: Mapping[str, str], *, example: bool, table: bool) -> str:
+    """What `config` prints about the settings of a model."""
+    if example == table:
+        raise InvalidInput("config", "both or none", "one of --example and --table")
+    return example_file(model) if example else reference_table(model, flags_of(model, short))
+
+
+def run_app(app: typer.Typer, *, interrupted: str = "interrupted") -> None:
+    """Run a command to its end and exit with its code: 2 after one line about wrong input, 130 after an interrupt."""
+    exit_on_invalid_input(lambda: _run(app, interrupted), interrupted=interrupted)
+
+
+def _run(app: typer.Typer, interrupted: str) -> None:
+    try:
+        code = app(standalone_mode=False)
+    except Complaint as error:
+        _complain(error)
+        sys.exit(2)
+    if code == 130:  # typer's answer to an interrupt
+        typer.echo(interrupted, err=True)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(error: Any) -> None:  # noqa: ANN401 - click's class, wherever it is kept
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    where = f" `{context.command_path} --help` lists the options." if context is not None else ""
+    typer.echo(f"error: {' '.join(error.format_message().split()).rstrip('.')}.{where}", err=True)
+
+
+def flags_of(model: type[BaseModel], short: Mapping[str, str]) -> dict[str, str]:
+    """The flag of every setting by its name. short: flags with names of their own."""
+    return {setting.name: short.get(setting.name, setting.flag) for setting in settings_of(model)}
+
+
+def with_settings(
+    model: type[BaseModel], short: Mapping[str, str], *, only: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a function that becomes a command: it gets a flag for every setting of the model, is called with those
+    that were given, and keeps its other parameters as options of its own. only: the settings that are offered."""
+
+    def decorate(work: Callable[..., None]) -> Callable[..., None]:
+        offered = [one for one in settings_of(model) if not only or one.name in only]
+        flags = flags_of(model, short)
+        own = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
+        every = [*own, *(_parameter(setting, flags[setting.name]) for setting in offered)]
+
+        def command(**values: object) -> None:
+            found = {one.name: _value(one, flags[one.name], values.pop(_key(one))) for one in offered}
+            work({name: value for name, value in found.items() if value is not None}, **values)
+
+        command.__name__, command.__doc__ = work.__name__, work.__doc__
+        kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in every]
+        command.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
+        command.__annotations__ = {one.name: one.annotation for one in every}
+        return command
+
+    return decorate
+
+
+def _key(setting: Setting) -> str:
+    return "__".join(setting.path)
+
+
+def _parameter(setting: Setting, flag: str) -> inspect.Parameter:
+    kind = list[str] if setting.many else setting.kind
+    about = setting.description + (f" One of {', '.join(setting.choices)}." if setting.choices else "")
+    about += {"": "", "list": " Repeatable.", "table": " key=value, repeatable."}[setting.many]
+    shown = f"{flag}/--no-{flag[2:]}" if setting.kind is bool else flag
+    option = typer.Option(shown, help=about, rich_help_panel=setting.path[0] if setting.path[1:] else None)
+    annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
+    return inspect.Parameter(_key(setting), inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _value(setting: Setting, flag: str, given: object) -> object:
+    if given is None or (setting.many and not given):
+        return None
+    if setting.many == "table" and isinstance(given, list):
+        return parse_pairs(flag.removeprefix("--"), given)
+    return given

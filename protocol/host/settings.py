@@ -1,0 +1,161 @@
+"""A configuration read as a list of settings: each with its name in a file, its flag, its type, default and meaning.
+
+The pydantic model says all of it once; options of commands, the example file and the reference table are made here.
+What a value means is the configuration's own to decide.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Annotated, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from protocol.contracts import Record
+
+REQUIRED = MISSING
+"""The default of a setting that has none."""
+
+_PLAIN = (bool, int, float, Path, str)
+_EXAMPLES: Mapping[type, object] = {int: 10, float: 60.0, Path: "file", str: "text"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One field of a configuration. kind: of one value; many: a list of them, or a table of key = value."""
+
+    path: tuple[str, ...]
+    kind: type
+    many: Literal["", "list", "table"] = ""
+    choices: tuple[str, ...] = ()
+    default: object = REQUIRED
+    example: object = None
+    description: str = ""
+
+    @property
+    def name(self) -> str:
+        """As a file has it: section.field."""
+        return ".".join(self.path)
+
+    @property
+    def flag(self) -> str:
+        return "--" + "-".join(self.path).replace("_", "-")
+
+    @property
+    def type_words(self) -> str:
+        one = {bool: "true or false", int: "whole number", float: "number", Path: "path", str: "text"}[self.kind]
+        one = ", ".join(self.choices) if self.choices else one
+        return {"": one, "list": f"list: {one}", "table": "table"}[self.many]
+
+    def line(self) -> str:
+        """One line of a file; settings that need not be given are commented out, with their default."""
+        value = self.default
+        if value is REQUIRED or value is None:
+            value = self.example if self.example is not None else _EXAMPLES.get(self.kind, "")
+            value = [value] if self.many == "list" else value
+        return f"{'' if self.default is REQUIRED else '# '}{self.path[-1]} = {_toml(value)}"
+
+
+def settings_of(model: type[BaseModel], outer: tuple[str, ...] = ()) -> Iterator[Setting]:
+    """The settings of a model in order: its own fields first, then those of its sections."""
+    later: list[tuple[str, type[BaseModel]]] = []
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            later.append((name, kind))
+        elif isinstance(kind, type) and issubclass(kind, Record):
+            yield from _of_record(kind, outer)
+        else:
+            yield _of_field((*outer, name), field)
+    for name, section in later:
+        yield from settings_of(section, (*outer, name))
+
+
+def _of_field(path: tuple[str, ...], field: FieldInfo) -> Setting:
+    kind, many, choices = _kind(field.annotation)
+    default = REQUIRED if field.is_required() else field.get_default(call_default_factory=True)
+    example = field.examples[0] if field.examples else None
+    words = field.description or ""
+    return Setting(
+        path=path, kind=kind, many=many, choices=choices, default=default, example=example, description=words
+    )
+
+
+def _of_record(record: type[Record], outer: tuple[str, ...]) -> Iterator[Setting]:
+    """A record's fields stand in its section as if they were the section's own; its docstring describes them."""
+    hints, words = get_type_hints(record, include_extras=True), _described(record)
+    for field in fields(record):  # type: ignore[arg-type]
+        kind, many, _ = _kind(hints[field.name])
+        expected = next(contract.expected for name, contract in record.CONTRACTS if name == field.name)
+        choices = tuple(expected.removeprefix("one of ").split(", ")) if expected.startswith("one of ") else ()
+        about = words[field.name]
+        yield Setting(
+            path=(*outer, field.name), kind=kind, many=many, choices=choices, default=field.default, description=about
+        )
+
+
+def _described(record: type[Record]) -> dict[str, str]:
+    """Lines «name: meaning.» of a docstring."""
+    lines = inspect.cleandoc(record.__doc__ or "").splitlines()
+    pairs = (line.partition(": ") for line in lines)
+    return {name: about[:1].upper() + about[1:] for name, colon, about in pairs if colon and name.isidentifier()}
+
+
+def _kind(annotation: object) -> tuple[type, Literal["", "list", "table"], tuple[str, ...]]:
+    """The plain type of one value, whether there are many, and the names that are allowed."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind(inner[0])
+    if origin in (Union, types.UnionType):
+        return _kind(next(one for one in inner if one is not type(None)))
+    if origin is Literal:
+        return str, "", tuple(str(one) for one in inner)
+    if origin in (tuple, list):
+        kind, _, choices = _kind(inner[0])
+        return kind, "list", choices
+    if origin is dict:
+        return str, "table", ()
+    for kind in _PLAIN:
+        if annotation is kind:
+            return kind, "", ()
+    raise TypeError(f"{annotation!r} is no type of a setting")
+
+
+def example_file(model: type[BaseModel]) -> str:
+    """A file with every setting: what must be given with an example, everything else commented out with its default."""
+    lines: list[str] = []
+    section: tuple[str, ...] = ()
+    for setting in settings_of(model):
+        if setting.path[:-1] != section:
+            section = setting.path[:-1]
+            lines += ["", f"[{'.'.join(section)}]"]
+        choices = f" One of {', '.join(setting.choices)}." if setting.choices and setting.kind is not bool else ""
+        unset = " Not set by default." if setting.default is None else ""
+        lines += [f"# {setting.description}{choices}{unset}", setting.line()]
+    return "\n".join(lines) + "\n"
+
+
+def reference_table(model: type[BaseModel], flags: Mapping[str, str]) -> str:
+    """The same as a Markdown table. flags: the flag of each setting by its name."""
+    rows = ["| in the file | flag | values | default | meaning |", "|---|---|---|---|---|"]
+    for setting in settings_of(model):
+        default = "required" if setting.default is REQUIRED else "not set"
+        if setting.default is not REQUIRED and setting.default is not None:
+            default = f"`{_toml(setting.default)}`"
+        cells = (f"`{setting.name}`", f"`{flags[setting.name]}`", setting.type_words, default, setting.description)
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def _toml(value: object) -> str:
+    """JSON writes plain values, and lists of them, as TOML does; tables stand on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + "}"
+    plain = [str(one) for one in value] if isinstance(value, tuple | list) else value
+    return json.dumps(str(plain) if isinstance(plain, Path) else plain, ensure_ascii=False)
