@@ -1,6 +1,6 @@
 """Local data: one file per source, one table of their names, one function that loads any of them.
 
-Users' own data need no entry here: a path to an .npz, a .csv or an image folder, or `package.module:factory`.
+Users' own data need no entry there: a path to a file or a folder, or `package.module:factory`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from participant.data import (
     chest,
     covid,
     csv_file,
+    dicom,
     factory,
     folder,
     har,
@@ -22,7 +23,8 @@ from participant.data import (
     synthetic,
     watch,
 )
-from participant.data.base import DataOptions, Dataset, DataSource
+from participant.data.base import DataOptions, Dataset, DataSource, FileFormat, NewSamples
+from participant.data.files import folder_format, format_of
 from participant.data.shard import Shard, Split, read_shard, save_npz
 
 SOURCES: dict[str, DataSource] = {
@@ -36,11 +38,17 @@ SOURCES: dict[str, DataSource] = {
 }
 
 
-KINDS = (*SOURCES, "a path to .npz, .csv or an image folder", "package.module:factory")
+FOLDERS = {
+    "images": FileFormat(folder.load, folder.load_new),
+    "dicom": FileFormat(dicom.load, dicom.load_new),
+}
+"""Sources of folders, by the format of their files."""
+
+KINDS = (*SOURCES, "a path to .npz, .csv or a folder", "package.module:factory")
 
 
 def load_dataset(name: str, options: DataOptions | None = None) -> Dataset:
-    """The data set of a known name, of a path (.npz, .csv, image folder) or of `package.module:factory`."""
+    """The data set of a known name, of a path (.npz, .csv, folder) or of `package.module:factory`."""
     if not name:
         raise unknown_name("data", name, KINDS)
     given = options or DataOptions()
@@ -53,12 +61,28 @@ def load_dataset(name: str, options: DataOptions | None = None) -> Dataset:
     if path.suffix == ".csv":
         return csv_file.load(path, given)
     if path.is_dir():
-        return folder.load(path, given)
+        return FOLDERS[folder_format(path, given)].load(path, given)
     if ":" in name:
         return factory.load(name, given)
     if os.sep in name:
-        raise InvalidInput("data", name, "an .npz file, a .csv file or an existing folder of images")
+        raise InvalidInput("data", name, "an .npz file, a .csv file or an existing folder")
     raise unknown_name("data", name, KINDS)
+
+
+def load_new(name: str, options: DataOptions | None = None) -> NewSamples:
+    """Samples to predict for: any data set, and also files of one's own without labels, or a single one."""
+    given = options or DataOptions()
+    path = Path(name).expanduser()
+    if path.suffix == ".npz":
+        return npz.load_new(path, given)
+    if path.suffix == ".csv":
+        return csv_file.load_new(path, given)
+    if name not in SOURCES and path.is_dir():
+        return FOLDERS[folder_format(path, given)].load_new(path, given)
+    if path.is_file() and (kind := format_of(path)) is not None:
+        return FOLDERS[kind].load_new(path, given)
+    data = load_dataset(name, given)
+    return NewSamples(x=data.x, names=tuple(map(str, range(1, len(data) + 1))), preprocessing=data.preprocessing)
 
 
 __all__ = [
@@ -66,9 +90,11 @@ __all__ = [
     "DataOptions",
     "DataSource",
     "Dataset",
+    "NewSamples",
     "Shard",
     "Split",
     "load_dataset",
+    "load_new",
     "read_shard",
     "save_npz",
 ]

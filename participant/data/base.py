@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -239,6 +240,13 @@ class DataOptions:
 
 
 DataSource = Callable[[DataOptions], Dataset]
+
+
+class FileFormat(NamedTuple):
+    """How files of one format are read: with labels, and without."""
+
+    load: Callable[[Path, DataOptions], Dataset]
+    load_new: Callable[[Path, DataOptions], NewSamples]
 
 
 def numbered(values: NDArray[np.generic]) -> tuple[IndexArray, tuple[str, ...]]:

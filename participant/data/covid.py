@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedap_core.errors import InvalidInput
 from participant.data.base import DataOptions, Dataset
-from participant.data.folder import OPTIONS, images_dataset
+from participant.data.folder import COMMON, images_dataset
 
 WORDS = ("covid", "normal", "bacterial", "viral")
 DEFAULT_FOLDER = "Curated X-Ray Dataset"
@@ -21,7 +21,7 @@ DEFAULT_SIZE = 224
 def load(options: DataOptions) -> Dataset:
     """(n, 1, size, size) uint8 with the classes covid, normal, bacterial, viral. Options: folder (below the data root,
     or absolute), size (224), channels (1), group and site (regular expressions, see the image folder)."""
-    options.require_known("covid", (*OPTIONS, "folder"))
+    options.require_known("covid", (*COMMON, "folder"))
     base = options.folder / options.text("folder", DEFAULT_FOLDER)
     folders = [match_classes(base)[word] for word in WORDS]
     size = options.integer("size", DEFAULT_SIZE, minimum=1)

@@ -6,7 +6,7 @@ It knows no classes and no sources. Sixteen-bit images are refused rather than s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,18 +16,20 @@ from numpy.typing import NDArray
 
 from fedap_core.arrays import IndexArray
 from fedap_core.errors import InvalidInput
-from participant.data.base import numbered
+from fedap_core.preprocessing import IMAGE_8BIT, Preprocessing
+from participant.data.base import DataOptions, numbered
+from participant.data.files import SUFFIXES
 
 if TYPE_CHECKING:  # loaded where a file is opened: most data are no image files
     from PIL import Image
 
-SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff"})
 _GREY, _COLOUR = ("1", "L"), ("CMYK", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "YCbCr")
 
 
 def image_paths(folder: Path) -> list[Path]:
     """All image files below the folder, sorted by path so that every machine counts them alike."""
-    found = [path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")]
+    suffixes = SUFFIXES["images"]
+    found = [path for path in folder.rglob("*") if path.suffix.lower() in suffixes and not path.name.startswith(".")]
     return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
 
 
@@ -50,6 +52,22 @@ def read_images(paths: Sequence[Path], *, size: int | None, channels: int | None
     if images is None:
         raise InvalidInput("images", "none", "at least one image file")
     return images
+
+
+def image_preprocessing(*more: str, size: int | None, channels: int, recipe: Mapping[str, str]) -> Preprocessing:
+    """That of 8-bit images, however they came to be. more: what else was done to them, and `recipe` how to say so."""
+    steps, options = (*IMAGE_8BIT.steps, *more), dict(recipe) | {"channels": str(channels)}
+    if size is not None:
+        steps, options = (*steps, f"resized to {size}x{size}, bilinear, antialiased"), options | {"size": str(size)}
+    return Preprocessing(scale=IMAGE_8BIT.scale, offset=IMAGE_8BIT.offset, steps=steps, recipe=tuple(options.items()))
+
+
+def wanted_channels(options: DataOptions, default: int | None = None) -> int | None:
+    """1 or 3, or None: as the images are."""
+    wanted = options.integer("channels", default or 0, minimum=1, maximum=3) or None
+    if wanted == 2:
+        raise InvalidInput("data option 'channels'", "2", "1 (grey) or 3 (colour)")
+    return wanted
 
 
 def codes_from_paths(
@@ -82,12 +100,17 @@ def _mode(path: Path) -> str:
 
 def _read(path: Path, *, size: int | None, channels: int) -> NDArray[np.uint8]:
     """(channels, H, W) of one file."""
+    with _opened(path) as image:
+        return as_pixels(image, size=size, channels=channels)
+
+
+def as_pixels(image: Image.Image, *, size: int | None, channels: int) -> NDArray[np.uint8]:
+    """(channels, H, W) of one image, resized where `size` is another; bilinear with antialiasing."""
     from PIL import Image
 
-    with _opened(path) as image:
-        flat = image.convert("L" if channels == 1 else "RGB")
-        if size is not None and flat.size != (size, size):
-            flat = flat.resize((size, size), Image.Resampling.BILINEAR)
+    flat = image.convert("L" if channels == 1 else "RGB")
+    if size is not None and flat.size != (size, size):
+        flat = flat.resize((size, size), Image.Resampling.BILINEAR)
     pixels = np.asarray(flat, dtype=np.uint8)
     return pixels[None] if channels == 1 else np.moveaxis(pixels, -1, 0)
 

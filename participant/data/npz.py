@@ -13,7 +13,7 @@ from fedap_core.arrays import IndexArray
 from fedap_core.errors import InvalidInput
 from fedap_core.preprocessing import IMAGE_8BIT, Constant, Preprocessing
 from participant.data.archive import AnyArray, Archive, read_archive
-from participant.data.base import DataOptions, Dataset, InputArray, named_labels, numbered
+from participant.data.base import DataOptions, Dataset, InputArray, NewSamples, named_labels, numbered
 
 SCALE, OFFSET, STEPS = "preprocessing_scale", "preprocessing_offset", "preprocessing_steps"
 RECIPE = "preprocessing_recipe"
@@ -29,6 +29,15 @@ def load(path: Path, options: DataOptions) -> Dataset:
     """
     options.require_known(path.name)
     return dataset_of(read_archive(path))
+
+
+def load_new(path: Path, options: DataOptions) -> NewSamples:
+    """The array x alone; an array id names its samples, else their numbers do."""
+    options.require_known(path.name)
+    archive = read_archive(path)
+    x = as_inputs(archive.array("x"), f"{path}: x")
+    ids = archive.array("id", shape=(len(x),)).tolist() if archive.get("id") is not None else range(1, len(x) + 1)
+    return NewSamples(x=x, names=tuple(map(str, ids)), preprocessing=_preprocessing(archive, x))
 
 
 def dataset_of(archive: Archive) -> Dataset:

@@ -49,7 +49,7 @@ def test_a_misspelt_name_lists_the_known_ones_and_the_nearest() -> None:
 
 
 def test_a_path_that_leads_nowhere_is_no_name(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="an existing folder of images"):
+    with pytest.raises(InvalidInput, match="an existing folder"):
         load_dataset(str(tmp_path / "absent"))
 
 
