@@ -37,6 +37,10 @@ class Preprocessing:
         if 0.0 in _values(self.scale):
             raise InvalidInput("preprocessing.scale", self.scale, "a finite number other than 0")
 
+    def __str__(self) -> str:
+        """For people: what was done, then the constants."""
+        return f"{', '.join(self.steps) or 'values as stored'}; scale {self.scale}, offset {self.offset}"
+
     def to_list(self) -> list[object]:
         """As JSON stores it; without a recipe, three entries."""
         return [self.scale, self.offset, self.steps, *([dict(self.recipe)] if self.recipe else [])]

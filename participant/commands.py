@@ -11,12 +11,13 @@ import typer
 from fedap_core.choosing import BEST
 from fedap_core.errors import InvalidInput, parse_pairs
 from participant.config import DataSettings, JoinSettings, read_settings
-from participant.data.base import DataOptions
 from participant.joining import join as join_run
 from participant.joining import open_home
 from participant.privacy import describe
 from participant.progress import configure_logging, is_terminal, watching
-from participant.record.bundle import export_bundle, predict_csv
+from participant.record.bundle import export_bundle
+from participant.record.predictions import predict as predict_new
+from participant.record.predictions import write_predictions
 from participant.wire.keys import make_keys
 from protocol.encodings import ENCODINGS
 from protocol.host.command import ExampleFlag, Given, TableFlag, settings_text, with_settings
@@ -89,14 +90,18 @@ def keygen(
 
 def predict(
     model: Annotated[Path, typer.Option(help="A personal model or a bundle of export.")],
-    data: Annotated[str, typer.Option(help="Samples: any data source, or an .npz with an array x alone.")],
-    out: Annotated[Path, typer.Option(help="The csv to write.")],
+    data: Annotated[str, typer.Option(help="Samples, with labels or without: a file, a folder or any data source.")],
+    out: Annotated[Path | None, typer.Option(help="The csv to write; else it is printed.")] = None,
     data_option: DataOption = None,
     data_root: DataRoot = None,
 ) -> None:
-    """Write the personalised model's class probabilities for new samples."""
-    options = DataOptions(root=data_root, options=parse_pairs("data-option", data_option or []))
-    typer.echo(predict_csv(model, data, options, out))
+    """Write the personalised model's class probabilities for new samples, by file name or id."""
+    found = predict_new(model, data, root=data_root, options=parse_pairs("data-option", data_option or []))
+    if out is None:
+        typer.echo(found.to_csv(), nl=False)
+    else:
+        write_predictions(out, found)
+        typer.echo(f"{out}: {len(found.names)} samples, {len(found.classes)} classes")
 
 
 def export(

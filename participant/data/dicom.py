@@ -227,11 +227,10 @@ def _own_window(file: Path, header: Header, frame: int, values: NDArray[np.float
 
     if header.get("VOILUTSequence"):
         bits = int(header.VOILUTSequence[0].LUTDescriptor[2])
-        looked_up: NDArray[np.float64] = np.asarray(
-            apply_voi(np.rint(values).astype(np.int64), header), dtype=np.float64
-        )
-        return looked_up / (2**bits - 1)
-    source = _functional_group(header, frame, "FrameVOILUTSequence") or header
+        looked_up = apply_voi(np.rint(values).astype(np.int64), header)
+        shares: NDArray[np.float64] = looked_up.astype(np.float64) / (2**bits - 1)
+        return shares
+    source: Any = _functional_group(header, frame, "FrameVOILUTSequence") or header
     if source.get("WindowCenter") is None or source.get("WindowWidth") is None:
         fix = "Say window=CENTER/WIDTH, or window=full."
         raise InvalidInput(str(file), "no window", "WindowCenter and WindowWidth in every file", fix)

@@ -1,4 +1,4 @@
-"""The personalised model for use elsewhere: one self-describing file, and predictions from such a file.
+"""The personalised model for use elsewhere, as one self-describing file.
 
 A bundle is a model file: every tensor, BN included, the model's name, its classes, its preprocessing, and notes on
 where it comes from and how good it was. Reading one needs no data and no federation.
@@ -6,9 +6,6 @@ where it comes from and how good it was. Reading one needs no data and no federa
 
 from __future__ import annotations
 
-import csv
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,18 +14,11 @@ import torch
 from fedap_core.choosing import ALONE, BEST, FEDERATED, FINE_TUNED
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
-from fedap_core.nn.evaluation import EVALUATION_BATCH
-from fedap_core.nn.heads import evaluating
-from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import State
-from participant.data import load_dataset
-from participant.data.archive import read_archive
-from participant.data.base import DataOptions, InputArray
-from participant.data.npz import as_inputs
 from participant.record.agreement import read_terms
 from participant.record.disk import Disk
 from participant.record.kept_models import KeptModels, kept_models
-from participant.record.model_file import module_of, read_model, read_spec, write_model
+from participant.record.model_file import read_spec, write_model
 from participant.record.private_state import PERSONAL, PrivateState, RunState
 
 _MADE = {
@@ -96,51 +86,3 @@ def _trained_model(state: Path) -> tuple[ModelSpec, State, dict[str, str]]:
     rounds = str(saved.round_no + 1)
     notes = {"run": run, "participant": str(kept.get("participant")), "algorithm": algorithm, "rounds": rounds}
     return spec, dict(saved.model), {**notes, "model": f"own training of round {rounds} (asked for by --own)"}
-
-
-def predict_csv(model: Path, data: str, options: DataOptions, out: Path) -> str:
-    """Probabilities of every class for every sample, as csv; a line that says where."""
-    spec, state, _ = read_model(model)
-    inputs = _inputs(data, options, spec)
-    module = module_of(spec, state)
-    samples = Samples(
-        x=torch.from_numpy(inputs), y=torch.zeros(len(inputs), dtype=torch.int64), preprocessing=spec.preprocessing
-    )
-    rows: list[list[float]] = []
-    with evaluating(module), torch.no_grad():
-        for batch in samples.inputs(EVALUATION_BATCH):
-            rows += module(batch).softmax(dim=1).tolist()
-    _write(out, spec, rows)
-    return f"{out}: {len(rows)} samples, {len(spec.classes)} classes"
-
-
-def _inputs(data: str, options: DataOptions, spec: ModelSpec) -> InputArray:
-    """New samples, with labels or without: labels are never looked at."""
-    path = Path(data).expanduser()
-    if path.suffix == ".npz" and read_archive(path, names=("y",)).get("y") is None:
-        x = as_inputs(read_archive(path).array("x"), f"{path}: x")
-    else:
-        dataset = load_dataset(data, options)
-        if dataset.preprocessing != spec.preprocessing:
-            raise InvalidInput("preprocessing of the data", str(dataset.preprocessing), f"{spec.preprocessing}")
-        x = dataset.x
-    if tuple(x.shape[1:]) != spec.input_shape:
-        raise InvalidInput("input shape of the data", x.shape[1:], f"{spec.input_shape}, as in the model file")
-    return x
-
-
-def _write(out: Path, spec: ModelSpec, rows: list[list[float]]) -> None:
-    if out.is_dir():
-        raise InvalidInput("out", str(out), "a file to write", "That is a folder.")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=out.parent, prefix=f".{out.name}.", delete=False, newline="", encoding="utf-8"
-    ) as file:
-        writer = csv.writer(file)
-        writer.writerow(["sample", "predicted", *spec.classes])
-        for number, row in enumerate(rows):
-            best = max(range(len(row)), key=row.__getitem__)
-            writer.writerow([number, spec.classes[best], *(f"{value:.8g}" for value in row)])
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).replace(out)

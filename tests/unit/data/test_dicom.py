@@ -27,9 +27,9 @@ def loaded(folder: Path, **options: str) -> Dataset:
     return load_dataset(str(folder), DataOptions(options=options))
 
 
-def one(folder: Path, stored: NDArray[np.generic], window: str = "file", **attributes: Any) -> list[list[int]]:
+def one(folder: Path, stored: NDArray[np.generic], window: str = "file", **attributes: object) -> list[list[int]]:
     """The pixels of a folder with one such file."""
-    write_dicom(folder / "a" / "file.dcm", stored, **attributes)
+    write_dicom(folder / "a" / "file.dcm", stored, patient="P1", **attributes)
     pixels: list[list[int]] = loaded(folder, window=window).x[0, 0].tolist()
     return pixels
 

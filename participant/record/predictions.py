@@ -1,0 +1,83 @@
+"""What a personalised model says about new samples: a table of probabilities by file name or id.
+
+New files are read by the recipe that the model file carries; samples that were prepared otherwise are refused, because
+a model's answers to them mean nothing. Labels are never looked at.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.evaluation import EVALUATION_BATCH
+from fedap_core.nn.heads import evaluating
+from fedap_core.nn.samples import Samples
+from participant.data import load_new
+from participant.data.base import DataOptions, NewSamples
+from participant.record.model_file import module_of, read_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictions:
+    """names: (n,); probabilities: (n, classes)."""
+
+    classes: tuple[str, ...]
+    names: tuple[str, ...]
+    probabilities: tuple[tuple[float, ...], ...]
+
+    def to_csv(self) -> str:
+        """One row per sample: its name, the likeliest class, and every class's probability."""
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(["sample", "predicted", *self.classes])
+        for name, row in zip(self.names, self.probabilities, strict=True):
+            best = max(range(len(row)), key=row.__getitem__)
+            writer.writerow([name, self.classes[best], *(f"{value:.8g}" for value in row)])
+        return text.getvalue()
+
+
+def predict(model: Path, data: str, *, root: Path | None, options: Mapping[str, str]) -> Predictions:
+    """The model's answer to every sample of `data`."""
+    spec, state, _ = read_model(model)
+    given = DataOptions(root=root, options=options, recipe=dict(spec.preprocessing.recipe))
+    new = load_new(data, given)
+    _require_fits(new, spec)
+    module = module_of(spec, state)
+    labels = torch.zeros(len(new.x), dtype=torch.int64)
+    samples = Samples(x=torch.from_numpy(new.x), y=labels, preprocessing=spec.preprocessing)
+    rows: list[tuple[float, ...]] = []
+    with evaluating(module), torch.no_grad():
+        for batch in samples.inputs(EVALUATION_BATCH):
+            rows += [tuple(row) for row in module(batch).softmax(dim=1).tolist()]
+    return Predictions(classes=spec.classes, names=new.names, probabilities=tuple(rows))
+
+
+def _require_fits(new: NewSamples, spec: ModelSpec) -> None:
+    if new.preprocessing != spec.preprocessing:
+        fix = "Give the data as they were given for training."
+        raise InvalidInput("preprocessing of the data", str(new.preprocessing), f"{spec.preprocessing}", fix)
+    if tuple(new.x.shape[1:]) != spec.input_shape:
+        raise InvalidInput("input shape of the data", new.x.shape[1:], f"{spec.input_shape}, as in the model file")
+
+
+def write_predictions(out: Path, predictions: Predictions) -> None:
+    """Write the table, whole or not at all."""
+    if out.is_dir():
+        raise InvalidInput("out", str(out), "a file to write", "That is a folder.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=out.parent, prefix=f".{out.name}.", delete=False, newline="", encoding="utf-8"
+    ) as file:
+        file.write(predictions.to_csv())
+        file.flush()
+        os.fsync(file.fileno())
+    Path(file.name).replace(out)
