@@ -17,10 +17,12 @@ from tests.architecture.sources import PACKAGES, Source
 _WIRE = frozenset({"protocol", "fedap_core", "numpy", "zmq", "structlog", "typer", "rich", "safetensors", "pydantic"})
 LAW: Mapping[str, frozenset[str]] = {
     "protocol": frozenset({"protocol", "msgpack", "numpy", "pydantic", "xxhash"}),
-    "fedap_core": frozenset({"fedap_core", "numpy", "threadpoolctl", "torch"}),
+    "fedap_core": frozenset({"fedap_core", "numpy", "threadpoolctl", "torch", "monai"}),
     "fedap_web": frozenset({"fedap_web", "fedap_core", "numpy", "jinja2", "starlette", "uvicorn"}),
     "coordinator": _WIRE | {"coordinator", "fedap_web", "starlette", "prometheus_client", "msgpack", "xxhash"},
-    "participant": _WIRE | {"participant", "fedap_web", "starlette", "msgpack", "torch", "medmnist", "PIL"},
+    "participant": _WIRE
+    | {"participant", "fedap_web", "starlette", "msgpack", "torch", "medmnist", "PIL"}
+    | {"pydicom", "nibabel", "onnx"},
     "scripts": _WIRE
     | {"scripts", "coordinator", "participant", "fedap_web", "msgpack", "torch", "matplotlib", "jinja2", "xxhash"}
     | {"atheris", "threadpoolctl"},
