@@ -128,6 +128,7 @@ def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) ->
             dead_after_s=pace.dead_after_s,
             quorum=pace.quorum,
             deadline_s=endless(pace.deadline_s),
+            stalled_after_s=pace.stalled_after_s,
             give_up_s=endless(pace.give_up_s),
             linger_s=pace.linger_s,
             age_exponent=math.inf if pace.late_updates == "drop" else pace.age_exponent,

@@ -171,8 +171,14 @@ class PaceSection(Section):
     deadline_s: float | None = Field(
         default=None,
         ge=0.0,
-        description="How long a round waits for members that are there; none: until they report.",
+        description="How long a round waits for members that are there; none: as `stalled_after_s` says.",
         examples=[3600.0],
+    )
+    stalled_after_s: float = Field(
+        default=86_400.0,
+        gt=0.0,
+        description="Without a deadline: a member that is there and has not reported for so long is left out until it"
+        " does. The end of the run waits no longer for its goodbye. inf: never.",
     )
     give_up_s: float | None = Field(
         default=None,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from coordinator.config import RunConfig
 from coordinator.decisions import facts
-from coordinator.decisions.rules import Rules
+from coordinator.decisions.rules import PaceRules, Rules
 from coordinator.decisions.scoring import scored, scores_by_split
 from coordinator.decisions.state import State, Status
 from coordinator.observers.log_lines import fact_event
@@ -96,12 +96,23 @@ def _when(plan: Plan, rules: Rules) -> Iterator[str]:
         yield f"When: members first send moments of their {rules.first_measure} under {under}."
     if rules.continuous:
         yield "When: no rounds are waited for; whoever reports gets a mix with the latest of the others at once."
-    elif math.isinf(pace.deadline_s):
-        yield "When: a round closes when every member that is there has reported, however long it takes."
+    elif not pace.has_deadline:
+        yield "When: a round closes when every member that is there has reported."
     else:
         yield f"When: a round closes when all have reported, or after {pace.deadline_s:g} s with {pace.quorum} updates."
     old = "is dropped" if math.isinf(pace.age_exponent) else f"counts (1 + age)^-{pace.age_exponent:g}"
     yield f"When somebody is missing: silent for {pace.dead_after_s:g} s is not waited for; its last update {old}."
+    if not pace.has_deadline and not math.isinf(pace.stalled_after_s):
+        yield (
+            f"When somebody is there and does not report: after {pace.stalled_after_s:g} s a round closes without it,"
+            f" with {pace.quorum} updates; it is not waited for again before it reports."
+        )
+    yield _end(pace)
+
+
+def _end(pace: PaceRules) -> str:
+    here = "however long it takes" if math.isinf(pace.longest_goodbye_s) else f"{pace.longest_goodbye_s:g} s"
+    return f"End: members that are there have {here} to say goodbye, absent ones {pace.linger_s:g} s to come back."
 
 
 def _admitted(rules: Rules) -> str:

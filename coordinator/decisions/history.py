@@ -148,7 +148,7 @@ def _joined(state: State, mode: Mode, fact: facts.Joined, now: float) -> None:
 
 
 def _returned(member: Member, fact: facts.Returned, now: float) -> None:
-    member.status = Status.PRESENT
+    member.status, member.is_stalled = Status.PRESENT, False
     member.train_samples, member.test_samples = fact.train_samples, fact.test_samples
     if not instances.is_same(member, fact.instance):
         member.first_samples = fact.train_samples
@@ -173,7 +173,7 @@ def _refused(member: Member, mode: Mode, fact: facts.Refused) -> None:
 
 
 def _answer(member: Member, kind: str, round_no: int) -> None:
-    step = step_at(kind, round_no)
+    step, member.is_stalled = step_at(kind, round_no), False
     if member.answered is None or step.place > member.answered.place:
         member.answered = step
 
@@ -326,6 +326,9 @@ def _round_closed(state: State, mode: Mode, fact: facts.RoundClosed) -> None:
         _note_directions(state, fresh)
         _note_accuracy(state, fresh)
         state.recipe = mixing_plan.round_recipe(state, mode.rules)
+        if not mode.rules.pace.has_deadline:
+            for member in (state.members[name] for name in fact.missing):
+                member.is_stalled = member.is_stalled or member.status is Status.PRESENT
     for member in state.active():
         member.answer_due = False
 

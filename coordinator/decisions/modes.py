@@ -95,18 +95,19 @@ class Mode(ABC):
     def deadlines(self, state: State) -> list[float]:
         """Times of the run clock at which the verdicts of `ending`, or of the quorum, may change by themselves."""
         if state.stage.is_over:
-            return [state.opened_at + self.rules.pace.linger_s]
+            return [state.opened_at + self.rules.pace.linger_s, state.opened_at + self.rules.pace.longest_goodbye_s]
         first = state.opened_at + self._patience_s(state)
         return [first, first + self.rules.pace.give_up_s]
 
     def _patience_s(self, state: State) -> float:
-        return self.rules.members.enrolment_s if state.is_enrolling else self.rules.pace.deadline_s
+        return self.rules.members.enrolment_s if state.is_enrolling else self.rules.pace.longest_wait_s
 
     def _ended(self, state: State, now: float) -> Ended | None:
         waiting = [member for member in state.active() if not member.said_goodbye]
-        if state.ended or any(member.status is Status.PRESENT for member in waiting):
-            return None
-        if waiting and now < state.opened_at + self.rules.pace.linger_s:
+        pace = self.rules.pace
+        is_here = any(member.status is Status.PRESENT and not member.is_stalled for member in waiting)
+        longest_s = pace.longest_goodbye_s if is_here else pace.linger_s
+        if state.ended or (waiting and now < state.opened_at + longest_s):
             return None
         return Ended(absent=tuple(member.name for member in waiting))
 

@@ -101,23 +101,25 @@ def _judge(state: State, rules: Rules, now: float, *, members: list[Member], got
     """settled: the report with which a member, admitted or refused, has done its part."""
     quorum, waited = rules.pace.quorum, now - state.opened_at
     waiting = [one for one in members if one.answered is None or one.answered.place < settled.place]
-    awaited = [one.name for one in waiting if one.status is Status.PRESENT]
+    awaited = [one.name for one in waiting if one.status is Status.PRESENT and not one.is_stalled]
     lost = [one.name for one in waiting if one.status is Status.LOST]
-    late = now >= state.opened_at + rules.pace.deadline_s
+    stalled = [one.name for one in waiting if one.status is Status.PRESENT and one.is_stalled]
+    late = now >= state.opened_at + rules.pace.longest_wait_s
     counted = f"{got} {_WORDS[settled.kind]} from {len(members)} members after {_s(waited)}, quorum {quorum}"
     if got >= quorum and not awaited:
         absent = f"; {_names(lost)} not there" if lost else ""
+        absent += f"; not waiting for {_names(stalled)}, which did not report before" if stalled else ""
         return Readiness(ready=True, late=late, reason=f"{counted}: everyone who is there has answered{absent}")
     if got >= quorum and late:
         return Readiness(
-            ready=True, late=True, reason=f"{counted}: the deadline is over; without {_names(awaited + lost)}"
+            ready=True, late=True, reason=f"{counted}: the deadline is over; without {_names(awaited + stalled + lost)}"
         )
     if not waiting:
         reason = f"{counted}: nobody is left to answer"
         return Readiness(ready=False, stuck=True, hopeless=not _has_leavers(state), late=late, reason=reason)
-    left = state.opened_at + rules.pace.deadline_s - now
+    left = state.opened_at + rules.pace.longest_wait_s - now
     until = "" if math.isinf(left) else f", deadline in {_s(left)}" if left > 0 else ", deadline over"
-    reason = f"{counted}: waiting for {_names(awaited + lost)}{until}"
+    reason = f"{counted}: waiting for {_names(awaited + stalled + lost)}{until}"
     return Readiness(ready=False, stuck=not awaited, late=late, reason=reason)
 
 
@@ -170,7 +172,7 @@ class Awaited:
         if state.stage.is_over:
             silent = {one.name for one in state.present() if not one.said_goodbye}
             return Awaited(place=(-1, REPORTS.index("goodbye")), members=silent, until=math.inf)
-        deadline = state.opened_at + rules.pace.deadline_s
+        deadline = state.opened_at + rules.pace.longest_wait_s
         if state.is_measuring:
             place = (state.round_no, REPORTS.index("stats"))
             return Awaited(place=place, members=_silent(state.present(), place), until=deadline)
@@ -207,9 +209,6 @@ class Awaited:
 
 
 def _silent(members: Sequence[Member], place: tuple[int, int]) -> set[str]:
-    """Who is there and has not reported that far."""
-    return {
-        one.name
-        for one in members
-        if one.status is Status.PRESENT and (one.answered is None or one.answered.place < place)
-    }
+    """Who is there, is waited for and has not reported that far."""
+    here = [one for one in members if one.status is Status.PRESENT and not one.is_stalled]
+    return {one.name for one in here if one.answered is None or one.answered.place < place}

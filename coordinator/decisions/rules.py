@@ -98,9 +98,11 @@ class PaceRules:
 
     heartbeat_s: how often each side sends one. dead_after_s: silence after which a member is not waited for.
     quorum: updates that a round needs to close without everyone. deadline_s: how long a round (and measuring) waits for
-    members that are there; infinity: as long as it takes. give_up_s: how long beyond its deadline a round may lack its
+    members that are there; infinity: until `stalled_after_s`, after which a member that is there and does not report is
+    not waited for again before it does. give_up_s: how long beyond its deadline a round may lack its
     quorum, and enrolment its members, before the run is aborted; infinity: never.
-    linger_s: how long the end of the run waits for members that are not there, so that they can fetch their model.
+    linger_s: how long the end of the run waits for members that are not there, so that they can fetch their model; for
+    those that are there, `stalled_after_s` if that is longer.
     age_exponent: a in (1 + age) ** -a, what an old update is worth; infinity drops it.
     patience: end the run when the members' mean validation accuracy has not risen for so many evaluations; None: never.
     """
@@ -109,6 +111,7 @@ class PaceRules:
     dead_after_s: float = 60.0
     quorum: int = 1
     deadline_s: float = math.inf
+    stalled_after_s: float = math.inf
     give_up_s: float = math.inf
     linger_s: float = 60.0
     age_exponent: float = 0.5
@@ -119,11 +122,25 @@ class PaceRules:
             raise InvalidInput("heartbeat_s", self.heartbeat_s, "seconds above 0")
         if not self.dead_after_s >= 2 * self.heartbeat_s:
             raise InvalidInput("dead_after_s", self.dead_after_s, f"at least two heartbeats, {2 * self.heartbeat_s}")
-        for name in ("deadline_s", "give_up_s", "linger_s", "age_exponent"):
+        for name in ("deadline_s", "stalled_after_s", "give_up_s", "linger_s", "age_exponent"):
             if not getattr(self, name) >= 0:
                 raise InvalidInput(name, getattr(self, name), "a number from 0")
         if self.quorum < 1 or (self.patience is not None and self.patience < 1):
             raise InvalidInput("quorum, patience", (self.quorum, self.patience), "numbers from 1")
+
+    @property
+    def has_deadline(self) -> bool:
+        return not math.isinf(self.deadline_s)
+
+    @property
+    def longest_wait_s(self) -> float:
+        """How long a round waits for a member that is there."""
+        return self.deadline_s if self.has_deadline else self.stalled_after_s
+
+    @property
+    def longest_goodbye_s(self) -> float:
+        """How long the end waits for a member that is there."""
+        return max(self.linger_s, self.stalled_after_s)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,6 +80,8 @@ class Member:
     answer_due: bool = False
     """Its latest report calls for a mix of its own, not made yet."""
     said_goodbye: bool = False
+    is_stalled: bool = False
+    """It was there, and a round without a deadline closed without it: nobody waits for it before it reports again."""
 
     @property
     def is_active(self) -> bool:
