@@ -62,6 +62,12 @@ class RunConfig(BaseModel):
     )
     start_from: Literal["initial", "anchor"] = Field(default="initial", description="The model of the first round.")
     evaluate_every: int = Field(default=1, ge=1, description="Rounds between evaluations; the last ten always count.")
+    participation: float = Field(
+        default=1.0, gt=0.0, le=1.0, description="Share of the members that takes part in a round, drawn for each."
+    )
+    choose_from: Literal["members", "present"] = Field(
+        default="members", description="Draw from all members, or from those that are there when the round begins."
+    )
     encoding: Encoding = Field(default="f32", description=ENCODING_HELP)
     algorithm: AlgorithmSection = Field(default_factory=AlgorithmSection, description="What is learnt from whom.")
     anchor: AnchorSection = Field(

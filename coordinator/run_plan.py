@@ -55,6 +55,8 @@ def _plan(config: RunConfig, spec: ModelSpec, strategy: Strategy) -> Plan:
         anchor=_anchor_kind(config),
         warmup_rounds=config.anchor.warmup_rounds,
         evaluate_every=config.evaluate_every,
+        participation=config.participation,
+        choose_from=config.choose_from,
         encoding=config.encoding,
         model_layout=whole_layout(spec).digest,
         shared_layout=shared_layout(spec, strategy.home).digest,
@@ -86,11 +88,20 @@ def _require_possible(config: RunConfig, spec: ModelSpec, strategy: Strategy) ->
         raise InvalidInput("pace.quorum", config.pace.quorum, f"at most members.at_most, {config.members.at_most}")
     if config.members.names and config.pace.quorum > len(config.members.names):
         raise InvalidInput("pace.quorum", config.pace.quorum, f"at most the {len(config.members.names)} members listed")
+    _require_quorum(config)
     if config.start_from == "anchor" and _anchor_kind(config) == "none":
         raise InvalidInput("start_from", "anchor", "anchor.file or anchor.warmup_rounds")
     unused = strategy.first_measure is Measure.NONE and config.start_from != "anchor"
     if unused and _anchor_kind(config) != "none":
         raise InvalidInput("anchor", _anchor_kind(config), f"none: {config.algorithm.name} has no use for one")
+
+
+def _require_quorum(config: RunConfig) -> None:
+    """A round can have no more updates than members that take part."""
+    drawn = max(1, round(config.participation * (len(config.members.names or ()) or config.members.at_least)))
+    if config.participation < 1.0 and config.pace.quorum > drawn:
+        fix = "Lower the quorum, or raise participation."
+        raise InvalidInput("pace.quorum", config.pace.quorum, f"at most {drawn}, who take part in a round", fix)
 
 
 def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) -> Rules:
@@ -104,6 +115,9 @@ def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) ->
         warmup_rounds=config.anchor.warmup_rounds,
         anchor_file=config.anchor.file is not None,
         start_from_anchor=config.start_from == "anchor",
+        participation=config.participation,
+        chooses_present=config.choose_from == "present",
+        seed=config.seed,
         model=ModelRules(
             model_layout=whole_layout(spec).digest,
             classes=names_digest(spec.classes),

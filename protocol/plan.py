@@ -147,6 +147,8 @@ class Plan(Record):
     anchor: where the model under which statistics are measured comes from.
     warmup_rounds: rounds that make the anchor, when it comes from warm-up; they count towards `rounds`.
     evaluate_every: rounds between evaluations; each of the last 10 rounds is evaluated, whatever this says.
+    participation: share of the members that takes part in a round, drawn anew for each; in continuous mode 1.
+    choose_from: whether they are drawn from all members, or from those that are there when the round begins.
     encoding: how float32 tensors travel.
     model_layout: digest of the layout of the whole initial model.
     shared_layout: digest of the layout of the tensors that leave a participant.
@@ -166,6 +168,8 @@ class Plan(Record):
     anchor: Annotated[str, one_of("none", "file", "warmup")] = "none"
     warmup_rounds: RoundNo = 0
     evaluate_every: Annotated[int, whole(1, ROUNDS)] = 1
+    participation: Annotated[float, real(0.0, 1.0, above=True)] = 1.0
+    choose_from: Annotated[str, one_of("members", "present")] = "members"
     encoding: Annotated[str, one_of(*ENCODINGS)]
     model_layout: Digest
     shared_layout: Digest
@@ -180,5 +184,7 @@ class Plan(Record):
     def _check(self) -> None:
         if (self.anchor == "warmup") != (self.warmup_rounds > 0):
             raise InvalidField("warmup_rounds", self.warmup_rounds, "above 0 exactly when the anchor is from warm-up")
+        if self.participation < 1.0 and self.mode == "continuous":
+            raise InvalidField("participation", self.participation, "1 in continuous mode: nobody waits for rounds")
         if self.warmup_rounds >= self.rounds:
             raise InvalidField("warmup_rounds", self.warmup_rounds, f"fewer than the {self.rounds} rounds of the run")

@@ -13,8 +13,8 @@ import numpy as np
 
 from coordinator.decisions.actions import Aggregate, BlobRef, RowRef
 from coordinator.decisions.rules import Rules
-from coordinator.decisions.state import Member, Recipe, State
-from fedap_core import directions, mixing
+from coordinator.decisions.state import Member, Recipe, State, Status
+from fedap_core import directions, mixing, participation
 from fedap_core.arrays import BoolArray, FloatArray
 from fedap_core.parts import TensorSpec
 from fedap_core.robust import Mixture
@@ -57,21 +57,48 @@ def full_weights(state: State, rules: Rules, members: Sequence[Member], phase: P
 
 
 def round_recipe(state: State, rules: Rules) -> Recipe:
-    """The mix that closes the open round: a row for every ready member, delivered by the round after.
+    """The mix that closes the open round: a row for every ready member that takes part in the round after, by which it
+    is delivered; after the last round for everybody.
 
     Somebody must have reported.
     """
     members = state.ready(rules)
     phase = rules.round_plan(state.round_no).phase
     weights = full_weights(state, rules, members, phase)
-    own = _flags(member.update_round == state.round_no for member in members)
-    usable = _usable(members, round_ages(members, state.round_no), rules)
+    usable, own, discount = _standing(state, rules, members, phase)
     if not own.all():
-        discount = mixing.age_discount(round_ages(members, state.round_no), exponent=rules.pace.age_exponent)
         weights = _restrict(rules, phase, weights, usable=usable, own=own, discount=discount)
-    receivers = tuple(RowRef(member=member.name, round_no=state.round_no + 1) for member in members)
-    weights = _without_doubted(rules, phase, weights, members, tuple(range(len(members))))
+    places = taking_part(rules, members, state.round_no + 1)
+    receivers = tuple(RowRef(member=members[place].name, round_no=state.round_no + 1) for place in places)
+    weights = _without_doubted(rules, phase, weights[list(places)], members, tuple(places))
     return _recipe(phase, receivers, members, usable, weights)
+
+
+def taking_part(rules: Rules, members: Sequence[Member], round_no: int) -> Sequence[int]:
+    """Places of those of these members who get a model for round `round_no` and train it: everybody in warm-up, for the
+    anchor and after the last round."""
+    if rules.participation == 1.0 or round_no < rules.warmup_rounds or round_no >= rules.rounds:
+        return range(len(members))
+    here = [place for place, one in enumerate(members) if one.status is Status.PRESENT or not rules.chooses_present]
+    here = here or list(range(len(members)))
+    found = participation.drawn(len(here), share=rules.participation, seed=rules.seed, round_no=round_no)
+    return [here[place] for place in found]
+
+
+def _standing(
+    state: State, rules: Rules, members: Sequence[Member], phase: Phase
+) -> tuple[BoolArray, BoolArray, FloatArray]:
+    """(usable, own, discount) at the end of the open round."""
+    if rules.participation < 1.0 and phase is not Phase.WARMUP:
+        latest = [participation.NEVER if one.update_round is None else one.update_round for one in members]
+        personal = rules.strategy.is_personal(phase)
+        exponent = rules.pace.age_exponent
+        return participation.standing(
+            np.asarray(latest, dtype=np.int64), round_no=state.round_no, personal=personal, exponent=exponent
+        )
+    ages = round_ages(members, state.round_no)
+    discount = mixing.age_discount(ages, exponent=rules.pace.age_exponent)
+    return _usable(members, ages, rules), _flags(one.update_round == state.round_no for one in members), discount
 
 
 def row_recipe(state: State, mode: Ageing, member: Member, round_no: int) -> Recipe:

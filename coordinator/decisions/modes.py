@@ -220,7 +220,13 @@ class Barrier(Mode):
         return self._open(state, 0)
 
     def _open(self, state: State, round_no: int) -> RoundOpened:
-        return RoundOpened(round_no=round_no, members=tuple(member.name for member in state.ready(self.rules)))
+        members = state.ready(self.rules)
+        recipe = state.recipe
+        if self.rules.participation < 1.0 and recipe is not None and recipe.receivers[0].round_no == round_no:
+            names = {row.member for row in recipe.receivers}  # they were drawn when it was decided who gets a row
+            return RoundOpened(round_no=round_no, members=tuple(one.name for one in members if one.name in names))
+        places = mixing_plan.taking_part(self.rules, members, round_no)
+        return RoundOpened(round_no=round_no, members=tuple(members[place].name for place in places))
 
     def _answer_latecomer(self, state: State, told: Callable[[Member], bool]) -> RowPlanned | None:
         """Who reported after its round was closed gets a mix with the others at once, and the open round."""

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from fedap_core.errors import InvalidInput
+from fedap_core.participation import require_participation
 from fedap_core.strategies import Measure, Phase, RoundPlan, Strategy
 
 
@@ -149,6 +150,8 @@ class Rules:
 
     anchor_file: the anchor is a file (else warm-up makes it, or statistics are measured under the initial model).
     start_from_anchor: round 0 (or the first after warm-up) starts from the anchor instead of the initial model.
+    participation: share of the members that takes part in a round; chooses_present: drawn from those that are there.
+    seed: what they are drawn by.
     """
 
     run: str
@@ -158,6 +161,9 @@ class Rules:
     warmup_rounds: int = 0
     anchor_file: bool = False
     start_from_anchor: bool = False
+    participation: float = 1.0
+    chooses_present: bool = False
+    seed: int = 0
     model: ModelRules
     members: MemberRules
     pace: PaceRules
@@ -172,6 +178,7 @@ class Rules:
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise InvalidInput("rounds", self.rounds, "at least one")
+        require_participation(self.strategy, self.participation)
         if self.continuous:
             self.strategy.require_continuous()
         if not 0 <= self.warmup_rounds < self.rounds:

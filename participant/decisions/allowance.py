@@ -96,6 +96,8 @@ def fields(cores: int) -> dict[str, Field]:
         "validation": number("plan.validation", 0, 0.5),
         "start_from": word("plan.start_from", "initial", "anchor"),
         "anchor": word("plan.anchor", "none", "file", "warmup"),
+        "participation": number("plan.participation", 0, 1),
+        "choose_from": word("plan.choose_from", "members", "present"),
         "encoding": word("plan.encoding", *ENCODINGS),
         "learning_rate": number("plan.sgd.learning_rate", 0, 10),
         "lr_schedule": word("plan.sgd.lr_schedule", "constant", "cosine"),

@@ -25,7 +25,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import flat_size
 from fedap_core.strategies import Measure
 from participant.training.local import LocalPlan, LocalReport
-from scripts.engines.pool import InlinePool, make_clients
+from scripts.engines.pool import Chosen, InlinePool, make_clients
 from scripts.run.cohort import Cohort
 from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 from scripts.run.messages import (
@@ -84,14 +84,16 @@ class ForkedPool:
     def measure(self, anchor: Path, what: Measure) -> list[BnStats]:
         return [stats_from_json(answer) for answer in self._ask("measure", str(anchor), what)]
 
-    def train(self, round_no: int, what: Measure) -> list[LocalReport]:
-        return [report_from_json(answer) for answer in self._ask("train", round_no, what)]
+    def train(self, round_no: int, what: Measure, chosen: Chosen = None) -> list[LocalReport]:
+        shares = self._shares(chosen)
+        return [report_from_json(answer) for answer in self._ask("train", round_no, what, shares, among=chosen)]
 
-    def deliver(self, round_no: int) -> None:
-        self._ask("deliver", round_no)
+    def deliver(self, round_no: int, chosen: Chosen = None, entering: Sequence[int] = ()) -> None:
+        self._ask("deliver", round_no, self._shares(chosen), self._shares(entering))
 
-    def evaluate(self, split: str, model: str, round_no: int) -> list[Evaluation]:
-        return [evaluation_from_json(answer) for answer in self._ask("evaluate", split, model, round_no)]
+    def evaluate(self, split: str, model: str, round_no: int, chosen: Chosen = None) -> list[Evaluation]:
+        answers = self._ask("evaluate", split, model, round_no, self._shares(chosen), among=chosen)
+        return [evaluation_from_json(answer) for answer in answers]
 
     def save(self, folder: Path, round_no: int) -> None:
         self._ask("save", str(folder), round_no)
@@ -108,18 +110,29 @@ class ForkedPool:
             process.join()
         self._workers = []
 
-    def _ask(self, order: str, *arguments: object) -> list[Any]:
-        sent = json.dumps([order, *arguments]).encode()
+    def _shares(self, chosen: Chosen) -> list[list[int] | None]:
+        """By worker: which of its own clients are meant; None: all of them."""
+        workers = len(self._workers)
+        if chosen is None:
+            return [None] * workers
+        return [[place // workers for place in chosen if place % workers == number] for number in range(workers)]
+
+    def _ask(self, order: str, *arguments: object, among: Chosen = None) -> list[Any]:
+        """Answers in the cohort's order. Of an argument that is a list every worker is sent its own entry. among: whom
+        the answers are of."""
         for number in range(len(self._workers)):
-            self._exchange(number, order, lambda connection: connection.send_bytes(sent))
-        answers: list[Any] = [None] * self._count
-        for number in range(len(self._workers)):
+            mine = [one[number] if isinstance(one, list) else one for one in arguments]
+            sent = json.dumps([order, *mine]).encode()
+            self._exchange(number, order, lambda connection, sent=sent: connection.send_bytes(sent))  # type: ignore[misc]
+        answers: dict[int, Any] = {}
+        workers = len(self._workers)
+        for number in range(workers):
             answer = json.loads(self._exchange(number, order, lambda connection: connection.recv_bytes()))
             if "error" in answer:
                 raise error_from_json(answer["error"])
-            if answer["answers"] is not None:
-                answers[number :: len(self._workers)] = answer["answers"]
-        return answers
+            places = [place for place in (range(self._count) if among is None else among) if place % workers == number]
+            answers |= dict(zip(places, answer["answers"] or [None] * len(places), strict=True))
+        return [answers[place] for place in sorted(answers)]
 
     def _exchange(self, number: int, order: str, step: Callable[[Connection], T]) -> T:
         process, connection = self._workers[number]
@@ -135,8 +148,8 @@ def _serve(pool: InlinePool, parent: Connection) -> None:
     orders: dict[str, Callable[..., list[Any] | None]] = {
         "ready": lambda: None,
         "measure": lambda path, what: [stats_to_json(s) for s in pool.measure(Path(path), Measure(what))],
-        "train": lambda round_no, what: [report_to_json(r) for r in pool.train(round_no, Measure(what))],
-        "deliver": lambda round_no: pool.deliver(round_no),
+        "train": lambda number, what, some: [report_to_json(r) for r in pool.train(number, Measure(what), some)],
+        "deliver": lambda *asked: pool.deliver(*asked),
         "evaluate": lambda *asked: [evaluation_to_json(e) for e in pool.evaluate(*asked)],
         "save": lambda folder, round_no: pool.save(Path(folder), round_no),
         "load": lambda folder: pool.load(Path(folder)),

@@ -10,9 +10,10 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,7 +28,8 @@ from participant.record.model_file import make_initial, read_spec, write_model
 from participant.training.local import LocalReport
 from scripts.engines.base import EngineOptions
 from scripts.engines.forked_pool import ForkedPool
-from scripts.engines.pool import ClientPool, InlinePool, make_clients
+from scripts.engines.pool import Chosen, ClientPool, InlinePool, make_clients
+from scripts.engines.sampling import Sampling
 from scripts.engines.transport import Transport
 from scripts.run.anchors import require_same_model, train_pooled_anchor
 from scripts.run.cohort import Cohort, model_file_name
@@ -36,6 +38,8 @@ from scripts.run.records import ClientScore, RoundRecord
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 from scripts.run.versions import versions
+
+T = TypeVar("T")
 
 DIRECTIONS = "directions.json"
 """Beside saved models: which way everybody went so far, where a rule of mixing asks for it."""
@@ -119,7 +123,7 @@ def _warm_up(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> P
     warm = settings.model_copy(
         update={
             "algorithm": "fedavg", "options": {}, "rounds": settings.anchor.rounds, "start_from": "initial",
-            "sgd": replace(settings.sgd, lr_schedule="constant"),
+            "sgd": replace(settings.sgd, lr_schedule="constant"), "participation": 1.0,
         }
     )  # fmt: skip
     rounds = settings.anchor.rounds
@@ -170,6 +174,7 @@ class InlineFederation:
         self._trained = sum(tensor.size for tensor in tensors if tensor.trainable)
         self._followed = Followed.of(len(cohort.clients)) if self._strategy.looks_at_directions else None
         self._transport = Transport(settings.encoding, pool.rows)
+        self._sampling = Sampling(settings, len(cohort.clients))
 
     def run(self, first: int, anchor: Path | None) -> None:
         """Rounds first .. rounds - 1; round `first` continues from the saved models of the one before."""
@@ -177,6 +182,7 @@ class InlineFederation:
         if first > 0:
             self._pool.load(self._folder.models(first - 1))
             self._transport.load(self._folder.models(first - 1))
+            self._sampling.load(self._folder.models(first - 1))
             self._mixing = self._folder.read_mixing()
             if self._followed is not None:
                 text = (self._folder.models(first - 1) / DIRECTIONS).read_text(encoding="utf-8")
@@ -187,8 +193,7 @@ class InlineFederation:
             stats = self._pool.measure(anchor, self._strategy.first_measure)
             self._settle(Evidence(counts=self._counts, stats=tuple(stats)), from_round=skipped)
         if first <= skipped:
-            self._transport.deliver(self._pool.rows)
-            self._deliver(skipped)
+            self._deliver(skipped, self._sampling.chosen(skipped))
         saved_at = time.monotonic()
         for round_no in range(max(first, skipped), self._settings.rounds):
             self._round(round_no, skipped)
@@ -204,23 +209,24 @@ class InlineFederation:
     def _round(self, round_no: int, skipped: int) -> None:
         began = time.monotonic()
         plan = self._strategy.round_plan(round_no - skipped, self._settings.rounds - skipped)
-        reports = self._train(round_no, plan.measure)
+        chosen, receivers = self._sampling.chosen(round_no), self._sampling.chosen(round_no + 1)
+        reports = self._train(round_no, plan.measure, chosen)
         trained = time.monotonic()
-        self._require_finite(round_no, reports)
+        self._require_finite(round_no, reports, chosen)
         weights = self._weights(round_no, plan.phase, reports)
-        self._mix(weights, plan.phase)
-        self._transport.deliver(self._pool.rows)
-        self._deliver(round_no + 1)
+        self._mix(weights, plan.phase, round_no, receivers)
+        self._deliver(round_no + 1, receivers)
         mixed = time.monotonic()
         last = round_no == self._settings.rounds - 1
         another, evaluates = self._strategy.hands_over_another, self._settings.evaluates(round_no)
-        delivered = self._evaluated(DELIVERED, round_no + 1, confusion=last and not another) if evaluates else {}
-        final = self._evaluated(HANDED_OVER, round_no + 1, confusion=last) if evaluates and another else {}
+        following = round_no + 1
+        delivered = self._evaluated(DELIVERED, following, last and not another, receivers) if evaluates else {}
+        final = self._evaluated(HANDED_OVER, following, last, receivers) if evaluates and another else {}
         spent = {"train": trained - began, "mix": mixed - trained, "evaluate": time.monotonic() - mixed}
         record = RoundRecord(
             number=round_no,
             phase=plan.phase,
-            train_loss=tuple(report.metrics.loss for report in reports),
+            train_loss=tuple(self._among_all([report.metrics.loss for report in reports], chosen, math.nan)),
             splits=final or delivered,
             delivered=delivered if another else {},
             seconds={name: round(seconds, 4) for name, seconds in spent.items()},
@@ -228,33 +234,54 @@ class InlineFederation:
         self._folder.append(record)
         self._options.on_round(round_no, record.mean)
 
-    def _train(self, round_no: int, measure: Measure) -> list[LocalReport]:
-        """Everybody trains; where a rule asks for it, one looks which way they went."""
+    def _among_all(self, found: Sequence[T], chosen: Chosen, missing: T) -> list[T]:
+        """One entry for each client, in order."""
+        if chosen is None:
+            return list(found)
+        known = dict(zip(chosen, found, strict=True))
+        return [known.get(place, missing) for place in range(len(self._counts))]
+
+    def _train(self, round_no: int, measure: Measure, chosen: Chosen) -> list[LocalReport]:
+        """Those chosen train; where a rule asks for it, one looks which way they went."""
         followed = self._followed
         before = [] if followed is None else [row[: self._trained].copy() for row in self._pool.rows]
-        reports = self._pool.train(round_no, measure)
-        self._transport.report(self._pool.rows)
+        reports = self._pool.train(round_no, measure, chosen)
+        self._transport.report(self._pool.rows, chosen)
+        self._sampling.trained(chosen or range(len(self._counts)), round_no)
         if followed is not None:
             followed.note(row[: self._trained] - one for row, one in zip(self._pool.rows, before, strict=True))
         return reports
 
-    def _deliver(self, round_no: int) -> None:
-        if self._strategy.acts_on_delivery:
-            self._pool.deliver(round_no)
+    def _deliver(self, round_no: int, receivers: Chosen) -> None:
+        """The rows of these clients are what they are given for that round."""
+        self._transport.deliver(self._pool.rows, receivers)
+        others_have_trained = receivers is not None and round_no > self._warm_up_rounds()
+        entering = self._sampling.entering(receivers or ()) if others_have_trained else []
+        if self._strategy.acts_on_delivery or entering:
+            self._pool.deliver(round_no, receivers, entering)
 
-    def _evaluated(self, model: str, round_no: int, *, confusion: bool) -> dict[str, tuple[ClientScore, ...]]:
-        """Scores by split of everyone's model: as delivered for that round, or as it would be handed over."""
-        found = {split: self._pool.evaluate(split, model, round_no) for split in self._splits}
-        return {
-            split: tuple(ClientScore.of(one, one.confusion if confusion else None) for one in evaluations)
+    def _evaluated(
+        self, model: str, round_no: int, confusion: bool, receivers: Chosen
+    ) -> dict[str, tuple[ClientScore | None, ...]]:
+        """Scores by split of those who have been given a model: as delivered, or as it would be handed over."""
+        found = {split: self._pool.evaluate(split, model, round_no, receivers) for split in self._splits}
+        scores: dict[str, list[ClientScore | None]] = {
+            split: [ClientScore.of(one, one.confusion if confusion else None) for one in evaluations]
             for split, evaluations in found.items()
         }
+        return {split: tuple(self._among_all(known, receivers, None)) for split, known in scores.items()}
 
-    def _mix(self, weights: FloatArray, phase: Phase) -> None:
-        rows = self._pool.rows
-        own, personal = tuple(range(len(rows))), self._strategy.is_personal(phase)
+    def _mix(self, weights: FloatArray, phase: Phase, round_no: int, receivers: Chosen) -> None:
+        rows = givers = self._pool.rows
+        served = range(len(rows)) if receivers is None else receivers
+        own: tuple[int | None, ...] = tuple(served)
+        personal = self._strategy.is_personal(phase)
+        if self._sampling.is_partial:
+            using, weights = self._sampling.weights(weights, served, phase, round_no)
+            places = {giver: place for place, giver in enumerate(using)}
+            own, givers = tuple(places.get(one) for one in served), [rows[giver] for giver in using]
         if self._followed is not None:
-            weights = withhold(weights, own, self._followed.doubt, personal=personal)
+            weights = withhold(weights, tuple(served), self._followed.doubt, personal=personal)
         mixture = Mixture(
             weights=weights,
             own=own,
@@ -263,7 +290,13 @@ class InlineFederation:
             trained=sum(tensor.trainable for tensor in self._tensors) or 1,
             comparison=self._strategy.comparison(phase, self._tensors),
         )
-        robust_mix_rows(mixture, self._strategy.robustness, rows, rows)
+        if not self._sampling.is_partial:
+            robust_mix_rows(mixture, self._strategy.robustness, rows, rows)
+            return
+        made = [np.empty_like(rows[0]) for _ in served]  # apart: who is given nothing keeps its latest update
+        robust_mix_rows(mixture, self._strategy.robustness, givers, made)
+        for place, row in zip(served, made, strict=True):
+            rows[place][...] = row
 
     def _weights(self, round_no: int, phase: Phase, reports: list[LocalReport]) -> FloatArray:
         stats = tuple(report.stats for report in reports if report.stats is not None)
@@ -281,9 +314,11 @@ class InlineFederation:
         if not self._strategy.mixes_by_values:
             self._folder.write_mixing(self._mixing, [client.name for client in self._cohort.clients], from_round)
 
-    def _require_finite(self, round_no: int, reports: list[LocalReport]) -> None:
+    def _require_finite(self, round_no: int, reports: list[LocalReport], chosen: Chosen) -> None:
         """Stop before anyone is given broken weights; the loss tells of those that stay home."""
-        for client, report, row in zip(self._cohort.clients, reports, self._pool.rows, strict=True):
+        rows = self._pool.rows
+        for place, report in zip(range(len(rows)) if chosen is None else chosen, reports, strict=True):
+            client, row = self._cohort.clients[place], rows[place]
             if not (math.isfinite(report.metrics.loss) and np.isfinite(row).all()):
                 raise InvalidInput(
                     f"update of {client.name} in round {round_no}", "values that are not finite", "finite weights",
@@ -296,6 +331,7 @@ class InlineFederation:
         half.mkdir()
         self._pool.save(half, round_no)
         self._transport.save(half)
+        self._sampling.save(half)
         if self._followed is not None:
             (half / DIRECTIONS).write_text(json.dumps(self._followed.plain()) + "\n", encoding="utf-8")
         self._folder.keep_models(half, round_no)

@@ -24,6 +24,9 @@ from participant.training.local import LocalClient, LocalPlan, LocalReport, use_
 from scripts.run.cohort import Client, Cohort, model_file_name
 from scripts.run.kept_files import read_kept, write_kept
 
+Chosen = Sequence[int] | None
+"""Places of some clients in the cohort's order, ascending; None: all of them."""
+
 
 class ClientPool(Protocol):
     """All clients of one run."""
@@ -35,14 +38,16 @@ class ClientPool(Protocol):
     def measure(self, anchor: Path, what: Measure) -> list[BnStats]:
         """Everyone's statistics under the anchor in that model file."""
 
-    def train(self, round_no: int, what: Measure) -> list[LocalReport]:
-        """One round of local training by everyone."""
+    def train(self, round_no: int, what: Measure, chosen: Chosen = None) -> list[LocalReport]:
+        """One round of local training by those chosen; None: by everyone."""
 
-    def deliver(self, round_no: int) -> None:
-        """The rows are what everyone is given for that round."""
+    def deliver(self, round_no: int, chosen: Chosen = None, entering: Sequence[int] = ()) -> None:
+        """The rows are what those chosen are given for that round. entering: those of them who have not trained yet,
+        while others have."""
 
-    def evaluate(self, split: str, model: str, round_no: int) -> list[Evaluation]:
-        """Everyone's model on its own split: as delivered for that round, or as it would be handed over."""
+    def evaluate(self, split: str, model: str, round_no: int, chosen: Chosen = None) -> list[Evaluation]:
+        """The chosen clients' models on their own split: as delivered for that round, or as they would be handed
+        over."""
 
     def save(self, folder: Path, round_no: int) -> None:
         """Write everyone's personalised model after that round, and what its algorithm keeps beside it."""
@@ -94,6 +99,10 @@ class InlinePool:
     def __init__(self, clients: Sequence[LocalClient], spec: ModelSpec) -> None:
         self._clients = clients
         self._spec = spec
+        self._start = clients[0].shared.copy() if clients else None
+
+    def _of(self, chosen: Chosen) -> Sequence[LocalClient]:
+        return self._clients if chosen is None else [self._clients[place] for place in chosen]
 
     @property
     def rows(self) -> Sequence[Float32Array]:
@@ -103,15 +112,16 @@ class InlinePool:
         state = read_model(anchor)[1]
         return [client.measure(state, what) for client in self._clients]
 
-    def train(self, round_no: int, what: Measure) -> list[LocalReport]:
-        return [client.train(round_no, measure=what) for client in self._clients]
+    def train(self, round_no: int, what: Measure, chosen: Chosen = None) -> list[LocalReport]:
+        return [client.train(round_no, measure=what) for client in self._of(chosen)]
 
-    def deliver(self, round_no: int) -> None:
-        for client in self._clients:
-            client.deliver(round_no)
+    def deliver(self, round_no: int, chosen: Chosen = None, entering: Sequence[int] = ()) -> None:
+        new = {id(self._clients[place]) for place in entering}
+        for client in self._of(chosen):
+            client.deliver(round_no, untrained=self._start if id(client) in new else None)
 
-    def evaluate(self, split: str, model: str, round_no: int) -> list[Evaluation]:
-        return [client.evaluate(split, model, round_no=round_no) for client in self._clients]
+    def evaluate(self, split: str, model: str, round_no: int, chosen: Chosen = None) -> list[Evaluation]:
+        return [client.evaluate(split, model, round_no=round_no) for client in self._of(chosen)]
 
     def save(self, folder: Path, round_no: int) -> None:
         notes = {"round": str(round_no)}

@@ -72,6 +72,7 @@ def compare(
     anchor: Annotated[str, typer.Option(help="pooled, warmup:ROUNDS or a model file.")] = "pooled",
     start_from: Annotated[str, typer.Option(help="initial or anchor, for all algorithms alike.")] = "initial",
     evaluate_every: Annotated[int, typer.Option(help="Evaluate in every k-th round and in the last ten.")] = 1,
+    participation: Annotated[float, typer.Option(help="Share of the clients that trains in a round.")] = 1.0,
     encoding: Annotated[str, typer.Option(help=f"How weights travel: {', '.join(ENCODINGS)}.")] = "f32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
     layers: Annotated[str, typer.Option(help="tiled, or stock: torch's own convolutions, other last bits.")] = "tiled",

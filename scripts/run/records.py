@@ -120,7 +120,7 @@ class RoundRecord:
         return fmean(known) if known else None
 
     def line(self) -> str:
-        """As `rounds.jsonl` has it; every client must have been measured."""
+        """As `rounds.jsonl` has it."""
         named: Json = {"round": self.number, "phase": self.phase, "train_loss": list(self.train_loss)}
         named |= {"clock": self.clock, "updates": self.updates, "trained": list(self.trained)}
         named |= {split: _split_json(scores) for split, scores in self.splits.items()}
@@ -152,19 +152,24 @@ class RoundRecord:
 
 
 def _split_json(scores: Sequence[ClientScore | None]) -> Json:
-    known = [one for one in scores if one is not None]
-    columns = {name: [getattr(one, name) for one in known] for name in ("accuracy", *_COLUMNS, "samples")}
+    columns = {
+        name: [None if one is None else getattr(one, name) for one in scores]
+        for name in ("accuracy", *_COLUMNS, "samples")
+    }
     return {name: values for name, values in columns.items() if any(value is not None for value in values)}
 
 
-def _splits_of(found: Json) -> dict[str, tuple[ClientScore, ...]]:
+def _splits_of(found: Json) -> dict[str, tuple[ClientScore | None, ...]]:
     return {split: tuple(_scores_of(found[split])) for split in _SPLITS if found.get(split)}
 
 
-def _scores_of(split: Json) -> Iterator[ClientScore]:
+def _scores_of(split: Json) -> Iterator[ClientScore | None]:
     missing = [None] * len(split["accuracy"])
     columns = [split.get(name) or missing for name in _COLUMNS]
     for accuracy, samples, *values in zip(split["accuracy"], split["samples"], *columns, strict=True):
+        if accuracy is None:
+            yield None
+            continue
         named = dict(zip(_COLUMNS, values, strict=True))
         if named["confusion"] is not None:
             named["confusion"] = tuple(tuple(map(int, row)) for row in named["confusion"])

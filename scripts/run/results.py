@@ -90,12 +90,22 @@ def summarise(records: Sequence[RoundRecord], *, algorithm: str, seed: int, roun
         selected=max(known, key=lambda pair: pair[0])[1] if known else None,
         delivered=mean_or_none([one.accuracy for one in evaluated[-1].delivered.get("test", ()) if one is not None]),
         qualities=_qualities(evaluated[-1]),
-        client_tails=tuple(np.mean([_column(record, "accuracy") for record in tail], axis=0).tolist()),
+        client_tails=_known_means([_column(record, "accuracy") for record in tail]),
     )
 
 
 def _column(record: RoundRecord, what: str) -> list[float]:
     return [np.nan if value is None else value for value in record.values(what)]
+
+
+def _known_means(rows: list[list[float]]) -> tuple[float, ...]:
+    """The mean of every column over the rounds in which that client was measured."""
+    table = np.asarray(rows)
+    known = ~np.isnan(table)
+    if known.all():
+        return tuple(table.mean(axis=0).tolist())
+    sums, counts = np.where(known, table, 0.0).sum(axis=0), known.sum(axis=0)
+    return tuple(np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0).tolist())
 
 
 def _qualities(record: RoundRecord) -> dict[str, float]:

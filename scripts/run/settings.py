@@ -24,6 +24,7 @@ from pydantic import (
 
 from coordinator.sections import take_record
 from fedap_core.errors import InvalidInput, in_words
+from fedap_core.participation import require_participation
 from fedap_core.splits import OVERLAPPING_LABEL, PROTOCOLS
 from fedap_core.strategies import Strategy, make_strategy
 from protocol.encodings import Encoding
@@ -41,6 +42,7 @@ _LATER_FIELDS = {
     "work_limit_s": None,
     "evaluation_batch_size": 256,
     "encoding": "f32",
+    "participation": 1.0,
 }
 """Fields that older results do not have, with the value those were computed by: only another value has a part in a
 run's name."""
@@ -111,6 +113,8 @@ class RunSettings(BaseModel):
     anchor: AnchorSettings = AnchorSettings()
     start_from: Literal["initial", "anchor"] = "initial"
     evaluate_every: int = Field(default=1, ge=1)
+    participation: Fraction = 1.0
+    """Share of the clients that takes part in a round."""
     encoding: Encoding = "f32"
     """How weights travel; engines without a network round them as it would."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
@@ -133,6 +137,10 @@ class RunSettings(BaseModel):
     @model_validator(mode="after")
     def _is_possible(self) -> RunSettings:
         strategy = self.strategy()
+        require_participation(strategy, self.participation)
+        if self.participation < 1.0 and (self.mode == "continuous" or strategy.looks_at_directions):
+            fix = "Use mode = barrier and robust = none."
+            raise InvalidInput("participation", self.participation, "1 in continuous mode, and under robust", fix)
         if self.mode == "continuous":
             strategy.require_continuous()
         if self.sgd.work_limit_s is not None or self.sgd.keep_momentum:  # not repeatable; not saved with the models

@@ -15,7 +15,7 @@ from participant.record.model_file import read_spec
 from participant.training.local import LocalReport
 from scripts.engines.base import EngineOptions
 from scripts.engines.inline import InlineFederation
-from scripts.engines.pool import InlinePool, make_clients
+from scripts.engines.pool import Chosen, InlinePool, make_clients
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 from tests.support.cohorts import clients_of, model_bits, numbers_of, run_small, small_run
@@ -37,15 +37,19 @@ class LastFirst:
         answers = [pool.measure(anchor, what) for pool in reversed(self._pools)]
         return [one for answer in reversed(answers) for one in answer]
 
-    def train(self, round_no: int, what: Measure) -> list[LocalReport]:
+    def train(self, round_no: int, what: Measure, chosen: Chosen = None) -> list[LocalReport]:
+        assert chosen is None
         answers = [pool.train(round_no, what) for pool in reversed(self._pools)]
         return [one for answer in reversed(answers) for one in answer]
 
-    def deliver(self, round_no: int) -> None:
+    def deliver(self, round_no: int, chosen: Chosen = None, entering: Sequence[int] = ()) -> None:
+        assert chosen is None
+        assert not entering
         for pool in reversed(self._pools):
             pool.deliver(round_no)
 
-    def evaluate(self, split: str, model: str, round_no: int) -> list[Evaluation]:
+    def evaluate(self, split: str, model: str, round_no: int, chosen: Chosen = None) -> list[Evaluation]:
+        assert chosen is None
         answers = [pool.evaluate(split, model, round_no) for pool in reversed(self._pools)]
         return [one for answer in reversed(answers) for one in answer]
 

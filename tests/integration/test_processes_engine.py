@@ -33,6 +33,13 @@ VARIANTS: dict[str, RunSettings] = {
     ),
     "updates are int8 differences": small_run("fedap", encoding="int8"),
     "updates are topk differences, and delivery moves the model": small_run("fedadam", encoding="topk"),
+    "two of five take part in a round": small_run("fedap", rounds=6, cohort=FIVE_CLIENTS, participation=0.4),
+    "two of five take part, under FedAvg and int8": small_run(
+        "fedavg", rounds=5, cohort=FIVE_CLIENTS, participation=0.4, encoding="int8"
+    ),
+    "two of five take part after warm-up": small_run(
+        "fedap", rounds=6, cohort=FIVE_CLIENTS, participation=0.4, anchor={"kind": "warmup", "rounds": 2}
+    ),
     "half precision": small_run("ditto", encoding="bf16"),
     "training has momentum and two epochs": small_run("fedavg", momentum=0.9, weight_decay=1e-3, epochs=2),
 }

@@ -50,6 +50,7 @@ def write_config(path: Path, settings: RunSettings, cohort: Cohort, start: Start
     names = [client.name for client in cohort.clients]
     measures = settings.strategy().first_measure is not Measure.NONE
     warmup = settings.warm_up_rounds
+    quorum = max(1, round(settings.participation * len(names)))
     fields: dict[str, object] = {
         "run": f"lab-{settings.identity}",
         "folder": str(folder),
@@ -62,12 +63,13 @@ def write_config(path: Path, settings: RunSettings, cohort: Cohort, start: Start
         "start_from": "anchor" if warmup and settings.start_from == "anchor" else "initial",
         "evaluate_every": settings.evaluate_every,
         "encoding": settings.encoding,
+        "participation": settings.participation,
         "algorithm": {"name": settings.algorithm, "robust": str(settings.options.get("robust", "none"))},
         "algorithm.options": dict(settings.options),
         "anchor": {"file": str(start.anchor)} if start.anchor and measures else {"warmup_rounds": warmup},
         "training": {**settings.sgd.write([]), **settings.compute.write([])},
         "members": {"names": names, "at_least": len(names), "late_join": False, "min_samples": 2},
-        "pace": {"heartbeat_s": HEARTBEAT_S, "dead_after_s": NEVER_S, "quorum": len(names), "linger_s": NEVER_S},
+        "pace": {"heartbeat_s": HEARTBEAT_S, "dead_after_s": NEVER_S, "quorum": quorum, "linger_s": NEVER_S},
         "network": {"endpoint": "tcp://127.0.0.1:*"},
     }
     path.write_text("\n".join(toml_lines(fields)) + "\n", encoding="utf-8")

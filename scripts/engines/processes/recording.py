@@ -164,7 +164,7 @@ class RunRecorder:
             return False
         if self._settings.mode == "continuous":
             return self._is_passed(round_no)
-        if len(self._losses.get(round_no, {})) < len(self._names):
+        if len(self._losses.get(round_no, {})) < self._drawn(round_no):
             return False
         return not self._settings.evaluates(round_no) or self._is_evaluated(round_no)
 
@@ -175,14 +175,24 @@ class RunRecorder:
         return self._accepted >= (round_no - self._skipped + 2) * len(self._names)
 
     def _is_evaluated(self, round_no: int) -> bool:
-        return len(self._scores.get(round_no, {})) == len(self._names)
+        """Those evaluate what a round has delivered who train the next one, and everybody in the end."""
+        return len(self._scores.get(round_no, {})) == self._drawn(round_no + 1)
+
+    def _drawn(self, round_no: int) -> int:
+        """How many take part in a round."""
+        everybody = len(self._names)
+        if self._settings.mode == "continuous" or not self._skipped <= round_no < self._settings.rounds:
+            return everybody
+        return max(1, round(self._settings.participation * everybody))
 
     def _write(self, round_no: int) -> None:
+        if self._settings.mode == "barrier":
+            self._loss, self._score = {}, {}
         self._loss |= self._losses.pop(round_no, {})  # without barriers somebody may stand where it stood
         self._score |= self._scores.pop(round_no, {})
         losses = [self._loss.get(name, math.nan) for name in self._names]
         last = round_no == self._settings.rounds - 1
-        is_evaluated = self._settings.evaluates(round_no) and len(self._score) == len(self._names)
+        is_evaluated = self._settings.evaluates(round_no) and len(self._score) >= self._drawn(round_no + 1)
         another = self._strategy.hands_over_another
         # Without barriers bytes are known by everybody's own rounds, when all is over.
         ways = self._traffic.of(round_no, last=last) if self._settings.mode == "barrier" else {"up": [], "down": []}
@@ -200,10 +210,12 @@ class RunRecorder:
         self._next = round_no + 1
         self._on_round(round_no, record.mean)
 
-    def _told(self, model: str, *, last: bool) -> dict[str, tuple[ClientScore, ...]]:
+    def _told(self, model: str, *, last: bool) -> dict[str, tuple[ClientScore | None, ...]]:
         """By split: everybody's latest scores of one kind of model; confusion matrices come with the goodbyes."""
         return {
-            split: tuple(self._score_of(name, model, split, last=last) for name in self._names)
+            split: tuple(
+                self._score_of(name, model, split, last=last) if name in self._score else None for name in self._names
+            )
             for split in self._splits
         }
 

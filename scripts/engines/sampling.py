@@ -1,0 +1,79 @@
+"""Which clients of a run take part in which round, and how those who are given a model are mixed with the others.
+
+The coordinator's decisions for a run with partial participation (`coordinator.decisions.mixing_plan`), without its
+network. Without it (`participation` 1) everybody takes part and nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from coordinator.decisions.rules import PaceRules
+from fedap_core import mixing, participation
+from fedap_core.arrays import FloatArray
+from fedap_core.strategies import Phase
+from scripts.run.settings import RunSettings
+
+TOOK_PART = "participation.json"
+"""Beside saved models: the round of every client's latest update."""
+
+
+class Sampling:
+    """The clients of one run."""
+
+    def __init__(self, settings: RunSettings, clients: int) -> None:
+        self._settings = settings
+        self._strategy = settings.strategy()
+        self._clients = clients
+        self._latest = np.full(clients, participation.NEVER, dtype=np.int64)
+
+    @property
+    def is_partial(self) -> bool:
+        return self._settings.participation < 1.0
+
+    def chosen(self, round_no: int) -> list[int] | None:
+        """Who trains in a round and gets a model for it; None: everybody, as after the last round."""
+        if not self.is_partial or round_no >= self._settings.rounds:
+            return None
+        share, seed = self._settings.participation, self._settings.seed
+        return [int(one) for one in participation.drawn(self._clients, share=share, seed=seed, round_no=round_no)]
+
+    def trained(self, chosen: Sequence[int], round_no: int) -> None:
+        """These have updates of this round."""
+        self._latest[list(chosen)] = round_no
+
+    def entering(self, chosen: Sequence[int]) -> list[int]:
+        """Those of them who have not trained yet."""
+        return [place for place in chosen if self._latest[place] == participation.NEVER]
+
+    def weights(
+        self, weights: FloatArray, receivers: Sequence[int], phase: Phase, round_no: int
+    ) -> tuple[list[int], FloatArray]:
+        """(givers, what each receiver takes from each of them), from W over all clients."""
+        usable, own, discount = participation.standing(
+            self._latest,
+            round_no=round_no,
+            personal=self._strategy.is_personal(phase),
+            exponent=PaceRules().age_exponent,
+        )
+        if not own.all():
+            if phase is Phase.MIXED:
+                weights = self._strategy.restrict(weights, usable=usable, own=own, discount=discount)
+            else:
+                weights = mixing.restrict(weights, usable=usable, own=own, discount=discount, self_weight=None)
+        givers = np.flatnonzero(usable)
+        return [int(one) for one in givers], np.ascontiguousarray(weights[list(receivers)][:, usable])
+
+    def save(self, folder: Path) -> None:
+        """Write what the next round depends on."""
+        if self.is_partial:
+            (folder / TOOK_PART).write_text(json.dumps(self._latest.tolist()) + "\n", encoding="utf-8")
+
+    def load(self, folder: Path) -> None:
+        """Go on from a saved round."""
+        if self.is_partial:
+            self._latest[:] = json.loads((folder / TOOK_PART).read_text(encoding="utf-8"))
