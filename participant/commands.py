@@ -106,15 +106,18 @@ def predict(
 
 def export(
     state: Annotated[Path, typer.Option(help="The folder that join used.")],
-    out: Annotated[Path, typer.Option(help="The bundle to write (.safetensors).")],
+    out: Annotated[Path, typer.Option(help="The file to write (.safetensors or .onnx), or the folder (monai).")],
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
     which: Annotated[
         str, typer.Option(help="federated, fine-tuned, alone, or best: the one that your validation samples say.")
     ] = BEST,
     own: Annotated[bool, typer.Option(help="The model that your own training made last, before the last mix.")] = False,
+    form: Annotated[
+        str | None, typer.Option("--format", help="safetensors, onnx or monai (a bundle); else by the name of --out.")
+    ] = None,
 ) -> None:
     """Write the personalised model as one self-describing file: all weights, classes, provenance, metrics."""
-    typer.echo(export_bundle(state, out, force=force, which=which, own=own))
+    typer.echo(export_bundle(state, out, force=force, which=which, own=own, form=form))
 
 
 def show_config(example: ExampleFlag = False, table: TableFlag = False) -> None:

@@ -6,20 +6,27 @@ where it comes from and how good it was. Reading one needs no data and no federa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
 
 from fedap_core.choosing import ALONE, BEST, FEDERATED, FINE_TUNED
-from fedap_core.errors import InvalidInput
+from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from participant.record.agreement import read_terms
 from participant.record.disk import Disk
 from participant.record.kept_models import KeptModels, kept_models
 from participant.record.model_file import read_spec, write_model
+from participant.record.monai_bundle import write_monai
+from participant.record.onnx_file import write_onnx
 from participant.record.private_state import PERSONAL, PrivateState, RunState
+
+Writer = Callable[[Path, ModelSpec, State, dict[str, str]], None]
+
+WRITERS: Mapping[str, Writer] = {"safetensors": write_model, "onnx": write_onnx, "monai": write_monai}
+"""Formats of an exported model: a file for this project, a file for any ONNX runtime, a folder for MONAI."""
 
 _MADE = {
     ALONE: "trained alone on the participant's own data, beside the federation",
@@ -28,17 +35,23 @@ _MADE = {
 _PROVENANCE = ("run", "participant", "algorithm", "rounds")
 
 
-def export_bundle(state: Path, out: Path, *, force: bool, which: str = BEST, own: bool = False) -> str:
+def export_bundle(
+    state: Path, out: Path, *, force: bool, which: str = BEST, own: bool = False, form: str | None = None
+) -> str:
     """Copy a model of a state folder, with its notes, into a file of its own; lines that say what it is and why it.
 
     which: federated, fine-tuned, alone, or best: what the participant's validation samples say. own: instead, what
-    one's own training made last, which is there before a run has ended, too.
+    one's own training made last, which is there before a run has ended, too. form: of WRITERS; else by the name of
+    `out`, where .onnx means onnx.
     """
+    form = form or ("onnx" if out.suffix == ".onnx" else "safetensors")
+    if form not in WRITERS:
+        raise unknown_name("format", form, WRITERS)
     if out.exists() and not force:
         raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
     kept = None if own else _finished(state)
     spec, tensors, notes = _trained_model(state) if kept is None else _chosen_model(kept, which)
-    write_model(out, spec, tensors, {**notes, "torch": torch.__version__})
+    WRITERS[form](out, spec, tensors, {**notes, "torch": torch.__version__})
     name = f"; the model is {notes['model']}" if "model" in notes else ""
     line = (
         f"{out}: {spec.model} of {notes['participant']} after {notes['rounds']} rounds of {notes['algorithm']}, "
