@@ -63,8 +63,18 @@ def curve_rows(series: Sequence[CurveLine], *, about: int) -> CurveRows:
     return tuple((number, tuple(line.get(number) for line in values)) for number in kept)
 
 
-def curves(series: Sequence[CurveLine], *, described: str, frame: Frame = WIDE, low: float | None = None) -> Svg:
-    """The chart; `low` cuts the scale below (a magnifying glass on the end): what lies under it is cut off."""
+def curves(
+    series: Sequence[CurveLine],
+    *,
+    described: str,
+    frame: Frame = WIDE,
+    low: float | None = None,
+    across: str = "round",
+) -> Svg:
+    """The chart; `low` cuts the scale below (a magnifying glass on the end): what lies under it is cut off.
+
+    across: what the points' first numbers are.
+    """
     shown = [one for one in series if one.points]
     frame = _with_room(frame, shown)
     values = [value for one in shown for _, value in one.points]
@@ -77,7 +87,7 @@ def curves(series: Sequence[CurveLine], *, described: str, frame: Frame = WIDE, 
     y = AxisScale(low=floor, high=ceiling, start=frame.height - frame.bottom, stop=frame.top)
     order = sorted(shown, key=lambda one: one.strong)
     return picture(
-        *_grid(x, y, frame),
+        *_grid(x, y, frame, across),
         _clipped([*(_band(one, x, y) for one in order if one.band), *(_line(one, x, y) for one in order)], frame),
         *_names(shown, x, y, frame),
         element("line", class_="cursor", x1=-9, x2=-9, y1=frame.top, y2=frame.height - frame.bottom),
@@ -101,7 +111,7 @@ def _letters(frame: Frame) -> int:
     return int(_FOR_NAMES * frame.width / room("m", strong=True))
 
 
-def _grid(x: AxisScale, y: AxisScale, frame: Frame) -> list[Svg]:
+def _grid(x: AxisScale, y: AxisScale, frame: Frame, across: str) -> list[Svg]:
     drawn = []
     for value in ticks(100 * y.low, 100 * y.high, 6):
         at = y(value / 100)
@@ -111,7 +121,7 @@ def _grid(x: AxisScale, y: AxisScale, frame: Frame) -> list[Svg]:
     whole = [value for value in ticks(x.low, x.high, 8) if value == int(value)]
     drawn.extend(label(f"{value:g}", x=x(value), y=bottom + 18, class_="tick", anchor="middle") for value in whole)
     middle = (frame.left + frame.width - frame.right) / 2
-    drawn.append(label("round", x=middle, y=frame.height - 4, class_="axis", anchor="middle"))
+    drawn.append(label(across, x=middle, y=frame.height - 4, class_="axis", anchor="middle"))
     drawn.append(label("accuracy, %", x=frame.left - 30, y=11, class_="axis"))
     return drawn
 

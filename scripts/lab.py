@@ -10,6 +10,7 @@ from scripts.drill.command import drill
 from scripts.experiments.asynchronous.command import asynchronous
 from scripts.experiments.attacks.command import attacks
 from scripts.experiments.commands import compare, demo
+from scripts.experiments.leaderboard.command import leaderboard
 from scripts.experiments.reproduce.command import reproduce
 from scripts.explore.command import explore
 from scripts.fuzz.command import fuzz
@@ -25,6 +26,7 @@ def lab(_version: VersionFlag = False) -> None:
 
 app.command("demo")(demo)
 app.command("compare")(compare)
+app.command("leaderboard")(leaderboard)
 app.command("asynchronous")(asynchronous)
 app.command("attacks")(attacks)
 app.command("bench")(bench)

@@ -215,7 +215,7 @@ class LocalClient:
         if not strategy.hands_over_another:
             return self._model
         if self._finished is None:
-            self._work.begin_round(round_no)
+            self._work.begin_round(round_no, scheduled=False)
             found = strategy.finished(self._work)
             if not isinstance(found, HomeModel):
                 raise InvalidInput(f"hand_over of {strategy.name}", type(found).__name__, "a model of the workspace")

@@ -178,6 +178,7 @@ class HomeWorkspace:
         self.vectors: MutableMapping[str, Vector] = {}
         self._copy: HomeModel | None = None
         self._round_no = 0
+        self._scheduled = True
         self._trainings: dict[str, int] = {}
         self._should_stop: Callable[[], bool] = lambda: False
         self.is_stopped = False
@@ -247,8 +248,12 @@ class HomeWorkspace:
 
     # --- for the participant ------------------------------------------------------------------------------------
 
-    def begin_round(self, round_no: int, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """round_no: of the plan, warm-up included."""
+    def begin_round(
+        self, round_no: int, should_stop: Callable[[], bool] = lambda: False, *, scheduled: bool = True
+    ) -> None:
+        """round_no: of the plan, warm-up included. scheduled: whether the step size is that of the round; fine-tuning
+        belongs to no round and begins with the plan's, however late it is."""
+        self._scheduled = scheduled
         self._round_no, self._should_stop, self.is_stopped = round_no, should_stop, False
         self._trainings = {}
         self.metrics = TrainingMetrics(samples=0, steps=0, loss=0.0)
@@ -284,7 +289,7 @@ class HomeWorkspace:
     @property
     def progress(self) -> float:
         """The share of the run's rounds that are over."""
-        return self.trade.progress(self._round_no)
+        return self.trade.progress(self._round_no) if self._scheduled else 0.0
 
     # --- for models ---------------------------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ class Overview:
 def overview(study: Study) -> Overview:
     """The first page of a comparison."""
     heads = tuple(algorithm_row(study, algorithm) for algorithm in study.algorithms)
-    series = [_series(study, algorithm) for algorithm in study.algorithms]
+    series = [mean_curve(study, algorithm) for algorithm in study.algorithms]
     order, client_rows = _by_change(_client_rows(study))
     first = study.shown[0][1]
     sorted_clients = natural_order(first.clients)
@@ -85,7 +85,7 @@ def overview(study: Study) -> Overview:
     counts = None if first.class_counts is None else [first.class_counts[index] for index in sorted_clients]
     return Overview(
         title=_title(study),
-        facts=tuple(_facts(study)),
+        facts=tuple(study_facts(study)),
         words=tuple(in_words(study)),
         notes=study.notes,
         heads=heads,
@@ -129,7 +129,8 @@ def _title(study: Study) -> str:
     return f"{name}: {counted(len(study.clients), 'client')}, {counted(len(study.algorithms), 'algorithm')}"
 
 
-def _facts(study: Study) -> Iterator[str]:
+def study_facts(study: Study) -> Iterator[str]:
+    """How clients were made and what ran, in a few words."""
     settings = study.runs[0].settings
     partition = settings.get("cohort.partition")
     if partition == "site":
@@ -146,7 +147,8 @@ def _facts(study: Study) -> Iterator[str]:
     yield f"seed {study.seeds[0]}" if len(study.seeds) == 1 else f"seeds {', '.join(map(str, study.seeds))}"
 
 
-def _series(study: Study, algorithm: Algorithm) -> CurveLine:
+def mean_curve(study: Study, algorithm: Algorithm) -> CurveLine:
+    """Mean over the seeds of one algorithm, with its range."""
     by_seed = [{number + 1: mean for number, mean in run.curve} for run in study.summaries[algorithm.name]]
     common = sorted(set.intersection(*(set(values) for values in by_seed)))
     points = [(number, fmean(values[number] for values in by_seed)) for number in common]

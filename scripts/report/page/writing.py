@@ -23,7 +23,11 @@ from scripts.report.tables import written_difference
 
 def write(study: Study, out: Path) -> Path:
     """Write one page about a comparison; returns where it lies."""
-    text = render(study)
+    return write_page(render(study), out)
+
+
+def write_page(text: str, out: Path) -> Path:
+    """Replace a page whole or not at all; returns where it lies."""
     half = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +41,7 @@ def write(study: Study, out: Path) -> Path:
 def render(study: Study) -> str:
     """The page as text."""
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(page=overview(study), participants=participant_views(study), study=study, styles=_styles(study))
     )
@@ -49,7 +53,8 @@ def _styles(study: Study) -> dict[int, Style]:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates of the lab's pages, with how numbers are written in them."""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader("scripts.report.page"), PackageLoader("fedap_web")]),
         autoescape=True,

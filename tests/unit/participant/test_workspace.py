@@ -61,6 +61,15 @@ def test_steps_over_the_batches_are_what_training_on_the_same_order_is(momentum:
     assert work.metrics.samples == 60
 
 
+def test_fine_tuning_begins_with_the_plans_rate_however_late_it_is() -> None:
+    work = workspace()
+    work.begin_round(5)
+    late = work.learning_rate
+    work.begin_round(5, scheduled=False)
+    assert late < 0.01
+    assert work.learning_rate == 0.05
+
+
 def test_a_gradient_is_autograds_and_moves_no_parameter() -> None:
     work, book = workspace(), ZOO["tiny"].make()
     inputs, targets = batch = next(iter(work.batches()))

@@ -1,0 +1,53 @@
+"""`fedap-lab leaderboard`: reads options and hands them on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+OUT = Path("runs") / "leaderboard"
+
+
+def leaderboard(
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Data sets, comma-separated: organamnist, har-people, har, chest, watch … Default: all here."
+        ),
+    ] = "",
+    recipe: Annotated[str, typer.Option(help="paper, user or both, comma-separated.")] = "",
+    algorithms: Annotated[str, typer.Option(help="As in compare. Default: the recipe's own.")] = "",
+    seeds: Annotated[str, typer.Option(help="Comma-separated. Default: the data set's own.")] = "",
+    rounds: Annotated[int, typer.Option(help="0: the recipe's own.", min=0)] = 0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The smartwatch data for ten rounds: a minute or two.")
+    ] = False,
+    run: Annotated[bool, typer.Option(help="--no-run: say how long it would take; a page of what is there.")] = True,
+    jobs: Annotated[int, typer.Option(help="Runs at once; 0: the cores.", min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Folder of the results; runs found there are used again.")] = OUT,
+) -> None:
+    """Run all algorithms on all data sets that are here, and write one page. Can be stopped and resumed."""
+    from scripts.experiments.comparison import seed_numbers
+    from scripts.experiments.leaderboard.boards import Restriction, make_boards
+    from scripts.experiments.leaderboard.running import run_leaderboard
+    from scripts.experiments.sweep import SweepOptions, share_cores
+
+    asked = Restriction(
+        data=_names(data),
+        recipes=_names(recipe),
+        algorithms=algorithms,
+        seeds=tuple(seed_numbers(seeds)) if seeds else (),
+        rounds=rounds,
+        quick=quick,
+    )
+    at_once, _ = share_cores(jobs=jobs, workers=1, engine="inline")
+    console = Console()
+    page = run_leaderboard(make_boards(asked), SweepOptions(root=out, jobs=at_once), console, run=run)
+    console.print("No run is finished yet." if page is None else f"Page: {page}; beside it csv and Markdown")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

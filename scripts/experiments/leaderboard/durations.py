@@ -1,0 +1,55 @@
+"""How long the missing runs of a leaderboard will take: by what finished runs took here, else by measured constants.
+
+A run's time is its rounds times its passes over the data; of a pass, the time on one core is told by data set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from scripts.experiments.leaderboard.boards import Board
+from scripts.run.run_folder import RunFolder
+from scripts.run.settings import RunSettings
+
+MEASURED_S = {
+    "organamnist": 3.3, "har-people": 0.8, "har": 0.9, "chest": 2.6, "watch": 0.1,
+    "organcmnist": 1.5, "organsmnist": 1.6, "pamap2": 3.0,
+}  # fmt: skip
+"""Seconds of one core (AMD EPYC, AVX2) for one round of one pass over all clients' data, evaluation included."""
+
+
+def seconds_of(boards: Sequence[Board], root: Path) -> dict[str, float]:
+    """What is left to do of every board, in seconds of one core, by the board's title."""
+    return {board.title: _left(board, root) for board in boards}
+
+
+def in_words(seconds: float) -> str:
+    """About how long, without a precision that nobody has."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _left(board: Board, root: Path) -> float:
+    folders = [RunFolder(root, run) for run in board.runs]
+    finished = [folder for folder in folders if folder.is_complete()]
+    pass_s = _measured(finished) or MEASURED_S[board.data.name]
+    done = {folder.path for folder in finished}
+    return sum(_passes(folder.settings) * pass_s for folder in folders if folder.path not in done)
+
+
+def _measured(folders: Sequence[RunFolder]) -> float:
+    """Seconds of a pass in the runs that are here; 0 without any."""
+    found = [
+        sum(sum(record.seconds.values()) for record in folder.records()) / _passes(folder.settings)
+        for folder in folders
+    ]
+    return median(found) if found else 0.0
+
+
+def _passes(run: RunSettings) -> float:
+    return float(run.rounds * run.strategy().passes(run.sgd.epochs))

@@ -1,0 +1,77 @@
+"""Draws the leaderboard: ranks over data sets with bars that join what is not told apart; accuracy against rounds and
+bytes of the algorithms that matter most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fedap_web.curves import CurveLine, curves
+from fedap_web.svg import AxisScale, Svg, element, label, picture, room, ticks, words
+from scripts.report.leaderboard.standings import BoardStanding
+from scripts.report.page.headline import traffic
+from scripts.report.page.overview_view import mean_curve
+from scripts.run.ranking import Ranking
+
+_STEP = 22.0
+_TOP = 30.0
+_WIDTH = 760.0
+_BAR_STEP = 9.0
+DRAWN = 6
+"""So many of the best are drawn as lines, and those that everybody looks for."""
+ALWAYS = ("base", "fedavg", "fedap", "fedap-plus")
+
+
+def rank_chart(ranking: Ranking, colours: Mapping[str, int], *, described: str) -> Svg:
+    """A row for each algorithm: its average rank, its rank on every set; bars at the right join neighbours."""
+    rows = ranking.algorithms
+    left = room([one.name for one in rows]) + 14
+    bars = len(ranking.groups) * _BAR_STEP + 12
+    x = AxisScale(low=1.0, high=float(max(len(rows), 2)), start=left, stop=_WIDTH - bars - 40)
+    bottom = _TOP + _STEP * len(rows)
+    drawn: list[Svg] = []
+    for value in ticks(x.low, x.high, 10):
+        drawn.append(element("line", class_="grid", x1=x(value), x2=x(value), y1=_TOP, y2=bottom))
+        drawn.append(label(f"{value:g}", x=x(value), y=_TOP - 8, class_="tick", anchor="middle"))
+    for at, one in enumerate(rows):
+        y = _TOP + (at + 0.5) * _STEP
+        colour = f"c{colours[one.name]}"
+        drawn.append(label(one.name, x=left - 12, y=y + 4, class_="row-name", anchor="end"))
+        drawn.append(
+            element("line", class_=f"interval {colour}", x1=x(min(one.ranks)), x2=x(max(one.ranks)), y1=y, y2=y)
+        )
+        title = element("title", words(f"{one.name}: average rank {one.mean:.1f}"))
+        drawn.append(element("circle", title, cx=x(one.mean), cy=y, r=5.5, class_=f"dot {colour}"))
+        drawn.append(label(f"{one.mean:.1f}", x=x.stop + 34, y=y + 4, class_="value", anchor="end"))
+    for number, (first, last) in enumerate(ranking.groups):
+        place_x = x.stop + 44 + number * _BAR_STEP
+        ends = [_TOP + (place + 0.5) * _STEP for place in (first, last)]
+        drawn.append(element("line", class_="joined", x1=place_x, x2=place_x, y1=ends[0] - 5, y2=ends[1] + 5))
+    return picture(*drawn, width=_WIDTH, height=bottom + 8, described=described, class_="dots")
+
+
+def round_chart(board: BoardStanding) -> Svg:
+    """Mean accuracy against rounds."""
+    return curves(_lines(board), described=f"Accuracy per round, {board.title}")
+
+
+def byte_chart(board: BoardStanding) -> Svg | None:
+    """Mean accuracy against bytes per participant, of those who send any; None where nobody's bytes are known."""
+    lines = []
+    runs = {one.name: one.runs[0] for one in board.study.algorithms}
+    for line in _lines(board):
+        sizes = [traffic(runs[line.name], number - 1) for number, _ in line.points]
+        if all(size for size in sizes):
+            points = [(round((size or 0.0) / 1000), value) for size, (_, value) in zip(sizes, line.points, strict=True)]
+            lines.append(replace(line, points=tuple(points), band=()))
+    if not lines:
+        return None
+    return curves(lines, described=f"Accuracy against bytes, {board.title}", across="kB per participant, both ways")
+
+
+def _lines(board: BoardStanding) -> list[CurveLine]:
+    """Of the best and of those that everybody looks for, in the order of the study."""
+    best = {row.head.name for row in board.rows[:DRAWN]}
+    kept = [one for one in board.study.algorithms if one.name in best or one.kind in ALWAYS]
+    lines = [mean_curve(board.study, one) for one in kept]
+    return [replace(line, band=(), strong=line.name == board.rows[0].head.name) for line in lines]

@@ -1,0 +1,108 @@
+"""What the leaderboard tells of one data set, and of all sets under one recipe. Numbers only; nothing is drawn here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from scripts.report.page.headline import AlgorithmRow, algorithm_row, traffic
+from scripts.report.page.overview_view import mean_curve, study_facts
+from scripts.report.page.study import Algorithm, Study
+from scripts.run.ranking import Ranking, rank
+
+NEAR_THE_BEST = 0.95
+"""Rounds and bytes are told until this share of what the first algorithm reaches, where no accuracy is named."""
+
+FIRST = "first"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardRow:
+    """One algorithm on one data set. compared: what it is ranked by; worst: its least accurate client by the same;
+    rounds_to, bytes_to: until the board's target, None where it was not reached or bytes are not known."""
+
+    place: int
+    head: AlgorithmRow
+    compared: float
+    worst: float
+    verdict: str
+    rounds_to: int | None
+    bytes_to: float | None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether nobody is told to be better."""
+        return self.verdict in (FIRST, "not told apart")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardStanding:
+    """One data set. rows: the best first; target: the accuracy that rounds and bytes are counted to."""
+
+    title: str
+    study: Study
+    facts: tuple[str, ...]
+    rows: tuple[BoardRow, ...]
+    target: float
+    missing: int
+
+
+def stand(title: str, study: Study, *, target: float = 0.0, missing: int = 0) -> BoardStanding:
+    """Order the algorithms of a comparison. missing: runs that are not finished yet."""
+    compared = {
+        one.name: fmean(float(np.nanmean(run.compared)) for run in study.summaries[one.name])
+        for one in study.algorithms
+    }
+    order = sorted(study.algorithms, key=lambda one: -compared[one.name])
+    target = target or NEAR_THE_BEST * compared[order[0].name]
+    rows = tuple(_row(study, one, place, compared[one.name], target) for place, one in enumerate(order, start=1))
+    return BoardStanding(
+        title=title, study=study, facts=tuple(study_facts(study)), rows=rows, target=target, missing=missing
+    )
+
+
+def _row(study: Study, algorithm: Algorithm, place: int, compared: float, target: float) -> BoardRow:
+    head = algorithm_row(study, algorithm)
+    points = mean_curve(study, algorithm).points
+    reached = next((number for number, value in points if value >= target), None)
+    found = None if reached is None else [traffic(run, reached - 1) for run in algorithm.runs]
+    known = None if found is None else [value for value in found if value is not None]
+    return BoardRow(
+        place=place,
+        head=head,
+        compared=compared,
+        worst=fmean(float(np.nanmin(run.compared)) for run in study.summaries[algorithm.name]),
+        verdict=FIRST if head.position.to_best is None else head.position.to_best.verdict,
+        rounds_to=reached,
+        bytes_to=fmean(known) if known else None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeStanding:
+    """All data sets under one recipe. firsts: on how many sets nobody is told to be better, by algorithm."""
+
+    title: str
+    boards: tuple[BoardStanding, ...]
+    ranking: Ranking
+    firsts: dict[str, int]
+    means: dict[str, float]
+    colours: dict[str, int]
+
+
+def stand_all(title: str, boards: Sequence[BoardStanding]) -> RecipeStanding:
+    """Over the sets of one recipe."""
+    ranking = rank([one.study.summaries for one in boards])
+    rows = {board.title: {row.head.name: row for row in board.rows} for board in boards}
+    names = [one.name for one in ranking.algorithms]
+    return RecipeStanding(
+        title=title,
+        boards=tuple(boards),
+        ranking=ranking,
+        firsts={name: sum(by_name[name].is_first for by_name in rows.values()) for name in names},
+        means={name: fmean(by_name[name].compared for by_name in rows.values()) for name in names},
+        colours={row.head.name: row.head.colour for board in boards for row in board.rows},
+    )

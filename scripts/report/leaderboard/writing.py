@@ -1,0 +1,127 @@
+"""Writes the leaderboard: an HTML page that loads nothing, a csv with a line per run, tables in Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedap_core.metrics import QUALITIES
+from scripts.report.algorithms import style
+from scripts.report.leaderboard.drawing import byte_chart, rank_chart, round_chart
+from scripts.report.leaderboard.standings import BoardRow, BoardStanding, RecipeStanding
+from scripts.report.page.headline import traffic
+from scripts.report.page.wording import percent, size
+from scripts.report.page.writing import environment, write_page
+from scripts.report.tables import plain_table, written_difference
+
+
+def write_leaderboard(recipes: Sequence[RecipeStanding], root: Path, *, facts: Sequence[str]) -> Path:
+    """`leaderboard.html`, `.csv` and `.md` in a folder; returns the page."""
+    write_page(as_csv(recipes), root / "leaderboard.csv")
+    write_page(as_markdown(recipes), root / "leaderboard.md")
+    return write_page(as_html(recipes, facts), root / "leaderboard.html")
+
+
+def as_html(recipes: Sequence[RecipeStanding], facts: Sequence[str]) -> str:
+    """The page as text."""
+    colours = {number: style(number) for one in recipes for number in one.colours.values()}
+    charts = {
+        one.title: rank_chart(one.ranking, one.colours, described=f"Average ranks, {one.title}") for one in recipes
+    }
+    boards = {
+        (one.title, board.title): (round_chart(board), byte_chart(board)) for one in recipes for board in one.boards
+    }
+    template = environment().get_template("leaderboard.html.j2")
+    return template.render(recipes=recipes, ranks=charts, charts=boards, facts=facts, styles=colours)
+
+
+def as_markdown(recipes: Sequence[RecipeStanding]) -> str:
+    """Ranks and one table for each data set."""
+    parts = []
+    for one in recipes:
+        parts.append(f"## {one.title[0].upper()}{one.title[1:]}\n")
+        if len(one.boards) > 1:
+            parts.append(plain_table(RANK_HEADS, rank_cells(one)))
+        parts.extend(f"### {board.title}\n\n{_board_table(board)}" for board in one.boards)
+    return "\n".join(parts)
+
+
+def _board_table(board: BoardStanding) -> str:
+    return plain_table(board_heads(board), [board_cells(row) for row in board.rows])
+
+
+RANK_HEADS = ("algorithm", "average rank", "of the worst client", "mean %", "first or not told apart from it")
+
+
+def rank_cells(one: RecipeStanding) -> list[tuple[str, ...]]:
+    """Over all sets of a recipe."""
+    return [
+        (
+            ranked.name,
+            f"{ranked.mean:.1f}",
+            f"{ranked.worst_mean:.1f}",
+            f"{100 * one.means[ranked.name]:.1f}",
+            f"{one.firsts[ranked.name]} of {len(one.boards)}",
+        )
+        for ranked in one.ranking.algorithms
+    ]
+
+
+def board_heads(board: BoardStanding) -> tuple[str, ...]:
+    to = percent(board.target)
+    return (
+        "algorithm", "last ten rounds %", "difference to the first", "verdict", "worst client %",
+        "10th percentile %", "worse off than alone", "as delivered %", "balanced accuracy %", "AUROC %",
+        "calibration error %", f"rounds to {to}", f"bytes to {to}",
+    )  # fmt: skip
+
+
+def board_cells(row: BoardRow) -> tuple[str, ...]:
+    """One algorithm on one set."""
+    figures, position = row.head.figures, row.head.position
+    quality = [_share(figures.qualities.get(name)) for name in ("balanced_accuracy", "auroc", "calibration_error")]
+    return (
+        row.head.name,
+        _share(row.compared),
+        written_difference(position.to_best),
+        row.verdict,
+        _share(row.worst),
+        _share(figures.tenth_percentile),
+        "–" if position.worse_off is None else f"{100 * position.worse_off:.0f} %",
+        _share(figures.delivered),
+        *quality,
+        "–" if row.rounds_to is None else str(row.rounds_to),
+        "–" if row.bytes_to is None else size(row.bytes_to),
+    )
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.2f}"
+
+
+def as_csv(recipes: Sequence[RecipeStanding]) -> str:
+    """One line per run: accuracies in per cent, bytes per participant of the whole run."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    figures = ("last_ten", "last", "worst", "tenth_percentile", *QUALITIES)
+    writer.writerow(["recipe", "data", "algorithm", "seed", "rounds", "place", "verdict", *figures, "bytes"])
+    for one in recipes:
+        for board in one.boards:
+            for row in board.rows:
+                writer.writerows(_lines(one, board, row))
+    return text.getvalue()
+
+
+def _lines(one: RecipeStanding, board: BoardStanding, row: BoardRow) -> list[list[object]]:
+    runs = {run.seed: run for a in board.study.algorithms if a.name == row.head.name for run in a.runs}
+    lines = []
+    for summary in board.study.summaries[row.head.name]:
+        numbers = [summary.tail, summary.last, summary.worst, summary.tenth_percentile]
+        told = [*numbers, *(summary.qualities.get(name) for name in QUALITIES)]
+        sent = traffic(runs[summary.seed], board.study.round_no)
+        named: list[object] = [one.title.partition(":")[0], board.title, row.head.name, summary.seed, summary.rounds]
+        cells = ["" if value is None else f"{100 * value:.3f}" for value in told]
+        lines.append([*named, row.place, row.verdict, *cells, "" if sent is None else round(sent)])
+    return lines
