@@ -73,7 +73,7 @@ def _payload(past: StoredRun, participant: str, store: Store) -> tuple[Payload, 
         ticket=0, phase=recipe.phase, receivers=recipe.receivers, givers=recipe.givers, weights=recipe.weights
     )
     rows = dict(jobs.aggregate(action))
-    return rows[ref.row], f"weights of round {ref.row.round_no - 1}"
+    return rows[ref.row], f"weights mixed after round {ref.row.round_no}"
 
 
 def _arrays(payload: Payload) -> dict[str, Array]:

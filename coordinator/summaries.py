@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from coordinator.config import RunConfig
 from coordinator.decisions import facts
 from coordinator.decisions.rules import PaceRules, Rules
-from coordinator.decisions.scoring import scored, scores_by_split
+from coordinator.decisions.scoring import scores_by_split
 from coordinator.decisions.state import State, Status
-from coordinator.observers.log_lines import fact_event
+from coordinator.evaluations import MODEL_WORDS, evaluation_line, latest_evaluations, rounds_in_words
+from coordinator.observers.log_lines import event_of, shown_round
 from coordinator.record.journal import fact_of
 from coordinator.record.model_forms import shared_layout
 from coordinator.runs import StoredRun
@@ -150,17 +151,24 @@ def status_lines(past: StoredRun) -> Iterator[str]:
     if state.stage.is_over:
         yield f"Run {config.run}: {state.stage}, {state.sentence}; running for {past.ran_s:.0f} s."
     else:
-        where = f"round {state.round_no} of {config.rounds}"
+        where = _rounds_at_work(state, past.machine.rules)
         yield f"Run {config.run}: {state.stage} in {where}; running for {past.ran_s:.0f} s."
         yield f"It waits: {past.machine.waiting_for(past.ran_s).reason}."
     if state.paused_at is not None:
         yield f"Paused: {state.paused_reason}."
     yield from (f"ATTENTION: {sentence}." for sentence in past.notices())
     yield from _member_lines(state)
-    evaluated = _last_evaluation(past)
-    if evaluated is not None:
-        round_no, accuracy, reporting = evaluated
-        yield f"Last evaluation: round {round_no}, mean test accuracy {accuracy:.4f} over {reporting} members."
+    if evaluated := latest_evaluations(past):
+        yield evaluation_line(evaluated)
+
+
+def _rounds_at_work(state: State, rules: Rules) -> str:
+    """The round of everybody or, where nobody waits for the others, the range of rounds that members are in."""
+    rounds = [one.order.round_no for one in state.active() if one.order is not None and one.order.kind == "train"]
+    if not rules.continuous or not rounds:
+        return f"round {state.round_no + 1} of {rules.rounds}"
+    goal = rules.rounds * len(state.active())
+    return f"{rounds_in_words(min(rounds), max(rounds))}, {state.accepted} of {goal} updates"
 
 
 def _member_lines(state: State) -> Iterator[str]:
@@ -170,8 +178,10 @@ def _member_lines(state: State) -> Iterator[str]:
     if len(members) > _SHOWN_MEMBERS:
         members.sort(key=lambda one: one.status is Status.PRESENT and not one.strikes)
     for member in members[:_SHOWN_MEMBERS]:
-        order = f"{member.order.kind} {member.order.round_no}" if member.order is not None else "-"
-        update = "-" if member.update_round is None else str(member.update_round)
+        order = "-" if member.order is None else str(member.order.kind)
+        if member.order is not None and member.order.kind != "finish":
+            order = f"{order} {member.order.round_no + 1}"
+        update = "-" if member.update_round is None else str(member.update_round + 1)
         numbers = f"{member.train_samples:>8} {order:<12} {update:>7} {member.strikes:>7}"
         yield f"{member.name:<20} {member.status:<12} {numbers}"
     for member in [one for one in state.members.values() if one.contested][:_SHOWN_MEMBERS]:
@@ -184,34 +194,11 @@ def _member_lines(state: State) -> Iterator[str]:
         yield "and " + ", ".join(f"{count} more {status}" for status, count in sorted(rest.items()))
 
 
-def _last_evaluation(past: StoredRun) -> tuple[int, float, int] | None:
-    """(round evaluated, unweighted mean of the members' test accuracies, how many). The end of the journal mostly tells
-    it; the whole is read where the round may have begun before that."""
-    snapshot = past.journal.latest_snapshot()
-    recent = 0 if snapshot is None else max(snapshot.serial - 10 * len(past.machine.state.members), 0)
-    found = _accuracies(past, recent)
-    if recent and len(found) < 2:
-        found = _accuracies(past, 0)
-    return found[-1] if found else None
-
-
-def _accuracies(past: StoredRun, after: int) -> list[tuple[int, float, int]]:
-    """The same for every round with scores among the entries behind `after`."""
-    by_round: dict[int, list[float]] = {}
-    for entry in past.journal.entries(after):
-        fact = fact_of(entry)
-        if isinstance(fact, facts.UpdateAccepted | facts.GoodbyeAccepted):
-            found = scored(fact, "test")
-            if found is not None:
-                by_round.setdefault(found[0], []).append(found[1].correct / found[1].samples)
-    return [(round_no, sum(values) / len(values), len(values)) for round_no, values in sorted(by_round.items())]
-
-
 def history_lines(past: StoredRun) -> Iterator[str]:
     """What happened, one line per fact, with the run clock."""
     for entry in past.journal.entries():
         fact = fact_of(entry)
-        yield f"{entry.time_s:12.3f} s  {fact_event(entry.kind):<22} {_told(fact)}"
+        yield f"{entry.time_s:12.3f} s  {event_of(fact):<22} {_told(fact)}"
 
 
 def _told(fact: facts.Fact) -> str:
@@ -220,7 +207,13 @@ def _told(fact: facts.Fact) -> str:
         value = getattr(fact, name)
         if name == "scores":
             score = scores_by_split(value).get("test")
-            value = None if score is None else f"test accuracy {score.correct / score.samples:.4f}"
+            if score is not None:
+                model = MODEL_WORDS.get(score.model, score.model)
+                value = f"test accuracy of {model} {score.correct / score.samples:.4f}"
+            else:
+                value = None
+        elif name == "round_no" and value is not None:
+            name, value = "round", shown_round(fact, value)
         elif name == "weights":
             rows = "; ".join(" ".join(f"{weight:.4f}" for weight in row) for row in value)
             value = rows if len(value) <= _SHOWN_NAMES else f"{len(value)} x {len(value)} numbers"

@@ -105,7 +105,7 @@ def tell_finished_rounds(progress: pace.Progress) -> None:
     if progress.loss is not None:
         log.info(
             "round.trained",
-            round=progress.round_no,
+            round=progress.round_no + 1,
             rounds=progress.rounds,
             loss=round(progress.loss, 6),
             accuracy=progress.accuracy,

@@ -218,7 +218,7 @@ def _hand_over(action: Prepare | Work | StopWork, worker: Worker) -> None:
             structlog.contextvars.bind_contextvars(run=welcome.run, participant=welcome.participant)
             worker.prepare(welcome)
         case Work(order=order):
-            structlog.contextvars.bind_contextvars(round=order.round_no)
+            structlog.contextvars.bind_contextvars(round=order.round_no + (order.KIND != "finish"))
             log.info("order.begun", order=order.KIND)
             worker.work(order)
         case StopWork():

@@ -150,7 +150,7 @@ class Jobs:
             except (OSError, MemoryError, BaseGone) as error:
                 answers[action] = _failed(action, error)
             except Exception as error:  # whatever one report holds, the others must be judged
-                log.error("report.unreadable", participant=action.member, round=action.round_no, exc_info=error)
+                log.error("report.unreadable", participant=action.member, round=action.round_no + 1, exc_info=error)
                 reason = f"cannot be read: {type(error).__name__}"
                 answers[action] = Judgement(code="wrong-tensors", reason=reason).answer(action)
             else:
@@ -328,7 +328,7 @@ class Jobs:
         found = {giver.member: float(one) for giver, one in zip(action.givers, kept, strict=False) if one < 1.0}
         if set(found) != self._limited:
             self._limited = set(found)
-            log.warning("updates.limited", round=action.receivers[0].round_no - 1, kept=found)
+            log.warning("updates.limited", round=action.receivers[0].round_no, kept=found)
 
 
 def refs_of(action: Inspect) -> tuple[BlobRef, ...]:

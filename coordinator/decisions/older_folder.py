@@ -73,9 +73,9 @@ class OlderFolder:
         rounds, who = max(ahead.values()), f"{len(ahead)} of {len(state.active())} members ({shown})"
         told = f"the folder is older than the federation by {rounds} round{'s' if rounds > 1 else ''}: {who} know more"
         if obstacle := self.obstacle(state):
-            return f"{told} than its journal of round {state.round_no}. It cannot be made up for: {obstacle}"
+            return f"{told} than its journal of round {state.round_no + 1}. It cannot be made up for: {obstacle}"
         waits = "; the run waits" if self.holds(state) else ""
-        return f"{told} than its journal of round {state.round_no}{waits}"
+        return f"{told} than its journal of round {state.round_no + 1}{waits}"
 
     def halts(self, state: State) -> list[Stop]:
         """After the operator agreed: the end of waiting, where most members have been told that the run is over."""

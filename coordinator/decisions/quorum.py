@@ -68,6 +68,8 @@ def enrolment(state: State, rules: Rules, now: float) -> Readiness:
         return Readiness(ready=True, reason=f"{here} members are there, enrolment was open for {_s(waited)}")
     left = rules.members.enrolment_s - waited
     waits_for = f", {_names(missing)} missing" if listed is not None else ""
+    if math.isinf(left):
+        return Readiness(ready=False, reason=f"{here} members are there{waits_for}, it starts with everybody listed")
     return Readiness(
         ready=False, reason=f"{here} members are there{waits_for}, enrolment is open for another {_s(left)}"
     )

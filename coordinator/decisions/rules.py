@@ -55,7 +55,7 @@ class MemberRules:
             check_allow_list(self.allowed)
         elif not self.enrolment_s < math.inf:
             fix = "With 0 the first round starts as soon as at_least members are there."
-            raise InvalidInput("enrolment_s", "none", "seconds, where no list says who will come", fix)
+            raise InvalidInput("members.enrolment_s", "none", "seconds, where no list says who will come", fix)
         if self.min_samples < 1 or self.strikes < 1:
             raise InvalidInput("min_samples, strikes", (self.min_samples, self.strikes), "numbers from 1")
         if self.max_samples < self.min_samples:

@@ -17,7 +17,7 @@ import structlog
 
 from coordinator.config import RunConfig
 from coordinator.decisions.actions import Note
-from coordinator.decisions.facts import FACTS, Fact
+from coordinator.decisions.facts import FACTS, Fact, Finished, GoodbyeAccepted, Quarantined
 from coordinator.decisions.state import State
 from coordinator.observers import Observer
 from protocol.host.logs import CountRepeats, Line, LogFile
@@ -107,10 +107,12 @@ class LogLines(Observer):
         kind = type(fact).__name__
         shown = {key: _short(getattr(fact, name)) for name, key in _shown(kind)}
         write = _logger().warning if kind in _WARNINGS else _logger().info
-        write(fact_event(kind), **shown)
+        if isinstance(number := shown.get("round"), int):
+            shown["round"] = shown_round(fact, number)
+        write(event_of(fact), **shown)
 
     def on_note(self, note: Note) -> None:
-        where = {"participant": note.member, "round": note.round_no}
+        where = {"participant": note.member, "round": None if note.round_no is None else note.round_no + 1}
         known = {name: value for name, value in where.items() if value is not None}
         _logger().info(note.event, **known, **dict(note.details))
 
@@ -133,6 +135,18 @@ def _shown(kind: str) -> tuple[tuple[str, str], ...]:
     """Fields of a fact that a line holds, and their names there."""
     names = [field.name for field in dataclasses.fields(FACTS[kind])]
     return tuple((name, _KEYS.get(name, name)) for name in names if name not in _LENGTHY and name != "run")
+
+
+def event_of(fact: Fact) -> str:
+    """The name of a fact's event. A member whose key was taken off the list is removed; it did nothing wrong."""
+    if isinstance(fact, Quarantined) and fact.code == "unknown-key":
+        return "member.removed"
+    return fact_event(type(fact).__name__)
+
+
+def shown_round(fact: Fact, round_no: int) -> int:
+    """The number of a round as people count, from 1. What ends a run names the rounds that were trained."""
+    return round_no if isinstance(fact, GoodbyeAccepted | Finished) else round_no + 1
 
 
 @cache

@@ -54,7 +54,7 @@ def back_up(folder: Path, out: Path, rules: Rules) -> str:
         force(path)
     part.rename(out)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    where = f"round {state.round_no} of {rules.rounds}, {state.stage}"
+    where = f"round {state.round_no + 1} of {rules.rounds}, {state.stage}"
     return f"{out}: run {rules.run} in {where}; {size:,} bytes, checked. To restore it, copy it to {folder}."
 
 

@@ -86,7 +86,8 @@ class MemberList:
                 else:
                     names = parse_members(self._path.read_text(), source=self._path.name)
                 if not names and self._names:
-                    raise InvalidInput(str(self._path), "no member", "a list; to end a run, stop it")
+                    found = "no file NAME.pub" if self._path.is_dir() else "no line «name key»"
+                    raise InvalidInput(str(self._path), found, "a list; to end a run, stop it")
                 self._names, self._mark = names, mark
             self.fault = ""
         except (OSError, UnicodeDecodeError, InvalidInput) as error:

@@ -310,7 +310,7 @@ class Orders:
             payload = self._payload(order)
             tensors = payload.tensor_set() if payload is not None else None
         except (InvalidInput, OSError) as error:
-            log.error("order.withheld", participant=action.member, round=order.round_no, reason=str(error))
+            log.error("order.withheld", participant=action.member, round=order.round_no + 1, reason=str(error))
             return
         if payload is not None:
             self._deliveries.offer(action.connection, payload, order.step)

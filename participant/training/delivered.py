@@ -96,7 +96,7 @@ def require_finite(state: State, round_no: int) -> None:
     bad = next((name for name, tensor in state.items() if not torch.isfinite(tensor).all()), None)
     if bad is not None:
         fix = "The learning rate is too high for this data; the model of the round before is kept."
-        raise InvalidInput(f"training of round {round_no}", f"tensor {bad} not finite", "finite values", fix)
+        raise InvalidInput(f"training of round {round_no + 1}", f"tensor {bad} not finite", "finite values", fix)
 
 
 def unsound_state(state: State, spec: ModelSpec, what: str) -> Refusal | None:

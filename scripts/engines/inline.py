@@ -321,7 +321,7 @@ class InlineFederation:
             client, row = self._cohort.clients[place], rows[place]
             if not (math.isfinite(report.metrics.loss) and np.isfinite(row).all()):
                 raise InvalidInput(
-                    f"update of {client.name} in round {round_no}", "values that are not finite", "finite weights",
+                    f"update of {client.name} in round {round_no + 1}", "values that are not finite", "finite weights",
                     "Training diverged: lower the learning rate.",
                 )  # fmt: skip
 

@@ -139,7 +139,7 @@ class Workbench:
             )
             if judgement.code == "not-finite" and action.member not in self.hostile:
                 raise InvalidInput(
-                    f"update of {action.member} in round {action.round_no}", "values that are not finite",
+                    f"update of {action.member} in round {action.round_no + 1}", "values that are not finite",
                     "finite weights", "Training diverged: lower the learning rate.",
                 )  # fmt: skip
         return judgement.answer(action)

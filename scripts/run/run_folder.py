@@ -154,7 +154,7 @@ class RunFolder:
         missing = [r for r in range(first, asked) if self.settings.evaluates(r) and r not in evaluated]
         if evaluated and missing and self.settings.mode == "barrier":  # of a longer run, which evaluated other rounds
             raise InvalidInput(
-                "rounds", asked, f"rounds that {self.path} evaluated (round {missing[0]} it did not)",
+                "rounds", asked, f"rounds that {self.path} evaluated (round {missing[0] + 1} it did not)",
                 "Use evaluate_every = 1 or another folder.",
             )  # fmt: skip
         return summarise(records, algorithm=self.settings.label, seed=self.settings.seed, rounds=asked)

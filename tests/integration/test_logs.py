@@ -83,14 +83,14 @@ def test_without_a_terminal_every_line_is_json_that_says_run_round_and_participa
     led = [json.loads(line) for line in (tmp_path / "coordinator.log").read_text().splitlines()]
     assert all(set(line) >= PLACE and line["run"] == "whole" for line in led)
     accepted = [(line["round"], line["participant"]) for line in led if line["event"] == "update.accepted"]
-    assert sorted(accepted) == [(number, name) for number in (0, 1) for name in reference.names]
+    assert sorted(accepted) == [(number, name) for number in (1, 2) for name in reference.names]
     assert {line["round"] for line in led if line["event"] == "goodbye.accepted"} == {2}
     for name, one in made.items():
         *told, last = one.log().splitlines()
         lines = [json.loads(line) for line in told]
         assert lines
         assert all(set(line) >= PLACE and line["participant"] == name for line in lines)
-        assert [line["round"] for line in lines if line["event"] == "round.trained"] == [0, 1]
+        assert [line["round"] for line in lines if line["event"] == "round.trained"] == [1, 2]
         assert all(line["run"] == "whole" for line in lines if line["round"] is not None)
         assert not last.startswith("{"), "the last line is the sentence for whoever started it"
 

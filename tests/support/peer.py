@@ -33,6 +33,7 @@ from protocol.messages import (
     HelloRequired,
     Message,
     Reject,
+    Score,
     Side,
     Slice,
     Stats,
@@ -75,8 +76,11 @@ class Peer(threading.Thread):
         work: Work,
         moments: dict[str, Array] | None = None,
         keys: tuple[str, str, str] | None = None,
+        scores: Callable[[int], tuple[Score, ...]] = lambda _round_no: (),
     ) -> None:
+        """scores: what a report of this round says about the model that was delivered for it."""
         super().__init__(name=hello.name, daemon=True)
+        self.scores = scores
         self.endpoint, self.hello, self.work, self.moments, self.keys = endpoint, hello, work, moments or {}, keys
         self.log = Log()
         self.ended = threading.Event()
@@ -250,7 +254,7 @@ class Peer(threading.Thread):
         if isinstance(message, Finish):
             self.log.finish_reason = message.reason
             self.log.final = None if message.weights is None else self._filled(message.weights).flat().copy()
-            return Goodbye(run=run, round_no=message.round_no, scores=())
+            return Goodbye(run=run, round_no=message.round_no, scores=self.scores(message.round_no))
         if not isinstance(message, Train):
             raise TypeError(f"no order: {message.KIND}")
         weights = self._filled(message.weights)
@@ -264,7 +268,7 @@ class Peer(threading.Thread):
             round_no=message.round_no,
             steps=1,
             train_loss=0.5,
-            scores=(),
+            scores=self.scores(message.round_no),
             weights=TensorSet.of_flat(weights.layout, update, weights.encoding),
             statistics=statistics,
         )

@@ -129,7 +129,8 @@ class RunRecorder:
         """What changes the numbers and cannot happen in the inline engine ends the run."""
         if isinstance(fact, facts.Refused):
             fix = "Training diverged? Lower the learning rate." if fact.code in ("not-finite", "out-of-range") else ""
-            what = f"{fact.kind or 'message'} of {fact.member} in round {fact.round_no}"
+            when = "" if fact.round_no is None else f" in round {fact.round_no + 1}"
+            what = f"{fact.kind or 'message'} of {fact.member}{when}"
             raise InvalidInput(what, fact.reason, "one that the coordinator admits", fix)
         if isinstance(fact, facts.Lost | facts.Left | facts.Quarantined):
             raise InvalidInput("members", f"{fact.member} gone ({type(fact).__name__.lower()})", "everyone to the end")

@@ -118,7 +118,7 @@ def test_export_writes_the_bits_that_were_delivered_last(
 ) -> None:
     folder, model = finished
     code, out, _ = command("export", str(folder), "--participant", "b", "--out", str(tmp_path / "b.safetensors"))
-    assert (code, "weights of round 1" in out) == (0, True)
+    assert (code, "weights mixed after round 2" in out) == (0, True)
     found = load_file(tmp_path / "b.safetensors")
     assert list(found) == ["body.weight", "head.bias", "head.weight"]
     flat = np.concatenate([found[name].ravel() for name in ("body.weight", "head.weight", "head.bias")])

@@ -87,6 +87,8 @@ def test_enrolment_does_not_wait_for_a_listed_member_that_was_excluded() -> None
     listed = (("a", "a"), ("b", "b"), ("c", "c"))
     bench = Bench(rules_for(members=open_members(2, allowed=listed, enrolment_s=math.inf)))
     bench.join("a", "c")
+    waits = bench.machine.waiting_for(bench.now).reason
+    assert waits == "2 members are there, b missing, it starts with everybody listed"
     excluded(bench, "c")
     assert bench.stage == "enrolling"
     bench.join("b")
@@ -135,7 +137,7 @@ def test_silence_is_told_in_numbers() -> None:
     ("field", "made"),
     [
         ("at_least", lambda: MemberRules(at_least=3, at_most=2, enrolment_s=0.0)),
-        ("enrolment_s", lambda: MemberRules(at_least=3)),
+        ("members.enrolment_s", lambda: MemberRules(at_least=3)),
         ("list of members", lambda: MemberRules(at_least=1, allowed=(("k", "a"), ("k", "b")))),
         ("min_samples, strikes", lambda: MemberRules(at_least=1, enrolment_s=0.0, strikes=0)),
         ("heartbeat_s", lambda: PaceRules(heartbeat_s=0.0)),

@@ -1,0 +1,95 @@
+"""What `status` and `replay` say of a run in which nobody waits for the others: the range of rounds, every member's
+last score, and which model it belongs to. A coordinator at work, real sockets."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from coordinator.decisions import facts
+from coordinator.evaluations import LastScore, evaluation_line
+from coordinator.observers.log_lines import event_of, shown_round
+from coordinator.runs import read_run
+from coordinator.summaries import history_lines, status_lines
+from fedap_core.arrays import Float32Array
+from protocol.messages import Score
+from tests.support.cohorts import wait_until
+from tests.support.federation import MEMBERS, WAIT_S, Led, fields, running
+from tests.support.peer import Peer
+from tests.support.tiny_models import drift, moments, tiny_model, wire_moments
+
+
+def score(correct: int) -> Score:
+    return Score(model="delivered", split="test", samples=100, correct=correct, loss=0.5, macro_f1=0.5)
+
+
+def test_members_of_a_continuous_run_are_all_counted_with_their_last_score(tmp_path: Path) -> None:
+    """a and b are held in their third round, c in its second. In a report of round r (from 0) everybody scores
+    10 r + 30 of 100 with the model delivered for it, which is the result of the round before: 40 after round 1 for a
+    and b, and 30 with the initial model for c, (40 + 40 + 30) / 300 = 0.3667."""
+    model, held = tiny_model(), threading.Event()
+    led = Led(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), mode="continuous"))
+
+    def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:
+        if round_no == (1 if name == "c" else 2):
+            assert held.wait(WAIT_S)
+        return drift(name, round_no, weights)
+
+    peers = [
+        Peer(
+            led.federation.endpoint,
+            model.hello(name),
+            work=lambda round_no, weights, name=name: work(name, round_no, weights),  # type: ignore[misc]
+            moments=wire_moments(moments(name)),
+            scores=lambda round_no: (score(30 + 10 * round_no),),
+        )
+        for name in MEMBERS
+    ]
+
+    def status() -> list[str]:
+        past = read_run(tmp_path / "run")
+        try:
+            return list(status_lines(past))
+        finally:
+            past.journal.close()
+
+    with running(peers):
+        wait_until(lambda: _updates(status()) == ["2", "2", "1"], "everybody to be held", deadline_s=WAIT_S)
+        shown = status()
+        held.set()
+        assert all(peer.ended.wait(WAIT_S) for peer in peers)
+        led.join()
+    assert "training in rounds 2 to 3, 5 of 9 updates" in shown[0]
+    assert shown[-1] == (
+        "Last evaluation: rounds 0 to 1, mean test accuracy of the delivered model 0.3667 over 3 members."
+    )
+    past = read_run(tmp_path / "run")
+    told = "\n".join(history_lines(past))
+    past.journal.close()
+    assert "round=3" in told
+    assert "round=0" not in told
+    assert "test accuracy of the delivered model 0.4000" in told
+
+
+def _updates(lines: list[str]) -> list[str]:
+    rows = {line.split()[0]: line.split() for line in lines}
+    return [rows[name][-2] if name in rows else "" for name in MEMBERS]
+
+
+def test_rounds_before_the_first_are_the_initial_model() -> None:
+    found = {"a": LastScore(round_no=-1, model="delivered", accuracy=0.25)}
+    assert evaluation_line(found) == (
+        "Last evaluation: before round 1, mean test accuracy of the delivered model 0.2500 over 1 member."
+    )
+
+
+@pytest.mark.parametrize(("code", "event"), [("unknown-key", "member.removed"), ("quarantined", "member.quarantined")])
+def test_member_taken_off_the_list_is_removed_and_not_quarantined(code: str, event: str) -> None:
+    assert event_of(facts.Quarantined(member="a", code=code, reason="r")) == event
+
+
+def test_rounds_that_people_read_count_from_one_and_the_end_names_those_that_were_trained() -> None:
+    assert shown_round(facts.RoundClosed(round_no=0, reason="all", reported=("a",), missing=()), 0) == 1
+    assert shown_round(facts.GoodbyeAccepted(member="a", round_no=2, scores=()), 2) == 2
