@@ -18,6 +18,7 @@ from participant.data import (
     folder,
     har,
     medmnist_sets,
+    nifti,
     npz,
     pamap2,
     synthetic,
@@ -41,6 +42,7 @@ SOURCES: dict[str, DataSource] = {
 FOLDERS = {
     "images": FileFormat(folder.load, folder.load_new),
     "dicom": FileFormat(dicom.load, dicom.load_new),
+    "nifti": FileFormat(nifti.load, nifti.load_new),
 }
 """Sources of folders, by the format of their files."""
 

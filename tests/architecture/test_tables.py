@@ -30,7 +30,7 @@ TABLES = (  # of the data folder, the second set is reached by what the user nam
         folder="participant/data",
         name="SOURCES",
         support=frozenset({"base", "archive", "download", "table", "windows"})
-        | {"factory", "npz", "csv_file", "folder", "images", "shard", "files", "dicom", "windowing"},
+        | {"factory", "npz", "csv_file", "folder", "images", "shard", "files", "dicom", "nifti", "windowing"},
     ),
     Table(folder="coordinator/observers", name="OBSERVERS", support=frozenset()),
     Table(  # the virtual clock's own settings are no run's: it is not named by a user

@@ -19,12 +19,18 @@ Given = Mapping[str, object]
 
 
 def federate(
-    folder: Path, initial: Path, hospitals: Mapping[str, Given], *, rounds: int = 2, algorithm: str = "fedap"
+    folder: Path,
+    initial: Path,
+    hospitals: Mapping[str, Given],
+    *,
+    rounds: int = 2,
+    algorithm: str = "fedap",
+    learning_rate: float = 0.05,
 ) -> dict[str, Path]:
     """Run it to its end; the state folder of every hospital. hospitals: by name, `data` and other settings of join."""
     members = {"names": tuple(hospitals), "at_least": len(hospitals), "min_samples": 2}
     run = fields(folder / "run", initial, rounds=rounds, algorithm=algorithm, members=members)
-    led = Led(run | {"training": {"learning_rate": 0.05, "batch_size": 8}})
+    led = Led(run | {"training": {"learning_rate": learning_rate, "batch_size": 8}})
     states = {name: folder / f"{name}-state" for name in hospitals}
     host = Host.of(len(hospitals))
     with ThreadPoolExecutor(len(hospitals)) as threads:
