@@ -24,6 +24,7 @@ EXTRAS: Mapping[str, str] = {
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "onnxscript": "onnx",
+    "dp_accounting": "privacy",
     "atheris": "fuzz",
 }
 """Name in an `import` -> the extra. A library that several extras bring has the one that most users lack."""

@@ -18,6 +18,7 @@ from participant.progress import configure_logging, is_terminal, watching
 from participant.record.bundle import export_bundle
 from participant.record.predictions import predict as predict_new
 from participant.record.predictions import write_predictions
+from participant.training.privacy_budget import StatisticsPrivacy
 from participant.wire.keys import make_keys
 from protocol.encodings import ENCODINGS
 from protocol.host.command import ExampleFlag, Given, TableFlag, settings_text, with_settings
@@ -28,7 +29,8 @@ DataRoot = Annotated[Path | None, typer.Option(help="Folder of the data files (e
 
 SHORT = {"data_options": "--data-option"}
 """Flags with other names than their settings."""
-CHECKED = (*DataSettings.model_fields, "algorithm", "allow", "trust_code")
+PRIVACY = tuple(f"statistics_privacy.{name}" for name in StatisticsPrivacy.model_fields)
+CHECKED = (*DataSettings.model_fields, "algorithm", "allow", "trust_code", *PRIVACY)
 """The settings that `check` is about."""
 
 
@@ -70,6 +72,7 @@ def check(
         rounds=rounds,
         warmup_rounds=warmup_rounds,
         encoding=encoding,
+        privacy=settings.statistics_privacy if settings.statistics_privacy.epsilon else None,
     )
     typer.echo(text)
     typer.echo("\na plan may ask for; anything else is refused, and ends the participant before it trains:")

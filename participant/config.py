@@ -19,6 +19,7 @@ from fedap_core.splits import VALIDATION_SHARE
 from participant.data import SOURCES
 from participant.decisions.allowance import SHARED_TABLES, Allowance, parse_allowance
 from participant.decisions.reconnection import Patience
+from participant.training.privacy_budget import StatisticsPrivacy
 from participant.wire.keys import read_keys
 from participant.wire.line import Address
 from protocol.keys import is_key
@@ -112,6 +113,8 @@ class JoinSettings(DataSettings):
         examples=["0123456789abcdef"],
     )
 
+    statistics_privacy: StatisticsPrivacy = StatisticsPrivacy()
+
     def patience(self) -> Patience:
         return Patience(
             reconnect_s=self.reconnect_s,
@@ -154,7 +157,13 @@ def read_settings(config: Path | None, given: Mapping[str, object]) -> JoinSetti
     """A file's settings with the given options over them; None among these means «not given». Paths in the file are
     relative to it, those of options to the current folder."""
     described: dict[str, object] = {} if config is None else _placed(_read_toml(config), config.absolute().parent)
-    described |= {key: value for key, value in given.items() if value is not None}
+    for path, value in given.items():
+        section, dot, name = path.rpartition(".")
+        if value is not None and dot:
+            inside = described.get(section)
+            described[section] = {**(inside if isinstance(inside, dict) else {}), name: value}
+        elif value is not None:
+            described[name] = value
     for key in described:
         if key not in JoinSettings.model_fields:
             raise unknown_name(f"field of {config}", key, JoinSettings.model_fields)

@@ -186,6 +186,7 @@ def _home_settings(settings: JoinSettings, *, hosted: bool) -> HomeSettings:
         accept_plan=settings.accept_plan,
         algorithm_is_named=settings.algorithm is not None,
         model_file=settings.model_file,
+        statistics_privacy=settings.statistics_privacy if settings.statistics_privacy.epsilon else None,
     )
 
 

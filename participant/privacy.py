@@ -18,7 +18,9 @@ from fedap_core.strategies import Measure, Strategy, make_strategy
 from participant.config import DataSettings
 from participant.decisions.layouts import shared_layout
 from participant.joining import LocalSetup
+from participant.private_words import privacy_lines
 from participant.record.model_file import module_of
+from participant.training.privacy_budget import StatisticsPrivacy
 from protocol.encodings import ENCODINGS, Encoding, encoding_of
 from protocol.limits import SLICE_BYTES
 from protocol.messages import Cancel, Error, Goodbye, Grant, Heartbeat, Hello, Leave, Message, Slice, Stats, Update
@@ -115,6 +117,7 @@ def describe(
     rounds: int,
     warmup_rounds: int,
     encoding: str,
+    privacy: StatisticsPrivacy | None = None,
 ) -> str:
     """The list in words, for a person who must decide; refuses what cannot work."""
     subject = subject_of(
@@ -133,8 +136,10 @@ def describe(
         + ("class counts; confusion matrices; " if not subject.share_class_counts else "")
         + f"the tensors {_shortened(stays_home(subject))}",
         "",
-        "leaves:",
     ]
+    if privacy is not None:
+        lines += privacy_lines(home, subject.strategy, privacy, train=parts["train"], model_file=settings.model_file)
+    lines.append("leaves:")
     for one in what_leaves(subject):
         size = f", {one.tensor_bytes:,} bytes of tensors: {_shortened(one.tensor_names)}" if one.tensors else ""
         lines.append(f"  {one.kind} ({one.when}): {', '.join(one.fields)}{size}")

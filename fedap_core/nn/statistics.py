@@ -7,16 +7,18 @@ batch differently). Only moments leave these functions, never activations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedap_core.arrays import FloatArray
+from fedap_core.arrays import FloatArray, IndexArray
 from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.errors import InvalidInput
-from fedap_core.nn.batchnorm import batch_norm_layers
+from fedap_core.nn.batchnorm import BatchNorm, batch_norm_layers
 from fedap_core.nn.heads import evaluating
+from fedap_core.private_statistics import MeasuredLayer, UnitMoments, unit_vectors
 
 MAX_COVARIANCE_CHANNELS = 512
 """A full covariance grows with the square of the channels and its square root with the cube."""
@@ -45,6 +47,38 @@ def running_statistics(model: nn.Module, *, samples: int) -> BnStats:
     return BnStats(samples=samples, layers=tuple(layers))
 
 
+def unit_inputs(
+    model: nn.Module, layers: Mapping[str, nn.Module], batches: Iterable[Tensor], units: IndexArray
+) -> UnitMoments:
+    """The channel means and mean squares of the layers' inputs, averaged by unit. units: (n,), of the samples in order.
+
+    They are relative to the running statistics of the layer as given: those come with the anchor, not from these data.
+    """
+    seen: dict[str, list[FloatArray]] = {name: [] for name in layers}
+    positions: dict[str, int] = {}
+
+    def note(name: str, layer: nn.Module, inputs: Tensor) -> None:
+        values = inputs.to(torch.float64)
+        values = values.movedim(-1, 1) if isinstance(layer, nn.Linear) else values
+        values = values.flatten(2) if values.dim() > 2 else values[:, :, None]
+        positions[name] = values.shape[2]
+        seen[name].append(_as_numpy(torch.cat((values.mean(dim=2), values.square().mean(dim=2)), dim=1)))
+
+    _forward(model, layers, batches, note)
+    of_samples = np.concatenate([np.concatenate(parts) for parts in seen.values()], axis=1)
+    references, scales = zip(
+        *(_public(layer, parts[0].shape[1]) for layer, parts in zip(layers.values(), seen.values(), strict=True)),
+        strict=True,
+    )
+    reference, scale = np.concatenate(references), np.concatenate(scales)
+    measured = tuple(
+        MeasuredLayer(name=name, channels=parts[0].shape[1] // 2, positions=positions[name])
+        for name, parts in seen.items()
+    )
+    vectors = unit_vectors((of_samples - reference) / scale, units)
+    return UnitMoments(layers=measured, vectors=vectors, reference=reference, scale=scale, samples=len(of_samples))
+
+
 def _input_moments(
     model: nn.Module, layers: Mapping[str, nn.Module], batches: Iterable[Tensor], *, covariance: bool
 ) -> BnStats:
@@ -54,9 +88,26 @@ def _input_moments(
         moments = _moments(name, _channels_first(layer, inputs), covariance=covariance)
         seen[name] = seen[name].merge(moments) if name in seen else moments
 
+    samples = _forward(model, layers, batches, note)
+    return BnStats(samples=samples, layers=tuple(seen[name] for name in layers))
+
+
+def _forward(
+    model: nn.Module,
+    layers: Mapping[str, nn.Module],
+    batches: Iterable[Tensor],
+    note: Callable[[str, nn.Module, Tensor], None],
+) -> int:
+    """Shows the inputs of the layers to `note`, batch by batch, in eval mode; returns the number of samples."""
+    reached: set[str] = set()
+
+    def show(name: str, layer: nn.Module, inputs: Tensor) -> None:
+        reached.add(name)
+        note(name, layer, inputs)
+
     handles = [
         layer.register_forward_pre_hook(
-            lambda module, args, named, name=name: note(name, module, (*args, *named.values())[0]), with_kwargs=True
+            lambda module, args, named, name=name: show(name, module, (*args, *named.values())[0]), with_kwargs=True
         )
         for name, layer in layers.items()
     ]
@@ -72,9 +123,19 @@ def _input_moments(
     if samples == 0:
         raise InvalidInput("training data", "no samples", "at least one sample to measure")
     for name in layers:
-        if name not in seen:
+        if name not in reached:
             raise InvalidInput(f"layer {name}", "never reached by a forward pass", "a layer that the model uses")
-    return BnStats(samples=samples, layers=tuple(seen[name] for name in layers))
+    return samples
+
+
+def _public(layer: nn.Module, width: int) -> tuple[FloatArray, FloatArray]:
+    """(width,) twice: what means and mean squares are compared with, and their scale, as the layer's running statistics
+    have them; 0 and 1 where it has none."""
+    if not isinstance(layer, BatchNorm) or layer.running_mean is None or layer.running_var is None:
+        return np.zeros(width), np.ones(width)
+    mean, variance = _as_numpy(layer.running_mean), _as_numpy(layer.running_var) + layer.eps
+    reference = np.concatenate((mean, variance + np.square(mean)))
+    return reference, np.concatenate((np.sqrt(variance), variance))
 
 
 def _channels_first(layer: nn.Module, inputs: Tensor) -> Tensor:

@@ -35,6 +35,8 @@ from participant.training.home_data import HomeData
 from participant.training.local import LocalClient, LocalPlan, use_threads
 from participant.training.outgoing import OutgoingTensors, score_of, tables_of
 from participant.training.pace import Pace, Progress
+from participant.training.privacy_budget import StatisticsPrivacy
+from participant.training.private_release import OutgoingStatistics
 from participant.training.reports import goodbye_of, saved_scores, update_of
 from protocol.encodings import encoding_of
 from protocol.messages import Anchor, Finish, Goodbye, Score, Stats, Train, Update, Welcome
@@ -50,7 +52,7 @@ class HomeSettings:
     threads: training threads instead of the plan's; another number than the plan's gives other last bits. beside:
     whether a core that training leaves free may judge delivered models meanwhile. trusted: its own code that a plan may
     name. accept_plan: digest of a changed plan that the operator agrees to. algorithm_is_named: the operator has said
-    which one to take part in. model_file: its own initial model.
+    which one to take part in. model_file: its own initial model. statistics_privacy: noise in what is measured.
     """
 
     share_class_counts: bool = False
@@ -61,6 +63,7 @@ class HomeSettings:
     accept_plan: str | None = None
     algorithm_is_named: bool = False
     model_file: Path | None = None
+    statistics_privacy: StatisticsPrivacy | None = None
 
 
 class HomeRun:
@@ -93,6 +96,9 @@ class HomeRun:
         self._feedback = Feedback(self._outgoing)
         self._positions = data.split(
             protocol=self._plan.split, validation=self._plan.validation, seed=self._plan.seed, name=name
+        )
+        self._statistics = OutgoingStatistics(
+            settings.statistics_privacy, self._strategy, data=data.dataset, train=self._positions["train"], state=state
         )
         self._splits = {part: data.samples(positions) for part, positions in self._positions.items()}
         earlier = state.current_run()
@@ -142,7 +148,7 @@ class HomeRun:
             self._client, self._client_phase = self._open_client("mixed")
         samples, arrays = len(self._positions["train"]), {}
         if order.measure != Measure.NONE:
-            stats = self._client.measure(anchor, Measure(order.measure))
+            stats = self._statistics.measure(self._client, order, anchor)
             samples, arrays = stats.samples, dict(measures.arrays_of(stats))
         moments = self._outgoing.arrays("statistics", arrays, round_no=order.round_no)
         return Stats(run=order.run, round_no=order.round_no, samples=samples, moments=moments)

@@ -13,19 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedap_core.arrays import Float32Array
+from fedap_core.arrays import Float32Array, IndexArray
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 from fedap_core.model_spec import ModelSpec
-from fedap_core.nn.batchnorm import require_batch_norm
+from fedap_core.nn.batchnorm import batch_norm_layers, require_batch_norm
 from fedap_core.nn.evaluation import evaluate
 from fedap_core.nn.layers import use_stock_layers
 from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel, State
-from fedap_core.nn.statistics import batch_norm_inputs, head_inputs, running_statistics
+from fedap_core.nn.statistics import batch_norm_inputs, head_inputs, running_statistics, unit_inputs
 from fedap_core.nn.training import TrainingMetrics
 from fedap_core.parts import Part
+from fedap_core.private_statistics import UnitMoments
 from fedap_core.strategies import Measure, Strategy
 from fedap_core.workspace import DELIVERED, HANDED_OVER
 from participant.training.workspace import HomeModel, HomeWorkspace, Trade
@@ -125,6 +126,22 @@ class LocalClient:
         self._model.load(anchor)
         try:
             return self._statistics(what)
+        finally:
+            self._model.load(own)
+
+    def measure_units(self, anchor: State, what: Measure, units: IndexArray) -> UnitMoments:
+        """What every unit of the training samples gives to private statistics; the own model is left as it was.
+
+        units: (n,), of the training samples in order.
+        """
+        own = self.state()
+        self._model.load(anchor)
+        try:
+            module = self._model.module
+            layers = dict[str, nn.Module](batch_norm_layers(module))
+            if what is Measure.HEAD_INPUTS:
+                layers = {self._spec.head[-1]: module.get_submodule(self._spec.head[-1])}
+            return unit_inputs(module, layers, self._splits["train"].inputs(self._plan.evaluation_batch), units)
         finally:
             self._model.load(own)
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 ENGINES: Mapping[str, Registered] = {
     "inline": Registered(where="scripts.engines.inline:run_inline"),
     "processes": Registered(
-        where="scripts.engines.processes.run:run_any", modes=("barrier", "continuous"), fills_machine=True
+        where="scripts.engines.processes.run:run_any",
+        modes=("barrier", "continuous"),
+        fills_machine=True,
+        repeats_noise=False,
     ),
 }
 

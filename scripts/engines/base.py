@@ -47,15 +47,19 @@ class Engine(Protocol):
 class Registered:
     """One line of the table. where: `module:function`, loaded when it is needed, and torch with it.
 
-    modes: the run modes that it can do. fills_machine: whether one run alone uses all cores.
+    modes: the run modes that it can do. fills_machine: whether one run alone uses all cores. repeats_noise: whether
+    noise of private statistics comes from the seed; participants of their own draw it from secrets.
     """
 
     where: str
     modes: tuple[str, ...] = ("barrier",)
     fills_machine: bool = False
+    repeats_noise: bool = True
 
     def require_able(self, settings: RunSettings) -> None:
         """Refuse a run that this engine cannot do."""
         if settings.mode not in self.modes:
             fix = "Use --engine processes, or `fedap-lab asynchronous` for a virtual clock."
             raise InvalidInput("mode", settings.mode, f"{' or '.join(self.modes)} with this engine", fix)
+        if settings.statistics_privacy is not None and not self.repeats_noise:
+            raise InvalidInput("statistics_privacy", "given", "none with this engine", "Use --engine inline.")

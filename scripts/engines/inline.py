@@ -18,6 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from fedap_core.arrays import FloatArray
+from fedap_core.bn_stats import BnStats
 from fedap_core.directions import Followed, withhold
 from fedap_core.errors import InvalidInput
 from fedap_core.parts import TensorSpec
@@ -34,6 +35,7 @@ from scripts.engines.transport import Transport
 from scripts.run.anchors import require_same_model, train_pooled_anchor
 from scripts.run.cohort import Cohort, model_file_name
 from scripts.run.forked import run_in_child
+from scripts.run.private_measuring import measured_privately
 from scripts.run.records import ClientScore, RoundRecord
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
@@ -190,7 +192,7 @@ class InlineFederation:
         if self._mixing is None and self._strategy.first_measure is not Measure.NONE:
             if anchor is None:
                 raise InvalidInput("anchor", "none", f"a model to measure under ({self._strategy.name})")
-            stats = self._pool.measure(anchor, self._strategy.first_measure)
+            stats = self._measured(anchor)
             self._settle(Evidence(counts=self._counts, stats=tuple(stats)), from_round=skipped)
         if first <= skipped:
             self._deliver(skipped, self._sampling.chosen(skipped))
@@ -201,6 +203,11 @@ class InlineFederation:
             if self._options.keep_models and (last or time.monotonic() - saved_at > SAVE_EVERY_S):
                 self._save(round_no)
                 saved_at = time.monotonic()
+
+    def _measured(self, anchor: Path) -> Sequence[BnStats]:
+        if self._settings.statistics_privacy is None:
+            return self._pool.measure(anchor, self._strategy.first_measure)
+        return measured_privately(self._settings, self._cohort, anchor)
 
     def _warm_up_rounds(self) -> int:
         warm = self._settings.uses_anchor and self._settings.anchor.kind == "warmup"

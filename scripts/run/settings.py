@@ -27,6 +27,7 @@ from fedap_core.errors import InvalidInput, in_words
 from fedap_core.participation import require_participation
 from fedap_core.splits import OVERLAPPING_LABEL, PROTOCOLS
 from fedap_core.strategies import Strategy, make_strategy
+from participant.training.privacy_budget import StatisticsPrivacy
 from protocol.encodings import Encoding
 from protocol.plan import Compute, Sgd, is_evaluated
 
@@ -43,6 +44,7 @@ _LATER_FIELDS = {
     "evaluation_batch_size": 256,
     "encoding": "f32",
     "participation": 1.0,
+    "statistics_privacy": None,
 }
 """Fields that older results do not have, with the value those were computed by: only another value has a part in a
 run's name."""
@@ -121,6 +123,10 @@ class RunSettings(BaseModel):
     mode: Literal["barrier", "continuous"] = "barrier"
     """Whether rounds wait for everyone, or everyone goes on at once: then the order of reports is the machine's, and
     results are no more repeatable than its speed."""
+
+    statistics_privacy: StatisticsPrivacy | None = None
+    """Noise in what clients measure, as participants may choose it; here all of them do, and noise comes from the seed:
+    results can be repeated, and protect nobody."""
 
     @model_validator(mode="before")
     @classmethod

@@ -22,7 +22,7 @@ LAW: Mapping[str, frozenset[str]] = {
     "coordinator": _WIRE | {"coordinator", "fedap_web", "starlette", "prometheus_client", "msgpack", "xxhash"},
     "participant": _WIRE
     | {"participant", "fedap_web", "starlette", "msgpack", "torch", "medmnist", "PIL"}
-    | {"pydicom", "nibabel", "onnx", "onnxscript"},
+    | {"dp_accounting", "pydicom", "nibabel", "onnx", "onnxscript"},
     "scripts": _WIRE
     | {"scripts", "coordinator", "participant", "fedap_web", "msgpack", "torch", "matplotlib", "jinja2", "xxhash"}
     | {"atheris", "threadpoolctl"},

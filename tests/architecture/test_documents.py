@@ -25,7 +25,12 @@ EXTRAS: dict[str, list[str]] = BUILD["project"]["optional-dependencies"]
 DECLARED = [*BUILD["project"]["dependencies"]]
 DECLARED += [one for extra in EXTRAS.keys() - {"docs", "test"} for one in EXTRAS[extra]]
 REQUIREMENTS = {requirement.name: requirement for requirement in map(Requirement, DECLARED)}
-DISTRIBUTIONS = {"PIL": "pillow", "zmq": "pyzmq", "prometheus_client": "prometheus-client"}
+DISTRIBUTIONS = {
+    "dp_accounting": "dp-accounting",
+    "PIL": "pillow",
+    "zmq": "pyzmq",
+    "prometheus_client": "prometheus-client",
+}
 """Import names that differ from the name of the distribution."""
 APPS = {"fedap-coordinator": "coordinator.cli", "fedap-participant": "participant.cli", "fedap-lab": "scripts.lab"}
 """Where the options of each console command are."""

@@ -1,0 +1,101 @@
+"""Differentially private layer statistics: clipped sums over units with Gaussian noise, turned back into moments.
+
+A unit is what the guarantee speaks of: a patient, a recording or a sample. Every unit gives one vector, the channel
+means and mean squares of all layers; no unit can move the sum by more than its clipped norm. The number of units is
+public: neighbouring data sets differ in one unit's values, so a sum changes by at most twice the clip. How much noise
+a privacy budget asks for is the participant's to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedap_core.arrays import FloatArray, IndexArray
+from fedap_core.bn_stats import BnStats, LayerMoments
+from fedap_core.errors import InvalidInput
+
+VARIANCE_FLOOR = 1e-3
+"""Noise can make a variance negative; a published one is at least this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredLayer:
+    """One layer: its channels, and how many values of a channel one sample has."""
+
+    name: str
+    channels: int
+    positions: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnitMoments:
+    """What every unit gives. vectors: (units, 2 * channels of all layers): per layer the means, then the mean squares,
+    less a public reference, over a public scale: neither depends on the data. samples: how many in all, also public."""
+
+    layers: tuple[MeasuredLayer, ...]
+    vectors: FloatArray
+    reference: FloatArray
+    scale: FloatArray
+    samples: int
+
+    @property
+    def norms(self) -> FloatArray:
+        """(units,): Euclidean norms before clipping. They describe the data and must not leave."""
+        return np.asarray(np.linalg.norm(self.vectors, axis=1), dtype=np.float64)
+
+
+def unit_vectors(of_samples: FloatArray, units: IndexArray) -> FloatArray:
+    """(n, d) per sample and (n,) the unit of each -> (units, d): the mean over a unit's samples, units in order."""
+    if units.shape != (len(of_samples),) or not len(of_samples):
+        raise InvalidInput("units", f"shape {units.shape}", f"one unit for each of {len(of_samples)} samples")
+    _, position, sizes = np.unique(units, return_inverse=True, return_counts=True)
+    sums = np.zeros((len(sizes), of_samples.shape[1]))
+    np.add.at(sums, position, of_samples)
+    return np.asarray(sums / sizes[:, None], dtype=np.float64)
+
+
+def sensitivity(clip: float) -> float:
+    """How far the sum of clipped vectors moves, at most, when one unit's values change."""
+    return 2.0 * clip
+
+
+def clipped_sum(vectors: FloatArray, clip: float) -> FloatArray:
+    """(units, d) -> (d,): every vector scaled down to norm `clip` where it is longer. None may be NaN or infinite."""
+    if not np.isfinite(vectors).all():
+        raise InvalidInput("layer inputs", "NaN or Inf", "finite values: noise bounds no others")
+    norms = np.linalg.norm(vectors, axis=1)
+    scale = np.minimum(1.0, clip / np.maximum(norms, np.finfo(np.float64).tiny))
+    return np.asarray((vectors * scale[:, None]).sum(axis=0), dtype=np.float64)
+
+
+def private_statistics(measured: UnitMoments, *, clip: float, noise_multiplier: float, noise: FloatArray) -> BnStats:
+    """Moments that may be sent. noise_multiplier: standard deviation of the noise over the sensitivity; 0 adds none,
+    and the result then shows what clipping and averaging by units do alone. noise: (d,) standard normal, unknown to
+    everybody else."""
+    units = len(measured.vectors)
+    total = clipped_sum(measured.vectors, clip)
+    if noise.shape != total.shape:
+        raise InvalidInput("noise", f"shape {noise.shape}", f"{total.shape}")
+    total += noise_multiplier * sensitivity(clip) * noise
+    return moments_of(measured.layers, measured.reference + measured.scale * total / units, samples=measured.samples)
+
+
+def moments_of(layers: Sequence[MeasuredLayer], vector: FloatArray, *, samples: int) -> BnStats:
+    """The inverse of the layout: (d,) means and mean squares -> moments, variances floored."""
+    found, start = [], 0
+    for layer in layers:
+        middle, end = start + layer.channels, start + 2 * layer.channels
+        mean, square = vector[start:middle], vector[middle:end]
+        variance = np.maximum(square - np.square(mean), VARIANCE_FLOOR)
+        found.append(LayerMoments(name=layer.name, count=samples * layer.positions, mean=mean, variance=variance))
+        start = end
+    return BnStats(samples=samples, layers=tuple(found))
+
+
+def noise_in_distance(measured: UnitMoments, *, clip: float, noise_multiplier: float) -> float:
+    """Root mean square length of the noise in one member's means and mean squares, over all layers: what distances to
+    others are to be compared with. Depends on public numbers alone."""
+    return float(noise_multiplier * sensitivity(clip) / len(measured.vectors) * np.linalg.norm(measured.scale))

@@ -1,0 +1,70 @@
+"""What `check` says about private statistics: the budget, what it protects, and how large the noise will be.
+
+Measured at home under the initial model; nothing of it is sent.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from fedap_core.arrays import IndexArray
+from fedap_core.distances import diagonal_distances, total_distance
+from fedap_core.private_statistics import UnitMoments, moments_of, noise_in_distance
+from fedap_core.randomness import generator
+from fedap_core.strategies import Measure, Strategy
+from participant.joining import LocalSetup
+from participant.record.model_file import module_of, read_model
+from participant.training.local import LocalClient, LocalPlan
+from participant.training.privacy_budget import StatisticsPrivacy
+from participant.training.private_release import refuse_unprotected, unit_of
+from protocol.plan import Sgd
+
+
+def privacy_lines(
+    home: LocalSetup, strategy: Strategy, privacy: StatisticsPrivacy, *, train: IndexArray, model_file: Path | None
+) -> list[str]:
+    """The lines; an algorithm that cannot be protected is refused."""
+    refuse_unprotected(strategy)
+    if strategy.first_measure is Measure.NONE:
+        return ["statistics_privacy: this algorithm sends no statistics, so it adds nothing", ""]
+    unit, units = unit_of(home.data.dataset, privacy.unit, train)
+    measured = _measured(home, strategy, train, units, model_file)
+    clip = privacy.clip_of(sum(layer.channels for layer in measured.layers))
+    multiplier = privacy.noise_multiplier
+    noise = noise_in_distance(measured, clip=clip, noise_multiplier=multiplier)
+    cut = float(np.mean(measured.norms > clip))
+    limit = "no limit" if privacy.limit_epsilon is None else f"limit {privacy.limit_epsilon:g}"
+    protected = f"one {unit} ({len(measured.vectors)} of them); counts of samples are not protected"
+    halves = _between_halves(measured)
+    return [
+        f"statistics_privacy: epsilon {privacy.epsilon:g}, delta {privacy.delta:g} per release, {limit}",
+        f"  protects {protected}",
+        f"  noise {noise:.3g} in a distance; {halves:.3g} lie between random halves of your own data",
+        f"  clip {clip:.3g}, which shortens {cut:.0%} of the {unit}s (seen by you alone)",
+        "",
+    ]
+
+
+def _measured(
+    home: LocalSetup, strategy: Strategy, train: IndexArray, units: IndexArray, model_file: Path | None
+) -> UnitMoments:
+    plan = LocalPlan(strategy=strategy, sgd=Sgd(), seed=0)
+    module = module_of(home.spec, {} if model_file is None else read_model(model_file)[1])
+    splits = {"train": home.data.samples(train)}
+    client = LocalClient("check", splits=splits, module=module, spec=home.spec, plan=plan)
+    return client.measure_units(client.state(), strategy.first_measure, units)
+
+
+def _between_halves(measured: UnitMoments) -> float:
+    """The distance between the statistics of two random halves of the units: what noise is to be compared with."""
+    order = generator(0, purpose="halves").permutation(len(measured.vectors))
+    halves = (order[::2], order[1::2]) if len(order) > 1 else (order, order)
+    stats = [
+        moments_of(
+            measured.layers, measured.reference + measured.scale * measured.vectors[half].mean(axis=0), samples=1
+        )
+        for half in halves
+    ]
+    return float(total_distance(diagonal_distances(stats))[0, 1])

@@ -1,0 +1,94 @@
+"""What differential privacy costs: how much noise a budget asks for, and what all releases together have spent.
+
+Pure: releases in, numbers out; where they are kept is `record.privacy_ledger`'s. The privacy loss of Gaussian noise is
+dp-accounting's, in its exact form: Gaussian releases compose to a Gaussian one, so nothing needs to be discretised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fedap_core.errors import InvalidInput
+
+
+class StatisticsPrivacy(BaseModel):
+    """Differential privacy of the layer statistics that leave. It is the participant's own decision; nobody else knows
+    of it.
+
+    One release (the statistics of a run, or of a refresh of W) is (epsilon, delta)-private for one unit: everything
+    that a patient, recording or sample contributes to it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    epsilon: float | None = Field(
+        default=None, gt=0.0, le=100.0, description="Privacy loss of one release; without it statistics are exact."
+    )
+    delta: float = Field(default=1e-5, gt=0.0, lt=0.1, description="Probability that epsilon does not hold.")
+    clip: float | None = Field(
+        default=None,
+        gt=0.0,
+        description="Longest vector of one unit, in standard deviations of the anchor; else the root of the channels.",
+    )
+    unit: Literal["group", "sample"] = Field(
+        default="group", description="What is protected: group (a patient or recording, as the data have it) or sample."
+    )
+    limit_epsilon: float | None = Field(
+        default=None, gt=0.0, description="Most that all releases from this state folder may spend together."
+    )
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation of the noise over the sensitivity."""
+        if self.epsilon is None:
+            raise InvalidInput("statistics_privacy.epsilon", "none", "a number > 0")
+        return noise_multiplier_of(self.epsilon, self.delta)
+
+    def clip_of(self, channels: int) -> float:
+        """The longest vector of one unit. The default depends on the model alone: a clip taken from the data leaks."""
+        return float(channels**0.5) if self.clip is None else self.clip
+
+
+def noise_multiplier_of(epsilon: float, delta: float) -> float:
+    """Standard deviation of the noise, over the sensitivity, that makes one release (epsilon, delta)-private."""
+    return _least(lambda multiplier: _delta_at(epsilon, multiplier) <= delta, 1e-3, 1e6)
+
+
+def spent_epsilon(noise_multipliers: Sequence[float], delta: float) -> float:
+    """The epsilon of all releases together, at this delta. Gaussian releases compose to one Gaussian release whose
+    inverse square multiplier is the sum of theirs: nothing is lost, whoever chose them and however adaptively."""
+    if not noise_multipliers:
+        return 0.0
+    together = sum(multiplier**-2 for multiplier in noise_multipliers) ** -0.5
+    return _least(lambda epsilon: _delta_at(epsilon, together) <= delta, 0.0, 1e6)
+
+
+def require_within(limit: float | None, noise_multipliers: Sequence[float], delta: float) -> float:
+    """What will be spent with the last of these releases, or InvalidInput where that is more than allowed."""
+    total = spent_epsilon(noise_multipliers, delta)
+    if limit is not None and total > limit * (1 + 1e-9):
+        before = spent_epsilon(noise_multipliers[:-1], delta)
+        raise InvalidInput(
+            "statistics_privacy.limit_epsilon", limit,
+            f"at least {total:.3g} for one more release ({before:.3g} spent at delta {delta:g})",
+            "Nothing was sent. Raise the limit, or stay out of this run.",
+        )  # fmt: skip
+    return total
+
+
+def _delta_at(epsilon: float, noise_multiplier: float) -> float:
+    """The exact delta of one Gaussian release at that epsilon."""
+    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss  # a second to load
+
+    return float(GaussianPrivacyLoss(noise_multiplier).get_delta_for_epsilon(epsilon))
+
+
+def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The smallest number, to 1e-9 of itself and rounded up, for which something holds that holds from there on."""
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
