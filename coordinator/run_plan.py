@@ -28,8 +28,13 @@ def strategy_of(config: RunConfig) -> Strategy:
 
 
 def _options(config: RunConfig) -> dict[str, str | int | float | bool]:
-    """With the rule of mixing, which is a field of its own because every algorithm has it."""
-    return {"robust": config.algorithm.robust, **config.algorithm.options}
+    """With the fields of the section that are options of the algorithm: everybody's rule of mixing, and from which
+    similarity on members are mixed, where statistics tell."""
+    section = config.algorithm
+    options: dict[str, str | int | float | bool] = {"robust": section.robust}
+    if hasattr(make_strategy(section.name, section.options), "min_similarity"):
+        options["min_similarity"] = section.min_similarity
+    return {**options, **section.options}
 
 
 def make_plan(config: RunConfig, spec: ModelSpec) -> Plan:

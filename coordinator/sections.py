@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serializer, model_validator
 
 from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.similarity import MIN_SIMILARITY
 from fedap_core.strategies import make_strategy
 from protocol.contracts import Record
 from protocol.errors import InvalidField
@@ -37,6 +38,14 @@ class AlgorithmSection(Section):
         default="limit",
         description="What one member may do to the others' models: limit scales outliers back and caps the share"
         " of each; median and trimmed-mean replace the average, value by value; none trusts everybody.",
+    )
+
+    min_similarity: float = Field(
+        default=MIN_SIMILARITY,
+        ge=0.0,
+        le=1.0,
+        description="FedAP and its variants: a member that is less similar than this to everybody else fits nobody; it"
+        " keeps its own model, and the others get nothing of it. 0 mixes everybody.",
     )
 
     @field_validator("options")

@@ -18,9 +18,11 @@ from coordinator.evaluations import MODEL_WORDS, evaluation_line, latest_evaluat
 from coordinator.observers.log_lines import event_of, shown_round
 from coordinator.record.journal import fact_of
 from coordinator.record.model_forms import shared_layout
+from coordinator.run_plan import strategy_of
 from coordinator.runs import StoredRun
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
+from fedap_core.similarity import strangers
 from fedap_core.strategies import Measure
 from protocol.encodings import downward, encoding_of, stored
 from protocol.endpoints import is_local
@@ -43,6 +45,9 @@ def explain(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> Ite
     yield from _when(plan, rules)
     yield _admitted(rules)
     yield _mixed(rules)
+    least = getattr(rules.strategy, "min_similarity", 0.0)
+    if least:
+        yield f"Alone: a member less than {least:g} similar to everybody keeps its own model (min_similarity)."
     yield _disk(config, plan, rules, spec)
 
 
@@ -158,6 +163,7 @@ def status_lines(past: StoredRun) -> Iterator[str]:
         yield f"Paused: {state.paused_reason}."
     yield from (f"ATTENTION: {sentence}." for sentence in past.notices())
     yield from _member_lines(state)
+    yield from stranger_lines(past)
     if evaluated := latest_evaluations(past):
         yield evaluation_line(evaluated)
 
@@ -192,6 +198,18 @@ def _member_lines(state: State) -> Iterator[str]:
     rest = Counter(str(one.status) for one in members[_SHOWN_MEMBERS:])
     if rest:
         yield "and " + ", ".join(f"{count} more {status}" for status, count in sorted(rest.items()))
+
+
+def stranger_lines(past: StoredRun) -> Iterator[str]:
+    """Members that fit nobody, by the last W, and what follows from it."""
+    weighed = [entry for entry in past.journal.entries() if entry.kind == facts.Weighed.__name__]
+    fact = fact_of(weighed[-1]) if weighed else None
+    if not isinstance(fact, facts.Weighed):
+        return
+    least = getattr(strategy_of(past.config), "min_similarity", 0.0)
+    follows = "it keeps its own model" if least else "it is mixed with others all the same (min_similarity = 0)"
+    for name, similarity in strangers(fact.members, fact.similarity, least):
+        yield f"Fits nobody: {name}, {similarity:.2f} similar to the member most like it; {follows}."
 
 
 def history_lines(past: StoredRun) -> Iterator[str]:

@@ -268,7 +268,9 @@ class Jobs:
             self._require_whole(action.statistics)
             raise
         mixing = self._rules.strategy.mixing(Evidence(counts=action.samples, stats=stats))
-        return WeighingDone(ticket=action.ticket, weights=tuple(tuple(map(float, row)) for row in mixing.weights))
+        similarity = () if mixing.similarity is None else tuple(round(float(one), 4) for one in mixing.similarity)
+        weights = tuple(tuple(map(float, row)) for row in mixing.weights)
+        return WeighingDone(ticket=action.ticket, weights=weights, similarity=similarity)
 
     def _stored_moments(self, ref: BlobRef, samples: int) -> BnStats:
         blob = self._store.blob(ref)

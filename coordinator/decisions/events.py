@@ -203,10 +203,11 @@ class WorkDamaged:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeighingDone:
-    """The answer to Weigh: W over its members, in its order."""
+    """The answer to Weigh: W over its members, in its order, and how alike each is to the one most like it."""
 
     ticket: int
     weights: tuple[tuple[float, ...], ...]
+    similarity: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

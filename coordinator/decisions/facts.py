@@ -142,10 +142,14 @@ class CaughtUp:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weighed:
-    """W over `members`, each of whom gave statistics. weights: one row per member, rows sum to 1."""
+    """W over `members`, each of whom gave statistics. weights: one row per member, rows sum to 1.
+
+    similarity: of each member to the one most like it, in [0, 1]; empty where the algorithm does not tell.
+    """
 
     members: tuple[str, ...]
     weights: tuple[tuple[float, ...], ...]
+    similarity: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -356,8 +356,8 @@ class RoundMachine:
         match event:
             case events.Inspected(member=name) | events.InspectionFailed(member=name):
                 return self._judged(event, self.roster.connection_of(name), now)
-            case events.WeighingDone(ticket=ticket, weights=weights):
-                fact = self.work.weighed(ticket, weights)
+            case events.WeighingDone(ticket=ticket, weights=weights, similarity=similarity):
+                fact = self.work.weighed(ticket, weights, similarity)
                 return self._let(fact, now) if fact is not None else []
             case events.MixingDone(ticket=ticket):
                 self.work.mixed(ticket)

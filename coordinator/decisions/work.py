@@ -110,13 +110,15 @@ class PendingWork:
         if recipe is not None:
             self._rows.update(recipe.receivers)
 
-    def weighed(self, ticket: int, weights: tuple[tuple[float, ...], ...]) -> Weighed | None:
+    def weighed(
+        self, ticket: int, weights: tuple[tuple[float, ...], ...], similarity: tuple[float, ...] = ()
+    ) -> Weighed | None:
         """A Weigh ended: the fact, if that ticket is known."""
         if self._weighing is None or self._weighing[0] != ticket:
             return None
         _, members = self._weighing
         self._weighing = None
-        return Weighed(members=members, weights=weights)
+        return Weighed(members=members, weights=weights, similarity=similarity)
 
     def interrupted(self, ticket: int) -> None:
         """Work stopped half-way and can be done later: it is as if it had not begun."""

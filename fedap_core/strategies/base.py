@@ -102,11 +102,15 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Mixing:
-    """weights: W (n, n), row i is what member i receives. layers and distances (L, n, n) say why, where they exist."""
+    """weights: W (n, n), row i is what member i receives. layers and distances (L, n, n) say why, where they exist.
+
+    similarity: (n,) how alike each member is to the one most like it, in [0, 1], where statistics tell.
+    """
 
     weights: FloatArray
     layers: tuple[str, ...] = ()
     distances: FloatArray | None = None
+    similarity: FloatArray | None = None
 
     def __post_init__(self) -> None:
         mixing.check_mixing(self.weights)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedap_core import distances, mixing
+from fedap_core import distances, mixing, similarity
 from fedap_core.arrays import BoolArray, FloatArray
 from fedap_core.errors import InvalidInput
 from fedap_core.parts import Part
@@ -29,6 +29,8 @@ class FedAp(FedBn):
     """psi_i <- sum_j w_ij psi_j with w_ii = self_weight and w_ij proportional to 1 / d_ij (eq. 2, 6-8).
 
     max_peer_weight caps what any one member gives another; 1 leaves the paper's W as it is.
+    min_similarity leaves a member that is less similar than this to everybody with its own model, and others without
+    it; 0 leaves nobody alone (see `similarity`).
     full_covariance compares layers by eq. 4 instead of its diagonal approximation, eq. 5 (C x C values per layer).
     """
 
@@ -38,11 +40,13 @@ class FedAp(FedBn):
 
     self_weight: float = 0.5
     max_peer_weight: float = 1.0
+    min_similarity: float = 0.0
     full_covariance: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for field, value in (("self_weight", self.self_weight), ("max_peer_weight", self.max_peer_weight)):
+        for field in ("self_weight", "max_peer_weight", "min_similarity"):
+            value = getattr(self, field)
             if not 0.0 <= value <= 1.0:
                 raise InvalidInput(f"{self.name}.{field}", value, "a number in [0, 1]")
 
@@ -74,12 +78,15 @@ class FedAp(FedBn):
             raise InvalidInput("statistics", "none", f"one set per member ({self.name} mixes by their distances)")
         measured = distances.full_distances if self.full_covariance else distances.diagonal_distances
         per_layer = measured(evidence.stats)
-        total = distances.total_distance(per_layer)
+        total = measured_total = distances.total_distance(per_layer)
         if self.robust != "none":
             total = mixing.floored_distances(total, floor=CLOSEST)
         weights = mixing.mixing_from_distances(total, self_weight=self._diagonal)
+        alike = similarity.nearest_similarity(similarity.similarities(measured_total, evidence.stats))
+        weights = similarity.set_apart(weights, alike < self.min_similarity)
         weights = mixing.cap_peer_weight(weights, max_peer_weight=self.max_peer_weight)
-        return Mixing(weights=weights, layers=evidence.stats[0].layer_names, distances=per_layer)
+        layers = evidence.stats[0].layer_names
+        return Mixing(weights=weights, layers=layers, distances=per_layer, similarity=alike)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ def fields(folder: Path, initial: Path, *, algorithm: str = "fedap", rounds: int
         "folder": str(folder),
         "initial": str(initial),
         "rounds": rounds,
-        "algorithm": {"name": algorithm, "robust": "none"},  # `expected_rows` mixes plainly
+        "algorithm": {"name": algorithm, "robust": "none", "min_similarity": 0.0},  # `expected_rows` mixes plainly
         "members": {"names": MEMBERS, "at_least": 3},
         "pace": {"heartbeat_s": 0.5, "dead_after_s": 5.0, "linger_s": 5.0},
         **more,

@@ -52,7 +52,11 @@ def coordinator_file(
             "validation": settings.cohort.validation,
             "start_from": settings.start_from,
             **top,
-            "algorithm": {"name": settings.algorithm, "robust": str(settings.options.get("robust", "none"))},
+            "algorithm": {
+                "name": settings.algorithm,
+                "robust": str(settings.options.get("robust", "none")),
+                "min_similarity": 0.0,
+            },
             "anchor": _anchor(reference),
             "training": {"learning_rate": settings.sgd.learning_rate, "batch_size": settings.sgd.batch_size},
             "members": {"names": reference.names, **(members or {})},

@@ -64,7 +64,11 @@ def write_config(path: Path, settings: RunSettings, cohort: Cohort, start: Start
         "evaluate_every": settings.evaluate_every,
         "encoding": settings.encoding,
         "participation": settings.participation,
-        "algorithm": {"name": settings.algorithm, "robust": str(settings.options.get("robust", "none"))},
+        "algorithm": {
+            "name": settings.algorithm,
+            "robust": str(settings.options.get("robust", "none")),
+            "min_similarity": 0.0,
+        },
         "algorithm.options": dict(settings.options),
         "anchor": {"file": str(start.anchor)} if start.anchor and measures else {"warmup_rounds": warmup},
         "training": {**settings.sgd.write([]), **settings.compute.write([])},

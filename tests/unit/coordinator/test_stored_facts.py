@@ -33,6 +33,7 @@ def _made(kind: type[facts.Fact]) -> facts.Fact:
         "tuple[Score, ...]": validation(1),
     }
     fields = dataclasses.fields(kind)
+    values["tuple[float, ...]"] = (0.5, 0.9)
     values["tuple[tuple[str, int], ...]"] = (("a", 1), ("b", 2))
     return kind(**{field.name: values[str(field.type)] for field in fields})
 

@@ -1,0 +1,73 @@
+"""How alike members are in units that mean something: the distance between two beside the spread within them.
+
+W is relative: whoever is far from everybody still takes as much from others as the rest do. A similarity is absolute,
+and depends neither on how many members there are nor on how many samples they have: 1 is equal statistics, 1/2 is as
+far apart as the inputs of the measured layers spread in the members' own data. It needs nothing but the statistics that
+W is made of, so that whoever computes W can set a stranger apart. Statistics show how inputs differ, not labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedap_core.arrays import BoolArray, FloatArray
+from fedap_core.bn_stats import BnStats
+from fedap_core.errors import InvalidInput
+from fedap_core.mixing import check_mixing
+
+MIN_SIMILARITY = 0.7
+"""Below this a member fits nobody. Members of real data sets are at 0.79 and more to their nearest, those with another
+sensor order or scale at 0.66 and less (docs/choice.md)."""
+
+
+def similarities(distances: FloatArray, stats: Sequence[BnStats]) -> FloatArray:
+    """1 / (1 + d_ij / s_ij). distances: (n, n) of these statistics, as `distances.total_distance` gives them.
+
+    s_ij is the mean of both members' spreads, the sum over layers of the root of all channels' variances. Returns
+    (n, n): symmetric, in [0, 1], ones on the diagonal.
+    """
+    spreads = np.array([sum(float(np.sqrt(layer.variance.sum())) for layer in one.layers) for one in stats])
+    if distances.shape != (len(spreads), len(spreads)):
+        raise InvalidInput("distances", f"shape {distances.shape}", f"({len(spreads)}, {len(spreads)})")
+    spread = 0.5 * (spreads[:, None] + spreads[None, :])
+    whole = spread + distances
+    return np.asarray(np.divide(spread, whole, out=np.ones_like(whole), where=whole > 0.0))
+
+
+def nearest_similarity(similarity: FloatArray) -> FloatArray:
+    """(n,): of each member to the one most like it; 1 for a member without others. similarity: (n, n)."""
+    if len(similarity) == 1:
+        return np.ones(1)
+    others = similarity.astype(np.float64)
+    np.fill_diagonal(others, -np.inf)
+    return np.asarray(others.max(axis=1))
+
+
+def set_apart(weights: FloatArray, strangers: BoolArray) -> FloatArray:
+    """W (n, n) with members that fit nobody left to themselves: they get and give nothing.
+
+    A stranger's row becomes its own; the others share what it gave them in proportion to their weights, so that a row
+    keeps its own weight and sums to 1. Who has nobody left keeps its own model. No strangers: bit for bit the same.
+    """
+    if strangers.shape != (len(weights),):
+        raise InvalidInput("strangers", f"shape {strangers.shape}", f"({len(weights)},)")
+    if not strangers.any():
+        return weights
+    own = weights.diagonal()
+    peers = np.where(strangers[None, :] | strangers[:, None], 0.0, weights)
+    np.fill_diagonal(peers, 0.0)
+    given = peers.sum(axis=1)
+    kept = np.where(given > 0.0, own, 1.0)
+    found = np.divide(peers, given[:, None], out=np.zeros_like(peers), where=given[:, None] > 0.0)
+    found *= (1.0 - kept)[:, None]
+    np.fill_diagonal(found, kept)
+    check_mixing(found)
+    return found
+
+
+def strangers(members: Sequence[str], similarity: Sequence[float], min_similarity: float) -> list[tuple[str, float]]:
+    """(name, similarity) of members that fit nobody. They are named where W mixes them all the same (0), too."""
+    least = min_similarity or MIN_SIMILARITY
+    return [(name, one) for name, one in zip(members, similarity, strict=False) if one < least]
