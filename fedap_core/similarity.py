@@ -64,7 +64,7 @@ def set_apart(weights: FloatArray, strangers: BoolArray) -> FloatArray:
     found *= (1.0 - kept)[:, None]
     np.fill_diagonal(found, kept)
     check_mixing(found)
-    return found
+    return np.asarray(found, dtype=np.float64)
 
 
 def strangers(members: Sequence[str], similarity: Sequence[float], min_similarity: float) -> list[tuple[str, float]]:

@@ -68,15 +68,36 @@ def cut_validation(
     """Hold back `share` of the training samples to choose between models: (what is left to train on, validation).
 
     train: positions in labels, groups (n,) and spans (n, 2); test samples are not among them, so none is looked at. The
-    same law as `split_client`: no group and no time step on both sides. Validation is empty where `share` is 0, or
-    where the groups allow no cut that leaves both sides something.
+    same law as `split_client`: no time step on both sides, and no group unless a recording has to be cut in time.
+    Tried in turn until half of what is asked for is held back: groups divided class by class; whole groups by chance,
+    of every class some left; a cut of every recording in time. Else whichever held back most. Validation is empty where
+    `share` is 0, or where no cut leaves both sides something.
     """
     nothing = train[:0]
     if share == 0.0:
         return train, nothing
-    inside = None if spans is None else spans[train]
-    left, held = split_client(labels[train], groups[train], inside, fractions=(1.0 - share, share), rng=rng)
-    return (train[left], train[held]) if len(left) and len(held) else (train, nothing)
+    mine, whose, parts = labels[train], groups[train], (1.0 - share, share)
+    found = [split_client(mine, whose, None, fractions=parts, rng=rng), _whole_groups(mine, whose, share, rng)]
+    if spans is not None:
+        found.append(split_client(mine, whose, spans[train], fractions=parts, rng=rng))
+    possible = [(left, held) for left, held in found if len(left) and len(held)]
+    if not possible:
+        return train, nothing
+    enough = [cut for cut in possible if len(cut[1]) >= share * len(train) / 2.0]
+    left, held = enough[0] if enough else max(possible, key=lambda cut: len(cut[1]))
+    return train[left], train[held]
+
+
+def _whole_groups(labels: IndexArray, groups: IndexArray, share: float, rng: np.random.Generator) -> Split:
+    """(left, held): groups in random order are held back while the share lacks more than half of one, unless a class
+    would be left without any."""
+    asked, held = share * len(labels), np.zeros(len(labels), dtype=np.bool_)
+    for group in rng.permutation(np.unique(groups)):
+        taken = held | (groups == group)
+        lacks = asked - held.sum() >= 0.5 * (taken.sum() - held.sum())
+        if lacks and set(labels[taken]) <= set(labels[~taken]):
+            held = taken
+    return np.flatnonzero(~held), np.flatnonzero(held)
 
 
 def split_overlapping(labels: IndexArray, *, fractions: Sequence[float], rng: np.random.Generator) -> Split:

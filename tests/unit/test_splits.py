@@ -193,3 +193,21 @@ def test_nothing_is_held_back_where_nothing_is_asked_for_or_one_patient_is_all(s
     train = singles(len(groups))
     left, held = cut_validation(train, np.zeros_like(train), groups, None, share=share, rng=rng())
     assert (list(left), list(held)) == (list(train), [])
+
+
+def test_two_recordings_of_each_class_are_not_too_coarse_to_hold_one_of_some_back() -> None:
+    """Seven classes of two recordings with four windows that overlap: a fifth of 56 samples is 11.2, so three of 4."""
+    labels, groups = np.repeat(np.arange(7), 8), np.repeat(np.arange(14), 4)
+    spans = np.tile(windows(4, length=20, step=10), (14, 1))
+    left, held = cut_validation(singles(56), labels, groups, spans, share=0.2, rng=rng())
+    assert len(held) == 12
+    assert not set(groups[left]) & set(groups[held])
+    assert set(labels[left]) == set(range(7))
+
+
+def test_single_recordings_are_cut_in_time() -> None:
+    """Two recordings of ten windows apart from each other, one class each: the last fifth of either is held back."""
+    labels = groups = np.repeat(np.arange(2), 10)
+    spans = np.tile(windows(10, length=10, step=10), (2, 1))
+    left, held = cut_validation(singles(20), labels, groups, spans, share=0.2, rng=rng())
+    assert (list(held), len(left)) == ([8, 9, 18, 19], 16)
