@@ -23,6 +23,7 @@ from coordinator.summaries import explain, history_lines, status_lines
 from fedap_core.errors import InvalidInput
 from protocol.host.command import ExampleFlag, Given, TableFlag, VersionFlag, run_app, settings_text, with_settings
 from protocol.host.keys import generate_keys, read_key_file, write_key_file
+from protocol.plan import USER_RECIPE
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -98,7 +99,8 @@ def check(given: Given, config: ConfigFile = None) -> None:
 @app.command("config")
 def show_config(example: ExampleFlag = False, table: TableFlag = False) -> None:
     """Print every setting of a run: as a file to fill in (--example), or as a Markdown table (--table)."""
-    typer.echo(settings_text(RunConfig, SHORT, example=example, table=table), nl=False)
+    proposed = {f"training.{name}": value for name, value in USER_RECIPE.items()}
+    typer.echo(settings_text(RunConfig, SHORT, example=example, table=table, proposed=proposed), nl=False)
 
 
 @app.command()

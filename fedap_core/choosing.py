@@ -131,11 +131,11 @@ def choose(candidates: Sequence[Candidate]) -> Choice:
     best, chosen = ranked[0]
     second, rival = ranked[1] if chosen is candidates[0] else judged[0]
     return Choice(
-        name=chosen.name, rival=rival.name, candidates=tuple(candidates), difference=_difference(best, second)
+        name=chosen.name, rival=rival.name, candidates=tuple(candidates), difference=difference_interval(best, second)
     )
 
 
-def _difference(one: HitCount, other: HitCount) -> tuple[float, float]:
+def difference_interval(one: HitCount, other: HitCount) -> tuple[float, float]:
     """95 % interval of one accuracy less the other (Newcombe 1998, method 10)."""
     (low, high), (other_low, other_high) = one.interval, other.interval
     gap = one.accuracy - other.accuracy

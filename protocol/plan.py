@@ -91,6 +91,13 @@ class Sgd(Record):
     work_limit_s: Seconds | None = None
 
 
+USER_RECIPE: Mapping[str, float | str] = {"learning_rate": 0.01, "lr_schedule": "cosine", "momentum": 0.9}
+"""What a new run is proposed: it reaches in tens of rounds what the paper's settings reach in hundreds."""
+
+PAPER_RECIPE: Mapping[str, float | str] = {"learning_rate": 0.01, "lr_schedule": "constant", "momentum": 0.0}
+"""The paper's settings, which are the defaults of the fields."""
+
+
 @record
 class Compute(Record):
     """How a participant computes, as far as it changes bits.

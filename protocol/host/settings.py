@@ -127,8 +127,11 @@ def _kind(annotation: object) -> tuple[type, Literal["", "list", "table"], tuple
     raise TypeError(f"{annotation!r} is no type of a setting")
 
 
-def example_file(model: type[BaseModel]) -> str:
-    """A file with every setting: what must be given with an example, everything else commented out with its default."""
+def example_file(model: type[BaseModel], proposed: Mapping[str, object] | None = None) -> str:
+    """A file with every setting: what must be given with an example, everything else commented out with its default.
+
+    proposed: values by section.field that a new file should have instead of the default.
+    """
     lines: list[str] = []
     section: tuple[str, ...] = ()
     for setting in settings_of(model):
@@ -137,7 +140,10 @@ def example_file(model: type[BaseModel]) -> str:
             lines += ["", f"[{'.'.join(section)}]"]
         choices = f" One of {', '.join(setting.choices)}." if setting.choices and setting.kind is not bool else ""
         unset = " Not set by default." if setting.default is None else ""
-        lines += [f"# {setting.description}{choices}{unset}", setting.line()]
+        line = setting.line()
+        if proposed is not None and setting.name in proposed:
+            line = f"{setting.path[-1]} = {_toml(proposed[setting.name])}"
+        lines += [f"# {setting.description}{choices}{unset}", line]
     return "\n".join(lines) + "\n"
 
 

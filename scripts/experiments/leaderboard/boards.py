@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from fedap_core.errors import unknown_name
 from fedap_core.strategies import STRATEGIES
+from protocol.plan import PAPER_RECIPE, USER_RECIPE
 from scripts.experiments.comparison import Comparison
 from scripts.experiments.reproduce.data_sets import DATA_SETS
 from scripts.experiments.reproduce.target import settled
@@ -35,13 +36,13 @@ class TrainingRecipe:
 PAPER = TrainingRecipe(
     name="paper",
     title="the paper's recipe: SGD 0.01 without momentum, batches of 32, one epoch a round",
-    run={"learning_rate": 0.01, "momentum": 0.0, "lr_schedule": "constant", "rounds": 100, "evaluate_every": 5},
+    run={**PAPER_RECIPE, "rounds": 100, "evaluate_every": 5},
     algorithms=("base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap", "fedap-plus"),
 )
 USER = TrainingRecipe(
     name="user",
     title="the user's recipe: SGD 0.01 with momentum 0.9 and a cosine schedule, one epoch a round",
-    run={"learning_rate": 0.01, "momentum": 0.9, "lr_schedule": "cosine", "rounds": 60, "evaluate_every": 4},
+    run={**USER_RECIPE, "rounds": 60, "evaluate_every": 4},
     algorithms=tuple(STRATEGIES),
 )
 RECIPES = {one.name: one for one in (PAPER, USER)}

@@ -6,14 +6,18 @@ better here. Who is better, and how sure that is, `verdict` decides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedap_core.choosing import difference_interval
 from scripts.report.page.verdict import ClientVerdict, Difference, Standing, best_of, compare
-from scripts.report.page.wording import points
+from scripts.report.page.wording import listed, percent, points
 
 _KEEP = "No gain: keep the local model."
 _BEYOND = "The 95 % intervals do not overlap: this is more than chance."
 _OVERLAP = "The 95 % intervals overlap: the difference may be chance."
+_NAMED = 4
+"""So many algorithms that are behind have names; more would be a wall of text."""
 _UNCONFIRMED = "The 95 % intervals do not overlap, but the rounds do not agree."
 
 
@@ -54,6 +58,31 @@ def advise(
     ]
     detail = " ".join(filter(None, sentences))
     return Advice(verdict=gain.verdict, headline=_headline(gain), detail=detail, model=best.name)
+
+
+def served_best(standings: Sequence[Standing]) -> str:
+    """Which algorithm is most accurate at this participant, and which are not told apart from it; empty with one.
+
+    By the 95 % interval of the difference on as many test samples. That both were tested on the same ones would make it
+    narrower, but which samples each got wrong is not kept.
+    """
+    if len(standings) < 2:
+        return ""
+    best = max(standings, key=lambda one: one.usual)
+    others = [one for one in standings if one is not best]
+    lower = {one.name: difference_interval(best.hits, one.hits)[0] for one in others}
+    alike = [one.name for one in others if lower[one.name] <= 0.0]
+    behind = sorted((one for one in others if lower[one.name] > 0.0), key=lambda one: -one.usual)
+    gaps = [points(best.usual - one.usual) for one in behind]
+    told = [f"{one.name} ({gap})" for one, gap in zip(behind, gaps, strict=True)]
+    sentences = [f"Most accurate here: {best.name}, {percent(best.usual)}."]
+    if alike:
+        sentences.append(f"Not told apart from it by these test samples: {listed(alike)}.")
+    if 0 < len(behind) <= _NAMED:
+        sentences.append(f"Behind it beyond chance: {listed(told)}.")
+    elif behind:
+        sentences.append(f"Behind it beyond chance: {len(behind)} others, by {gaps[0]} and more.")
+    return " ".join(sentences)
 
 
 def _headline(gain: Difference) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fedap_web.curves import CurveLine, CurveRows, Frame, curve_rows, curves, thinned
 from fedap_web.svg import Svg
 from scripts.report.page.addresses import anchors, natural_order
-from scripts.report.page.advice import Advice, advise
+from scripts.report.page.advice import Advice, advise, served_best
 from scripts.report.page.bars import Bar, Piece, bars
 from scripts.report.page.confusion import MOST_CLASSES, Confusion, confusion
 from scripts.report.page.dots import Dot, intervals
@@ -55,6 +55,7 @@ class ParticipantView:
     following: str
     profile: str
     advice: Advice
+    served_best: str
     scores: tuple[ScoreLine, ...]
     intervals: Svg | None
     curves: CurveView | None
@@ -92,6 +93,7 @@ def _view(study: Study, index: int, places: Sequence[str], at: int) -> Participa
         following=places[(at + 1) % len(places)],
         profile=_profile(study, index, [score for _, score in scored]),
         advice=advice,
+        served_best=served_best(tuple(standings(study, index).values())),
         scores=tuple(_line(algorithm, score, algorithm is personal) for algorithm, score in scored),
         intervals=intervals(dots, described=f"Accuracy of {name} under each algorithm with 95 % intervals")
         if dots

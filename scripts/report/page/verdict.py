@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from fedap_core.metrics import wilson_interval
+from fedap_core.choosing import HitCount
 from scripts.run.records import ClientScore
 
 SWING = 0.02
@@ -46,9 +46,14 @@ class Standing:
         return self.last.accuracy if self.tail is None else self.tail
 
     @property
+    def hits(self) -> HitCount:
+        """The same as a count of the test samples, which all rounds have in common."""
+        return HitCount(correct=round(self.usual * self.last.samples), samples=self.last.samples)
+
+    @property
     def usual_interval(self) -> tuple[float, float]:
         """95 % interval around it: as wide as that of one round, since all rounds have the same samples."""
-        return wilson_interval(round(self.usual * self.last.samples), self.last.samples)
+        return self.hits.interval
 
 
 @dataclass(frozen=True, kw_only=True)

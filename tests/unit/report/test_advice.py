@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.report.page.advice import advise
+from scripts.report.page.advice import advise, served_best
 from scripts.report.page.verdict import ClientVerdict, Standing, compare, overlap
 from scripts.run.records import ClientScore
 
@@ -127,3 +127,20 @@ def test_one_model_for_all_is_mentioned_where_it_surely_costs() -> None:
 def test_what_did_not_run_is_not_guessed() -> None:
     assert advise(alone=None, personal=of(9)).headline == "The gain cannot be told."
     assert advise(alone=of(9), personal=None).headline == "No federated model was measured here."
+
+
+def test_participant_is_told_who_serves_it_best_and_who_is_not_told_apart() -> None:
+    """100 samples: 90 less 84 has a lower end of 6 - hypot(0.90 - 0.826, 0.899 - 0.84) = -0.034; 90 less 60 has one far
+    above zero."""
+    here = [of(60, name="Base"), of(84, name="FedAP"), of(90, name="FedPer")]
+    told = served_best(here).replace("\u202f", " ")
+    assert told == (
+        "Most accurate here: FedPer, 90.0 %. Not told apart from it by these test samples: FedAP. "
+        "Behind it beyond chance: Base (30.0 points)."
+    )
+    assert served_best(here[:1]) == ""
+
+
+def test_mean_of_the_last_rounds_decides_who_serves_best() -> None:
+    swinging = of(99, tail=0.5, name="FedAvg")
+    assert served_best([swinging, of(80, tail=0.8, name="FedAP")]).startswith("Most accurate here: FedAP")
