@@ -6,7 +6,7 @@ import resource
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import structlog
 import typer
@@ -19,15 +19,24 @@ from coordinator.record.backup import back_up
 from coordinator.record.member_list import MemberList
 from coordinator.run_plan import make_plan, make_rules, require_enough_listed
 from coordinator.runs import open_run, plan_recovery, read_run
-from coordinator.summaries import explain, history_lines, status_lines
+from coordinator.summaries import explain, history_lines
+from coordinator.watching.following import RunFollower
+from coordinator.watching.status import status_texts
 from fedap_core.errors import InvalidInput
+from fedap_web.address import PageAddress
 from protocol.host.command import ExampleFlag, Given, TableFlag, VersionFlag, run_app, settings_text, with_settings
 from protocol.host.keys import generate_keys, read_key_file, write_key_file
 from protocol.plan import USER_RECIPE
 
+if TYPE_CHECKING:
+    from fedap_web.serving import PageProcess
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file of the run; flags override its fields.")]
+PageToken = Annotated[Path | None, typer.Option(help="File with the token of the page; made if it is missing.")]
+PageHost = Annotated[list[str] | None, typer.Option(help="Name under which a proxy serves the page; repeatable.")]
+PageCert = Annotated[Path | None, typer.Option(help="PEM file with certificate and key: the page uses TLS.")]
 Folder = Annotated[Path, typer.Argument(help="Folder of the run.")]
 
 SHORT = {
@@ -39,6 +48,9 @@ SHORT = {
     "network.insecure": "--insecure",
     "network.secret_key": "--secret-key",
     "observers": "--observer",
+    "page.listen": "--page",
+    "page.hosts": "--page-host",
+    "page.certificate": "--page-cert",
 }
 """Flags with shorter names than their section and field."""
 
@@ -56,12 +68,17 @@ def serve(given: Given, config: ConfigFile = None) -> None:
     configure_logs(settings.run, settings.log_file)
     require_usable_models(settings)
     _allow_many_files()
+    page = _start_page(settings)
     federation = open_run(settings, config_file=config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: federation.coordinator.request_stop())
     typer.echo(f"ready: run {settings.run} at {federation.endpoint}")
+    if page is not None:
+        typer.echo(page.words)
     sys.stdout.flush()
     stopped = federation.coordinator.run()
+    if page is not None:
+        page.close()
     counts = {**federation.exchange.counts, "cut": federation.exchange.cut_connections}
     structlog.get_logger().info("coordinator.ended", sentence=stopped.sentence, aborted=stopped.aborted, **counts)
     if stopped.halted:
@@ -70,6 +87,16 @@ def serve(given: Given, config: ConfigFile = None) -> None:
     typer.echo(f"{'aborted' if stopped.aborted else 'ended'}: {stopped.sentence}")
     if stopped.aborted:
         raise typer.Exit(1)
+
+
+def _start_page(settings: RunConfig) -> PageProcess | None:
+    """The run's page, where one is asked for; a wrong address is refused before anything else happens."""
+    address = settings.page.address()
+    if address is None:
+        return None
+    from fedap_web.serving import start_page_process  # of the extra `page`
+
+    return start_page_process("coordinator.page", address, {"folder": str(settings.folder)})
 
 
 def _allow_many_files() -> None:
@@ -104,10 +131,37 @@ def show_config(example: ExampleFlag = False, table: TableFlag = False) -> None:
 
 
 @app.command()
-def status(folder: Folder) -> None:
+def status(
+    folder: Folder,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON, on one line.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Print it again whenever it changes, until the end.")] = False,
+) -> None:
     """Print the state of a run and what it waits for. Works while it is running and afterwards."""
-    for line in status_lines(read_run(folder)):
-        typer.echo(line)
+    for text in status_texts(folder, as_json=as_json, watch=watch):
+        if watch and sys.stdout.isatty() and not as_json:
+            typer.echo("\x1b[2J\x1b[H", nl=False)  # clears the terminal
+        typer.echo(text)
+        sys.stdout.flush()
+
+
+@app.command()
+def page(
+    folder: Folder,
+    listen: Annotated[str, typer.Option(help="HOST:PORT of the page.")] = "127.0.0.1:8600",
+    page_token: PageToken = None,
+    page_host: PageHost = None,
+    page_cert: PageCert = None,
+) -> None:
+    """Serve a web page of a run that another process is running, or that has ended. Only reads the run's folder."""
+    from coordinator.page.serving import run_page  # of the extra `page`
+    from fedap_web.serving import serve_page
+
+    RunFollower(folder).look()
+    address = PageAddress(listen=listen, token=page_token, hosts=tuple(page_host or ()), certificate=page_cert)
+    listening = address.bind()
+    typer.echo(address.words(listening))
+    sys.stdout.flush()
+    serve_page(lambda: run_page(folder), address, listening)
 
 
 @app.command()

@@ -22,6 +22,7 @@ from coordinator.sections import (
     MembersSection,
     NetworkSection,
     PaceSection,
+    PageSection,
     StorageSection,
     TrainingSection,
 )
@@ -83,10 +84,14 @@ class RunConfig(BaseModel):
     observers: tuple[str, ...] = Field(
         default=(), description="What follows the run beside the log: package.module:factory, or a built-in name."
     )
+    track: tuple[str, ...] = Field(
+        default=(), description="Experiment trackers that the run is logged to: mlflow:URI or tensorboard:FOLDER."
+    )
     log_file: Path | None = Field(
         default=None, description="File of the log instead of stderr; rotated at 10 MB.", examples=["coordinator.log"]
     )
     storage: StorageSection = Field(default_factory=StorageSection, description="The disk.")
+    page: PageSection = Field(default_factory=PageSection, description="The web page.")
 
     @field_validator("run")
     @classmethod
@@ -104,12 +109,14 @@ class RunConfig(BaseModel):
             name: base / path if (path := getattr(section, name)) else None
             for section, name in ((self.network, "secret_key"), (self.members, "keys"))
         }
+        page = {name: base / path for name in ("token", "certificate") if (path := getattr(self.page, name))}
         return self.model_copy(
             update={
                 **placed,
                 "anchor": anchor,
                 "network": self.network.model_copy(update={"secret_key": keys["secret_key"]}),
                 "members": self.members.model_copy(update={"keys": keys["keys"]}),
+                "page": self.page.model_copy(update=page),
             }
         )
 

@@ -55,6 +55,9 @@ from protocol.limits import FRAME_BYTES, HEADER_BYTES, KIB, SLICE_BYTES
 from protocol.messages import Plan
 from protocol.traffic import Dispatch, Intake
 
+LOCK = "lock"
+"""File that the process which runs the folder holds a lock on."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Federation:
@@ -217,7 +220,7 @@ def _bounds(config: RunConfig, listed: MemberList | None, limits: Limits, spec: 
 def _take_folder(folder: Path) -> Callable[[], None]:
     """Lock the folder for this process; the lock goes with the process, however it ends."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -296,11 +299,16 @@ class StoredRun:
 def read_run(folder: Path) -> StoredRun:
     """Read a run's folder, while it is running or afterwards."""
     journal = SqliteJournal(folder / JOURNAL, read_only=True)
+    config, spec, machine = stored_machine(journal, folder)
+    ran_s = replay(machine, journal)
+    return StoredRun(folder=folder, config=config, spec=spec, machine=machine, journal=journal, ran_s=ran_s)
+
+
+def stored_machine(journal: Journal, folder: Path) -> tuple[RunConfig, ModelSpec, RoundMachine]:
+    """The configuration and the model of a journal's run, and a machine by its rules that was told nothing yet."""
     stored, described = journal.metadata("config"), journal.metadata("model")
     if stored is None or described is None:
         raise InvalidInput("folder", folder, "a run that has begun")
     config = make_config(json.loads(stored))
     spec = ModelSpec.from_metadata({METADATA_KEY: described}, source=str(folder / JOURNAL))
-    machine = RoundMachine(make_rules(config, spec, _listed_if_readable(config)))
-    ran_s = replay(machine, journal)
-    return StoredRun(folder=folder, config=config, spec=spec, machine=machine, journal=journal, ran_s=ran_s)
+    return config, spec, RoundMachine(make_rules(config, spec, _listed_if_readable(config)))

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serial
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.similarity import MIN_SIMILARITY
 from fedap_core.strategies import make_strategy
+from fedap_web.address import PageAddress
 from protocol.contracts import Record
 from protocol.errors import InvalidField
 from protocol.limits import IN_FLIGHT_BYTES, MIB
@@ -232,6 +233,33 @@ class NetworkSection(Section):
         if endpoint.startswith("tcp://") and port != "*" and not (port.isdecimal() and int(port) <= 65_535):
             raise InvalidInput("network.endpoint", endpoint, "tcp://address:port, the port from 1 to 65535 or *")
         return endpoint
+
+
+class PageSection(Section):
+    """The web page of `serve --page`, in a process of its own."""
+
+    listen: str | None = Field(
+        default=None,
+        description="HOST:PORT of the page, as in 127.0.0.1:8600; none: no page.",
+        examples=["127.0.0.1:8600"],
+    )
+    token: Path | None = Field(
+        default=None,
+        description="File with the token that readers show; made if it is missing. Needed beyond this machine.",
+        examples=["page.token"],
+    )
+    hosts: tuple[str, ...] = Field(
+        default=(), description="Further host names under which the page is reached, such as a proxy's."
+    )
+    certificate: Path | None = Field(
+        default=None, description="PEM file with certificate and key: the page uses TLS.", examples=["page.pem"]
+    )
+
+    def address(self) -> PageAddress | None:
+        """Where the page listens, checked."""
+        if self.listen is None:
+            return None
+        return PageAddress(listen=self.listen, token=self.token, hosts=self.hosts, certificate=self.certificate)
 
 
 class StorageSection(Section):

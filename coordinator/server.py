@@ -212,6 +212,7 @@ class Coordinator:
         if (event := self._parts.space.check(opening=opening)) is not None:
             self._decide(event)
         self._look_at_list()
+        self._parts.observers.on_pulse(self._looked_at, self._machine.roster.last_heard())
 
     def _look_at_list(self) -> None:
         if self._listed is not None and (listed := self._parts.allowed()) != self._listed and listed is not None:

@@ -7,11 +7,13 @@ test samples have no part in the choice, they are only reported beside it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.metrics import wilson_interval
+from fedap_core.workspace import headline_rank
 
 FEDERATED = "federated"
 """The model that the federation's algorithm hands over."""
@@ -113,6 +115,16 @@ class Choice:
     @property
     def _told(self) -> list[Candidate]:
         return sorted(self.candidates, key=lambda one: one.name != ALONE)
+
+
+def candidate_of(name: str, scores: Sequence[Mapping[str, Any]]) -> Candidate:
+    """A candidate by the scores that were saved with its model, as plain fields; of several kinds the headline's."""
+    counts = {
+        one["split"]: HitCount(correct=one["correct"], samples=one["samples"])
+        for one in sorted(scores, key=lambda one: -headline_rank(one["model"]))
+        if one["samples"] > 0
+    }
+    return Candidate(name=name, validation=counts.get("validation"), test=counts.get("test"))
 
 
 def choose(candidates: Sequence[Candidate]) -> Choice:

@@ -25,6 +25,8 @@ EXTRAS: Mapping[str, str] = {
     "onnxruntime": "onnx",
     "onnxscript": "onnx",
     "dp_accounting": "privacy",
+    "mlflow": "mlflow",
+    "tensorboard": "tensorboard",
     "atheris": "fuzz",
 }
 """Name in an `import` -> the extra. A library that several extras bring has the one that most users lack."""

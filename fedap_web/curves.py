@@ -43,6 +43,8 @@ class Frame:
 
 
 WIDE = Frame()
+NARROW = Frame(width=320, height=280, left=36, right=52, bottom=36)
+"""For a telephone: drawn at its own size instead of shrunk."""
 
 _FOR_NAMES = 0.4
 """At most this share of the width is left to names; what is longer is cut, and whole under the pointer."""

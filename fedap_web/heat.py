@@ -24,10 +24,18 @@ def shade(value: float, most: float) -> int:
     return min(SHADES - 1, int(SHADES * value / most)) if most > 0 else 0
 
 
-def heat_map(weights: FloatArray, names: Sequence[str], order: Sequence[int], *, described: str, source: str) -> Svg:
-    """Rows receive, columns give. source: where the page's script finds the figures."""
+def heat_map(
+    weights: FloatArray,
+    names: Sequence[str],
+    order: Sequence[int],
+    *,
+    described: str,
+    source: str,
+    side: float = _SIDE,
+) -> Svg:
+    """Rows receive, columns give. source: where the page's script finds the figures; side: in pixels."""
     count = len(order)
-    cell = _SIDE / max(count, 1)
+    cell = side / max(count, 1)
     margin = 20.0 + 6.2 * min(_LONGEST, max(map(len, names), default=0))
     others = weights.copy()
     np.fill_diagonal(others, 0.0)
@@ -47,14 +55,14 @@ def heat_map(weights: FloatArray, names: Sequence[str], order: Sequence[int], *,
     drawn.append(element("rect", class_="cell-cursor", x=-999, y=0, width=cell, height=cell))
     return picture(
         *drawn,
-        width=margin + _SIDE + 4,
-        height=margin + _SIDE + 4,
+        width=margin + side + 4,
+        height=margin + side + 4,
         described=described,
         class_="heat",
         data_source=source,
         data_left=margin,
         data_top=margin,
-        data_side=_SIDE,
+        data_side=side,
     )
 
 

@@ -62,7 +62,7 @@ def init(
     )
 
 
-for command in (commands.join, commands.check, commands.keygen, commands.predict, commands.export):
+for command in (commands.join, commands.page, commands.check, commands.keygen, commands.predict, commands.export):
     app.command()(command)
 app.command("config")(commands.show_config)
 

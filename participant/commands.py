@@ -10,11 +10,12 @@ import typer
 
 from fedap_core.choosing import BEST
 from fedap_core.errors import InvalidInput, parse_pairs
+from fedap_web.address import PageAddress
 from participant.config import DataSettings, JoinSettings, read_settings
 from participant.joining import join as join_run
 from participant.joining import open_home
 from participant.privacy import describe
-from participant.progress import configure_logging, is_terminal, watching
+from participant.progress import configure_logging, is_terminal, showing, watching
 from participant.record.bundle import export_bundle
 from participant.record.predictions import predict as predict_new
 from participant.record.predictions import write_predictions
@@ -27,7 +28,7 @@ Config = Annotated[Path | None, typer.Option(help="TOML file with any of these s
 DataOption = Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder of the data files (else FEDAP_DATA).")]
 
-SHORT = {"data_options": "--data-option"}
+SHORT = {"data_options": "--data-option", "page_hosts": "--page-host", "page_certificate": "--page-cert"}
 """Flags with other names than their settings."""
 PRIVACY = tuple(f"statistics_privacy.{name}" for name in StatisticsPrivacy.model_fields)
 CHECKED = (*DataSettings.model_fields, "algorithm", "allow", "trust_code", *PRIVACY)
@@ -40,13 +41,31 @@ def join(given: Given, config: Config = None) -> None:
     settings = read_settings(config, given)
     terminal = is_terminal()
     configure_logging(terminal=terminal, file=settings.log_file)
-    with watching(terminal=terminal) as watch:
-        end = join_run(settings, watch=watch)
+    with watching(terminal=terminal) as watch, showing(settings.page_address(), settings.state) as note:
+        end = join_run(settings, watch=lambda progress: (watch(progress), note(progress))[0])
     if end.code == 2:
         raise InvalidInput("join", settings.name, "a federation to take part in", end.reason)
     typer.echo(end.reason, err=end.code != 0)
     if end.code:
         sys.exit(end.code)
+
+
+def page(
+    state: Annotated[Path, typer.Option(help="The folder that join uses.")],
+    listen: Annotated[str, typer.Option(help="HOST:PORT of the page.")] = "127.0.0.1:8601",
+    page_token: Annotated[Path | None, typer.Option(help="File with the token; made if it is missing.")] = None,
+) -> None:
+    """Serve a web page of a participant that another process is running, or that has ended. Only reads its folder."""
+    from fedap_web.serving import serve_page  # of the extra `page`
+    from participant.page.reading import HomeFollower
+    from participant.page.serving import home_page
+
+    HomeFollower(state).look()
+    address = PageAddress(listen=listen, token=page_token)
+    listening = address.bind()
+    typer.echo(address.words(listening))
+    sys.stdout.flush()
+    serve_page(lambda: home_page(state), address, listening)
 
 
 @with_settings(JoinSettings, SHORT, only=CHECKED)

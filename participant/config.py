@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedap_core.errors import InvalidInput, in_words, unknown_name
 from fedap_core.splits import VALIDATION_SHARE
+from fedap_web.address import PageAddress
 from participant.data import SOURCES
 from participant.decisions.allowance import SHARED_TABLES, Allowance, parse_allowance
 from participant.decisions.reconnection import Patience
@@ -88,6 +89,20 @@ class JoinSettings(DataSettings):
         default=True,
         description="Also train alone at home, while no order waits: to compare, and to keep the better model.",
     )
+    page: str | None = Field(
+        default=None,
+        description="HOST:PORT of a web page of your own, as in 127.0.0.1:8601; none: no page.",
+        examples=["127.0.0.1:8601"],
+    )
+    page_token: Path | None = Field(
+        default=None,
+        description="File with the token that readers of the page show; made if it is missing.",
+        examples=["page.token"],
+    )
+    page_hosts: tuple[str, ...] = Field(default=(), description="Names under which a proxy serves the page.")
+    page_certificate: Path | None = Field(
+        default=None, description="PEM file with certificate and key: the page uses TLS.", examples=["page.pem"]
+    )
     reconnect_s: Seconds = Field(default=0.5, description="First pause before connecting again; it doubles.")
     reconnect_cap_s: Seconds = Field(default=30.0, description="Longest pause before connecting again.")
     answer_s: Seconds = Field(default=5.0, description="Until an unanswered hello is said again.")
@@ -152,6 +167,14 @@ class JoinSettings(DataSettings):
             keys = read_keys(self.keys, self.coordinator_key)
         return Address(endpoint=self.coordinator, keys=keys, insecure=self.insecure)
 
+    def page_address(self) -> PageAddress | None:
+        """Where the page listens, checked."""
+        if self.page is None:
+            return None
+        return PageAddress(
+            listen=self.page, token=self.page_token, hosts=self.page_hosts, certificate=self.page_certificate
+        )
+
 
 def read_settings(config: Path | None, given: Mapping[str, object]) -> JoinSettings:
     """A file's settings with the given options over them; None among these means «not given». Paths in the file are
@@ -173,7 +196,7 @@ def read_settings(config: Path | None, given: Mapping[str, object]) -> JoinSetti
         raise complaint(error) from error
 
 
-_PATHS = ("data_root", "model_file", "keys", "state", "log_file")
+_PATHS = ("data_root", "model_file", "keys", "state", "log_file", "page_token", "page_certificate")
 _MAYBE_PATHS = ("data", "coordinator_key")
 
 

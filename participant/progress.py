@@ -12,6 +12,7 @@ import structlog
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from fedap_web.address import PageAddress
 from participant.training import pace
 from protocol.host.logs import CountRepeats, LogFile
 
@@ -98,6 +99,23 @@ def watching(*, terminal: bool) -> Iterator[Watch]:
             )
 
         yield tell
+
+
+@contextmanager
+def showing(address: PageAddress | None, state: Path) -> Iterator[Watch]:
+    """A page of the participant in a process of its own, where one is asked for, and somebody to tell what it shows."""
+    if address is None:
+        yield lambda _progress: None
+        return
+    from fedap_web.serving import start_page_process  # of the extra `page`
+    from participant.page.notes import noting
+
+    process = start_page_process("participant.page", address, {"state": str(state)})
+    print(process.words, flush=True)
+    try:
+        yield noting(state)
+    finally:
+        process.close()
 
 
 def tell_finished_rounds(progress: pace.Progress) -> None:

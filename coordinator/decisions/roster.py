@@ -127,6 +127,10 @@ class Roster:
             self._links[member].heard_at = now
         return member
 
+    def last_heard(self) -> dict[str, float]:
+        """When each member was last heard from, or the process began."""
+        return {name: link.heard_at for name, link in self._links.items()}
+
     def death(self, members: Iterable[Member], pace: PaceRules, now: float) -> Lost | None:
         """The first of these members that has been silent for too long."""
         for member in members:

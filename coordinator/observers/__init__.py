@@ -35,6 +35,9 @@ class Observer:
     def on_notice(self, subject: str, sentence: str) -> None:
         """The operator must know something about a subject; an empty sentence: it is over."""
 
+    def on_pulse(self, time_s: float, heard: Mapping[str, float]) -> None:
+        """About every second while messages arrive. heard: when each member was last heard from, on the run's clock."""
+
     def close(self) -> None:
         """The run has ended, or its process is stopping."""
 
@@ -42,15 +45,18 @@ class Observer:
 OBSERVERS: Mapping[str, str] = {
     "log": "coordinator.observers.log_lines:LogLines",
     "notices": "coordinator.observers.notice_file:NoticeFile",
+    "pulse": "coordinator.observers.pulse_file:PulseFile",
+    "tracking": "coordinator.observers.tracking:Tracking",
 }
 """Observers by name, each as `module:factory`. A factory takes the run's configuration and returns an Observer."""
 
-ALWAYS = ("log", "notices")
+ALWAYS = ("log", "notices", "pulse")
 
 
 def make_observers(config: RunConfig) -> list[Observer]:
     """The observers of a run: those that it always has, then those that its operator names."""
-    return [_made(name, config) for name in (*ALWAYS, *config.observers)]
+    trackers = ("tracking",) if config.track else ()
+    return [_made(name, config) for name in (*ALWAYS, *trackers, *config.observers)]
 
 
 def _made(name: str, config: RunConfig) -> Observer:
@@ -85,6 +91,9 @@ class Observers:
         if self._notices.get(subject, "") != sentence:
             self._notices[subject] = sentence
             self._call("on_notice", subject, sentence)
+
+    def on_pulse(self, time_s: float, heard: Mapping[str, float]) -> None:
+        self._call("on_pulse", time_s, heard)
 
     def close(self) -> None:
         self._call("close")

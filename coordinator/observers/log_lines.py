@@ -17,7 +17,8 @@ import structlog
 
 from coordinator.config import RunConfig
 from coordinator.decisions.actions import Note
-from coordinator.decisions.facts import FACTS, Fact, Finished, GoodbyeAccepted, Quarantined
+from coordinator.decisions.facts import FACTS, Fact, Finished, GoodbyeAccepted, Quarantined, RoundClosed
+from coordinator.decisions.progress import RunProgress
 from coordinator.decisions.state import State
 from coordinator.observers import Observer
 from protocol.host.logs import CountRepeats, Line, LogFile
@@ -99,17 +100,32 @@ def _logger() -> structlog.typing.FilteringBoundLogger:
 class LogLines(Observer):
     """One line for every fact, note and notice."""
 
-    def __init__(self, _config: RunConfig) -> None:
+    def __init__(self, config: RunConfig) -> None:
         """Everything about the log is configured for the whole process."""
+        continuous = config.mode == "continuous"
+        self._progress = RunProgress(rounds=config.rounds, continuous=continuous, history=False)
 
     def on_fact(self, fact: Fact, time_s: float, state: State) -> None:
-        del time_s, state  # every line has its own time
+        self._progress.add(fact, time_s)
         kind = type(fact).__name__
         shown = {key: _short(getattr(fact, name)) for name, key in _shown(kind)}
+        if isinstance(fact, RoundClosed):
+            shown |= self._outlook(fact, time_s, state)
         write = _logger().warning if kind in _WARNINGS else _logger().info
         if isinstance(number := shown.get("round"), int):
             shown["round"] = shown_round(fact, number)
         write(event_of(fact), **shown)
+
+    def _outlook(self, fact: RoundClosed, time_s: float, state: State) -> dict[str, object]:
+        """How good the models are that members reported on, and how long the rest will take; what this process has
+        seen."""
+        summary = self._progress.summary(fact.reported)
+        left = self._progress.seconds_left([one.name for one in state.present()], time_s)
+        outlook: dict[str, object] = {"seconds_left": None if left is None else round(left)}
+        if summary is not None:
+            outlook |= {"mean_accuracy": round(summary.mean, 4), "lowest_accuracy": round(summary.lowest, 4)}
+            outlook["lowest_participant"] = summary.lowest_member
+        return outlook
 
     def on_note(self, note: Note) -> None:
         where = {"participant": note.member, "round": None if note.round_no is None else note.round_no + 1}

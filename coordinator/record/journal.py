@@ -189,6 +189,11 @@ class SqliteJournal:
         for serial, time_s, kind, body in found:
             yield Entry(serial=serial, time_s=time_s, kind=kind, body=body)
 
+    def last_serial(self) -> int:
+        """Of the newest entry; 0 where there is none."""
+        found = self._db.execute("select max(serial) from entries").fetchone()
+        return int(found[0] or 0)
+
     def save_snapshot(self, snapshot: Snapshot) -> None:
         kept = "select serial from snapshots order by 1 desc limit ?"
         with self._transaction():

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED, Candidate, Choice, HitCount, choose
+from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED, Candidate, Choice, candidate_of, choose
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
-from fedap_core.workspace import headline_rank
 from participant.record.disk import Disk
 from participant.record.model_file import read_model
 from participant.record.private_state import PERSONAL, RunState, SavedRound
@@ -62,7 +61,7 @@ def kept_models(state: Path) -> KeptModels | None:
     if final is None or final.kind != Goodbye.KIND:
         final = None
     federated = KeptModel(
-        candidate=_candidate(FEDERATED, {} if final is None else final.facts),
+        candidate=_candidate(FEDERATED, final),
         rounds=int(notes.get("rounds", "0")),
         model=tensors,
         by_class=_by_class(final),
@@ -72,7 +71,7 @@ def kept_models(state: Path) -> KeptModels | None:
         saved = None if final is None else files.read_beside(name)
         if saved is not None:
             rounds = saved.round_no + (name == ALONE)
-            candidate = _candidate(name, saved.facts)
+            candidate = _candidate(name, saved)
             models[name] = KeptModel(
                 candidate=candidate, rounds=rounds, model=dict(saved.model), by_class=_by_class(saved)
             )
@@ -80,13 +79,9 @@ def kept_models(state: Path) -> KeptModels | None:
     return KeptModels(spec=spec, notes=notes, rounds=federated.rounds, models=models, choice=choice)
 
 
-def _candidate(name: str, facts: Mapping[str, Any]) -> Candidate:
-    """By the scores that were saved with a model; of several kinds the headline's."""
-    scores = sorted(facts.get("scores", ()), key=lambda one: -headline_rank(one["model"]))
-    tallies = {
-        one["split"]: HitCount(correct=one["correct"], samples=one["samples"]) for one in scores if one["samples"] > 0
-    }
-    return Candidate(name=name, validation=tallies.get("validation"), test=tallies.get("test"))
+def _candidate(name: str, saved: SavedRound | None) -> Candidate:
+    scores: Any = () if saved is None else saved.facts.get("scores", ())
+    return candidate_of(name, scores)
 
 
 def _by_class(saved: SavedRound | None) -> Mapping[str, Mapping[str, list[int]]]:

@@ -85,6 +85,7 @@ def compare(
     workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that jobs leave.")] = 0,
     keep_models: Annotated[bool, typer.Option(help="Save models, so that a run can be continued.")] = True,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS,
+    track: Annotated[list[str] | None, typer.Option(help="mlflow:URI or tensorboard:FOLDER; repeatable.")] = None,
 ) -> None:
     """Run algorithms on identical clients and initial weights, and print one table."""
     asked = _settled(dict(locals()))  # all options by name: settings take theirs, so that a new one is listed once
@@ -95,7 +96,7 @@ def compare(
     comparison = Comparison.of(cohort, run, algorithms=algorithms, seeds=seeds)
     options = _sweep_options(
         out, len(comparison.runs), jobs=jobs, workers=workers, keep_models=keep_models, engine=engine,
-        participants_per_process=participants_per_process,
+        participants_per_process=participants_per_process, track=tuple(track or ()),
     )  # fmt: skip
     compare_and_report(comparison, options, Console())
 
@@ -118,6 +119,7 @@ def _sweep_options(
     keep_models: bool = True,
     engine: str = "inline",
     participants_per_process: int = 1,
+    track: tuple[str, ...] = (),
 ) -> SweepOptions:
     from scripts.experiments.sweep import SweepOptions, share_cores
 
@@ -129,6 +131,7 @@ def _sweep_options(
         keep_models=keep_models,
         engine=engine,
         participants_per_process=participants_per_process,
+        track=track,
     )
 
 

@@ -36,6 +36,7 @@ from scripts.run.forked import FORK, end_with_parent, signals_held, unwind_on_si
 from scripts.run.messages import Json, error_from_json, error_to_json
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
+from scripts.run.tracking import LabTracking
 
 
 def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None) -> tuple[int, int]:
@@ -53,7 +54,8 @@ def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """jobs: runs at once; workers: processes inside each inline run; keep_models: whether runs can be continued."""
+    """jobs: runs at once; workers: processes inside each inline run; keep_models: whether runs can be continued. track:
+    trackers that every run is logged to."""
 
     root: Path
     jobs: int = 1
@@ -61,6 +63,7 @@ class SweepOptions:
     keep_models: bool = True
     engine: str = "inline"
     participants_per_process: int = 1
+    track: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("jobs", "workers", "participants_per_process"):
@@ -82,9 +85,13 @@ def run_sweep(runs: Sequence[RunSettings], options: SweepOptions, console: Conso
         raise InvalidInput("out", str(options.root), "a folder that can be made", f"{error.strerror}.") from error
     folders = [RunFolder(options.root, run) for run in runs]
     missing = [run for run, folder in zip(runs, folders, strict=True) if not folder.is_complete()]
+    tracking = LabTracking(options.track, lambda sentence: console.print(sentence, soft_wrap=True))
     if missing:
         with _progress(console) as progress:
-            _Jobs(missing, options, progress, console).run()
+            _Jobs(missing, options, progress, console, tracking).run()
+    for folder in folders:
+        tracking.update(folder)
+    tracking.close()
     return folders
 
 
@@ -105,8 +112,14 @@ class _Jobs:
     """Up to `jobs` children at a time, each one run."""
 
     def __init__(
-        self, runs: Sequence[RunSettings], options: SweepOptions, progress: Progress, console: Console
+        self,
+        runs: Sequence[RunSettings],
+        options: SweepOptions,
+        progress: Progress,
+        console: Console,
+        tracking: LabTracking,
     ) -> None:
+        self._tracking = tracking
         self._waiting = list(runs)
         self._options = options
         self._progress = progress
@@ -166,6 +179,7 @@ class _Jobs:
             self._progress.update(task, completed=message["round"] + 1)
             done = sum(t.completed for t in self._progress.tasks if t.id != self._total)
             self._progress.update(self._total, completed=done)
+            self._tracking.update(RunFolder(self._options.root, run))
             return
         del self._running[connection]
         process.join()

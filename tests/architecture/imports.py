@@ -19,7 +19,8 @@ LAW: Mapping[str, frozenset[str]] = {
     "protocol": frozenset({"protocol", "msgpack", "numpy", "pydantic", "xxhash"}),
     "fedap_core": frozenset({"fedap_core", "numpy", "threadpoolctl", "torch", "monai"}),
     "fedap_web": frozenset({"fedap_web", "fedap_core", "numpy", "jinja2", "starlette", "uvicorn"}),
-    "coordinator": _WIRE | {"coordinator", "fedap_web", "starlette", "prometheus_client", "msgpack", "xxhash"},
+    "coordinator": _WIRE
+    | {"coordinator", "fedap_web", "starlette", "prometheus_client", "mlflow", "tensorboard", "msgpack", "xxhash"},
     "participant": _WIRE
     | {"participant", "fedap_web", "starlette", "msgpack", "torch", "medmnist", "PIL"}
     | {"dp_accounting", "pydicom", "nibabel", "onnx", "onnxscript"},

@@ -30,6 +30,7 @@ DISTRIBUTIONS = {
     "PIL": "pillow",
     "zmq": "pyzmq",
     "prometheus_client": "prometheus-client",
+    "mlflow": "mlflow-skinny",
 }
 """Import names that differ from the name of the distribution."""
 APPS = {"fedap-coordinator": "coordinator.cli", "fedap-participant": "participant.cli", "fedap-lab": "scripts.lab"}

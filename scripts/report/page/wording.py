@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fedap_web.wording import NARROW as NARROW
+from fedap_web.wording import duration as duration
+from fedap_web.wording import percent as percent
+from fedap_web.wording import size as size
 from scripts.report.algorithms import option_in_short, spelled
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-_UNITS = ("B", "kB", "MB", "GB", "TB")
-NARROW = "\u202f"
-"""A narrow space that no line breaks at, between a number and its unit."""
 
 
 def algorithm_name(algorithm: str, options: Mapping[str, str]) -> str:
@@ -18,32 +19,11 @@ def algorithm_name(algorithm: str, options: Mapping[str, str]) -> str:
     return f"{spelled(algorithm)} {told}".rstrip()
 
 
-def percent(share: float, digits: int = 1) -> str:
-    return f"{100 * share:.{digits}f}{NARROW}%"
-
-
 def points(difference: float, *, sign: bool = False) -> str:
     """A difference of shares in points. Always rounded to a tenth; the sign only where it is asked for."""
     value = 100 * difference
     amount = f"{value:+.1f}" if sign and round(value, 1) else f"{abs(value):.1f}"
     return f"{amount.replace('-', '−')} point{'' if amount.lstrip('+-') == '1.0' else 's'}"
-
-
-def size(count: float) -> str:
-    """Bytes in powers of 1000."""
-    unit = 0
-    while count >= 999.5 and unit < len(_UNITS) - 1:
-        count, unit = count / 1000, unit + 1
-    digits = 0 if unit == 0 or count >= 99.95 else 1
-    return f"{count:.{digits}f}{NARROW}{_UNITS[unit]}"
-
-
-def duration(seconds: float) -> str:
-    if seconds >= 5400:
-        return f"{seconds / 3600:.1f}{NARROW}h"
-    if seconds >= 90:
-        return f"{seconds / 60:.1f}{NARROW}min"
-    return f"{seconds:.2f}{NARROW}s" if seconds < 10 else f"{seconds:.0f}{NARROW}s"
 
 
 def ordinal(index: int) -> str:

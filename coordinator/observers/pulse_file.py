@@ -1,0 +1,60 @@
+"""When each member was last heard from, in a small file beside the journal: a page of the run reads it.
+
+Heartbeats are no facts, so the journal does not have them. Nothing depends on the file; it is not forced to disk, and
+where it cannot be written, nobody is told.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.config import RunConfig
+from coordinator.observers import Observer
+
+PULSE = "pulse.json"
+
+_EVERY_S = 2.0
+_MEMBERS_PER_S = 500
+"""Of many members it is written less often: at most so many per second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pulse:
+    """written_s: by the machine's clock; time_s and heard: by the run's."""
+
+    written_s: float
+    time_s: float
+    heard: Mapping[str, float]
+
+
+class PulseFile(Observer):
+    """Writes the pulse of one run, every few seconds at most."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._path = config.folder / PULSE
+        self._next_s = 0.0
+
+    def on_pulse(self, time_s: float, heard: Mapping[str, float]) -> None:
+        if time_s < self._next_s:
+            return
+        self._next_s = time_s + max(_EVERY_S, len(heard) / _MEMBERS_PER_S)
+        seconds = {name: round(at, 1) for name, at in heard.items()}
+        part = self._path.with_name(f".{PULSE}.part")
+        with suppress(OSError):
+            part.write_text(json.dumps({"written_s": time.time(), "time_s": round(time_s, 1), "heard": seconds}))
+            part.replace(self._path)
+
+
+def read_pulse(folder: Path) -> Pulse | None:
+    """The latest pulse, or None where there is none yet."""
+    try:
+        found = json.loads((folder / PULSE).read_text())
+        heard = {str(name): float(at) for name, at in found["heard"].items()}
+        return Pulse(written_s=float(found["written_s"]), time_s=float(found["time_s"]), heard=heard)
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        return None

@@ -1,0 +1,61 @@
+"""Puts the page of a run together: follows its folder, draws, answers `/metrics`, and is served by `fedap_web`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from coordinator.page.metrics import RunMetrics
+from coordinator.page.view import PARTS, context_of
+from coordinator.watching.following import RunFollower
+from coordinator.watching.overview import RunOverview
+from fedap_core.errors import InvalidInput
+from fedap_web.live import EVERY_S, Context, LivePage
+
+
+class SharedLook:
+    """One follower for the page and the metrics, from any thread; looks at the folder once a second at most."""
+
+    def __init__(self, folder: Path) -> None:
+        self._follower = RunFollower(folder)
+        self._lock = threading.Lock()
+        self._overview: RunOverview | None = None
+        self._looked_at = 0.0
+
+    def __call__(self) -> RunOverview:
+        with self._lock:
+            if self._overview is None or time.monotonic() >= self._looked_at + EVERY_S / 2:
+                self._overview = self._follower.look()
+                self._looked_at = time.monotonic()
+            return self._overview
+
+
+def run_page(folder: Path) -> LivePage:
+    """The page of the run in this folder."""
+    look = SharedLook(folder)
+    metrics = RunMetrics(look)
+
+    def shown() -> tuple[Context, object]:
+        overview = look()
+        return context_of(overview), overview.as_json()
+
+    async def scrape(_request: Request) -> Response:
+        try:
+            return Response(await run_in_threadpool(metrics.text), media_type=CONTENT_TYPE_LATEST)
+        except (InvalidInput, OSError) as error:
+            return PlainTextResponse(f"{error}\n", 503)
+
+    return LivePage(
+        package="coordinator.page",
+        template="run.html.j2",
+        parts=PARTS,
+        look=shown,
+        routes=[Route("/metrics", scrape)],
+    )

@@ -1,0 +1,118 @@
+"""Follows a run's folder from another process: reads what its journal has gained, and what lies beside it.
+
+Only reads. Every look opens the journal anew and lets go of it at once, so that no reader keeps SQLite from tidying up
+its log, and a journal that was put back or replaced is noticed and read from its beginning.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import defaultdict, deque
+from contextlib import suppress
+from pathlib import Path
+
+from coordinator.decisions import facts
+from coordinator.decisions.progress import RunProgress
+from coordinator.observers.log_lines import event_of
+from coordinator.observers.notice_file import read_notices
+from coordinator.observers.pulse_file import read_pulse
+from coordinator.record.journal import JOURNAL, Entry, SqliteJournal, fact_of
+from coordinator.runs import LOCK, stored_machine
+from coordinator.watching.overview import RunEvent, RunOverview, RunSubject, Surroundings, overview_of
+from coordinator.watching.sentences import sentence_of
+from protocol.host.locks import is_locked
+
+_EVENTS_KEPT = 40
+_QUIET = (facts.UpdateAccepted, facts.StatsAccepted, facts.RowPlanned, facts.RoundOpened, facts.Weighed)
+"""Facts that every round has in numbers: the table of members shows what they say."""
+
+
+class RunFollower:
+    """One folder. `look` takes in what is new and says where the run stands. Not to be shared between threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._mark: tuple[int, str | None] | None = None
+        self._serial, self._last_s = 0, 0.0
+        self._traffic = TrafficTotals(folder / "traffic.jsonl")
+
+    def look(self) -> RunOverview:
+        """The run as it is now. InvalidInput where there is none to read."""
+        journal = SqliteJournal(self._folder / JOURNAL, read_only=True)
+        try:
+            self._prepare(journal)
+            for entry in list(journal.entries(self._serial)):
+                self._take(entry)
+        finally:
+            journal.close()
+        self._traffic.read()
+        state, found = self._machine.state, self._beside()
+        waits = "" if state.ended else self._machine.waiting_for(found.now_s).reason
+        config = self._config
+        subject = RunSubject(run=config.run, algorithm=config.algorithm.name, mode=config.mode, rounds=config.rounds)
+        return overview_of(subject, state, self._progress, found, waits=waits, events=tuple(reversed(self._events)))
+
+    def _prepare(self, journal: SqliteJournal) -> None:
+        """Begin at the beginning: the first time, and where the journal or the run's configuration is another one."""
+        mark = ((self._folder / JOURNAL).stat().st_ino, journal.metadata("config"))
+        if mark == self._mark and journal.last_serial() >= self._serial:
+            return
+        self._config, _, self._machine = stored_machine(journal, self._folder)
+        self._progress = RunProgress(rounds=self._config.rounds, continuous=self._config.mode == "continuous")
+        self._events: deque[RunEvent] = deque(maxlen=_EVENTS_KEPT)
+        self._serial, self._last_s = 0, 0.0
+        self._mark = mark
+
+    def _take(self, entry: Entry) -> None:
+        fact = fact_of(entry)
+        self._machine.replay(fact, entry.time_s)
+        self._progress.add(fact, entry.time_s)
+        self._serial, self._last_s = entry.serial, entry.time_s
+        if not isinstance(fact, _QUIET):
+            event = RunEvent(time_s=entry.time_s, event=event_of(fact), sentence=sentence_of(fact))
+            self._events.append(event)
+
+    def _beside(self) -> Surroundings:
+        pulse, running = read_pulse(self._folder), is_locked(self._folder / LOCK)
+        now_s = max(self._last_s, pulse.time_s if pulse is not None else 0.0)
+        if pulse is not None and running and not self._machine.state.ended:
+            now_s = max(now_s, pulse.time_s + max(time.time() - pulse.written_s, 0.0))
+        room = os.statvfs(self._folder)
+        return Surroundings(
+            running=running,
+            now_s=now_s,
+            heard=pulse.heard if pulse is not None else {},
+            received=self._traffic.received,
+            sent=self._traffic.sent,
+            disk_free_bytes=room.f_bavail * room.f_frsize,
+            disk_reserve_bytes=self._config.storage.reserve_bytes,
+            notices=read_notices(self._folder),
+        )
+
+
+class TrafficTotals:
+    """Bytes per member over the whole run, from the lines that the coordinator appends; a torn line is read later."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self.received: dict[str, int] = defaultdict(int)
+        self.sent: dict[str, int] = defaultdict(int)
+
+    def read(self) -> None:
+        """Take in what has been appended; begin anew where the file has become shorter."""
+        with suppress(FileNotFoundError), self._path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < self._offset:
+                self._offset = 0
+                self.received.clear()
+                self.sent.clear()
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._offset += len(line)
+                with suppress(ValueError, KeyError, TypeError):  # half a line of a full disk
+                    for member, _, way, size in json.loads(line)["bytes"]:
+                        (self.received if way == "in" else self.sent)[member] += size

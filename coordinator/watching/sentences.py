@@ -1,0 +1,84 @@
+"""A fact as a sentence for people: what happened, without its time. Rounds count from 1."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from coordinator.decisions import facts
+
+_SHOWN_NAMES = 6
+
+
+def sentence_of(fact: facts.Fact) -> str:
+    """What a fact says."""
+    if isinstance(fact, facts.MemberFact):
+        return _of_member(fact)
+    if isinstance(fact, facts.RunFact):
+        return _of_run(fact)
+    match fact:
+        case facts.EnrolmentClosed():
+            return f"enrolment closed: {fact.reason}"
+        case facts.MeasuringOpened():
+            return f"members measure statistics before round {fact.round_no + 1}"
+        case facts.RoundClosed():
+            missing = f"; without {names(fact.missing)}" if fact.missing else ""
+            return f"round {fact.round_no + 1} closed: {len(fact.reported)} updates{missing}"
+        case facts.Weighed():
+            return f"weights between {len(fact.members)} members were computed"
+        case facts.CaughtUp():
+            return f"round {fact.round_no + 1} is open again, from what the members hold"
+        case facts.StatisticsLost():
+            return f"statistics of {fact.member} were damaged; it measures again"
+        case facts.GoodbyeAccepted():
+            return f"{fact.member} has its last model"
+        case _:
+            return _plainly(fact)
+
+
+def _of_run(fact: facts.RunFact) -> str:
+    match fact:
+        case facts.Began():
+            return f"run {fact.run} began"
+        case facts.StopAsked():
+            return "the operator asked for the end"
+        case facts.Paused():
+            return f"paused: {fact.reason or 'too little disk is free'}"
+        case facts.Resumed():
+            return "resumed: there is room on the disk again"
+        case facts.Finished():
+            return fact.sentence
+        case facts.Ended():
+            return f"ended; {names(fact.absent)} did not take the last model" if fact.absent else "ended"
+        case facts.AllowListSet():
+            return f"the list of members changed: {len(fact.allowed)} members"
+
+
+def _of_member(fact: facts.MemberFact) -> str:
+    match fact:
+        case facts.Joined():
+            return f"{fact.member} joined: {fact.train_samples} training and {fact.test_samples} test samples"
+        case facts.Returned():
+            return f"{fact.member} is back"
+        case facts.Contested():
+            return f"another process tried to join as {fact.member} and was refused"
+        case facts.Lost():
+            return f"{fact.member} has been silent for {fact.silent_s:.0f} s; nobody waits for it"
+        case facts.Left():
+            return f"{fact.member} left: {fact.reason}"
+        case facts.Refused():
+            return f"a message of {fact.member} was refused: {fact.reason}"
+        case facts.Quarantined():
+            word = "removed" if fact.code == "unknown-key" else "excluded"
+            return f"{fact.member} was {word}: {fact.reason}"
+
+
+def _plainly(fact: facts.Fact) -> str:
+    fields = ((one.name, getattr(fact, one.name)) for one in dataclasses.fields(fact))
+    return ", ".join(f"{name} {value}" for name, value in fields if isinstance(value, str | int | float))
+
+
+def names(listed: Sequence[str]) -> str:
+    """Names in a sentence; of many, the first and how many more."""
+    shown = ", ".join(listed[:_SHOWN_NAMES]) or "nobody"
+    return shown + (f" and {len(listed) - _SHOWN_NAMES} more" if len(listed) > _SHOWN_NAMES else "")

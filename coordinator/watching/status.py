@@ -1,0 +1,31 @@
+"""`status` once, or again and again: as text for people or as JSON, printed whenever it has changed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from coordinator.runs import read_run
+from coordinator.summaries import status_lines
+from coordinator.watching.following import RunFollower
+
+AGAIN_S = 2.0
+"""Between two looks."""
+
+
+def status_texts(folder: Path, *, as_json: bool, watch: bool) -> Iterator[str]:
+    """One text; with `watch` another whenever it differs, until the run has ended."""
+    follower = RunFollower(folder)
+    pause = threading.Event()
+    before = None
+    while True:
+        overview = follower.look()
+        text = json.dumps(overview.as_json()) if as_json else "\n".join(status_lines(read_run(folder)))
+        if text != before:
+            yield text
+        before = text
+        if not watch or overview.ended:
+            return
+        pause.wait(AGAIN_S)

@@ -1,0 +1,131 @@
+"""Where a live page listens and who may read it. Decides nothing about what it shows.
+
+On this machine it needs nothing. Elsewhere it needs a token, and TLS: its own certificate, or a proxy in front of it.
+The name in a request's Host header must be known: otherwise a web page from elsewhere could read this one through a
+name of its own that suddenly leads here (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedap_core.errors import InvalidInput
+
+_LEAST_TOKEN = 20
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_EXPECTED = "HOST:PORT, such as 127.0.0.1:8600"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageAddress:
+    """listen: HOST:PORT. token: file with the token, made where it does not exist. hosts: further names under which the
+    page is reached, such as a proxy's. certificate: PEM file with certificate and key."""
+
+    listen: str
+    token: Path | None = None
+    hosts: tuple[str, ...] = ()
+    certificate: Path | None = None
+
+    def __post_init__(self) -> None:
+        host, port = self._parts()
+        if not host or not port.isdecimal() or int(port) > 65_535:
+            raise InvalidInput("page", self.listen, _EXPECTED)
+        if self.certificate is not None and not self.certificate.is_file():
+            raise InvalidInput("page-cert", self.certificate, "a PEM file with certificate and key")
+        if self.token is None and not (self.is_local and all(name in _LOCAL_NAMES for name in self.hosts)):
+            raise InvalidInput(
+                "page", self.listen if not self.is_local else f"{self.listen} for {', '.join(self.hosts)}",
+                "an address on this machine where no token is used",
+                "Give --page-token FILE, and --page-cert FILE or a proxy with TLS in front of it.",
+            )  # fmt: skip
+
+    def _parts(self) -> tuple[str, str]:
+        host, _, port = self.listen.rpartition(":")
+        return host.removeprefix("[").removesuffix("]"), port
+
+    @property
+    def host(self) -> str:
+        return self._parts()[0]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def bind(self) -> socket.socket:
+        """A socket that listens there."""
+        try:
+            found = socket.getaddrinfo(self.host, int(self._parts()[1]), type=socket.SOCK_STREAM)
+            family, kind, protocol, _, place = found[0]
+            listening = socket.socket(family, kind, protocol)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(place)
+            listening.listen(128)
+        except OSError as error:
+            raise InvalidInput("page", self.listen, "an address that can be bound", str(error)) from error
+        return listening
+
+    def url(self, listening: socket.socket) -> str:
+        """Where a browser finds it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{host}:{listening.getsockname()[1]}/"
+
+    def advice(self) -> str:
+        """What whoever starts it must know, empty on this machine."""
+        if self.token is None:
+            return ""
+        opened = f"open it once as /?token=TOKEN; the token is in {self.token}"
+        if self.is_local or self.certificate is not None:
+            return opened
+        return f"{opened}. It speaks plain HTTP: put a proxy with TLS in front of it, or give --page-cert"
+
+    def words(self, listening: socket.socket) -> str:
+        """The line that a command prints when the page is there."""
+        advice = self.advice()
+        return f"page: {self.url(listening)}{f' ({advice})' if advice else ''}"
+
+    def admits(self, host: str) -> bool:
+        """Whether a request for this name (the Host header) may be answered."""
+        name = _without_port(host).lower()
+        if name in self.hosts or name == self.host.lower():
+            return True
+        if self.is_local:
+            return name in _LOCAL_NAMES
+        return _is_address(name)  # a name is how another page would come here; an address cannot be rebound
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def read_token(path: Path) -> str:
+    """The token in a file; a new one where there is no file, readable by its owner alone."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_urlsafe(32) + "\n")
+    token = path.read_text(encoding="utf-8").strip()
+    if len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise InvalidInput("page-token", path, f"a file with a token of at least {_LEAST_TOKEN} letters and digits")
+    return token

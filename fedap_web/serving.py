@@ -1,0 +1,135 @@
+"""Runs a live page: in the process that was asked for it, or in one of its own that ends with its parent.
+
+A page of its own process can be killed at any moment: whoever started it neither waits for it nor notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from fedap_web.access import Guarded
+from fedap_web.address import PageAddress, read_token
+from fedap_web.live import LivePage
+
+_NICENESS = 10
+"""The run's own processes come first."""
+
+
+def serve_page(make: Callable[[], LivePage], address: PageAddress, listening: socket.socket) -> None:
+    """Until SIGINT or SIGTERM."""
+    token = read_token(address.token) if address.token is not None else None
+    asyncio.run(_serve(make, address, token, listening))
+
+
+async def _serve(make: Callable[[], LivePage], address: PageAddress, token: str | None, place: socket.socket) -> None:
+    page = make()
+    pem = None if address.certificate is None else str(address.certificate)
+    config = uvicorn.Config(
+        Guarded(page.app(), address, token),
+        ssl_certfile=pem,
+        ssl_keyfile=pem,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+        lifespan="off",
+        ws="none",
+    )
+    await _Server(config, page).serve(sockets=[place])
+
+
+class _Server(uvicorn.Server):
+    """Ends the streams before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, page: LivePage) -> None:
+        super().__init__(config)
+        self._page = page
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._page.close()
+        await super().shutdown(sockets)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageProcess:
+    """A page in a process of its own."""
+
+    words: str
+    """The line that a command prints when the page is there."""
+    process: subprocess.Popen[bytes]
+
+    def close(self) -> None:
+        """End it, and do not wait long."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        try:
+            self.process.wait(timeout=3.0)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def start_page_process(module: str, address: PageAddress, settings: Mapping[str, object]) -> PageProcess:
+    """Bind the address here, so that a wrong one is refused at once, and hand it to `python -m module`."""
+    if address.token is not None:
+        read_token(address.token)
+    listening = address.bind()
+    told = {
+        **settings,
+        "fd": listening.fileno(),
+        "listen": address.listen,
+        "token": None if address.token is None else str(address.token),
+        "hosts": list(address.hosts),
+        "certificate": None if address.certificate is None else str(address.certificate),
+    }
+    process = subprocess.Popen(  # noqa: S603 - this interpreter, a module of ours
+        [sys.executable, "-m", module, json.dumps(told)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        pass_fds=[listening.fileno()],
+        start_new_session=True,  # Ctrl-C is for the run alone
+    )
+    words = address.words(listening)
+    listening.close()
+    return PageProcess(words=words, process=process)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageTask:
+    """What a page's process was told."""
+
+    address: PageAddress
+    listening: socket.socket
+    settings: Mapping[str, object]
+
+
+def take_over(text: str, hear: Callable[[str], None] = lambda _line: None) -> PageTask:
+    """In the page's process: what it was told. Every line of the parent goes to `hear`; when the parent ends, however
+    it ends, so does this process."""
+    told = json.loads(text)
+    os.nice(_NICENESS)
+    threading.Thread(target=_follow_parent, args=(hear,), daemon=True).start()
+    address = PageAddress(
+        listen=told["listen"],
+        token=None if told["token"] is None else Path(told["token"]),
+        hosts=tuple(told["hosts"]),
+        certificate=None if told["certificate"] is None else Path(told["certificate"]),
+    )
+    return PageTask(address=address, listening=socket.socket(fileno=told["fd"]), settings=told)
+
+
+def _follow_parent(hear: Callable[[str], None]) -> None:
+    for line in sys.stdin:
+        hear(line)
+    os._exit(0)

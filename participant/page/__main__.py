@@ -1,0 +1,13 @@
+"""The page's process of `join --page`: told by its parent what to show and where, and ends with it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from fedap_web.serving import serve_page, take_over
+from participant.page.serving import home_page
+
+if __name__ == "__main__":
+    task = take_over(sys.argv[1])
+    serve_page(lambda: home_page(Path(str(task.settings["state"]))), task.address, task.listening)

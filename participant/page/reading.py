@@ -1,0 +1,235 @@
+"""Reads a participant's state folder for its page: progress, scores of the saved models, the ledger of what was sent.
+
+Only reads, and of model files only what is written about them, so that no tensor is loaded and torch is not needed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED, Candidate, Choice, candidate_of, choose
+from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import notes_of
+from protocol.host.locks import is_locked
+
+PROGRESS, ROUNDS = "progress.json", "rounds.jsonl"
+"""How far the present round is; a line for every finished one."""
+
+_LEDGER_SHOWN = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerLine:
+    """One message that left. tensors: their names; digest: of its bytes, or the name of the payload it belongs to."""
+
+    time: str
+    kind: str
+    round: int | None
+    size_bytes: int
+    tensors: tuple[str, ...]
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerTotal:
+    """All messages of one kind."""
+
+    kind: str
+    messages: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HomeOverview:
+    """A participant at one moment. round: that is trained, from 1; done: share of it; choice: None before any model was
+    judged; scores: (round whose model it is, accuracy), where 0 is the initial model."""
+
+    state: str
+    run: str | None
+    running: bool | None
+    finished: bool
+    round: int
+    rounds: int
+    done: float
+    loss: float | None
+    told_s: float | None
+    scores: tuple[tuple[int, float], ...]
+    candidates: tuple[Candidate, ...]
+    choice: Choice | None
+    alone_round: int | None
+    federated_round: int | None
+    totals: tuple[LedgerTotal, ...]
+    ledger: tuple[LedgerLine, ...]
+
+
+class HomeFollower:
+    """One state folder. Not to be shared between threads."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._ledger = SentLedger(state)
+
+    def look(self) -> HomeOverview:
+        """The participant as it is now. InvalidInput where the folder is no participant's."""
+        if not (self._state / "sent.jsonl").is_file():
+            raise InvalidInput("state", self._state, "the state folder of `fedap-participant join`")
+        run = current_run(self._state)
+        self._ledger.read()
+        told = _read_json(self._state / PROGRESS)
+        told = told if told.get("run") == run else {}
+        saved = _saved(self._state, run)
+        models = {name: one for name, one in _models(saved).items() if "facts" in one}
+        candidates = tuple(candidate_of(name, one["facts"].get("scores", ())) for name, one in models.items())
+        judged = [one for one in candidates if one.test is not None or one.validation is not None]
+        return HomeOverview(
+            state=self._state.name,
+            run=run,
+            running=is_locked(self._state / "lock"),
+            finished=any(one.get("kind") == "goodbye" for one in saved.values()),
+            round=int(told.get("round_no", -1)) + 1,
+            rounds=int(told.get("rounds", 0)),
+            done=_share(told),
+            loss=told.get("loss"),
+            told_s=max(time.time() - told["written_s"], 0.0) if "written_s" in told else None,
+            scores=tuple(_scores(self._state / ROUNDS, run, saved)),
+            candidates=tuple(judged),
+            choice=choose(judged) if judged else None,
+            alone_round=_round_of(models.get(ALONE)),
+            federated_round=_judged_round(models.get(FEDERATED)),
+            totals=self._ledger.totals(),
+            ledger=tuple(reversed(self._ledger.latest)),
+        )
+
+
+def current_run(state: Path) -> str | None:
+    """The run that was last prepared in a state folder."""
+    with suppress(OSError):
+        return (state / "state" / "current").read_text(encoding="utf-8").strip() or None
+    return None
+
+
+def _share(told: Mapping[str, Any]) -> float:
+    """How much of the present round is trained, from 0 to 1."""
+    whole = told.get("epochs", 1) * told.get("batches", 1)
+    done = told.get("epoch", 0) * told.get("batches", 1) + told.get("batch", 0)
+    return min(done / whole, 1.0) if whole else 0.0
+
+
+def _saved(state: Path, run: str | None) -> dict[str, dict[str, Any]]:
+    """What is written about every saved model of the run, by file name; one that is being replaced is left out."""
+    found: dict[str, dict[str, Any]] = {}
+    if run is None:
+        return found
+    for path in sorted((state / "state" / run).glob("*.safetensors")):
+        with suppress(OSError, SafetensorError, ValueError), safe_open(path, framework="np") as file:
+            notes = notes_of(file.metadata() or {})
+            if "report" in notes:
+                found[path.stem] = json.loads(notes["report"])
+    return found
+
+
+def _models(saved: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Which saved step judges which model: the federation's is judged by the latest step."""
+    steps = [name for name in saved if name.startswith("round-")]
+    found = {FEDERATED: saved[steps[-1]]} if steps else {}
+    return found | {name: saved[name] for name in (FINE_TUNED, ALONE) if name in saved}
+
+
+def _round_of(step: Mapping[str, Any] | None) -> int | None:
+    return None if step is None else int(step["round_no"]) + 1
+
+
+def _judged_round(step: Mapping[str, Any] | None) -> int | None:
+    """The round whose model a step judges: an update judges what it was given, as a goodbye does."""
+    return None if step is None else int(step["round_no"])
+
+
+def _scores(path: Path, run: str | None, saved: Mapping[str, dict[str, Any]]) -> Iterator[tuple[int, float]]:
+    """By round, as they were written down; a round that was trained again counts once. The last model is judged by the
+    goodbye."""
+    found: dict[int, float] = {}
+    with suppress(OSError):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with suppress(ValueError, KeyError, TypeError):
+                one = json.loads(line)
+                if one["run"] == run and one["accuracy"] is not None:
+                    found[int(one["round_no"])] = float(one["accuracy"])
+    for step in saved.values():
+        if step.get("kind") == "goodbye":
+            last = candidate_of(FEDERATED, step["facts"].get("scores", ())).test
+            if last is not None:
+                found[int(step["round_no"])] = last.accuracy
+    yield from sorted(found.items())
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+class SentLedger:
+    """The record of everything that was sent, read as it grows: totals over all of it, and the latest lines."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._offset = 0
+        self._inode = 0
+        self._counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self.latest: deque[LedgerLine] = deque(maxlen=_LEDGER_SHOWN)
+        for path in sorted(state.glob("sent-*.jsonl")):  # put aside, and complete
+            self._take(path, 0)
+
+    def read(self) -> None:
+        """Take in what was appended; a file that was put aside meanwhile is read to its end first."""
+        path = self._state / "sent.jsonl"
+        with suppress(FileNotFoundError):
+            inode = path.stat().st_ino
+            if self._inode and inode != self._inode:
+                aside = [one for one in self._state.glob("sent-*.jsonl") if one.stat().st_ino == self._inode]
+                for one in aside:
+                    self._take(one, self._offset)
+                self._offset = 0
+            self._inode = inode
+            self._offset = self._take(path, self._offset)
+
+    def _take(self, path: Path, offset: int) -> int:
+        with path.open("rb") as file:
+            file.seek(offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                offset += len(line)
+                with suppress(ValueError, KeyError, TypeError):
+                    self._note(json.loads(line))
+        return offset
+
+    def _note(self, line: Mapping[str, Any]) -> None:
+        count = self._counts[line["kind"]]
+        count[0] += 1
+        count[1] += line["bytes"]
+        self.latest.append(
+            LedgerLine(
+                time=line["time"],
+                kind=line["kind"],
+                round=line.get("round"),
+                size_bytes=line["bytes"],
+                tensors=tuple(line.get("names", ())),
+                digest=str(line.get("hash") or line.get("transfer") or ""),
+            )
+        )
+
+    def totals(self) -> tuple[LedgerTotal, ...]:
+        """By kind, the most bytes first."""
+        ordered = sorted(self._counts.items(), key=lambda one: -one[1][1])
+        return tuple(LedgerTotal(kind=kind, messages=number, size_bytes=size) for kind, (number, size) in ordered)

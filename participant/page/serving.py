@@ -1,0 +1,21 @@
+"""Puts a participant's page together: follows its state folder, draws, and is served by `fedap_web`."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from fedap_web.live import Context, LivePage
+from participant.page.reading import HomeFollower
+from participant.page.view import PARTS, context_of
+
+
+def home_page(state: Path) -> LivePage:
+    """The page of the participant with this state folder."""
+    follower = HomeFollower(state)
+
+    def shown() -> tuple[Context, object]:
+        overview = follower.look()
+        return context_of(overview), dataclasses.asdict(overview)
+
+    return LivePage(package="participant.page", template="home.html.j2", parts=PARTS, look=shown)

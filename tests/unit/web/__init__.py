@@ -1,0 +1,1 @@
+"""Tests of fedap_web: drawings, addresses, what stands before a page."""
