@@ -9,6 +9,7 @@ from scripts.bench.command import bench
 from scripts.drill.command import drill
 from scripts.experiments.asynchronous.command import asynchronous
 from scripts.experiments.attacks.command import attacks
+from scripts.experiments.audit.command import audit
 from scripts.experiments.commands import compare, demo
 from scripts.experiments.leaderboard.command import leaderboard
 from scripts.experiments.reproduce.command import reproduce
@@ -29,6 +30,7 @@ app.command("compare")(compare)
 app.command("leaderboard")(leaderboard)
 app.command("asynchronous")(asynchronous)
 app.command("attacks")(attacks)
+app.command("audit")(audit)
 app.command("bench")(bench)
 app.command("drill")(drill)
 app.command("explore")(explore)

@@ -1,0 +1,70 @@
+"""Runs one algorithm and then one more round by hand, keeping what each party would hold: the audit's material.
+
+Own models, the weights that leave, the mixtures that others receive, W. What an attacker makes of them is elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedap_core.arrays import Float32Array, FloatArray
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.state import State
+from fedap_core.strategies import Evidence, Measure
+from participant.record.model_file import read_model
+from scripts.engines.base import EngineOptions
+from scripts.engines.inline import initial_file, run_inline
+from scripts.engines.pool import InlinePool, make_clients
+from scripts.run.cohort import Cohort
+from scripts.run.settings import RunSettings
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Captured:
+    """own: models to predict with. updates: whole models after training, of which only `shared` tensors leave. mixed:
+    what everybody is given next, with its own tensors of the others. sent, given: (n, values), flat. weights: W."""
+
+    spec: ModelSpec
+    initial: State
+    shared: tuple[str, ...]
+    own: tuple[State, ...]
+    updates: tuple[State, ...]
+    mixed: tuple[State, ...]
+    sent: Float32Array
+    given: Float32Array
+    weights: FloatArray
+
+
+def capture(settings: RunSettings, cohort: Cohort, root: Path, *, workers: int) -> Captured:
+    """Run what is missing of a run, then its next round."""
+    options = EngineOptions(root=root, workers=workers)
+    folder = run_inline(settings, cohort, options)
+    start = initial_file(settings, cohort, options)
+    spec, initial, _ = read_model(start)
+    clients = make_clients(
+        cohort, cohort.clients, start=start, plan=settings.local_plan(), device="cpu",
+        buffers=[None] * len(cohort.clients),
+    )  # fmt: skip
+    pool = InlinePool(clients, spec)
+    pool.load(folder.models(settings.rounds - 1))
+    own = tuple(client.handed_over(settings.rounds) for client in clients)
+    pool.train(settings.rounds, Measure.NONE)
+    updates = tuple(client.state() for client in clients)
+    strategy = settings.strategy()
+    mixing = folder.read_mixing()
+    if mixing is None:
+        mixing = strategy.mixing(Evidence(counts=tuple(client.train_samples for client in clients), stats=()))
+    sent = np.stack(pool.rows).copy()
+    given = (mixing.weights @ sent.astype(np.float64)).astype(np.float32)
+    for row, values in zip(pool.rows, given, strict=True):
+        row[...] = values
+    mixed = tuple(client.state() for client in clients)
+    pool.close()
+    shared = tuple(tensor.name for tensor in spec.shared(strategy.home))
+    return Captured(
+        spec=spec, initial=initial, shared=shared, own=own, updates=updates, mixed=mixed, sent=sent, given=given,
+        weights=mixing.weights,
+    )  # fmt: skip

@@ -1,0 +1,111 @@
+"""Membership inference: was this sample among a client's training samples? By its loss, and by a reference model.
+
+Members are training samples, others test samples of the same client, so that nothing but training tells them apart.
+Reference models are trained on test samples of other clients: an attacker's own data of the same kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from fedap_core.arrays import FloatArray, IndexArray
+from fedap_core.nn.heads import evaluating
+from fedap_core.nn.reestimation import reestimate_batch_norm
+from fedap_core.nn.samples import Samples
+from fedap_core.nn.state import FlatModel, State
+from fedap_core.nn.training import Randomness, train
+from fedap_core.randomness import derive_seed, generator
+from participant.record.model_file import module_of
+from protocol.plan import Sgd
+from scripts.experiments.audit.capture import Captured
+from scripts.experiments.audit.strength import Strength, strength_of
+from scripts.run.cohort import Cohort
+
+MOST_SAMPLES = 500
+"""Members and others that are looked at per client."""
+REFERENCE_EPOCHS = 15
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outside:
+    """What an attacker has of its own: data of clients other than those that it attacks, and a model trained on it.
+    Clients at even places are attacked with the data of those at odd ones, and the other way round."""
+
+    samples: tuple[Samples, Samples]
+    references: tuple[State, State]
+
+    def of(self, client: int) -> tuple[Samples, State]:
+        side = (client + 1) % 2
+        return self.samples[side], self.references[side]
+
+
+def outside_of(captured: Captured, cohort: Cohort, sgd: Sgd, seed: int) -> Outside:
+    """Reference models of both sides, trained from the initial model."""
+    samples, models = [], []
+    for side in (0, 1):
+        positions = np.concatenate([client.splits["test"] for client in cohort.clients[side::2]])
+        samples.append(cohort.gather(positions, _CPU))
+        model = FlatModel(module_of(captured.spec, captured.initial), captured.spec.tensors, frozenset())
+        noise = derive_seed(seed, purpose=f"audit noise {side}")
+        randomness = Randomness(order=derive_seed(seed, purpose=f"audit order {side}"), noise=noise)
+        train(model, samples[-1], settings=sgd, randomness=randomness, epochs=REFERENCE_EPOCHS)
+        models.append(model.state())
+    return Outside(samples=(samples[0], samples[1]), references=(models[0], models[1]))
+
+
+def membership(captured: Captured, cohort: Cohort, outside: Outside, seed: int) -> dict[str, Strength]:
+    """Every attack against every target, by «target, attack»."""
+    found: dict[str, list[tuple[FloatArray, FloatArray]]] = {}
+    for place, client in enumerate(cohort.clients):
+        sides = [_some(client.splits[part], seed, client.name) for part in ("train", "test")]
+        both = [cohort.gather(positions, _CPU) for positions in sides]
+        reference = [_losses(captured, outside.of(place)[1], one) for one in both]
+        for target, model in _targets(captured, place, outside.of(place)[0]).items():
+            losses = [_losses(captured, model, one) for one in both]
+            found.setdefault(f"{target}, loss", []).append((-losses[0], -losses[1]))
+            gains = [known - seen for known, seen in zip(reference, losses, strict=True)]
+            found.setdefault(f"{target}, reference", []).append((gains[0], gains[1]))
+    return {name: strength_of(scores, seed=seed) for name, scores in found.items()}
+
+
+def _targets(captured: Captured, place: int, outside: Samples) -> Mapping[str, State]:
+    targets = {"own model": captured.own[place]}
+    if not captured.shared:
+        return targets
+    sent = captured.updates[place]
+    seen = {name: sent[name] if name in captured.shared else value for name, value in captured.initial.items()}
+    targets["weights that leave"] = _completed(captured, seen, outside)
+    gives_to = captured.weights[:, place].copy()
+    gives_to[place] = -1.0
+    targets["mixture of another"] = captured.mixed[int(gives_to.argmax())]
+    return targets
+
+
+def _completed(captured: Captured, state: State, outside: Samples) -> State:
+    """A model whose batch norm stayed home is made usable with the attacker's own data."""
+    if all(name in captured.shared for name in state if name.endswith("running_mean")):
+        return state
+    module = module_of(captured.spec, state)
+    reestimate_batch_norm(module, outside.inputs(256))
+    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+def _some(positions: IndexArray, seed: int, name: str) -> IndexArray:
+    chosen = generator(seed, purpose="audit samples", participant=name).permutation(positions)[:MOST_SAMPLES]
+    return np.sort(chosen)
+
+
+def _losses(captured: Captured, state: State, samples: Samples) -> FloatArray:
+    """(n,): cross entropy of every sample."""
+    module = module_of(captured.spec, state)
+    parts: Sequence[torch.Tensor]
+    with evaluating(module), torch.no_grad():
+        parts = [F.cross_entropy(module(x).double(), y, reduction="none") for x, y in samples.batches(256)]
+    losses: FloatArray = torch.cat(list(parts)).numpy()
+    return losses

@@ -1,0 +1,94 @@
+"""Property inference: which classes a client has, and how many of each, from the layer statistics that it sends.
+
+The attacker makes shadow clients out of data of its own, learns how class proportions show in statistics (ridge
+regression), and reads the proportions of real clients off theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedap_core.arrays import FloatArray, IndexArray
+from fedap_core.bn_stats import BnStats
+from fedap_core.nn.batchnorm import batch_norm_layers
+from fedap_core.nn.statistics import unit_inputs
+from fedap_core.private_statistics import moments_of
+from fedap_core.randomness import generator
+from scripts.experiments.audit.strength import auc_of
+from scripts.run.cohort import Cohort
+
+SHADOWS = 400
+PRESENT = 0.01
+"""A class counts as present where it is at least this share of a client's samples."""
+_RIDGE = 1e-2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Properties:
+    """error: mean absolute error of a class's share; guess: the same for always saying the mean. auc: telling present
+    classes from absent ones, 0.5 is guessing."""
+
+    error: float
+    guess: float
+    auc: float
+
+    def plain(self) -> dict[str, float]:
+        return asdict(self)
+
+
+class ProportionAttack:
+    """Learnt once, from the attacker's own data, under the run's anchor."""
+
+    def __init__(self, cohort: Cohort, positions: IndexArray, anchor: nn.Module, *, seed: int) -> None:
+        self._classes = len(cohort.data.classes)
+        batches = cohort.gather(positions, torch.device("cpu")).inputs(256)
+        units = np.arange(len(positions))
+        known = unit_inputs(anchor, dict(batch_norm_layers(anchor)), batches, units)
+        labels = cohort.data.y[positions]
+        rng = generator(seed, purpose="shadow clients")
+        features, targets = [], []
+        for _ in range(SHADOWS):
+            chosen = self._shadow(labels, rng)
+            vector = known.reference + known.scale * known.vectors[chosen].mean(axis=0)
+            features.append(_features(moments_of(known.layers, vector, samples=len(chosen))))
+            targets.append(_proportions(labels[chosen], self._classes))
+        self._fit(np.stack(features), np.stack(targets))
+
+    def judge(self, stats: Sequence[BnStats], truth: FloatArray) -> Properties:
+        """truth: (clients, classes), the real proportions."""
+        z = (np.stack([_features(one) for one in stats]) - self._centre) / self._spread
+        guessed = np.clip(z @ self._slopes + self._mean, 0.0, 1.0)
+        present = truth >= PRESENT
+        return Properties(
+            error=float(np.abs(guessed - truth).mean()),
+            guess=float(np.abs(self._mean - truth).mean()),
+            auc=auc_of(guessed[present], guessed[~present]) if present.any() and not present.all() else 0.5,
+        )
+
+    def _shadow(self, labels: IndexArray, rng: np.random.Generator) -> IndexArray:
+        """Positions of a client with random proportions, some classes all but absent."""
+        shares = rng.dirichlet(np.full(self._classes, rng.choice((0.1, 0.3, 1.0))))
+        weights = shares[labels] / np.maximum(np.bincount(labels, minlength=self._classes), 1)[labels]
+        size = min(len(labels), int(rng.integers(100, 600)))
+        chosen: IndexArray = rng.choice(len(labels), size=size, p=weights / weights.sum())
+        return chosen
+
+    def _fit(self, features: FloatArray, targets: FloatArray) -> None:
+        self._centre, self._spread = features.mean(axis=0), features.std(axis=0) + 1e-9
+        self._mean = targets.mean(axis=0)
+        z = (features - self._centre) / self._spread
+        gram = z.T @ z + _RIDGE * len(z) * np.eye(z.shape[1])
+        self._slopes = np.linalg.solve(gram, z.T @ (targets - self._mean))
+
+
+def _features(stats: BnStats) -> FloatArray:
+    return np.concatenate([np.concatenate((one.mean, np.sqrt(one.variance))) for one in stats.layers])
+
+
+def _proportions(labels: IndexArray, classes: int) -> FloatArray:
+    return np.bincount(labels, minlength=classes) / len(labels)
