@@ -15,7 +15,7 @@ from fedap_core.sealing.fixed_point import signed, to_values, to_words
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recovery:
+class RecoveryErrors:
     """condition: of W. all_rows: who sees every delivered model. one_member: the best that a member gets of the peer
     with the largest weight in its row. sealed: who sees every padded upload of a sealed run. largest: that weight."""
 
@@ -29,7 +29,7 @@ class Recovery:
         return asdict(self)
 
 
-def recovery(weights: FloatArray, sent: Float32Array, given: Float32Array, seed: int) -> Recovery:
+def recovery(weights: FloatArray, sent: Float32Array, given: Float32Array, seed: int) -> RecoveryErrors:
     """sent: (n, values) true updates; given: (n, values) what was delivered."""
     truth = sent.astype(np.float64)
     centre = truth.mean(axis=0)
@@ -45,7 +45,7 @@ def recovery(weights: FloatArray, sent: Float32Array, given: Float32Array, seed:
     pads = generator(seed, purpose="audit pads").integers(0, 2**64, truth.shape, dtype=np.uint64, endpoint=False)
     padded = np.stack([to_words(row) for row in sent]) + pads
     seen = np.stack([to_values(signed(row)) for row in padded]).astype(np.float64)
-    return Recovery(
+    return RecoveryErrors(
         condition=float(np.linalg.cond(weights)),
         all_rows=float(np.mean([_error(a, b, centre) for a, b in zip(solved, truth, strict=True)])),
         one_member=float(np.min(alone)),
