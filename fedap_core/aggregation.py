@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from fedap_core.arrays import Float32Array, FloatArray
+from fedap_core.arrays import Float32Array, FloatArray, IndexArray
 from fedap_core.errors import InvalidInput
 from fedap_core.mixing import check_mixing
 
@@ -121,6 +121,22 @@ def mix_tiles(
             yield _WeightedScratch(scratch, weights)
 
     in_tiles(parameters, tile_columns(mixing.shape[1]), borrowed, read=read, write=write, threads=threads)
+
+
+def mix_sparse(mixing: FloatArray, parameters: int, *, read: TileAccess, write: TileAccess) -> None:
+    """The same sums where a row of `mixing` has few entries: each row is multiplied with its own givers alone.
+
+    mixing: (r, m). The work grows with the number of entries instead of r * m. Other last bits than `mix_tiles`, the
+    same ones however the rows are stored.
+    """
+    check_mixing(mixing)
+    entries = [(np.flatnonzero(row), row[row != 0.0].astype(np.float32)) for row in mixing]
+
+    @contextmanager
+    def borrowed() -> Iterator[_SparseScratch]:
+        yield _SparseScratch(mixing.shape[1], entries)
+
+    in_tiles(parameters, tile_columns(mixing.shape[1]), borrowed, read=read, write=write)
 
 
 def in_tiles(
@@ -229,6 +245,25 @@ class _WeightedScratch:
 
     def product(self, width: int) -> Float32Array:
         return self._scratch.product(self._weights, width)
+
+
+class _SparseScratch:
+    """One tile of every giver and receiver, and each receiver's (places of its givers, weights)."""
+
+    def __init__(self, members: int, entries: Sequence[tuple[IndexArray, Float32Array]]) -> None:
+        columns = tile_columns(members)
+        self._givers = np.zeros((members, columns), dtype=np.float32)
+        self._receivers = np.empty((len(entries), columns), dtype=np.float32)
+        self._entries = entries
+
+    def tile(self, width: int) -> Float32Array:
+        self._givers[:, width:] = 0.0
+        return self._givers[:, :width]
+
+    def product(self, width: int) -> Float32Array:
+        for row, (places, weights) in zip(self._receivers, self._entries, strict=True):
+            np.dot(weights, self._givers[places], out=row)
+        return self._receivers[:, :width]
 
 
 _spare: list[_Scratch] = []

@@ -33,6 +33,31 @@ def full_distances(stats: Sequence[BnStats]) -> FloatArray:
     return _per_layer(stats, full=True)
 
 
+def diagonal_rows(stats: Sequence[BnStats], places: Sequence[int]) -> FloatArray:
+    """Rows of the sum over the layers of `diagonal_distances`, bit for bit: (r, n) of the members at `places` to all.
+
+    Memory is that of the result and one layer's statistics, whatever the number of layers.
+    """
+    return feature_rows(layer_features(stats), places)
+
+
+def layer_features(stats: Sequence[BnStats]) -> list[FloatArray]:
+    """By layer (n, 2 C): the vectors (mu, sqrt(r)) whose Euclidean distance is W2. To be compared by `feature_rows`."""
+    _require_same_layers(stats)
+    return [_features(layers) for layers in zip(*(one.layers for one in stats), strict=True)]
+
+
+def feature_rows(features: Sequence[FloatArray], places: Sequence[int]) -> FloatArray:
+    """As `diagonal_rows`, of members whose vectors are known already."""
+    found = np.zeros((len(places), len(features[0])))
+    for layer in features:
+        for row, place in zip(found, places, strict=True):
+            row += np.sqrt(np.square(layer - layer[place]).sum(axis=1))
+    if not np.isfinite(found).all():
+        raise InvalidInput("statistics", "moments too large to compare", "below 1e150")
+    return found
+
+
 def total_distance(per_layer: FloatArray) -> FloatArray:
     """d_ij of eq. 6: the sum over the layers. (L, n, n) -> (n, n)."""
     if per_layer.ndim != 3 or per_layer.shape[1] != per_layer.shape[2]:
@@ -59,11 +84,15 @@ def _diagonal_squares(layers: Sequence[LayerMoments]) -> FloatArray:
     One row against all later rows at a time: differences first, so that close clients lose no digits (a Gram matrix
     would), in memory of one (n, 2 C) block.
     """
-    features = np.stack([np.concatenate((layer.mean, np.sqrt(layer.variance))) for layer in layers])
+    features = _features(layers)
     squares = np.zeros((len(layers), len(layers)))
     for i, row in enumerate(features):
         squares[i, i + 1 :] = np.square(features[i + 1 :] - row).sum(axis=1)
     return squares
+
+
+def _features(layers: Sequence[LayerMoments]) -> FloatArray:
+    return np.stack([np.concatenate((layer.mean, np.sqrt(layer.variance))) for layer in layers])
 
 
 def _full_squares(layers: Sequence[LayerMoments]) -> FloatArray:

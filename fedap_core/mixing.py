@@ -6,6 +6,8 @@ matrix that leaves this file: finite, >= 0, rows sum to 1. Knows neither paramet
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fedap_core.arrays import BoolArray, FloatArray, IndexArray
@@ -13,6 +15,45 @@ from fedap_core.errors import InvalidInput
 
 ROW_SUM_TOLERANCE = 1e-9
 """Rounding over thousands of members stays far below; a wrong rule does not."""
+
+
+def mixing_rows(distances: FloatArray, places: Sequence[int], *, self_weight: float) -> FloatArray:
+    """Some rows of `mixing_from_distances`, bit for bit, from these rows of the distances alone.
+
+    distances: (r, n), n > 1, from the members at `places` to all. Returns (r, n).
+    """
+    _check_self_weight(self_weight)
+    diagonal = np.arange(len(distances)), np.asarray(places)
+    others = distances.astype(np.float64)
+    others[diagonal] = np.inf
+    nearest = np.broadcast_to(others.min(axis=1, keepdims=True), others.shape)
+    closeness = np.divide(nearest, others, out=np.ones_like(others), where=others > 0)
+    mixing = (1.0 - self_weight) * closeness / closeness.sum(axis=1, keepdims=True)
+    mixing[diagonal] = self_weight
+    return np.asarray(mixing, dtype=np.float64)
+
+
+def keep_nearest(mixing: FloatArray, places: Sequence[int], *, usable: BoolArray, neighbours: int) -> FloatArray:
+    """Let every row take from its `neighbours` heaviest usable givers alone. mixing: (r, n), rows of members `places`.
+
+    What the others had goes to those who stay, in proportion; the diagonal keeps its weight. A row with no more givers
+    than that comes back bit for bit. Of equally heavy givers the first are kept. A row none of whose givers is usable
+    comes back as it is: `restrict` says what becomes of it.
+    """
+    found = mixing.astype(np.float64)
+    for row, place in zip(found, places, strict=True):
+        weights = np.where(usable, row, 0.0)
+        weights[place] = 0.0
+        there = np.flatnonzero(weights)
+        others = np.flatnonzero(row)
+        if not there.size or (others != place).sum() <= neighbours:
+            continue
+        kept = there[np.argsort(-weights[there], kind="stable")[:neighbours]]
+        total, own = row.sum() - row[place], row[place]
+        shares = weights[kept] / weights[kept].sum() * total
+        row[:] = 0.0
+        row[kept], row[place] = shares, own
+    return found
 
 
 def mixing_from_distances(distances: FloatArray, *, self_weight: float) -> FloatArray:
@@ -132,8 +173,11 @@ def restrict(
     discount: FloatArray | None = None,
     own: BoolArray,
     self_weight: float | None,
+    places: Sequence[int] | None = None,
 ) -> FloatArray:
     """W for a round that closes without everyone. mixing: (n, n). Returns (n, n), zero columns for unusable members.
+
+    places: where the matrix has rows of some members alone, (r, n), who these are.
 
     usable: (n,) an update of the member exists, of this round or older. own: (n,) it is of this round; implies usable.
     discount: (n,) in [0, 1] what the update is worth to others (0 makes it unusable); None: all fresh.
@@ -145,22 +189,26 @@ def restrict(
     was 1), in proportion to their discounts. An old update of one's own is never used for oneself.
     Everyone fresh: the matrix comes back bit for bit. A member to whom nobody at all is usable: InvalidInput.
     """
-    _check_square(mixing)
-    worth = _worth(len(mixing), usable=usable, own=own, discount=discount)
+    if places is None:
+        _check_square(mixing)
+    check_mixing(mixing)
+    worth = _worth(mixing.shape[1], usable=usable, own=own, discount=discount)
     if self_weight is not None:
         _check_self_weight(self_weight)
     if own.all() and (worth == 1.0).all():
         return mixing.copy()
-    others = _usable_others(mixing, worth, own)
+    mine = np.arange(len(mixing)), np.arange(len(mixing)) if places is None else np.asarray(places)
+    own = own[mine[1]]
+    others = _usable_others(mixing, worth, own, mine)
     weight_of_others = others.sum(axis=1)
     if self_weight is None:
-        kept = np.where(own, mixing.diagonal(), 0.0)
+        kept = np.where(own, mixing[mine], 0.0)
         kept = _shares(kept, kept + weight_of_others)
     else:
         kept = np.where(own, self_weight, 0.0)
     kept = np.where(weight_of_others > 0, kept, 1.0)
     restricted = _shares(others, weight_of_others[:, None]) * (1.0 - kept)[:, None]
-    np.fill_diagonal(restricted, kept)
+    restricted[mine] = kept
     return np.asarray(restricted, dtype=np.float64)
 
 
@@ -224,12 +272,18 @@ def _worth(n: int, *, usable: BoolArray, own: BoolArray, discount: FloatArray | 
     return np.where(usable, worth, 0.0)
 
 
-def _usable_others(mixing: FloatArray, worth: FloatArray, own: BoolArray) -> FloatArray:
-    """(n, n), not normalised: what each member would take from others; who must and has no weights takes them alike."""
-    others = _without_diagonal(mixing) * worth
-    alike = _without_diagonal(np.tile(worth, (len(mixing), 1)))
-    blind = ~own & ~others.any(axis=1)
-    if not alike[blind].any(axis=1).all():
-        raise InvalidInput("usable", "nobody", "for every member an update of its own or of somebody else")
-    others[blind] = alike[blind]
+def _usable_others(
+    mixing: FloatArray, worth: FloatArray, own: BoolArray, mine: tuple[IndexArray, IndexArray]
+) -> FloatArray:
+    """(r, n), not normalised: what each member would take from others; who must and has no weights takes them alike.
+
+    own: (r,). mine: indices of the rows' own entries."""
+    others = mixing.astype(np.float64)
+    others[mine] = 0.0
+    others *= worth
+    for row in np.flatnonzero(~own & ~others.any(axis=1)):
+        others[row] = worth
+        others[row, mine[1][row]] = 0.0
+        if not others[row].any():
+            raise InvalidInput("usable", "nobody", "for every member an update of its own or of somebody else")
     return others

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedap_core.aggregation import TileAccess, mix, mix_tiles, one_blas_thread, tile_columns
+from fedap_core.aggregation import TileAccess, mix, mix_sparse, mix_tiles, one_blas_thread, tile_columns
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.comparison import UpdateComparison, compared_weights
 from fedap_core.errors import InvalidInput
@@ -71,7 +71,8 @@ class Mixture:
 
     personal: a receiver's own update is its own business; what is taken from others goes to it. Otherwise there is one
     model for all. sizes: values of each tensor, in order; the first `trained` of these tensors are moved by training,
-    those after them are running statistics. comparison: where weights follow from the updates' values as well.
+    those after them are running statistics. comparison: where weights follow from the updates' values as well. sparse:
+    rows have few entries, and are to be mixed by these alone.
     """
 
     weights: FloatArray
@@ -80,6 +81,7 @@ class Mixture:
     sizes: tuple[int, ...]
     trained: int
     comparison: UpdateComparison | None = None
+    sparse: bool = False
 
 
 def robust_mix(mixture: Mixture, rule: Robustness, *, read: TileAccess, write: TileAccess) -> FloatArray:
@@ -93,14 +95,15 @@ def robust_mix(mixture: Mixture, rule: Robustness, *, read: TileAccess, write: T
     givers = mixture.weights.shape[1]
     whole = np.ones(givers)
     parameters = sum(mixture.sizes)
+    product = mix_sparse if mixture.sparse else mix_tiles
     if rule.rule == "none" or givers < FEWEST_TO_COMPARE:
-        mix_tiles(mixture.weights, parameters, read=read, write=write)
+        product(mixture.weights, parameters, read=read, write=write)
         return whole
     if rule.rule == "limit":
         squared = squared_distances(mixture.sizes, givers, read)
         kept = kept_shares(squared, mixture.sizes, trained=mixture.trained, factor=rule.factor)
         weights = limited(mixture, kept, max_share=rule.max_share)
-        mix_tiles(weights, parameters, read=read, write=write)
+        product(weights, parameters, read=read, write=write)
         return kept
 
     def read_with_centre(start: int, tile: Float32Array) -> None:
@@ -115,7 +118,7 @@ def robust_mix_rows(
     mixture: Mixture, rule: Robustness, updates: Sequence[Float32Array], out: Sequence[Float32Array]
 ) -> FloatArray:
     """The same over rows in memory: out may be the updates themselves."""
-    if rule.rule == "none" and mixture.comparison is None:
+    if rule.rule == "none" and mixture.comparison is None and not mixture.sparse:
         mix(mixture.weights, updates, out)
         return np.ones(len(updates))
 

@@ -66,6 +66,7 @@ def round_recipe(state: State, rules: Rules) -> Recipe:
     phase = rules.round_plan(state.round_no).phase
     weights = full_weights(state, rules, members, phase)
     usable, own, discount = _standing(state, rules, members, phase)
+    weights = _narrowed(rules, phase, weights, usable & (discount > 0.0))
     if not own.all():
         weights = _restrict(rules, phase, weights, usable=usable, own=own, discount=discount)
     places = taking_part(rules, members, state.round_no + 1)
@@ -116,6 +117,7 @@ def row_recipe(state: State, mode: Ageing, member: Member, round_no: int) -> Rec
     ages = mode.ages(state, members)
     usable = _usable(members, ages, rules)
     usable[place] = mine
+    weights = _narrowed(rules, phase, weights, usable)
     if mode.age_to_self and mine:
         row = _aged_row(weights, place, ages, usable, rules)
     else:
@@ -164,7 +166,12 @@ def mixture_of(action: Aggregate, strategy: Strategy, tensors: Sequence[TensorSp
         sizes=tuple(tensor.size for tensor in tensors),
         trained=sum(tensor.trainable for tensor in tensors),
         comparison=strategy.comparison(action.phase, tensors),
+        sparse=strategy.is_sparse and action.phase is Phase.MIXED,
     )
+
+
+def _narrowed(rules: Rules, phase: Phase, weights: FloatArray, usable: BoolArray) -> FloatArray:
+    return rules.strategy.narrowed(weights, usable=usable) if phase is Phase.MIXED else weights
 
 
 def _restrict(

@@ -237,6 +237,18 @@ class Strategy:
         """W of a round that closed without everyone; see `mixing.restrict`."""
         return mixing.restrict(weights, usable=usable, own=own, discount=discount, self_weight=self.kept_self_weight)
 
+    def narrowed(self, weights: FloatArray, *, usable: BoolArray, places: Sequence[int] | None = None) -> FloatArray:
+        """W with fewer givers per row, where the algorithm looks at the nearest alone; before `restrict`.
+
+        weights: (n, n), or (r, n) of the members at `places`. usable: (n,) whose update exists."""
+        del usable, places
+        return weights
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows have few entries and are mixed by these alone."""
+        return False
+
     @property
     def kept_self_weight(self) -> float | None:
         """The diagonal that restriction keeps, or None where a row is simply rescaled."""

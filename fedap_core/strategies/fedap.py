@@ -7,6 +7,7 @@ again when membership changes. `self_weight` is the paper's lambda; 1 is Base wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,6 +32,7 @@ class FedAp(FedBn):
     max_peer_weight caps what any one member gives another; 1 leaves the paper's W as it is.
     min_similarity leaves a member that is less similar than this to everybody with its own model, and others without
     it; 0 leaves nobody alone (see `similarity`).
+    neighbours: how many of the most similar members, among those whose update can be used, a row takes from; 0 is all.
     full_covariance compares layers by eq. 4 instead of its diagonal approximation, eq. 5 (C x C values per layer).
     """
 
@@ -41,6 +43,7 @@ class FedAp(FedBn):
     self_weight: float = 0.5
     max_peer_weight: float = 1.0
     min_similarity: float = 0.0
+    neighbours: int = 0
     full_covariance: bool = False
 
     def __post_init__(self) -> None:
@@ -49,6 +52,8 @@ class FedAp(FedBn):
             value = getattr(self, field)
             if not 0.0 <= value <= 1.0:
                 raise InvalidInput(f"{self.name}.{field}", value, "a number in [0, 1]")
+        if self.neighbours < 0:
+            raise InvalidInput(f"{self.name}.neighbours", self.neighbours, "a number of members from 1, or 0 for all")
 
     @property
     def first_measure(self) -> Measure:
@@ -66,6 +71,16 @@ class FedAp(FedBn):
         """W's own entries: what restriction keeps is what W has."""
         kept = self.kept_self_weight
         return self.self_weight if kept is None else kept
+
+    @property
+    def is_sparse(self) -> bool:
+        return self.neighbours > 0
+
+    def narrowed(self, weights: FloatArray, *, usable: BoolArray, places: Sequence[int] | None = None) -> FloatArray:
+        if not self.neighbours:
+            return weights
+        rows = range(len(weights)) if places is None else places
+        return mixing.keep_nearest(weights, rows, usable=usable, neighbours=self.neighbours)
 
     def restrict(
         self, weights: FloatArray, *, usable: BoolArray, own: BoolArray, discount: FloatArray | None = None

@@ -296,6 +296,7 @@ class InlineFederation:
             sizes=tuple(tensor.size for tensor in self._tensors) or (rows[0].size,),
             trained=sum(tensor.trainable for tensor in self._tensors) or 1,
             comparison=self._strategy.comparison(phase, self._tensors),
+            sparse=self._strategy.is_sparse and phase is Phase.MIXED,
         )
         if not self._sampling.is_partial:
             robust_mix_rows(mixture, self._strategy.robustness, rows, rows)
@@ -318,6 +319,11 @@ class InlineFederation:
 
     def _settle(self, evidence: Evidence, from_round: int) -> None:
         self._mixing = self._strategy.mixing(evidence)
+        if not self._sampling.is_partial:  # else a row's givers are chosen among those who have taken part
+            everybody = np.ones(len(self._counts), dtype=np.bool_)
+            self._mixing = replace(
+                self._mixing, weights=self._strategy.narrowed(self._mixing.weights, usable=everybody)
+            )
         if not self._strategy.mixes_by_values:
             self._folder.write_mixing(self._mixing, [client.name for client in self._cohort.clients], from_round)
 

@@ -60,6 +60,8 @@ class Sampling:
             personal=self._strategy.is_personal(phase),
             exponent=PaceRules().age_exponent,
         )
+        if phase is Phase.MIXED:
+            weights = self._strategy.narrowed(weights, usable=usable & (discount > 0.0))
         if not own.all():
             if phase is Phase.MIXED:
                 weights = self._strategy.restrict(weights, usable=usable, own=own, discount=discount)

@@ -40,6 +40,10 @@ VARIANTS: dict[str, RunSettings] = {
     "two of five take part after warm-up": small_run(
         "fedap", rounds=6, cohort=FIVE_CLIENTS, participation=0.4, anchor={"kind": "warmup", "rounds": 2}
     ),
+    "rows have two neighbours": small_run("fedap", cohort=FIVE_CLIENTS, options={"neighbours": 2}),
+    "rows have two neighbours among those who have taken part": small_run(
+        "fedap-plus", rounds=6, cohort=FIVE_CLIENTS, participation=0.4, options={"neighbours": 2}
+    ),
     "half precision": small_run("ditto", encoding="bf16"),
     "training has momentum and two epochs": small_run("fedavg", momentum=0.9, weight_decay=1e-3, epochs=2),
 }

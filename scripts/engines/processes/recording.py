@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from coordinator.decisions import facts
 from coordinator.record.journal import JOURNAL, SqliteJournal, fact_of
@@ -155,6 +158,9 @@ class RunRecorder:
             places = {name: self._measured[name] for name in self._names}
             stats = stored_statistics(self._source, self._spec, self._strategy, places, self._counts)
         mixing = self._strategy.mixing(Evidence(counts=counts, stats=stats))
+        if self._settings.participation == 1.0:
+            usable = np.ones(len(self._names), dtype=np.bool_)
+            mixing = replace(mixing, weights=self._strategy.narrowed(mixing.weights, usable=usable))
         self._folder.write_mixing(mixing, self._names, from_round)
         self._settled = True
 
