@@ -104,7 +104,7 @@ def with_settings(
         every = [*own, *(_parameter(setting, flags[setting.name]) for setting in offered)]
 
         def command(**values: object) -> None:
-            found = {one.name: _value(one, flags[one.name], values.pop(_key(one))) for one in offered}
+            found = {one.name: _value(one, flags[one.name], values.pop(_key(one), None)) for one in offered}
             work({name: value for name, value in found.items() if value is not None}, **values)
 
         command.__name__, command.__doc__ = work.__name__, work.__doc__
