@@ -13,7 +13,9 @@ from fedap_core.parts import Part
 from participant import commands
 from participant.data import load_dataset
 from participant.data.base import DataOptions
+from participant.data.formats import formats_text
 from participant.record.model_file import make_initial, write_model
+from participant.record.weights import with_weights
 from protocol.host.command import VersionFlag, run_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -27,12 +29,15 @@ def participant(_version: VersionFlag = False) -> None:
 @app.command()
 def init(
     data: Annotated[str, typer.Option(help="Data that show the input shape and the classes; no sample is stored.")],
-    model: Annotated[str, typer.Option(help=f"{', '.join(MODELS)} or package.module:factory.")],
+    model: Annotated[str, typer.Option(help=f"{', '.join(MODELS)}, monai:NAME or package.module:factory.")],
     out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("initial.safetensors"),
     classes: Annotated[
         str | None, typer.Option(help="Classes of all hospitals, in order, as in a,b,c; else those of the data.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
+    weights: Annotated[
+        Path | None, typer.Option(help="Pre-trained weights to start from: .safetensors, or a torch state_dict.")
+    ] = None,
     head: Annotated[
         list[str] | None, typer.Option(help="Name of the classification layer, where guessing fails.")
     ] = None,
@@ -54,12 +59,24 @@ def init(
         seed=seed,
         head=tuple(head or ()),
     )
+    fresh: tuple[str, ...] = ()
+    if weights is not None:
+        state, fresh = with_weights(spec, state, weights)
     write_model(out, spec, state)
     sizes = {part: sum(tensor.size for tensor in spec.tensors if tensor.part is part) for part in Part}
     typer.echo(
         f"{out}: {model} for {len(spec.classes)} classes, input {spec.input_shape}, head {', '.join(spec.head)}; "
         f"values: body {sizes[Part.BODY]:,}, head {sizes[Part.HEAD]:,}, batch norm {sizes[Part.BATCH_NORM]:,}"
     )
+    if weights is not None:
+        drawn = f"; drawn anew, because theirs do not fit: {', '.join(fresh)}" if fresh else ""
+        typer.echo(f"weights of {weights}{drawn}")
+
+
+@app.command()
+def formats() -> None:
+    """Print every format of data that a participant reads, with its options and an example."""
+    typer.echo(formats_text())
 
 
 for command in (commands.join, commands.page, commands.check, commands.keygen, commands.predict, commands.export):

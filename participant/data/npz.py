@@ -17,6 +17,17 @@ from participant.data.base import DataOptions, Dataset, InputArray, NewSamples, 
 
 SCALE, OFFSET, STEPS = "preprocessing_scale", "preprocessing_offset", "preprocessing_steps"
 RECIPE = "preprocessing_recipe"
+
+ARRAYS = {
+    "x": "uint8 images (n, H, W), (n, C, H, W), (n, H, W, C) or volumes (n, C, D, H, W); or numbers (n, T), (n, C, T), "
+    "(n, C, H, W), (n, C, D, H, W)",
+    "y": "(n,) whole numbers from 0, or text; not needed to predict",
+    "classes": "names of all classes, in order",
+    "patient, group": "(n,) who or what a sample belongs to: never divided; one of the two",
+    "subject, site": "(n,) which client a sample belongs to, in the lab; one of the two",
+    "span": "(n, 2) first and last + 1 time step of a window in its recording; overlapping windows are never divided",
+    "id": "(n,) what predictions call a sample; default: its number",
+}
 _GROUPS = ("group", "patient")
 _SITES = ("site", "subject")
 
@@ -74,13 +85,17 @@ def as_inputs(values: AnyArray, where: str) -> InputArray:
         if images.ndim == 4:
             channels_last = images.shape[1] not in (1, 3) and images.shape[3] in (1, 3)
             return np.ascontiguousarray(np.moveaxis(images, -1, 1)) if channels_last else images
-        raise InvalidInput(where, f"shape {images.shape}", "images (n, H, W), (n, C, H, W) or (n, H, W, C)")
+        if images.ndim == 5:
+            return images
+        raise InvalidInput(
+            where, f"shape {images.shape}", "images (n, H, W), (n, C, H, W), (n, H, W, C) or volumes (n, C, D, H, W)"
+        )
     if values.dtype.kind not in "iuf":
         raise InvalidInput(where, f"dtype {values.dtype}", "uint8 images or numbers")
     with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the data set refuses
         numbers = values.astype(np.float32)
-    if numbers.ndim not in (2, 3, 4):
-        raise InvalidInput(where, f"shape {numbers.shape}", "(n, T), (n, C, T) or (n, C, H, W)")
+    if numbers.ndim not in (2, 3, 4, 5):
+        raise InvalidInput(where, f"shape {numbers.shape}", "(n, T), (n, C, T), (n, C, H, W) or (n, C, D, H, W)")
     return numbers[:, None] if numbers.ndim == 2 else numbers
 
 

@@ -146,6 +146,15 @@ def test_loading_that_can_run_code_is_found(text: str) -> None:
     assert len(checks.unsafe_loading(source_of("fedap_core/x.py", text))) >= 1
 
 
+@pytest.mark.parametrize(
+    ("call", "faults"),
+    [("weights_only=True", 0), ("weights_only=False", 1), ("weights_only=flag", 1), ("map_location='cpu'", 1)],
+)
+def test_torchs_reader_of_tensors_is_allowed_in_one_file(call: str, faults: int) -> None:
+    text = f"import torch\ntorch.load('f', {call})"
+    assert len(checks.unsafe_loading(source_of(checks.TENSORS_ONLY, text))) == faults
+
+
 def test_safe_loading_passes() -> None:
     text = "import numpy as np\nnp.load('f')\nnp.load('f', allow_pickle=False)\nmodel.eval()\nload_file('f')"
     assert checks.unsafe_loading(source_of("fedap_core/x.py", text)) == []

@@ -25,12 +25,24 @@ class Table:
 
 TABLES = (  # of the data folder, the second set is reached by what the user names (a path, a factory), not by a table
     Table(folder="fedap_core/strategies", name="STRATEGIES", support=frozenset({"base"})),
-    Table(folder="fedap_core/models", name="MODELS", support=frozenset({"request"})),
+    Table(folder="fedap_core/models", name="MODELS", support=frozenset({"request", "monai_nets"})),
     Table(
         folder="participant/data",
         name="SOURCES",
         support=frozenset({"base", "archive", "download", "table", "windows"})
-        | {"factory", "npz", "csv_file", "folder", "images", "shard", "files", "dicom", "nifti", "windowing"},
+        | {
+            "factory",
+            "npz",
+            "csv_file",
+            "folder",
+            "images",
+            "shard",
+            "files",
+            "dicom",
+            "nifti",
+            "windowing",
+            "formats",
+        },
     ),
     Table(folder="coordinator/observers", name="OBSERVERS", support=frozenset()),
     Table(  # the virtual clock's own settings are no run's: it is not named by a user
