@@ -57,9 +57,14 @@ class DataSettings(BaseModel):
         description="Share of the training samples held back to choose between models, assumed in the first hello.",
     )
     seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of the split assumed in the first hello.")
-    share: tuple[Literal["class_counts"], ...] = Field(
+    share: tuple[Literal["class_counts", "comparison"], ...] = Field(
         default=(), description="class_counts: class counts and confusion matrices may leave home."
     )
+
+    @property
+    def shares_comparison(self) -> bool:
+        """Whether the coordinator may know how good the model is that was trained alone."""
+        return "comparison" in self.share
 
     @property
     def shares_class_counts(self) -> bool:

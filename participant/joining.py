@@ -179,6 +179,7 @@ def _home_settings(settings: JoinSettings, *, hosted: bool) -> HomeSettings:
         log.warning("threads.chosen", threads=threads, note="results are not reproducible to the bit")
     return HomeSettings(
         share_class_counts=settings.shares_class_counts,
+        share_comparison=settings.shares_comparison and settings.also_local,
         also_local=settings.also_local,
         threads=threads,
         beside=settings.evaluate_beside and not hosted,

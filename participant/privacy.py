@@ -71,6 +71,7 @@ class Subject:
     warmup_rounds: int = 0
     encoding: Encoding = "f32"
     share_class_counts: bool = False
+    share_comparison: bool = False
 
 
 def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
@@ -96,7 +97,8 @@ def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
         with_statistics = {**weights, "statistics": _moments(subject, subject.strategy.round_measure)}
         when = f"in round {measured[0] + 1}, or a later one where the coordinator lacks them"
         messages.append(_update(subject, when, with_statistics))
-    messages.append(_with(Goodbye, "once, at the end", _tables(subject), "f32"))
+    compared = ", with the scores of the model trained alone" if subject.share_comparison else ""
+    messages.append(_with(Goodbye, f"once, at the end{compared}", _tables(subject), "f32"))
     if any(one.tensor_bytes > SLICE_BYTES for one in messages):
         messages.append(_plain(Slice, "the bytes of tensors above, in pieces of at most 4 MiB"))
     return tuple(messages)
@@ -177,6 +179,7 @@ def subject_of(
         warmup_rounds=warmup_rounds,
         encoding=encoding_of(encoding),
         share_class_counts=settings.shares_class_counts,
+        share_comparison=settings.shares_comparison,
     )
 
 

@@ -67,7 +67,8 @@ class Score(Record):
     """How good one model was on one part of the data; never which sample was wrong.
 
     model: `delivered` is the mixed model before further training, `trained` the one after it, `handed-over` the one to
-        keep if the run ended now, where the algorithm has another for that.
+        keep if the run ended now, where the algorithm has another for that; `alone` the one that was trained on the
+        participant's own data only, in a `goodbye` whose sender shares it.
     split: the part of the participant's data.
     samples: how many samples.
     correct: how many of them were classified correctly.

@@ -10,14 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator.decisions import facts
+from fedap_core.choosing import ALONE
 from fedap_core.workspace import TRAINED, headline_rank
 from protocol.messages import Score
 
 
 def scores_by_split(scores: Sequence[Score]) -> dict[str, Score]:
     """The score that counts for each part of the data; parts without samples are left out."""
-    headline_last = sorted(scores, key=lambda score: -headline_rank(score.model))
+    own = [score for score in scores if score.model != ALONE]
+    headline_last = sorted(own, key=lambda score: -headline_rank(score.model))
     return {score.split: score for score in headline_last if score.samples > 0}
+
+
+def alone_score(report: facts.UpdateAccepted | facts.GoodbyeAccepted, split: str) -> Score | None:
+    """Of the model that the member trained on its own data only; None where it does not share that."""
+    found = [one for one in report.scores if (one.model, one.split) == (ALONE, split) and one.samples > 0]
+    return found[0] if found else None
 
 
 def scored(report: facts.UpdateAccepted | facts.GoodbyeAccepted, split: str) -> tuple[int, Score] | None:

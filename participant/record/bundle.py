@@ -18,6 +18,7 @@ from fedap_core.nn.state import State
 from participant.record.agreement import read_terms
 from participant.record.disk import Disk
 from participant.record.kept_models import KeptModels, kept_models
+from participant.record.model_card import write_card
 from participant.record.model_file import read_spec, write_model
 from participant.record.monai_bundle import write_monai
 from participant.record.onnx_file import write_onnx
@@ -57,7 +58,9 @@ def export_bundle(
         f"{out}: {spec.model} of {notes['participant']} after {notes['rounds']} rounds of {notes['algorithm']}, "
         f"{len(spec.classes)} classes, test accuracy {notes.get('test_accuracy', 'unknown')}{name}"
     )
-    return "\n".join([*([] if kept is None else kept.words()), line])
+    if kept is None:
+        return line
+    return "\n".join([*kept.words(), line, f"{write_card(out, kept, which, state)}: its model card"])
 
 
 def _finished(state: Path) -> KeptModels:

@@ -22,12 +22,12 @@ from protocol.messages import Goodbye
 
 @dataclass(frozen=True, kw_only=True)
 class KeptModel:
-    """One model of a finished run. rounds: trained; by_class: by split, see `training.alone.counts_by_class`."""
+    """One model of a finished run. rounds: trained; judged: by split, see `training.alone.judged_by_split`."""
 
     candidate: Candidate
     rounds: int
     model: State
-    by_class: Mapping[str, Mapping[str, list[int]]]
+    judged: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ def kept_models(state: Path) -> KeptModels | None:
         candidate=_candidate(FEDERATED, final),
         rounds=int(notes.get("rounds", "0")),
         model=tensors,
-        by_class=_by_class(final),
+        judged=_judged(final),
     )
     models = {FEDERATED: federated}
     for name in (ALONE, FINE_TUNED):
@@ -72,9 +72,7 @@ def kept_models(state: Path) -> KeptModels | None:
         if saved is not None:
             rounds = saved.round_no + (name == ALONE)
             candidate = _candidate(name, saved)
-            models[name] = KeptModel(
-                candidate=candidate, rounds=rounds, model=dict(saved.model), by_class=_by_class(saved)
-            )
+            models[name] = KeptModel(candidate=candidate, rounds=rounds, model=dict(saved.model), judged=_judged(saved))
     choice = choose([one.candidate for one in models.values()])
     return KeptModels(spec=spec, notes=notes, rounds=federated.rounds, models=models, choice=choice)
 
@@ -84,6 +82,6 @@ def _candidate(name: str, saved: SavedRound | None) -> Candidate:
     return candidate_of(name, scores)
 
 
-def _by_class(saved: SavedRound | None) -> Mapping[str, Mapping[str, list[int]]]:
-    found: Any = {} if saved is None else saved.facts.get("by_class", {})
+def _judged(saved: SavedRound | None) -> Mapping[str, Mapping[str, Any]]:
+    found: Any = {} if saved is None else saved.facts.get("judged", {})
     return dict(found)

@@ -76,19 +76,28 @@ def fine_tune(client: LocalClient, files: RunState, federated: SavedRound, judge
     files.write_beside(SavedRound(kind=FINE_TUNED, round_no=round_no, phase="mixed", model=tuned, facts=facts))
 
 
+def alone_scores(files: RunState) -> object:
+    """What the model trained alone has reached so far, as `reports.read_scores` reads it."""
+    alone = files.read_beside(ALONE)
+    return [] if alone is None else alone.facts["scores"]
+
+
 def judged_facts(model: str, evaluations: Mapping[str, Evaluation]) -> dict[str, object]:
-    """Scores and counts by class of one model, by split, as a saved round keeps them."""
+    """Scores of one model, and how it does by class, by split, as a saved round keeps them."""
     scores = tuple(score_of(split, one, model=model) for split, one in evaluations.items())
-    return {"scores": saved_scores(scores), "by_class": counts_by_class(evaluations)}
+    return {"scores": saved_scores(scores), "judged": judged_by_split(evaluations)}
 
 
-def counts_by_class(evaluations: Mapping[str, Evaluation]) -> dict[str, dict[str, list[int]]]:
-    """By split and class: samples, those among them that were recognised, and how often the class was predicted."""
+def judged_by_split(evaluations: Mapping[str, Evaluation]) -> dict[str, dict[str, object]]:
+    """By split: samples of each class, those among them that were recognised, how often the class was predicted, and
+    what the probabilities are worth. Stays home, for the model card."""
     return {
         split: {
             "samples": one.confusion.sum(axis=1).tolist(),
             "correct": one.confusion.diagonal().tolist(),
             "predicted": one.confusion.sum(axis=0).tolist(),
+            "auroc": one.auroc,
+            "calibration_error": one.calibration_error,
         }
         for split, one in evaluations.items()
     }

@@ -27,7 +27,7 @@ from participant.decisions.layouts import shared_layout
 from participant.record.agreement import keep_agreement, refuse_another_algorithm
 from participant.record.model_file import module_of
 from participant.record.private_state import PrivateState, SavedRound
-from participant.training.alone import counts_by_class, fine_tune, train_alone
+from participant.training.alone import alone_scores, fine_tune, judged_by_split, train_alone
 from participant.training.delivered import anchor_model, delivered_values, initial_model, require_finite
 from participant.training.examining import Evaluations, Examiner, headline
 from participant.training.feedback import Feedback
@@ -47,7 +47,8 @@ WARMUP = "warmup"
 
 @dataclass(frozen=True, kw_only=True)
 class HomeSettings:
-    """What the participant itself decides: whether class tables may leave, and whether it also trains alone.
+    """What the participant itself decides: whether class tables and the scores of training alone may leave, and whether
+    it also trains alone.
 
     threads: training threads instead of the plan's; another number than the plan's gives other last bits. beside:
     whether a core that training leaves free may judge delivered models meanwhile. trusted: its own code that a plan may
@@ -56,6 +57,7 @@ class HomeSettings:
     """
 
     share_class_counts: bool = False
+    share_comparison: bool = False
     also_local: bool = False
     threads: int | None = None
     beside: bool = False
@@ -204,6 +206,8 @@ class HomeRun:
         self._take(order, order.weights, shared_layout(self._spec, self._strategy.home))
         evaluations = self._examiner.examine(self._client, order.round_no)
         scores = self._scores(evaluations)
+        if self._settings.share_comparison:
+            self.train_alone(lambda: False)
         saved = SavedRound(
             kind=Goodbye.KIND,
             round_no=order.round_no,
@@ -212,7 +216,8 @@ class HomeRun:
             extras=self._carried_on() | self._tables(evaluations),
             facts={
                 "scores": saved_scores(scores),
-                "by_class": counts_by_class(headline(evaluations)),
+                "judged": judged_by_split(headline(evaluations)),
+                "comparison": alone_scores(self._files) if self._settings.share_comparison else [],
                 "reason": order.reason,
             },
         )

@@ -54,7 +54,9 @@ def _weights(saved: SavedRound, layout: Layout, outgoing: OutgoingTensors) -> Te
 def goodbye_of(run: str, saved: SavedRound, outgoing: OutgoingTensors) -> Goodbye:
     """The last report of a run."""
     tables = _set(saved, "tables", outgoing)
-    return Goodbye(run=run, round_no=saved.round_no, scores=read_scores(saved.facts), tables=tables)
+    facts: Mapping[str, Any] = saved.facts
+    scores = read_scores(facts) + read_scores({"scores": facts.get("comparison", ())})
+    return Goodbye(run=run, round_no=saved.round_no, scores=scores, tables=tables)
 
 
 def saved_scores(scores: tuple[Score, ...]) -> list[dict[str, object]]:

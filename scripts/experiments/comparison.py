@@ -98,7 +98,7 @@ def compare_and_report(comparison: Comparison, options: SweepOptions, console: C
     console.print(tables.QUALITIES_NOTE, soft_wrap=True)
     if len(table) > 1:
         console.print(tables.terminal_differences(summaries))
-        console.print(tables.DIFFERENCES_NOTE, soft_wrap=True)
+        console.print(tables.differences_note(summaries), soft_wrap=True)
     path = options.root / re.sub(r"[/.:]", "_", f"compare-{first.cohort.data}-{comparison.identity}")
     write_text(path.with_suffix(".csv"), tables.csv_table(summaries, names, protocol))
     differences = f"\n{tables.markdown_differences(summaries)}" if len(table) > 1 else ""

@@ -107,24 +107,41 @@ def markdown_qualities(table: Sequence[Headline]) -> str:
 
 
 _DIFFERENCE_HEADS = ("algorithm", "worse off than alone", "to alone", "to the best", "verdict")
+_CHOICE_HEAD = "with the choice %"
 
 DIFFERENCES_NOTE = (
     "Differences in points of mean accuracy (last 10 rounds; the last round in runs of fewer than 20), paired over "
     "client and seed, with 95 % bootstrap intervals. Worse off than alone: share of clients below Base."
 )
+CHOICE_NOTE = (
+    "With the choice: mean test accuracy of the last round where every client keeps the algorithm's model or Base's, "
+    "whichever is better on its validation samples."
+)
 
 
-def _difference_cells(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
-    return [
+def _difference_cells(summaries: Sequence[Summary]) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+    """(heads, rows). A column for the choice exists where validation samples were held back."""
+    found = positions(summaries)
+    chooses = any(one.with_choice is not None for one in found)
+    body = [
         (
             one.algorithm,
             "–" if one.worse_off is None else f"{100 * one.worse_off:.0f} %",
             written_difference(one.to_alone),
             written_difference(one.to_best),
+            *([_percent(one.with_choice)] if chooses else []),
             "best" if one.to_best is None else one.to_best.verdict,
         )
-        for one in positions(summaries)
+        for one in found
     ]
+    *heads, last = _DIFFERENCE_HEADS
+    return (*heads, *([_CHOICE_HEAD] if chooses else []), last), body
+
+
+def differences_note(summaries: Sequence[Summary]) -> str:
+    """What the columns mean."""
+    chooses = any(one.with_choice is not None for one in positions(summaries))
+    return f"{DIFFERENCES_NOTE} {CHOICE_NOTE}" if chooses else DIFFERENCES_NOTE
 
 
 def written_difference(found: PairedDifference | None) -> str:
@@ -136,13 +153,13 @@ def written_difference(found: PairedDifference | None) -> str:
 
 def terminal_differences(summaries: Sequence[Summary]) -> Table:
     """Of every algorithm to the best and to everyone training alone, for rich."""
-    body = _difference_cells(summaries)
-    return _terminal(_DIFFERENCE_HEADS, body, "Differences", [cells[-1] == "best" for cells in body])
+    heads, body = _difference_cells(summaries)
+    return _terminal(heads, body, "Differences", [cells[-1] == "best" for cells in body])
 
 
 def markdown_differences(summaries: Sequence[Summary]) -> str:
     """The same for a README, with what the columns mean."""
-    return f"{plain_table(_DIFFERENCE_HEADS, _difference_cells(summaries))}\n{DIFFERENCES_NOTE}\n"
+    return f"{plain_table(*_difference_cells(summaries))}\n{differences_note(summaries)}\n"
 
 
 def markdown_table(table: Sequence[Headline]) -> str:

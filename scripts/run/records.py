@@ -203,12 +203,16 @@ class ComputedBytes:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MixingRecord:
-    """W and what explains it. weights: (n, n); distances: (L, n, n) or None; from_round: counted from 0."""
+    """W and what explains it. weights: (n, n); distances: (L, n, n) or None; from_round: counted from 0.
+
+    similarity: of each client to the one most like it; empty where it was not kept.
+    """
 
     weights: FloatArray
     layers: tuple[str, ...] = ()
     distances: FloatArray | None = None
     from_round: int = 0
+    similarity: tuple[float, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> MixingRecord | None:
@@ -223,6 +227,7 @@ class MixingRecord:
                 layers=tuple(map(str, found.get("layers") or ())),
                 distances=None if distances is None else np.array(distances, dtype=np.float64),
                 from_round=int(found.get("from_round", 0)),
+                similarity=tuple(map(float, found.get("similarity") or ())),
             )
 
     def __post_init__(self) -> None:

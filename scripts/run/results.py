@@ -14,10 +14,11 @@ from statistics import fmean, stdev
 import numpy as np
 
 from fedap_core.arrays import FloatArray
+from fedap_core.choosing import ALONE, BEST, FEDERATED, Candidate, HitCount, choose
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import QUALITIES, convergence_round
 from protocol.plan import TAIL_ROUNDS
-from scripts.run.records import RoundRecord
+from scripts.run.records import ClientScore, RoundRecord
 
 SETTLED = 2 * TAIL_ROUNDS
 """Runs of fewer rounds are still learning in their last ten: there clients are compared by the last round alone."""
@@ -51,6 +52,8 @@ class Summary:
     delivered: float | None = None
     qualities: Mapping[str, float] = field(default_factory=dict)
     client_tails: tuple[float, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    """Every client's model of the last round, for the choice between models; empty without validation samples."""
 
     @property
     def worst(self) -> float:
@@ -91,7 +94,18 @@ def summarise(records: Sequence[RoundRecord], *, algorithm: str, seed: int, roun
         delivered=mean_or_none([one.accuracy for one in evaluated[-1].delivered.get("test", ()) if one is not None]),
         qualities=_qualities(evaluated[-1]),
         client_tails=_known_means([_column(record, "accuracy") for record in tail]),
+        candidates=_candidates(evaluated[-1], algorithm),
     )
+
+
+def _candidates(record: RoundRecord, algorithm: str) -> tuple[Candidate, ...]:
+    name = ALONE if is_alone(algorithm) else FEDERATED
+    both = zip(record.splits.get("validation", ()), record.scores, strict=False)
+    return tuple(Candidate(name=name, validation=_hits(held), test=_hits(tested)) for held, tested in both)
+
+
+def _hits(score: ClientScore | None) -> HitCount | None:
+    return None if score is None else HitCount(correct=score.correct, samples=score.samples)
 
 
 def _column(record: RoundRecord, what: str) -> list[float]:
@@ -222,18 +236,33 @@ def _gaps(ours: Sequence[Summary], others: Sequence[Summary]) -> FloatArray:
     return gaps[np.isfinite(gaps)]
 
 
+def with_choice(ours: Sequence[Summary], alone: Sequence[Summary]) -> float | None:
+    """Mean test accuracy where every client keeps, of this algorithm's model and its own, the one that is better on its
+    validation samples; None where none were held back. Of the last round, over the seeds that both have."""
+    theirs = {run.seed: run.candidates for run in alone}
+    kept = [
+        choose([one, other]).of(BEST).test
+        for run in ours
+        for one, other in zip(run.candidates, theirs.get(run.seed, ()), strict=False)
+        if one.validation is not None and other.validation is not None
+    ]
+    return mean_or_none([None if one is None else one.accuracy for one in kept])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Position:
     """One algorithm beside the others of a comparison.
 
     to_best: its difference to the algorithm with the highest mean of what is compared, None for that one itself;
-    to_alone, worse_off: against everyone training alone, None where that did not run.
+    to_alone, worse_off: against everyone training alone, None where that did not run; with_choice: mean accuracy where
+    clients keep the better of both models by their validation samples, None without these.
     """
 
     algorithm: str
     to_best: PairedDifference | None
     to_alone: PairedDifference | None
     worse_off: float | None
+    with_choice: float | None = None
 
 
 def positions(runs: Sequence[Summary], *, alone: str = "") -> list[Position]:
@@ -251,6 +280,7 @@ def positions(runs: Sequence[Summary], *, alone: str = "") -> list[Position]:
             to_best=None if name == best else difference(own, groups[best]),
             to_alone=None if name == alone else difference(own, base),
             worse_off=None if name == alone else worse_off(own, base),
+            with_choice=None if name == alone else with_choice(own, base),
         )
         for name, own in groups.items()
     ]

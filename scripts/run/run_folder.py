@@ -121,6 +121,7 @@ class RunFolder:
             "weights": mixing.weights.tolist(),
             "layers": mixing.layers,
             "distances": None if mixing.distances is None else mixing.distances.tolist(),
+            "similarity": None if mixing.similarity is None else mixing.similarity.tolist(),
         }
         write_text(self._mixing_path, json.dumps(described))
 

@@ -5,10 +5,13 @@ What a figure is, `results` defines; here it is put beside costs and other algor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+import numpy as np
+
+from fedap_core.similarity import strangers
 from protocol.plan import TAIL_ROUNDS
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.verdict import ClientVerdict, Standing, compare
@@ -60,7 +63,17 @@ def traffic(run: Run, round_no: int) -> float | None:
 
 def in_words(study: Study) -> list[str]:
     """What federation changed for these clients, who gained beyond chance, and what else is worth saying."""
-    return [*_what_changed(study), *_who_gained(study), *_how_sure(study), *_others(study)]
+    return [*_what_changed(study), *_who_gained(study), *_how_sure(study), *_strangers(study), *_others(study)]
+
+
+def _strangers(study: Study) -> Iterator[str]:
+    """Who fits nobody by the statistics that W is made of."""
+    run = None if study.personal is None else next((r for r in study.personal.runs if r.seed == study.seed), None)
+    if run is None or run.mixing is None:
+        return
+    least = float(run.options.get("min_similarity", 0.0))
+    for name, similarity in strangers(run.clients, run.mixing.similarity, least):
+        yield f"{name} fits nobody: it is {similarity:.2f} similar to the one most like it (1 is equal)."
 
 
 def _what_changed(study: Study) -> Iterator[str]:
@@ -100,15 +113,19 @@ class Change:
 
 
 def _change(study: Study, one: Algorithm, other: Algorithm) -> Change | None:
-    """Mean over the seeds that both have."""
+    """Mean over the seeds that both have, and in each over the clients that both measured."""
     theirs = {run.seed: run for run in study.summaries[other.name]}
     both = [(run, theirs[run.seed]) for run in study.summaries[one.name] if run.seed in theirs]
     if not both:
         return None
     return Change(
-        last=fmean(first.last - second.last for first, second in both),
-        tail=fmean(first.tail - second.tail for first, second in both),
+        last=fmean(_gap(first.per_client, second.per_client) for first, second in both),
+        tail=fmean(_gap(first.client_tails, second.client_tails) for first, second in both),
     )
+
+
+def _gap(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    return float(np.nanmean(np.asarray(ours) - np.asarray(theirs)))
 
 
 def verdicts(study: Study) -> list[ClientVerdict]:

@@ -11,13 +11,14 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from coordinator.config import RunConfig, make_config
 from coordinator.decisions import facts
-from coordinator.decisions.scoring import scored
+from coordinator.decisions.scoring import alone_score, scored
 from coordinator.record.blobs import describe
 from coordinator.record.journal import JOURNAL, SqliteJournal, facts_of
 from fedap_core.errors import InvalidInput
@@ -49,6 +50,33 @@ def read_journal_run(folder: Path) -> Run:
         rounds=tuple(_rounds(told, clients, tables, _traffic(folder / "traffic.jsonl"))),
         mixing=_mixing(told, clients),
         settings=dict(_settings(config)),
+    )
+
+
+def read_alone_run(folder: Path) -> Run | None:
+    """What members that share it reached on their own, as a run of its own beside the federation's: its last round.
+    None where nobody shares it."""
+    config, told = _told(folder)
+    clients = tuple(sorted({fact.member for _, fact in told if isinstance(fact, facts.Joined)}))
+    found = {
+        fact.member: ClientScore.of(score)
+        for _, fact in told
+        if isinstance(fact, facts.GoodbyeAccepted) and (score := alone_score(fact, "test")) is not None
+    }
+    federated = read_journal_run(folder)
+    if not found or not federated.evaluated:
+        return None
+    last = RoundRecord(
+        number=federated.evaluated[-1].number, splits={"test": tuple(found.get(client) for client in clients)}
+    )
+    return replace(
+        federated,
+        algorithm="base",
+        options={},
+        rounds=(last,),
+        mixing=None,
+        settings=dict(federated.settings) | {"algorithm": "base"},
+        asked=config.rounds,
     )
 
 
@@ -147,4 +175,5 @@ def _mixing(told: Sequence[Timed], clients: Sequence[str]) -> MixingRecord | Non
         return None
     order = [weighed[-1].members.index(client) for client in clients]
     weights = np.array(weighed[-1].weights, dtype=np.float64)
-    return MixingRecord(weights=weights[np.ix_(order, order)])
+    alike = tuple(weighed[-1].similarity[place] for place in order) if weighed[-1].similarity else ()
+    return MixingRecord(weights=weights[np.ix_(order, order)], similarity=alike)

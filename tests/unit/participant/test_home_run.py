@@ -242,7 +242,7 @@ def test_training_that_ends_in_nan_is_refused_and_the_model_before_stays(folder:
     diverging = plan(sgd=Sgd(learning_rate=1000.0, weight_decay=1.0, epochs=5, batch_size=16))
     run = opened(folder, diverging)
     kept = {path.name: path.read_bytes() for path in (folder / "state" / RUN).iterdir()}
-    with pytest.raises(InvalidInput, match=r"training of round 0: got .*not finite.*learning rate is too high"):
+    with pytest.raises(InvalidInput, match=r"training of round 1: got .*not finite.*learning rate is too high"):
         trained(run, order(0, shared(INITIAL)))
     assert {path.name: path.read_bytes() for path in (folder / "state" / RUN).iterdir()} == kept
     assert opened(folder, diverging).finished_report is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -40,11 +41,12 @@ def data_of(name: str) -> HomeData:
     return HomeData(dataset=replace(data, y=(data.y + 1) % 3) if name == "odd" else data)
 
 
-def opened(folder: Path, name: str, what: Plan) -> HomeRun:
+def opened(folder: Path, name: str, what: Plan, *, share_comparison: bool = False) -> HomeRun:
     welcome = Welcome(run=RUN, participant=name, round_no=0, heartbeat_s=1.0, plan=what, initial=whole(INITIAL))
     (folder / name).mkdir(parents=True, exist_ok=True)
     state = PrivateState(folder / name)
-    return HomeRun(welcome=welcome, spec=SPEC, data=data_of(name), state=state, settings=HomeSettings())
+    settings = HomeSettings(share_comparison=share_comparison)
+    return HomeRun(welcome=welcome, spec=SPEC, data=data_of(name), state=state, settings=settings)
 
 
 def mixed(updates: list[Update]) -> list[TensorSet]:
@@ -129,8 +131,39 @@ def test_saved_scores_are_those_of_the_saved_models(ended: Path) -> None:
         for model in kept_of(ended, name).models.values():
             for split in ("validation", "test"):
                 tally = getattr(model.candidate, split)
-                assert sum(model.by_class[split]["samples"]) == tally.samples
-                assert sum(model.by_class[split]["correct"]) == tally.correct
+                assert sum(model.judged[split]["samples"]) == tally.samples
+                assert sum(model.judged[split]["correct"]) == tally.correct
+
+
+def test_scores_of_training_alone_leave_only_where_they_are_shared(tmp_path: Path) -> None:
+    what, said = plan(rounds=1, validation=0.25), {}
+    for share in (True, False):
+        run = opened(tmp_path / str(share), "odd", what, share_comparison=share)
+        order = Train(run=RUN, round_no=0, weights=shared(INITIAL), phase="mixed", measure="none")
+        assert run.train(order, never) is not None
+        goodbye = run.finish(Finish(run=RUN, round_no=1, weights=shared(INITIAL), reason="rounds"))
+        said[share] = [score for score in goodbye.scores if score.model == ALONE]
+        assert opened(tmp_path / str(share), "odd", what, share_comparison=share).finished_report == goodbye
+    assert [score.split for score in said[True]] == ["validation", "test"]
+    assert said[False] == []
+
+
+def test_card_says_what_the_model_is_for_people_and_programs(ended: Path, tmp_path: Path) -> None:
+    said = export_bundle(ended / "odd", tmp_path / "model.safetensors", force=False)
+    card = json.loads((tmp_path / "model.card.json").read_text(encoding="utf-8"))
+    text = (tmp_path / "model.card.md").read_text(encoding="utf-8")
+    kept = kept_of(ended, "odd")
+    assert "model.card.md" in said
+    assert (card["which"], card["why"]) == (ALONE, kept.choice.sentence)
+    assert card["data"]["samples"] == {"train": 75, "validation": 25, "test": 100}
+    assert sum(card["data"]["test_samples_by_class"].values()) == 100
+    assert card["run"]["settings"]["strategy"] == "fedavg"
+    assert card["candidates"][ALONE]["test"]["correct"] == kept.models[ALONE].candidate.test.correct  # type: ignore[union-attr]
+    assert 0.0 <= card["quality"]["test"]["calibration_error"] <= 1.0
+    for name, one in card["scores_by_class"].items():
+        assert one["sensitivity"]["interval"][0] <= one["sensitivity"]["accuracy"] <= one["sensitivity"]["interval"][1]
+        assert f"| {name} | {card['data']['test_samples_by_class'][name]} |" in text
+    assert "not a medical device" in text
 
 
 def test_training_alone_goes_on_after_a_kill_with_the_same_bits(ended: Path, tmp_path: Path) -> None:

@@ -16,7 +16,10 @@ from fedap_core.errors import InvalidInput
 from protocol.messages import Score
 from protocol.tensors import TensorSet
 from scripts.report.page import write_report
+from scripts.report.page.finding import find_runs
+from scripts.report.page.headline import in_words
 from scripts.report.page.journal_folder import read_journal_run
+from scripts.report.page.study import make_study
 
 MEMBERS = ("north", "south")
 
@@ -60,6 +63,23 @@ def two_rounds() -> list[tuple[float, facts.Fact]]:
         (8.0, facts.RoundClosed(round_no=1, reason="late", reported=("north",), missing=("south",))),
         *((9.0, facts.GoodbyeAccepted(member=member, round_no=2, scores=(score(8),))) for member in MEMBERS),
     ]
+
+
+def test_report_tells_first_what_members_that_share_it_reached_alone(tmp_path: Path) -> None:
+    """North: 8 of 10 together, 10 alone. South keeps that to itself, and is not like north (0.31)."""
+    *told, _, _ = two_rounds()
+    told[2] = (0.5, facts.Weighed(members=MEMBERS, weights=((0.6, 0.4), (0.3, 0.7)), similarity=(0.9, 0.31)))
+    told += [
+        (9.0, facts.GoodbyeAccepted(member="north", round_no=2, scores=(score(8), score(10, "alone")))),
+        (9.0, facts.GoodbyeAccepted(member="south", round_no=2, scores=(score(8),))),
+    ]
+    folder = write_journal(tmp_path / "run", told)
+    federated, alone = find_runs([folder])
+    assert [one.correct for one in federated.rounds[-1].scores if one is not None] == [8, 8]
+    assert [None if one is None else one.correct for one in alone.rounds[-1].scores] == [10, None]
+    sentences = in_words(make_study([federated, alone]))
+    assert "training alone" in sentences[0]
+    assert "south fits nobody: it is 0.31 similar to the one most like it (1 is equal)." in sentences
 
 
 def test_scores_belong_to_the_round_that_made_the_model(tmp_path: Path) -> None:
