@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from fedap_web.svg import AxisScale, Svg, element, label, picture, room, short, ticks, words
+from fedap_web.svg import NARROW_WIDTH, AxisScale, Svg, by_width, element, label, picture, room, short, ticks, words
 
 CurveRows = tuple[tuple[int, tuple[float | None, ...]], ...]
 """(round, value of every line or None)."""
@@ -43,7 +43,7 @@ class Frame:
 
 
 WIDE = Frame()
-NARROW = Frame(width=320, height=280, left=36, right=52, bottom=36)
+NARROW = Frame(width=NARROW_WIDTH, height=280, left=36, right=52, bottom=36)
 """For a telephone: drawn at its own size instead of shrunk."""
 
 _FOR_NAMES = 0.4
@@ -102,6 +102,21 @@ def curves(
         data_left=x.start,
         data_right=x.stop,
     )
+
+
+def curves_by_width(
+    series: Sequence[CurveLine],
+    *,
+    described: str,
+    wide: Frame = WIDE,
+    low: float | None = None,
+    across: str = "round",
+) -> Svg:
+    """The chart twice: for a screen and for a telephone."""
+    screen, telephone = (
+        curves(series, described=described, frame=frame, low=low, across=across) for frame in (wide, NARROW)
+    )
+    return by_width(screen, telephone)
 
 
 def _with_room(frame: Frame, series: Sequence[CurveLine]) -> Frame:

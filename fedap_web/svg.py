@@ -53,6 +53,15 @@ def picture(
     )
 
 
+NARROW_WIDTH = 320.0
+"""Pixels of a drawing for a telephone: it is drawn at its own size instead of shrunk or cut."""
+
+
+def by_width(wide: Svg, narrow: Svg) -> Svg:
+    """Two drawings of the same, of which the page shows the one that fits its window."""
+    return Svg(f'<div class="wide-only">{wide}</div><div class="narrow-only">{narrow}</div>')
+
+
 def _value(value: str | float) -> str:
     if isinstance(value, str):
         return value

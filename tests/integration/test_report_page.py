@@ -12,16 +12,19 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from html import escape, unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedap_web.colours import contrast_ratio
 from scripts.report.page import write_report
+from tests.support.browser import chromium
 from tests.support.report_runs import write_comparison, write_run
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 CLIENTS = ('<img src=x onerror="throw 1">', "a-ward-with-a-name-of-more-letters-than-any-column-holds" * 2, "ward-10")
-WIDTHS = (1300, 400)
+WIDTHS = (1300, 390)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on the PATH")
 
 _WATCH = "<script>addEventListener('error', (event) => parent.faults.push(String(event.message)));</script>"
@@ -42,7 +45,7 @@ function point(page, selector, x, y) {
   return page.getElementById("tip").textContent;
 }
 async function look(frame) {
-  const page = frame.contentDocument, seen = { visits: {}, overflow: {}, cut: {} };
+  const page = frame.contentDocument, seen = { visits: {}, overflow: {}, cut: {}, wide: [] };
   for (const hash of ["", ...[...page.querySelectorAll(".participant")].map((one) => one.id), "mixing", "summary"]) {
     page.defaultView.location.hash = hash;
     await settled();
@@ -50,9 +53,13 @@ async function look(frame) {
     seen.overflow[hash] = wide(page);
     seen.cut[hash] = cut(page);
   }
-  seen.axes = [...page.querySelectorAll("#rounds svg.curves .axis, #clients svg.dots a text")].map((text) =>
+  const axes = [...page.querySelectorAll("#rounds svg.curves .axis, #clients svg.dots a text")];
+  seen.axes = axes.filter((text) => text.getClientRects().length).map((text) =>
     text.getBoundingClientRect().left - text.closest(".scroll").getBoundingClientRect().left);
-  seen.curveTip = point(page, "#rounds svg.curves", 0.8, 0.5);
+  seen.wide = [...page.querySelectorAll(".narrow-only svg.chart, .wide-only svg.chart")].filter((chart) =>
+    chart.clientWidth > chart.closest(".scroll").clientWidth + 1).map((chart) => chart.getAttribute("class"));
+  const fitting = page.defaultView.innerWidth > 640 ? ".wide-only" : ".narrow-only";
+  seen.curveTip = point(page, `#rounds ${fitting} svg`, 0.8, 0.5);
   seen.heatTip = point(page, "svg.heat", 0.99, 0.99);
   const drawn = () => page.querySelectorAll("#rounds polyline:not(.off)").length;
   seen.lines = [drawn()];
@@ -119,8 +126,15 @@ def test_charts_open_at_their_left_where_the_axis_stands(seen: Mapping[str, Any]
     assert min(places) >= 0
 
 
-def test_no_word_of_a_drawing_is_cut_off(seen: Mapping[str, Any]) -> None:
-    assert {place: words for place, words in seen["pages"]["1300"]["cut"].items() if words} == {}
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_word_of_a_drawing_is_cut_off(seen: Mapping[str, Any], width: int) -> None:
+    assert {place: words for place, words in seen["pages"][str(width)]["cut"].items() if words} == {}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_drawing_has_to_be_scrolled_sideways(seen: Mapping[str, Any], width: int) -> None:
+    """Curve ends and labels are in sight on a telephone, too. Classes by clients and W may be scrolled."""
+    assert seen["pages"][str(width)]["wide"] == []
 
 
 def test_address_turns_the_pages(seen: Mapping[str, Any]) -> None:
@@ -135,9 +149,10 @@ def test_list_of_participants_leads_to_a_page(seen: Mapping[str, Any]) -> None:
     assert seen["pages"]["1300"]["jumped"] == ["client-ward-10"]
 
 
-def test_pointer_reads_values_from_curves_and_heat_map(seen: Mapping[str, Any]) -> None:
+@pytest.mark.parametrize("width", WIDTHS)
+def test_pointer_reads_values_from_curves_and_heat_map(seen: Mapping[str, Any], width: int) -> None:
     """The lower right corner of W is somebody's own weight, 0.5."""
-    page = seen["pages"]["1300"]
+    page = seen["pages"][str(width)]
     assert page["curveTip"].startswith("Round 2FedAP 81.00 %")
     assert re.fullmatch(r".* keeps 0\.500 of its own", page["heatTip"])
 
@@ -151,3 +166,51 @@ def test_legend_hides_an_algorithm_in_every_chart(seen: Mapping[str, Any]) -> No
 def test_without_scripts_everything_is_there_one_under_the_other(seen: Mapping[str, Any]) -> None:
     assert len(seen["quiet"]["shown"]) == 1 + len(CLIENTS)
     assert seen["quiet"]["overflow"] <= 0
+
+
+def test_printing_one_participant_prints_that_one_and_printing_the_overview_prints_all(
+    tmp_path: Path,
+) -> None:
+    report = write_report([write_comparison(tmp_path / "runs", clients=CLIENTS)], tmp_path / "report.html")
+    parts = "[...document.querySelectorAll('#overview, .participant')]"
+    shown = f"{parts}.filter((one) => one.getClientRects().length).length"
+    with chromium(tmp_path) as browser:
+        tab = browser.tab()
+        tab.open(report.as_uri())
+        tab.call("Emulation.setEmulatedMedia", media="print")
+        assert tab.run(shown) == 1 + len(CLIENTS)
+        tab.run("location.hash = '#client-ward-10'")
+        tab.until("document.documentElement.dataset.page === 'client-ward-10'")
+        assert tab.run(shown) == 1
+        assert tab.run("document.getElementById('client-ward-10').getClientRects().length") == 1
+
+
+def test_every_series_can_be_read_on_light_and_on_dark(tmp_path: Path) -> None:
+    """Colours of lines, dots, bars and their names, as the browser computes them, against the card behind them; nothing
+    is drawn half transparent but the band between seeds."""
+    report = write_report([write_comparison(tmp_path / "runs", clients=CLIENTS)], tmp_path / "report.html")
+    with chromium(tmp_path) as browser:
+        tab = browser.tab()
+        for dark in (False, True):
+            tab.size(1300, dark=dark)
+            tab.open(report.as_uri())
+            ground = tab.run("getComputedStyle(document.querySelector('.card')).backgroundColor")
+            marks = tab.run(_MARKS)
+            assert len(marks) > 20
+            assert {kind: colour for kind, colour, _ in marks if _contrast(colour, ground) < 4.5} == {}
+            assert {kind for kind, _, opacity in marks if opacity != "1"} == set()
+
+
+_MARKS = """[...document.querySelectorAll(
+  "svg .line, svg .dot:not(.alone), svg .interval, svg .change, svg .name, svg .share, svg .amount, " +
+  "svg [class^=phase-], svg [class^=way-]"
+)].map((mark) => {
+  const style = getComputedStyle(mark);
+  const isStroke = mark.matches(".line, .interval, .change");
+  return [mark.getAttribute("class"), isStroke ? style.stroke : style.fill, style.opacity];
+})"""
+
+
+def _contrast(one: str, other: str) -> float:
+    colours = ["#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", text)[:3]) for text in (one, other)]
+    return contrast_ratio(colours[0], colours[1])

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fedap_web.curves import CurveLine, curves
+from fedap_web.curves import CurveLine, curves_by_width
 from fedap_web.svg import AxisScale, Svg, element, label, picture, room, ticks, words
 from scripts.report.leaderboard.standings import BoardStanding
 from scripts.report.page.headline import traffic
@@ -52,7 +52,7 @@ def rank_chart(ranking: Ranking, colours: Mapping[str, int], *, described: str) 
 
 def round_chart(board: BoardStanding) -> Svg:
     """Mean accuracy against rounds."""
-    return curves(_lines(board), described=f"Accuracy per round, {board.title}")
+    return curves_by_width(_lines(board), described=f"Accuracy per round, {board.title}")
 
 
 def byte_chart(board: BoardStanding) -> Svg | None:
@@ -66,7 +66,8 @@ def byte_chart(board: BoardStanding) -> Svg | None:
             lines.append(replace(line, points=tuple(points), band=()))
     if not lines:
         return None
-    return curves(lines, described=f"Accuracy against bytes, {board.title}", across="kB per participant, both ways")
+    described = f"Accuracy against bytes, {board.title}"
+    return curves_by_width(lines, described=described, across="kB per participant, both ways")
 
 
 def _lines(board: BoardStanding) -> list[CurveLine]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedap_web.svg import AxisScale, Svg, element, label, picture, room, short, words
+from fedap_web.svg import NARROW_WIDTH, AxisScale, Svg, by_width, element, label, picture, room, short, words
 
 _GAP = 8.0
 """Between a bar and the words beside it."""
-_LONGEST = 26
+_LONGEST, _LONGEST_NARROW = 26, 14
 """Letters of a name that are shown; the rest is under the pointer."""
 
 
@@ -36,11 +36,16 @@ class Bar:
         return sum(piece.amount for piece in self.pieces)
 
 
-def bars(rows: Sequence[Bar], *, described: str, width: float = 560.0, step: float = 23.0) -> Svg:
-    """Horizontal bars on one scale from zero."""
-    names = [short(row.name, _LONGEST) for row in rows]
-    left = max(104.0, 2 * _GAP + room(names, strong=any(row.strong for row in rows)))
-    right = max(74.0, 2 * _GAP + room([row.value for row in rows], strong=True))
+def bars(rows: Sequence[Bar], *, described: str, step: float = 23.0) -> Svg:
+    """Horizontal bars on one scale from zero; for a screen and for a telephone."""
+    wide = _bars(rows, described=described, width=560.0, step=step, longest=_LONGEST)
+    return by_width(wide, _bars(rows, described=described, width=NARROW_WIDTH, step=step, longest=_LONGEST_NARROW))
+
+
+def _bars(rows: Sequence[Bar], *, described: str, width: float, step: float, longest: int) -> Svg:
+    names = [short(row.name, longest) for row in rows]
+    left = max(104.0 if longest == _LONGEST else 0.0, 2 * _GAP + room(names, strong=any(row.strong for row in rows)))
+    right = max(74.0 if longest == _LONGEST else 0.0, 2 * _GAP + room([row.value for row in rows], strong=True))
     top = 4.0
     most = max((row.total for row in rows), default=0.0) or 1.0
     x = AxisScale(low=0.0, high=most, start=left, stop=width - right)

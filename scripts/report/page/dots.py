@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedap_web.svg import AxisScale, Svg, element, label, picture, room, short, ticks, words
+from fedap_web.svg import NARROW_WIDTH, AxisScale, Svg, by_width, element, label, picture, room, short, ticks, words
 from scripts.report.page.wording import percent
 
 _GAP = 10.0
 """Between a name and the scale."""
-_LONGEST = 22
+_LONGEST, _LONGEST_NARROW = 22, 11
 """Letters of a name that are shown; the rest is under the pointer."""
 
 
@@ -36,33 +36,40 @@ class DotRow:
 
 
 def client_dots(rows: Sequence[DotRow], *, described: str) -> Svg:
-    """A row per client; a bar leads from what it reaches alone to what it reaches with the personalised model."""
-    width, right, top, step = 940.0, 20.0, 26.0, 24.0 if len(rows) <= 40 else 16.0
-    left = _left([row.name for row in rows])
+    """A row per client; a bar leads from what it reaches alone to what it reaches with the personalised model. For a
+    screen and for a telephone."""
+    wide = _client_dots(rows, described=described, width=940.0, longest=_LONGEST)
+    return by_width(wide, _client_dots(rows, described=described, width=NARROW_WIDTH, longest=_LONGEST_NARROW))
+
+
+def _client_dots(rows: Sequence[DotRow], *, described: str, width: float, longest: int) -> Svg:
+    right, top, step = 20.0, 26.0, 24.0 if len(rows) <= 40 else 16.0
+    left = _left([row.name for row in rows], longest=longest)
     height = top + step * len(rows) + 30
     values = [dot.value for row in rows for dot in row.dots]
     x = AxisScale(low=math.floor(20 * min(values)) / 20, high=1.0, start=left, stop=width - right)
     drawn = _scale_lines(x, top=top - 8, bottom=height - 26, axis="test accuracy, %")
     for number, row in enumerate(rows):
         y = top + (number + 0.5) * step
-        drawn.append(_link(row, x=left - _GAP, y=y + 4))
+        drawn.append(_link(row, x=left - _GAP, y=y + 4, longest=longest))
         drawn.append(element("line", class_="row", x1=left, x2=width - right, y1=y, y2=y))
         drawn.extend(_change(row, x, y))
         drawn.extend(_dot(dot, x(dot.value), y, row.name) for dot in sorted(row.dots, key=_front))
     return picture(*drawn, width=width, height=height, described=described, class_="dots")
 
 
-def _left(names: Sequence[str], *, least: float = 116.0, strong: bool = False) -> float:
+def _left(names: Sequence[str], *, least: float = 116.0, strong: bool = False, longest: int = _LONGEST) -> float:
     """Where the scale begins: beside the longest name."""
-    return max(least, 2 * _GAP + room([short(name, _LONGEST) for name in names], strong=strong))
+    needed = 2 * _GAP + room([short(name, longest) for name in names], strong=strong)
+    return needed if longest < _LONGEST else max(least, needed)
 
 
 def _front(dot: Dot) -> int:
     return ("other", "alone", "personal").index(dot.role)
 
 
-def _link(row: DotRow, *, x: float, y: float) -> Svg:
-    text = label(short(row.name, _LONGEST), x=x, y=y, class_="row-name", anchor="end", title=row.name)
+def _link(row: DotRow, *, x: float, y: float, longest: int) -> Svg:
+    text = label(short(row.name, longest), x=x, y=y, class_="row-name", anchor="end", title=row.name)
     return element("a", text, href=f"#{row.anchor}")
 
 
@@ -82,7 +89,7 @@ def _dot(dot: Dot, x: float, y: float, client: str) -> Svg:
 
 def _scale_lines(x: AxisScale, *, top: float, bottom: float, axis: str) -> list[Svg]:
     drawn = []
-    for value in ticks(100 * x.low, 100 * x.high, 8):
+    for value in ticks(100 * x.low, 100 * x.high, 8 if x.stop - x.start > NARROW_WIDTH else 4):
         at = x(value / 100)
         drawn.append(element("line", class_="grid", x1=at, x2=at, y1=top, y2=bottom))
         drawn.append(label(f"{value:g}", x=at, y=bottom + 15, class_="tick", anchor="middle"))
@@ -91,9 +98,14 @@ def _scale_lines(x: AxisScale, *, top: float, bottom: float, axis: str) -> list[
 
 
 def intervals(dots: Sequence[Dot], *, described: str) -> Svg:
-    """One client's algorithms, one under the other, each with its 95 % interval."""
-    width, right, top, step = 560.0, 62.0, 22.0, 25.0
-    left = _left([dot.name for dot in dots], least=92.0, strong=True)
+    """One client's algorithms, one under the other, each with its 95 % interval. For a screen and for a telephone."""
+    wide = _intervals(dots, described=described, width=560.0, longest=_LONGEST)
+    return by_width(wide, _intervals(dots, described=described, width=NARROW_WIDTH, longest=_LONGEST_NARROW))
+
+
+def _intervals(dots: Sequence[Dot], *, described: str, width: float, longest: int) -> Svg:
+    right, top, step = 62.0, 22.0, 25.0
+    left = _left([dot.name for dot in dots], least=92.0, strong=True, longest=longest)
     height = top + step * len(dots) + 26
     ends = [end for dot in dots for end in (dot.interval or (dot.value, dot.value))]
     x = AxisScale(
@@ -106,7 +118,7 @@ def intervals(dots: Sequence[Dot], *, described: str) -> Svg:
     for number, dot in enumerate(dots):
         y = top + (number + 0.5) * step
         kind = " strong" if dot.role == "personal" else ""
-        name = short(dot.name, _LONGEST)
+        name = short(dot.name, longest)
         drawn.append(label(name, x=left - _GAP, y=y + 4, class_=f"row-name{kind}", anchor="end", title=dot.name))
         if dot.interval is not None:
             low, high = (x(end) for end in dot.interval)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from fedap_web.curves import CurveLine, CurveRows, curve_rows, curves, thinned
+from fedap_web.curves import CurveLine, CurveRows, curve_rows, curves_by_width, thinned
 from fedap_web.svg import Svg
 from scripts.report.page import costs
 from scripts.report.page.addresses import anchors, natural_order
@@ -96,7 +96,7 @@ def overview(study: Study) -> Overview:
             if any(name in head.figures.qualities for head in heads)
         },
         qualities_note=QUALITIES_NOTE,
-        curves=curves(series, described="Mean test accuracy per round, one line per algorithm"),
+        curves=curves_by_width(series, described="Mean test accuracy per round, one line per algorithm"),
         closeup=_closeup(series),
         hover=_hover(series),
         curve_rows=curve_rows(series, about=20),
@@ -171,7 +171,7 @@ def _closeup(series: Sequence[CurveLine]) -> Svg | None:
     low = max(0.0, min(ends) - max(0.3 * span, 0.005))
     if len(ends) < 2 or not span or low - lowest < 0.5 * (max(ends) - lowest):
         return None
-    return curves(series, described="The same, magnified where the lines end", low=low)
+    return curves_by_width(series, described="The same, magnified where the lines end", low=low)
 
 
 def _hover(series: Sequence[CurveLine]) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedap_web.curves import CurveLine, CurveRows, Frame, curve_rows, curves, thinned
+from fedap_web.curves import CurveLine, CurveRows, Frame, curve_rows, curves_by_width, thinned
 from fedap_web.svg import Svg
 from scripts.report.page.addresses import anchors, natural_order
 from scripts.report.page.advice import Advice, advise, served_best
@@ -172,7 +172,7 @@ def _curves(study: Study, index: int, best: str) -> CurveView | None:
     ]
     if not any(len(one.points) > 1 for one in series):
         return None
-    chart = curves(series, described=f"Accuracy of {study.clients[index]} per round", frame=_FRAME)
+    chart = curves_by_width(series, described=f"Accuracy of {study.clients[index]} per round", wide=_FRAME)
     return CurveView(chart=chart, names=tuple(one.name for one in series), rows=curve_rows(series, about=8))
 
 

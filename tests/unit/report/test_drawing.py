@@ -111,7 +111,7 @@ def test_margins_grow_with_the_longest_label_and_nothing_of_it_is_cut() -> None:
         assert f"</title>{name}</text>" in line
         assert f"</title>{name}</text>" in bar
         ends += [float(found) for found in re.findall(r'data-right="([\d.]+)"', line)]
-        starts += [float(found) for found in re.findall(r'<rect x="([\d.]+)"', bar)]
+        starts += [float(found) for found in re.findall(r'<rect x="([\d.]+)"', bar)][:1]  # of the drawing for a screen
     assert ends[0] - ends[1] > 80
     assert starts[1] - starts[0] > 80
 
