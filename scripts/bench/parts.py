@@ -28,7 +28,7 @@ class BenchPart:
 
 
 PARTS: dict[str, BenchPart] = {
-    "round": BenchPart(about="a round of 20 clients: our engines against plain PyTorch loops", seconds=180),
+    "round": BenchPart(about="a round of 20 clients: our engines against plain PyTorch loops", seconds=185),
     "startup": BenchPart(about="command to first training step, 20 participants, against a plain program", seconds=45),
     "memory": BenchPart(about="peak memory of 20 participants and a coordinator against a plain program", seconds=45),
     "aggregate": BenchPart(about="mixing against memory bandwidth", seconds=25),

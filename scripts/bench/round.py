@@ -18,6 +18,7 @@ from scripts.bench.interleaving import interleave
 from scripts.bench.job import BenchJob, BenchScope, standard_job
 from scripts.bench.machine import cores
 from scripts.bench.ours import inline_body, same_model_body
+from scripts.bench.page_reader import page_with_a_reader
 from scripts.bench.plain import plain_bodies
 from scripts.bench.sheet import PartResult
 from scripts.bench.workers import WorkerProcesses
@@ -26,6 +27,7 @@ A1, A2, SAME = "A1: plain loop", "A2: plain loop, 2 processes", "plain loop over
 INLINE, INLINE_2 = "inline", "inline, 2 workers"
 DURABLE, FORGETFUL, CONTINUOUS = "processes", "processes, journal not durable", "processes, continuous"
 EVALUATED = "processes, every round evaluated"
+WATCHED = "processes, a page and a reader"
 SKIPPED = 2
 """First rounds of a federation that are not timed: everybody connects in them, and memory is touched first."""
 
@@ -51,6 +53,7 @@ def measure(scope: BenchScope) -> PartResult:
         }
         contenders |= {name: _started(job, scope.folder, shape, rounds) for name, shape in SHAPES.items()}
         contenders[EVALUATED] = _started(standard_job(scope, evaluated=True), scope.folder, Shape(), rounds)
+        contenders[WATCHED] = _started(job, scope.folder, Shape(), rounds, watched=True)
         found = interleave(contenders, passes=scope.passes, unit="s")
     return PartResult(part="round", findings=_findings(found), series=tuple(found.values()), notes=_notes())
 
@@ -69,6 +72,7 @@ def _findings(found: dict[str, Measurements]) -> tuple[BenchResult, ...]:
         ratio(
             "durable journal / journal not durable", found[DURABLE], found[FORGETFUL], Threshold(must=1.05, goal=1.02)
         ),
+        ratio("watched on its page / not watched", found[WATCHED], found[DURABLE], Threshold(must=1.05, goal=1.00)),
         ratio("inline engine, one process / A1", found[INLINE], plain, Threshold(must=1.05, goal=0.80)),
         ratio("inline engine, one process / plain loop over the same layers", found[INLINE], found[SAME]),
         ratio("inline engine, two workers / A2", found[INLINE_2], both),
@@ -84,13 +88,17 @@ def _resident(workers: WorkerProcesses, rounds: int) -> Callable[[], float]:
     return lambda: workers.seconds_per_round(rounds)
 
 
-def _started(job: BenchJob, folder: Path, shape: Shape, rounds: int) -> Callable[[], float]:
+def _started(job: BenchJob, folder: Path, shape: Shape, rounds: int, *, watched: bool = False) -> Callable[[], float]:
     def one_pass() -> float:
         place = folder / "federation"
         try:
-            with BenchFederation(job, place, shape) as federation:
-                closed = federation.wait_for_rounds(SKIPPED + rounds)
-            return (closed[SKIPPED + rounds - 1] - closed[SKIPPED - 1]) / rounds
+            with BenchFederation(job, place, shape) as federation, ExitStack() as stack:
+                first = 0
+                if watched:
+                    stack.enter_context(page_with_a_reader(federation.run_folder))
+                    first = len(federation.closed_rounds())
+                closed = federation.wait_for_rounds(first + SKIPPED + rounds)
+            return (closed[first + SKIPPED + rounds - 1] - closed[first + SKIPPED - 1]) / rounds
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
