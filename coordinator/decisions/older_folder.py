@@ -50,7 +50,7 @@ class OlderFolder:
             return 0
         if state.is_enrolling or have.kind == "finish":
             return max(have.round_no - state.round_no, 1)
-        if state.is_training and self._mode.answers_alone(state.round_no):
+        if state.in_rounds and self._mode.answers_alone(state.round_no):
             ordered = -1 if member.order is None else member.order.round_no
             answered = -1 if member.answered is None else member.answered.round_no
             return have.round_no - max(ordered, answered + 1)

@@ -36,8 +36,11 @@ different times, and a look at all of them for each one's heartbeat would be a l
 
 
 def anchor_order(state: State, rules: Rules, member: Member) -> Order:
-    """Measure before you train: for the open round of measuring, or for the next one that the member may enter."""
-    round_no = state.round_no if state.is_measuring else state.round_no + 1
+    """Measure before you train: for the open round of measuring, or for the next one that the member may enter. That is
+    the open one where it lacks its quorum since somebody left."""
+    here = sum(state.members[name].is_active for name in state.round_members)
+    is_next = state.is_measuring or (state.is_training and here < rules.pace.quorum)
+    round_no = state.round_no if is_next else state.round_no + 1
     if member.answered is not None and member.answered.place >= (round_no, 0):  # steps never go back
         round_no = member.answered.round_no + 1
     return Order(kind="anchor", round_no=round_no, weights=state.anchor, measure=rules.first_measure)

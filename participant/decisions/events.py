@@ -91,9 +91,10 @@ class Declined:
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
-    """Work cannot be done at all, and repeating it would not help."""
+    """Work cannot be done at all, and repeating it would not help. leaves: whether the run should go on without it."""
 
     reason: str
+    leaves: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -321,8 +321,8 @@ class AgentMachine:
             case events.Stopped():
                 self._working = None
                 return self._begin_waiting()
-            case events.Failed(reason=reason):
-                return [*self._leave("it failed"), *self._end(2, reason)]
+            case events.Failed(reason=reason, leaves=leaves):
+                return [*(self._leave("it failed") if leaves else []), *self._end(2, reason)]
             case _:
                 assert_never(event)
 

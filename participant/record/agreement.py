@@ -12,11 +12,12 @@ from pathlib import Path
 
 from fedap_core.errors import InvalidInput
 from participant.decisions.consent import changes_between, digest_of, terms_text
-from participant.record.private_state import RunState
+from participant.record.private_state import DamagedState, RunState
 from protocol.messages import Welcome
 
 FILE = "agreement.json"
 _SHOWN_CHANGES = 6
+_AGREE_ANEW = "Delete it and join again to agree anew."
 
 
 def keep_agreement(files: RunState, welcome: Welcome, *, accepted: str | None = None) -> bool:
@@ -60,7 +61,8 @@ def read_terms(folder: Path) -> Mapping[str, object] | None:
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InvalidInput("state", str(path), "the plan that was agreed to, as JSON", str(error)) from error
+        reason = f"{error}. {_AGREE_ANEW}"
+        raise DamagedState("state", str(path), "the plan that was agreed to, as JSON", reason) from error
     if not isinstance(kept, dict) or not isinstance(kept.get("plan"), dict):
-        raise InvalidInput("state", str(path), "the plan that was agreed to", "Delete it to agree anew.")
+        raise DamagedState("state", str(path), "the plan that was agreed to", _AGREE_ANEW)
     return kept

@@ -3,8 +3,9 @@
 A folder holds `state/RUN/` (the run's plan, the model it starts from, the latest finished round with its report, the
 final model), `personal.safetensors` (the latest final model), `instance` (by which the coordinator knows this folder's
 process) and a lock, so that two processes cannot share it. A round is one file: the model after training and what was
-reported about it. It is on disk before the report is said, and the one before is removed only then. What the numbers
-mean is not known here.
+reported about it. It is on disk before the report is said, and the one before is removed only then. A digest tells
+whether a file is as it was written, and `latest` which one must be there: what the disk has changed or lost is never
+trained on. What the numbers mean is not known here.
 """
 
 from __future__ import annotations
@@ -19,16 +20,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+import torch
+
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from participant.record.disk import Disk
 from participant.record.model_file import read_model, write_model
 from protocol.messages import Goodbye
+from protocol.naming import name_of, slice_digest
 
 PERSONAL = "personal.safetensors"
 INSTANCE = "instance"
 UPDATE = "update"
+LATEST = "latest"
+"""A file with the name of the newest round's."""
+_DIGEST = "digest"
 _REPORT = "report"
 _EXTRA = "extra/"
 
@@ -55,6 +62,10 @@ class SavedRound:
         return {name[len(start) :]: tensor for name, tensor in self.extras.items() if name.startswith(start)}
 
 
+class DamagedState(InvalidInput):
+    """A file of the run is not as it was written, or missing."""
+
+
 class RunState:
     """The folder of one run."""
 
@@ -69,20 +80,22 @@ class RunState:
 
     def write_start(self, state: State) -> None:
         """The model that training starts from: every tensor."""
-        path = self.path / "start.safetensors"
-        self._disk.patiently(path.name, lambda: write_model(path, self._spec, state, private=True))
+        path, notes = self.path / "start.safetensors", {_DIGEST: _digest(state, "")}
+        self._disk.patiently(path.name, lambda: write_model(path, self._spec, state, notes, private=True))
 
     def write_note(self, name: str, text: str) -> None:
         """A small file of the run."""
         self._disk.patiently(name, lambda: replace_text(self.path / name, text))
 
     def read_start(self) -> State:
-        return read_model(self.path / "start.safetensors")[1]
+        return self._read_intact(self.path / "start.safetensors")[1]
 
     def write_latest(self, saved: SavedRound) -> None:
         """Make a finished step durable, then forget the one before. At the end of a run the model that was trained last
         stays beside the final one, in case that turns out to be worse."""
-        self._write(f"round-{saved.round_no:07d}-{saved.kind}.safetensors", saved)
+        name = f"round-{saved.round_no:07d}-{saved.kind}.safetensors"
+        self._write(name, saved)
+        self._disk.patiently(LATEST, lambda: replace_text(self.path / LATEST, name + "\n", durable=False))
         earlier = self._rounds()[:-1]
         for path in earlier if saved.kind == UPDATE else earlier[:-1]:
             path.unlink()
@@ -93,8 +106,12 @@ class RunState:
         return self._read(rounds[-1]) if rounds else None
 
     def latest(self) -> SavedRound | None:
-        """The latest finished step; None before the first."""
+        """The latest finished step; None before the first. InvalidInput where a later one is missing."""
         rounds = self._rounds()
+        told = self.path / LATEST
+        name = told.read_text(encoding="ascii", errors="replace").strip() if told.is_file() else ""
+        if name.startswith("round-") and (not rounds or rounds[-1].name < name):
+            raise self._damaged(self.path / name, "it is missing")
         return self._read(rounds[-1]) if rounds else None
 
     def write_beside(self, saved: SavedRound) -> None:
@@ -118,11 +135,12 @@ class RunState:
             "extras": list(saved.extras),  # a tensor file forgets the order, a report must not
         }
         tensors = {**saved.model, **{f"{_EXTRA}{key}": tensor for key, tensor in saved.extras.items()}}
-        notes = {_REPORT: json.dumps(described)}
+        report = json.dumps(described)
+        notes = {_REPORT: report, _DIGEST: _digest(tensors, report)}
         self._disk.patiently(name, lambda: write_model(self.path / name, self._spec, tensors, notes, private=True))
 
     def _read(self, path: Path) -> SavedRound:
-        spec, tensors, notes = read_model(path)
+        spec, tensors, notes = self._read_intact(path)
         if spec.tensors != self._spec.tensors:
             raise InvalidInput("state", path, f"the state of a {self._spec.model}", "Use another --state folder.")
         try:
@@ -137,6 +155,20 @@ class RunState:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput("state", path, "a file of `fedap-participant join`", str(error)) from error
+
+    def _read_intact(self, path: Path) -> tuple[ModelSpec, State, dict[str, str]]:
+        """A file of the run as it was written; one of an earlier version has no digest."""
+        try:
+            spec, tensors, notes = read_model(path)
+        except InvalidInput as error:
+            raise self._damaged(path, str(error)) from error
+        if notes.get(_DIGEST, "") not in ("", _digest(tensors, notes.get(_REPORT, ""))):
+            raise self._damaged(path, "its contents have changed")
+        return spec, tensors, notes
+
+    def _damaged(self, path: Path, reason: str) -> DamagedState:
+        fix = f"Restore {path.name} from a backup, or move {self.path} away and join again: training then starts anew"
+        return DamagedState("state", path, "the file as it was written", f"{reason}. {fix} from what the run delivers.")
 
 
 class PrivateState:
@@ -211,12 +243,24 @@ class PrivateState:
         self.disk.patiently(path.name, lambda: write_model(path, spec, state, notes, private=True))
 
 
-def replace_text(path: Path, text: str, *, mode: int = 0o666) -> None:
-    """Write a small file whole or not at all. mode: who may read it, as far as the system's mask allows."""
+def _digest(tensors: State, report: str) -> str:
+    """Of everything that a restarted process takes from a file."""
+    digests = [slice_digest(report.encode())]
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().contiguous()
+        digests.append(slice_digest(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode()))
+        digests.append(slice_digest(tensor.reshape(-1).view(torch.uint8).numpy().data))
+    return name_of(digests)
+
+
+def replace_text(path: Path, text: str, *, mode: int = 0o666, durable: bool = True) -> None:
+    """Write a small file whole or not at all. mode: who may read it, as far as the system's mask allows. durable: it
+    must survive a power cut, too."""
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)  # its mode might be another
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     part.replace(path)

@@ -17,7 +17,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from participant.decisions.actions import Order
 from participant.decisions.events import Declined, Event, Failed, Prepared, Report, Reported, Stopped
-from participant.record.private_state import PrivateState
+from participant.record.private_state import DamagedState, PrivateState
 from participant.training.delivered import OrderRefused
 from participant.training.home_data import HomeData
 from participant.training.home_run import HomeRun, HomeSettings
@@ -138,7 +138,8 @@ class Worker:
             return
         if not isinstance(error, InvalidInput | ProtocolError):
             self.fault = error
-        self._post(Failed(reason=str(error) or type(error).__name__))
+        leaves = not isinstance(error, DamagedState)  # its operator can repair that, and it comes back
+        self._post(Failed(reason=str(error) or type(error).__name__, leaves=leaves))
 
     def _prepare(self, welcome: Welcome) -> Event:
         self._named = {"run": welcome.run, "participant": welcome.participant}

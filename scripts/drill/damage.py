@@ -10,12 +10,13 @@ from pathlib import Path
 from coordinator.record.journal import JOURNAL
 from fedap_core.randomness import generator
 from scripts.drill.faults import Damage
+from scripts.drill.stage import RUN
 
 
 def damage(folder: Path, fault: Damage) -> str | None:
     """Do it; returns what was done, None where there is nothing to damage yet."""
     rng = generator(fault.seed, purpose="damage")
-    files = _journal(folder) if fault.place == "journal" else _blobs(folder)
+    files = _files(folder, fault)
     if not files:
         return None
     path = files[int(rng.integers(len(files)))]
@@ -39,7 +40,13 @@ def damage(folder: Path, fault: Damage) -> str | None:
 
 def is_damageable(folder: Path, fault: Damage) -> bool:
     """Whether there is such a file yet."""
-    return bool(_journal(folder) if fault.place == "journal" else _blobs(folder))
+    return bool(_files(folder, fault))
+
+
+def _files(folder: Path, fault: Damage) -> list[Path]:
+    if fault.place == "journal":
+        return _journal(folder)
+    return _blobs(folder / "blobs") if fault.place == "blob" else _blobs(folder / "state" / RUN)
 
 
 def _journal(folder: Path) -> list[Path]:
@@ -50,4 +57,4 @@ def _journal(folder: Path) -> list[Path]:
 
 
 def _blobs(folder: Path) -> list[Path]:
-    return [path for path in sorted((folder / "blobs").rglob("*")) if path.is_file() and path.stat().st_size]
+    return [path for path in sorted(folder.rglob("[!.]*")) if path.is_file() and path.stat().st_size]

@@ -86,15 +86,17 @@ class Attack:
 
 @dataclass(frozen=True, kw_only=True)
 class Damage:
-    """The coordinator is killed at `at`, a file of its folder damaged, and the coordinator started again.
+    """A party is killed at `at`, a file of its folder damaged, and the party started again.
 
-    If it then refuses to start, as it should where the file is needed, `recover` is called, and it is started again.
-    place: the journal, or a tensor beside it. how: one bit changed, the end cut off, gone. Which file: `seed`.
+    If it then refuses to start, as it should where the file is needed, its operator follows the advice: `recover` for a
+    coordinator, joining anew without the run's state for a participant. place: the journal, or a tensor beside it; a
+    file of a participant's state. how: one bit changed, the end cut off, gone. Which file: `seed`.
     """
 
+    party: str
     at: float
     pause_s: float
-    place: Literal["journal", "blob"]
+    place: Literal["journal", "blob", "state"]
     how: Literal["flip", "cut", "delete"]
     seed: int
 

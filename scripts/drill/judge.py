@@ -30,6 +30,8 @@ class DrillOutcome:
     log_bytes: Mapping[str, int]
     line_bytes: Mapping[str, int]
     faults: tuple[str, ...] = ()
+    lost_state: bool = False
+    """Whether a participant had to begin anew: then the bits of the undisturbed run cannot be had."""
     notes: Mapping[str, object] = field(default_factory=dict)
     """Further figures, for the record."""
 
@@ -51,7 +53,7 @@ def judge(outcome: DrillOutcome, quiet: DrillOutcome, *, same_bits: bool) -> Dri
     """same_bits: whether the final models are promised to be those of the undisturbed run (barrier mode)."""
     complaints = list(outcome.faults)
     complaints += [_ending(party, code) for party, code in outcome.codes.items() if code != 0]
-    complaints += _model_faults(outcome, quiet, same_bits=same_bits)
+    complaints += _model_faults(outcome, quiet, same_bits=same_bits and not outcome.lost_state)
     growth = {
         party: used - quiet.memory_bytes[party]
         for party, used in outcome.memory_bytes.items()

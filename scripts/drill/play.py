@@ -243,6 +243,7 @@ class _Play:
             log_bytes=log_bytes(logs),
             line_bytes={name: line.forwarded for name, line in self._lines.items()},
             faults=tuple(faults),
+            lost_state=self._repair.lost_state,
             notes=self._notes(),
         )
 

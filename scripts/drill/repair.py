@@ -1,20 +1,21 @@
-"""What an operator does when the coordinator refuses to start: `recover`, and the same command again.
+"""What an operator does when a party refuses to start: `recover` for a coordinator, joining anew for a participant.
 
-Damage is done while the coordinator is dead; whether it then starts, refuses or is recovered is watched here. What
-comes of it is the judge's.
+Damage is done while the party is dead; whether it then starts, refuses or is repaired is watched here. What comes of it
+is the judge's.
 """
 
 from __future__ import annotations
 
 from coordinator.record.journal_check import OBSTACLE, read_journal
-from scripts.drill.cast import Cast
+from scripts.drill.cast import Cast, Party
 from scripts.drill.damage import damage, is_damageable
 from scripts.drill.faults import Damage
 from scripts.drill.spec import COORDINATOR
-from scripts.drill.stage import DrillSite
+from scripts.drill.stage import RUN, DrillSite
+from scripts.drill.watch import last_line
 
 MOST_REFUSALS = 3
-"""A coordinator that still refuses after so many recoveries has not been recovered."""
+"""A party that still refuses after so many repairs has not been repaired."""
 
 
 class Repair:
@@ -27,32 +28,50 @@ class Repair:
         self._recovering: int | None = None
         self._accepts_older = False
         self.done: list[str] = []
+        self.lost_state = False
+        """Whether a participant had to begin anew."""
 
     def strike(self, fault: Damage) -> bool:
-        """Kill the coordinator and damage its folder; False where there is nothing to damage yet."""
-        if not is_damageable(self._stage.home(COORDINATOR), fault):
+        """Kill the party and damage its folder; False where there is nothing to damage yet."""
+        if not is_damageable(self._stage.home(fault.party), fault):
             return False
-        if self._cast.kill(COORDINATOR, pause_s=fault.pause_s):
+        if self._cast.kill(fault.party, pause_s=fault.pause_s):
             self._pending.append(fault)
         return True
 
     def look(self) -> None:
-        """Damage what is dead, recover what refuses, start what is recovered."""
-        party = self._cast.parties[COORDINATOR]
-        if party.child is None and party.code is not None and self._pending:
-            for fault in self._pending:
-                what = damage(self._stage.home(COORDINATOR), fault)
-                self.done.append(what or "nothing to damage")
+        """Damage what is dead, repair what refuses, start what is repaired."""
+        for fault in list(self._pending):
+            party = self._cast.parties[fault.party]
+            if party.child is None and party.code is not None:
+                self._pending.remove(fault)
+                self.done.append(damage(self._stage.home(fault.party), fault) or "nothing to damage")
                 party.may_refuse = True
-            self._pending = []
-        elif self._recovering is not None:
+        if self._recovering is not None:
             self._follow(self._recovering)
-        elif party.child is None and party.code == 2 and party.may_refuse:
-            self.done.append("refused to start")
-            if self.done.count("refused to start") > MOST_REFUSALS:
-                party.may_refuse = False
-            else:
-                self._recover()
+            return
+        for party in self._cast.parties.values():
+            if party.child is None and party.code == 2 and party.may_refuse:
+                self._repair(party)
+
+    def _repair(self, party: Party) -> None:
+        self.done.append("refused to start")
+        if self.done.count("refused to start") > MOST_REFUSALS:
+            party.may_refuse = False
+        elif party.name == COORDINATOR:
+            self._recover()
+        else:
+            self._begin_anew(party)
+
+    def _begin_anew(self, party: Party) -> None:
+        """As the participant's own words advise: its state of the run is put aside, the folder kept."""
+        if "join again" not in last_line(self._stage.log(party.name)):
+            party.may_refuse = False  # it did not say what to do
+            return
+        folder = self._stage.home(party.name) / "state" / RUN
+        folder.rename(folder.with_name(f"damaged-{len(self.done)}"))
+        self.lost_state = True
+        self._cast.start(party.name)
 
     def _recover(self) -> None:
         settings = {"folder": str(self._stage.home(COORDINATOR)), "accept_older": self._accepts_older}

@@ -155,9 +155,10 @@ def _full_disks(_drill: Drill, rng: Rng) -> list[Fault]:
     ]
 
 
-def _damaged(place: Literal["blob", "journal"], rng: Rng) -> list[Fault]:
+def _damaged(place: Literal["blob", "journal", "state"], rng: Rng, party: str = COORDINATOR) -> list[Fault]:
     return [
         Damage(
+            party=party,
             at=float(rng.uniform(0.2, 0.95)),
             pause_s=float(rng.uniform(0.0, LONGEST_PAUSE_S)),
             place=place,
@@ -219,6 +220,10 @@ KINDS |= {
     "damage": Kind(
         about="damaged files of the run: the coordinator must stop, and go on after `recover`",
         make=lambda _drill, rng: _damaged("blob", rng),
+    ),
+    "state": Kind(
+        about="damaged files of a participant: it must say which, and go on after it has joined anew",
+        make=lambda _drill, rng: _damaged("state", rng, str(rng.choice(MEMBERS))),
     ),
     "cable": Kind(about="cables that are pulled and put back", make=_unplugged, uses_namespaces=True),
     "rate": Kind(about="thin lines of different rates", make=_thin_lines, uses_namespaces=True),

@@ -1,9 +1,11 @@
 """When two states of a federation are the same: a digest of everything that can make a difference from now on.
 
-Times count as seconds from now. Connections are numbered from the newest, tickets and counters that only label things
-are left out, and so is the journal, whose content the machine's state says. What never changes in a run (rules, plan,
-tables of handlers) is left out for speed. Everything else is walked, so that a field that somebody adds counts without
-being listed here: a difference too many costs time, never a state.
+Times count as seconds from now, and only while a decision can depend on them (`_TIMES_THAT_MATTER` says why not
+otherwise). A time that something is due at counts as now once it is past: it is only ever asked whether it has come.
+Connections are numbered from the newest, tickets and counters that only label things are left out, and so is the
+journal, whose content the machine's state says. What never changes in a run (rules, plan, tables of handlers) is left
+out for speed. Everything else is walked, so that a field that somebody adds counts without being listed here: a
+difference too many costs time, never a state.
 """
 
 from __future__ import annotations
@@ -20,14 +22,21 @@ from typing import Any
 
 import numpy as np
 
+from coordinator.decisions.roster import Link, Roster
+from coordinator.decisions.state import State
 from coordinator.decisions.work import PendingWork
+from participant.decisions.reconnection import Lifeline
 from scripts.explore.world import World
-from scripts.inmemory.centre import Centre
+from scripts.inmemory.centre import Centre, Life
 from scripts.inmemory.disk import Forms
 from scripts.inmemory.home import MemoryHome
+from scripts.inmemory.setup import DEAD_AFTER_S, HEARTBEAT_S
 
 TIMES = frozenset({"until", "_deadline", "_opening_until", "at"})
 """Fields that hold a time, an absolute one, besides those whose name ends with `_at`."""
+
+DUE = frozenset({"until", "_deadline", "_opening_until", "_retry_at", "_hello_at", "_beat_at", "_farewell_at"})
+"""Those that something is due at: whether they have come is all that is asked."""
 
 IGNORED = frozenset(
     {
@@ -35,13 +44,26 @@ IGNORED = frozenset(
         "messages", "answers", "_allowances", "_addresses", "_all_strangers",
         "heard_told_at",
         "setup", "_setup", "rules", "_rules", "clock", "_clock", "journal", "_handlers", "_perform", "_parts",
-        "_wants", "wants", "_compute", "socket", "_greeting", "mark", "marked_for", "sent",
+        "_wants", "wants", "_compute", "socket", "_greeting", "mark", "marked_for", "sent", "held_since",
     }
 )  # fmt: skip
-"""Fields that only count, that end no wait in these runs, that only remember for a law, or that never change."""
+"""Fields that only count, that end no wait in these runs, that are only put into words or remembered for a law, or
+that never change."""
 
 _LONG_AGO_S = -70.0
 """Beyond the longest wait of the model: how much longer ago something was makes no difference."""
+
+_TIMES_THAT_MATTER: dict[tuple[type, str], Callable[[Any], bool]] = {
+    (State, "began_at"): lambda _state: False,  # asked only whether it is None
+    (State, "opened_at"): lambda state: state.stage.is_over,  # other waits from it are endless, or over at once
+    (Life, "_gathered_at"): lambda life: bool(life.uninspected),  # else it is set before it is read
+    (Link, "sent_at"): lambda link: link.connection is not None,  # heartbeats go over a connection
+    (Lifeline, "_heard_at"): lambda line: line.is_open,  # opening sets it anew
+}
+"""Fields with a time that no decision reads in some states; the question is asked of their owner."""
+
+_REACH_S: dict[tuple[type, str], float] = {(Link, "heard_at"): -DEAD_AFTER_S, (Link, "sent_at"): -HEARTBEAT_S}
+"""How long ago something can matter: until the wait from it is over."""
 
 _CONNECTION = re.compile(r"\b([a-h])#(\d+)")
 _frozen_texts: dict[int, tuple[object, str]] = {}
@@ -150,21 +172,36 @@ class _Walk:
             if name in IGNORED:
                 continue
             if type(one) is float and (name in TIMES or name.endswith("_at")):
-                found.append(round(max(one - self._now, _LONG_AGO_S), 6))
+                found.append(self._time(value, name, one))
             else:
                 handler = _HANDLERS.get(type(one)) or _learn(type(one))
                 found.append(handler(self, one))
         return found
 
+    def _time(self, owner: object, name: str, time: float) -> object:
+        """How far it is from now, as far as that can make a difference."""
+        matters = _TIMES_THAT_MATTER.get((type(owner), name))
+        if matters is not None and not matters(owner):
+            return None
+        least_s = 0.0 if name in DUE else _REACH_S.get((type(owner), name), _LONG_AGO_S)
+        return round(max(time - self._now, least_s), 6)
+
+    def roster(self, value: Roster) -> object:
+        """Of a member's changes, only how many there were, far below their limit."""
+        fields = {**value.__dict__, "_changed": {name: len(at) for name, at in value.__dict__["_changed"].items()}}
+        return self.mapping(fields)
+
     def centre(self, value: Centre) -> object:
-        """Its times are the run clock's, which stands still between lives: then the last fact's time counts."""
+        """Its times are the run clock's, which stands still between lives: then the last fact's time counts, but only
+        where a durable time does: while the end waits for those who are not there."""
         if value.is_down:
             return [str(value.machine.state.stage), self.of(value.machine.state.members)]
         outside, self._now = self._now, value.life.now()
         found = self.thing(value)
         quiet_s = self._now - value.last_fact_s()
         self._now = outside
-        return [found, round(min(quiet_s, -_LONG_AGO_S), 6)]
+        is_over = value.machine.state.stage.is_over
+        return [found, round(min(quiet_s, -_LONG_AGO_S), 6) if is_over else None]
 
     def home(self, value: MemoryHome) -> object:
         if value.end is not None:
@@ -236,6 +273,7 @@ _HANDLERS: dict[type, Callable[[_Walk, Any], object]] = {
     types.MappingProxyType: _Walk.nothing,
     Centre: _Walk.centre,
     PendingWork: _Walk.work,
+    Roster: _Walk.roster,
     Forms: _Walk.forms,
 }
 

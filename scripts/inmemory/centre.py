@@ -98,6 +98,11 @@ class Life(Coordinator):
     def turn(self) -> None:
         self._turn()
 
+    @property
+    def uninspected(self) -> int:
+        """Reports that wait to be judged together."""
+        return len(self._uninspected)
+
     def waits_s(self) -> float | None:
         return self._patience()
 

@@ -15,7 +15,7 @@ How = Literal["flip", "cut", "delete"]
 
 
 def fault(how: How, place: Literal["blob", "journal"] = "blob", seed: int = 3) -> Damage:
-    return Damage(at=0.5, pause_s=0.0, place=place, how=how, seed=seed)
+    return Damage(party="coordinator", at=0.5, pause_s=0.0, place=place, how=how, seed=seed)
 
 
 def folder_with_files(base: Path) -> Path:

@@ -114,7 +114,7 @@ def test_a_round_is_saved_when_there_is_room_and_the_one_before_stays_until_then
         found = run.latest()
         assert found is not None
         assert found.round_no == 1
-        assert [path.name for path in run.path.iterdir()] == ["round-0000001-update.safetensors"]
+        assert [path.name for path in run.path.glob("round-*")] == ["round-0000001-update.safetensors"]
 
 
 def test_waiting_for_room_ends_when_the_participant_is_to_stop(disk: Path) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from participant.record.model_file import make_initial, read_model, write_model
-from participant.record.private_state import PrivateState, SavedRound
+from participant.record.private_state import DamagedState, PrivateState, SavedRound
 from participant.wire.sent_log import SentLog
 from protocol.codec import encode
 from protocol.messages import Leave, Slice
@@ -90,3 +91,32 @@ def test_a_slice_is_recorded_by_its_payloads_name_and_its_place(tmp_path: Path) 
     assert line.pop("time")
     expected = {"kind": "slice", "bytes": len(frames[0]) + 4, "names": [], "transfer": piece.transfer, "offset": 4}
     assert line == expected
+
+
+def test_a_saved_round_that_the_disk_changed_or_lost_is_named_and_not_used(tmp_path: Path) -> None:
+    """Some 200 bits all over the file: each change is found, or concerns nothing that is taken from it."""
+    with PrivateState(tmp_path) as state:
+        files = state.run("a-run", SPEC)
+        saved = SavedRound(kind="update", round_no=3, phase="mixed", model=INITIAL, facts={"steps": 4})
+        files.write_latest(saved)
+        (path,) = files.path.glob("round-*")
+        whole = path.read_bytes()
+        found = advised = 0
+        for bit in range(0, 8 * len(whole), 8 * len(whole) // 200 + 1):
+            changed = bytearray(whole)
+            changed[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(changed)
+            try:
+                read = files.latest()
+            except DamagedState as error:
+                found += 1
+                advised += "join again" in str(error)
+                continue
+            assert read is not None
+            assert (read.round_no, read.facts) == (3, {"steps": 4})
+            assert all(torch.equal(read.model[name], INITIAL[name]) for name in INITIAL)
+        assert found == advised
+        assert found > 100
+        path.unlink()
+        with pytest.raises(DamagedState, match="missing"):
+            files.latest()
