@@ -58,7 +58,9 @@ class DataSettings(BaseModel):
     )
     seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of the split assumed in the first hello.")
     share: tuple[Literal["class_counts", "comparison"], ...] = Field(
-        default=(), description="class_counts: class counts and confusion matrices may leave home."
+        default=(),
+        description="class_counts: class counts and confusion matrices may leave home; comparison: what training alone"
+        " reached.",
     )
 
     @property
