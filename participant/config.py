@@ -35,7 +35,7 @@ class DataSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: str = Field(
-        description="A known data set, a path (.npz, .csv, image folder) or package.module:factory.",
+        description="A known data set, a path (.npz, .csv, folder) or package.module:factory.",
         examples=["north.npz"],
     )
     data_options: dict[str, str] = Field(default={}, description="What the data source is told.")

@@ -12,6 +12,7 @@ from participant.joining import open_home
 from participant.record.model_file import read_model
 from tests.support.cohorts import run_command
 from tests.support.hospitals import federate, write_images
+from tests.support.medical_files import write_dicom
 
 ALL = ("abscess", "benign", "cyst")
 
@@ -32,6 +33,35 @@ def test_two_hospitals_with_different_classes_finish_a_run(tmp_path: Path) -> No
         assert spec.classes == ALL
         assert state["fc3.weight"].shape == (3, 84)
         assert notes["participant"] == name
+
+
+def test_images_and_dicom_train_one_model_and_no_patient_id_is_written_anywhere(tmp_path: Path) -> None:
+    write_images(tmp_path / "north", {"abscess": 12, "benign": 12})
+    rows = ["file,label"]
+    for number in range(24):
+        stored = np.full((20, 20), 90 if number % 2 else 200, dtype=np.int16)
+        write_dicom(
+            tmp_path / "south" / f"{number}.dcm", stored, patient=f"SECRET-{number // 2}", WindowCenter=128,
+            WindowWidth=256,
+        )  # fmt: skip
+        rows.append(f"{number}.dcm,{'benign' if number % 2 else 'cyst'}")
+    (tmp_path / "labels.csv").write_text("\n".join(rows) + "\n")
+    initial = tmp_path / "initial.safetensors"
+    made = run_command(
+        main, "init", "--data", str(tmp_path / "north"), "--model", "lenet5", "--classes", ",".join(ALL), "--out",
+        str(initial), "--data-option", "size=16",
+    )  # fmt: skip
+    assert made.code == 0, made.complaint
+    labels = {"labels": str(tmp_path / "labels.csv")}
+    hospitals: dict[str, dict[str, object]] = {
+        "north": {"data": str(tmp_path / "north")},
+        "south": {"data": str(tmp_path / "south"), "data_options": labels},
+    }
+    states = federate(tmp_path, initial, hospitals)
+    assert read_model(states["south"] / "personal.safetensors")[0].classes == ALL
+    written = [path for folder in (*states.values(), tmp_path / "run") for path in folder.rglob("*") if path.is_file()]
+    assert len(written) > 5
+    assert [path for path in written if b"SECRET" in path.read_bytes()] == []
 
 
 def test_labels_follow_the_names_of_the_model_file_not_their_own_order(tmp_path: Path) -> None:
