@@ -22,6 +22,7 @@ from coordinator.record.journal import JOURNAL, Entry, SqliteJournal, fact_of
 from coordinator.runs import LOCK, stored_machine
 from coordinator.watching.overview import RunEvent, RunOverview, RunSubject, Surroundings, overview_of
 from coordinator.watching.sentences import sentence_of
+from fedap_core.similarity import strangers
 from protocol.host.locks import is_locked
 
 _EVENTS_KEPT = 40
@@ -36,6 +37,7 @@ class RunFollower:
         self._folder = folder
         self._mark: tuple[int, str | None] | None = None
         self._serial, self._last_s = 0, 0.0
+        self._weighed: facts.Weighed | None = None
         self._traffic = TrafficTotals(folder / "traffic.jsonl")
 
     def look(self) -> RunOverview:
@@ -52,7 +54,21 @@ class RunFollower:
         waits = "" if state.ended else self._machine.waiting_for(found.now_s).reason
         config = self._config
         subject = RunSubject(run=config.run, algorithm=config.algorithm.name, mode=config.mode, rounds=config.rounds)
-        return overview_of(subject, state, self._progress, found, waits=waits, events=tuple(reversed(self._events)))
+        return overview_of(
+            subject,
+            state,
+            self._progress,
+            found,
+            waits=waits,
+            fit_nobody=self._fit_nobody(),
+            events=tuple(reversed(self._events)),
+        )
+
+    def _fit_nobody(self) -> tuple[tuple[str, float], ...]:
+        if self._weighed is None:
+            return ()
+        least = getattr(self._machine.rules.strategy, "min_similarity", 0.0)
+        return tuple(strangers(self._weighed.members, self._weighed.similarity, least))
 
     def _prepare(self, journal: SqliteJournal) -> None:
         """Begin at the beginning: the first time, and where the journal or the run's configuration is another one."""
@@ -63,6 +79,7 @@ class RunFollower:
         self._progress = RunProgress(rounds=self._config.rounds, continuous=self._config.mode == "continuous")
         self._events: deque[RunEvent] = deque(maxlen=_EVENTS_KEPT)
         self._serial, self._last_s = 0, 0.0
+        self._weighed = None
         self._mark = mark
 
     def _take(self, entry: Entry) -> None:
@@ -70,6 +87,8 @@ class RunFollower:
         self._machine.replay(fact, entry.time_s)
         self._progress.add(fact, entry.time_s)
         self._serial, self._last_s = entry.serial, entry.time_s
+        if isinstance(fact, facts.Weighed):
+            self._weighed = fact
         if not isinstance(fact, _QUIET):
             event = RunEvent(time_s=entry.time_s, event=event_of(fact), sentence=sentence_of(fact))
             self._events.append(event)

@@ -88,6 +88,8 @@ class RunOverview:
     scores: Mapping[str, tuple[tuple[int, float], ...]]
     weights_members: tuple[str, ...]
     weights: tuple[tuple[float, ...], ...]
+    fit_nobody: tuple[tuple[str, float], ...]
+    """Members, each with its similarity to the one most like it."""
     events: tuple[RunEvent, ...]
 
     def as_json(self) -> dict[str, object]:
@@ -112,6 +114,7 @@ def overview_of(
     machine: Surroundings,
     *,
     waits: str,
+    fit_nobody: tuple[tuple[str, float], ...],
     events: tuple[RunEvent, ...],
 ) -> RunOverview:
     """Everything that is shown of a run."""
@@ -144,6 +147,7 @@ def overview_of(
         scores={name: tuple((one.round, one.accuracy) for one in mine) for name, mine in progress.scores.items()},
         weights_members=state.weighed_members,
         weights=() if state.weighed is None else tuple(tuple(map(float, row)) for row in state.weighed),
+        fit_nobody=fit_nobody,
         events=events,
     )
 

@@ -34,6 +34,14 @@ def test_the_whole_page_is_there_without_scripts(tmp_path: Path) -> None:
     assert not re.search(r"""(src|href)=["'](https?:)?//""", text)
 
 
+def test_members_that_fit_nobody_are_named(tmp_path: Path) -> None:
+    weights = ((0.5, 0.5), (0.5, 0.5))
+    weighed = facts.Weighed(members=("a", "b"), weights=weights, similarity=(0.0, 0.9))
+    folder = write_run(tmp_path / "run", [*STARTED, (2.0, weighed)])
+    assert "<strong>a</strong> fits nobody: 0.00 similar" in ask(folder, "/")[0].text
+    assert RunFollower(folder).look().fit_nobody == (("a", 0.0),)
+
+
 def test_names_are_never_markup(tmp_path: Path) -> None:
     evil = "<img src=x onerror=alert(1)>"
     told: Told = [(0.0, facts.Began(run="wards")), (1.0, joined(evil)), (2.0, facts.Left(member=evil, reason=evil))]
