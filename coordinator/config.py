@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from coordinator.sections import (
@@ -23,6 +23,7 @@ from coordinator.sections import (
     NetworkSection,
     PaceSection,
     PageSection,
+    SealingSection,
     StorageSection,
     TrainingSection,
 )
@@ -70,6 +71,10 @@ class RunConfig(BaseModel):
         default="members", description="Draw from all members, or from those that are there when the round begins."
     )
     encoding: Encoding = Field(default="f32", description=ENCODING_HELP)
+    sealed: bool = Field(
+        default=False, description="Hide updates from the coordinator: members pad them with a key of their own."
+    )
+    sealing: SealingSection = Field(default_factory=SealingSection, description="What a sealed run hides.")
     algorithm: AlgorithmSection = Field(default_factory=AlgorithmSection, description="What is learnt from whom.")
     anchor: AnchorSection = Field(
         default_factory=AnchorSection, description="The model under which statistics are measured."
@@ -92,6 +97,15 @@ class RunConfig(BaseModel):
     )
     storage: StorageSection = Field(default_factory=StorageSection, description="The disk.")
     page: PageSection = Field(default_factory=PageSection, description="The web page.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_comparing(cls, fields: object) -> object:
+        """A sealed run has no robust rule unless one is named, which is refused: values cannot be compared."""
+        if not isinstance(fields, dict) or fields.get("sealed") is not True:
+            return fields
+        algorithm = fields.get("algorithm", {})
+        return {**fields, "algorithm": {"robust": "none", **algorithm}} if isinstance(algorithm, dict) else fields
 
     @field_validator("run")
     @classmethod

@@ -26,6 +26,9 @@ from protocol.tensors import Array, TensorSet
 def export_weights(past: StoredRun, participant: str, out: Path) -> str:
     """Write the file, whole or not at all; returns a sentence about it."""
     members = past.machine.state.members
+    if past.config.sealed:
+        fix = "Members write theirs with `fedap-participant export`."
+        raise InvalidInput("folder", str(past.folder), "a run that is not sealed: its weights cannot be read here", fix)
     if not members:
         raise InvalidInput("participant", participant, "a member, and nobody has joined this run yet")
     if participant not in members:

@@ -16,9 +16,9 @@ from coordinator.record.model_forms import shared_layout, whole_layout
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
-from fedap_core.strategies import Measure, Strategy, make_strategy
+from fedap_core.strategies import Measure, Strategy, make_strategy, sealing_objection
 from protocol.errors import InvalidField
-from protocol.messages import Plan
+from protocol.messages import Plan, Sealing
 from protocol.tensors import names_digest
 
 
@@ -35,6 +35,33 @@ def _options(config: RunConfig) -> dict[str, str | int | float | bool]:
     if hasattr(make_strategy(section.name, section.options), "min_similarity"):
         options["min_similarity"] = section.min_similarity
     return {**options, **section.options}
+
+
+def _sealing(config: RunConfig) -> Sealing | None:
+    if not config.sealed or config.sealing.group_key is None:
+        return None
+    return Sealing(
+        fingerprint=config.sealing.group_key,
+        statistics_to=config.sealing.statistics_to,
+        max_peer_weight=config.sealing.max_peer_weight,
+        scores=config.sealing.scores,
+        age_exponent=None if config.pace.late_updates == "drop" else config.pace.age_exponent,
+    )
+
+
+def _require_sealable(config: RunConfig, strategy: Strategy) -> None:
+    """Refuse what cannot be done with values that nobody may see."""
+    name, sealing = config.algorithm.name, config.sealing
+    if sealing.group_key is None:
+        fix = "Members make the key with `fedap-participant group-key`, which prints it."
+        raise InvalidInput("sealing.group_key", "nothing", "the fingerprint of the members' common key", fix)
+    refused = sealing_objection(strategy)
+    if refused:
+        raise InvalidInput("algorithm.name", name, f"one that can be mixed without seeing values: {refused}")
+    if config.encoding != "f32":
+        raise InvalidInput("encoding", config.encoding, "f32: sealed values have a width of their own")
+    if sealing.scores == "sealed" and config.pace.patience is not None:
+        raise InvalidInput("pace.patience", config.pace.patience, "none where scores are sealed")
 
 
 def make_plan(config: RunConfig, spec: ModelSpec) -> Plan:
@@ -67,6 +94,7 @@ def _plan(config: RunConfig, spec: ModelSpec, strategy: Strategy) -> Plan:
         shared_layout=shared_layout(spec, strategy.home).digest,
         sgd=config.training.sgd,
         compute=config.training.compute,
+        sealed=_sealing(config),
     )
 
 
@@ -77,6 +105,8 @@ def _anchor_kind(config: RunConfig) -> str:
 
 
 def _require_possible(config: RunConfig, spec: ModelSpec, strategy: Strategy) -> None:
+    if config.sealed:
+        _require_sealable(config, strategy)
     if strategy.needs_batch_norm and not any(tensor.part is Part.BATCH_NORM for tensor in spec.tensors):
         raise InvalidInput(
             "algorithm.name", config.algorithm.name, f"one that needs no batch norm: {spec.model} has none",
@@ -142,6 +172,7 @@ def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) ->
             forgive_after=members.forgive_after,
         ),
         admission=AdmissionRules(**config.admission.model_dump()),
+        sealing=_sealing(config),
         pace=PaceRules(
             heartbeat_s=pace.heartbeat_s,
             dead_after_s=pace.dead_after_s,

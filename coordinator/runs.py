@@ -53,6 +53,7 @@ from protocol.encodings import stored
 from protocol.host.keys import read_key_file
 from protocol.limits import FRAME_BYTES, HEADER_BYTES, KIB, SLICE_BYTES
 from protocol.messages import Plan
+from protocol.sealed_sets import most_box_bytes
 from protocol.traffic import Dispatch, Intake
 
 LOCK = "lock"
@@ -100,7 +101,14 @@ def open_run(
     if config_file is not None:
         shutil.copyfile(config_file, config.folder / "run.toml")
     store = Store(config.folder)
-    forms = ModelForms(initial=initial, anchor=anchor, home=rules.strategy.home, encoding=config.encoding, store=store)
+    forms = ModelForms(
+        initial=initial,
+        anchor=anchor,
+        home=rules.strategy.home,
+        encoding=config.encoding,
+        store=store,
+        sealed=config.sealed,
+    )
     admits: Callable[[str], bool] = (lambda key: listed.name_of(key) is not None) if listed else (lambda _key: True)
     capacity = config.network.in_flight_bytes
     router = Router(
@@ -189,17 +197,18 @@ def _space_guard(config: RunConfig, machine: RoundMachine, store: Store, row_byt
 
 def _row_bytes(forms: ModelForms, rules: Rules) -> int:
     phase = Phase.WARMUP if rules.warmup_rounds else Phase.MIXED
-    return forms.shared(phase).size_bytes(stored(forms.upward))
+    return forms.updates(phase).size_bytes(stored(forms.upward))
 
 
 def _limits(forms: ModelForms, spec: ModelSpec, rules: Rules) -> Limits:
     """Statistics of C channels: a count, mean and variance, and a covariance where the strategy compares those."""
-    layouts = {forms.shared(Phase.MIXED)} | ({forms.shared(Phase.WARMUP)} if rules.warmup_rounds else set())
+    layouts = {forms.updates(Phase.MIXED)} | ({forms.updates(Phase.WARMUP)} if rules.warmup_rounds else set())
     sizes = [
         sum(8 * math.prod(array.shape) for array in statistics_arrays(spec, rules.strategy, measure))
         for measure in (Measure.BN_INPUTS, Measure.HEAD_INPUTS)
     ]
-    return Limits(updates=tuple(layouts), statistics_bytes=max(sizes))
+    most = most_box_bytes(max(sizes)) if rules.members_compute_rows else max(sizes)
+    return Limits(updates=tuple(layouts), statistics_bytes=most)
 
 
 def _bounds(config: RunConfig, listed: MemberList | None, limits: Limits, spec: ModelSpec) -> BacklogLimits:

@@ -172,6 +172,26 @@ class AdmissionSection(Section):
     )
 
 
+class SealingSection(Section):
+    """What a sealed run (`sealed = true`) hides from the coordinator."""
+
+    group_key: str | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{32}$",
+        description="Fingerprint of the members' common key, as `fedap-participant group-key` prints it.",
+    )
+    statistics_to: Literal["members", "coordinator"] = Field(
+        default="members",
+        description="Who sees statistics and sample counts: the members alone, or the coordinator as in other runs.",
+    )
+    max_peer_weight: float = Field(
+        default=0.25, gt=0.0, le=1.0, description="Most that one member gives another; more where members are few."
+    )
+    scores: Literal["clear", "sealed"] = Field(
+        default="clear", description="Whether the coordinator sees losses and scores."
+    )
+
+
 class PaceSection(Section):
     """When something is late, and what is done about it."""
 

@@ -102,7 +102,7 @@ class Coordinator:
         self._gathered_at = 0.0
         self._is_inspecting = False
         self._looked_at = -IDLE_S
-        self._fits_messages = parts.forms.shared(Phase.WARMUP).size_bytes(parts.forms.encoding) <= SLICE_BYTES
+        self._fits_messages = parts.forms.updates(Phase.WARMUP).size_bytes(parts.forms.encoding) <= SLICE_BYTES
         """Whether updates come whole: slices are asked for one after the other, and must not wait."""
         self._not_written = ""
         self._compute: ComputeThread[Job] = ComputeThread(parts.router.wake, time.thread_time)

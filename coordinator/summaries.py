@@ -27,6 +27,7 @@ from fedap_core.strategies import Measure
 from protocol.encodings import downward, encoding_of, stored
 from protocol.endpoints import is_local
 from protocol.messages import Plan
+from protocol.sealed_sets import update_layout
 
 _SHOWN_MEMBERS = 40
 """Lines of members that `status` prints; of thousands, first those that are not simply running."""
@@ -42,8 +43,10 @@ def explain(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> Ite
     yield _who(config, rules)
     yield _where(config)
     yield _what_travels(plan, rules, spec)
+    yield from _sealed(plan)
     yield from _when(plan, rules)
-    yield _admitted(rules)
+    if plan.sealed is None:
+        yield _admitted(rules)
     yield _mixed(rules)
     least = getattr(rules.strategy, "min_similarity", 0.0)
     if least:
@@ -84,11 +87,30 @@ def _what_travels(plan: Plan, rules: Rules, spec: ModelSpec) -> str:
     kept = " and ".join(_PARTS[part] for part in sorted(home)) or "nothing"
     encoding = encoding_of(plan.encoding)
     values = f"{layout.elements:,} values of {len(layout.specs)} tensors"
+    if plan.sealed is not None:
+        size = update_layout(layout.elements).size_bytes("f32")
+        return f"What: {kept} stays home; {values}, {size:,} sealed bytes travel each way, per member and round."
     up, down = layout.size_bytes(encoding), layout.size_bytes(downward(encoding))
     if up == down:
         return f"What: {kept} stays home; {values}, {up:,} bytes as {encoding} travel each way, per member and round."
     ways = f"{up:,} bytes as {encoding} to the coordinator and {down:,} as {downward(encoding)} back"
     return f"What: {kept} stays home; {values} travel, {ways}, per member and round."
+
+
+def _sealed(plan: Plan) -> Iterator[str]:
+    sealing = plan.sealed
+    if sealing is None:
+        return
+    statistics = "statistics and sample counts" if sealing.statistics_to == "members" else ""
+    scores = "losses and scores" if sealing.scores == "sealed" else ""
+    hidden = ", ".join(filter(None, ("updates", statistics, scores)))
+    yield (
+        f"Sealed: {hidden} cannot be read here; W, who is there, sizes and times can. Values are not inspected: each"
+        f" member checks what it receives. One peer gives at most {sealing.max_peer_weight:g}, more where members are"
+        " few."
+    )
+    if sealing.statistics_to == "members":
+        yield "Sealed: members see each other's statistics, and every member computes its own row of W."
 
 
 def _when(plan: Plan, rules: Rules) -> Iterator[str]:

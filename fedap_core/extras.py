@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 EXTRAS: Mapping[str, str] = {
     "PIL": "participant",
+    "cryptography": "participant",
     "torch": "participant",
     "jinja2": "lab",
     "matplotlib": "lab",

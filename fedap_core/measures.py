@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedap_core.bn_stats import BnStats
+from fedap_core.bn_stats import BnStats, LayerMoments
+from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies.base import Measure, Strategy
@@ -69,3 +70,27 @@ def arrays_of(stats: BnStats) -> Mapping[str, NDArray[np.generic]]:
         if layer.covariance is not None:
             arrays[f"{layer.name}/{COVARIANCE}"] = layer.covariance
     return arrays
+
+
+def stats_of(
+    arrays: Mapping[str, NDArray[np.generic]], spec: ModelSpec, strategy: Strategy, measure: Measure, *, samples: int
+) -> BnStats:
+    """Back from `arrays_of`: exactly the arrays of `statistics_arrays`, with moments that can be."""
+    for one in statistics_arrays(spec, strategy, measure):
+        found = arrays.get(one.name)
+        if found is None or (found.dtype.name, found.shape) != (one.dtype, one.shape):
+            got = "nothing" if found is None else f"{found.dtype} {found.shape}"
+            raise InvalidInput(one.name, got, f"{one.dtype} {one.shape}")
+    layers = tuple(
+        LayerMoments(
+            name=layer,
+            count=int(arrays[f"{layer}/{COUNT}"]),
+            mean=arrays[f"{layer}/{MEAN}"].astype(np.float64),
+            variance=arrays[f"{layer}/{VARIANCE}"].astype(np.float64),
+            covariance=arrays[f"{layer}/{COVARIANCE}"].astype(np.float64)
+            if strategy.measures_covariance(measure)
+            else None,
+        )
+        for layer in measured_channels(spec, measure)
+    )
+    return BnStats(samples=samples, layers=layers)

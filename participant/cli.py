@@ -79,7 +79,16 @@ def formats() -> None:
     typer.echo(formats_text())
 
 
-for command in (commands.join, commands.page, commands.check, commands.keygen, commands.predict, commands.export):
+for command in (
+    commands.join,
+    commands.page,
+    commands.check,
+    commands.keygen,
+    commands.group_key,
+    commands.scores,
+    commands.predict,
+    commands.export,
+):
     app.command()(command)
 app.command("config")(commands.show_config)
 

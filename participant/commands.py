@@ -19,6 +19,8 @@ from participant.progress import configure_logging, is_terminal, showing, watchi
 from participant.record.bundle import export_bundle
 from participant.record.predictions import predict as predict_new
 from participant.record.predictions import write_predictions
+from participant.sealing.group_key import make_group_key
+from participant.sealing.opened_scores import scores_table
 from participant.training.privacy_budget import StatisticsPrivacy
 from participant.wire.keys import make_keys
 from protocol.encodings import ENCODINGS
@@ -108,6 +110,24 @@ def keygen(
     typer.echo(f"{made.secret_file}: secret, for --keys; keep it here")
     typer.echo(f"{made.public_file}: public, for the coordinator's folder of members")
     typer.echo(f"or as a line of its list: {name} {made.public}")
+
+
+def group_key(
+    out: Annotated[Path, typer.Option(help="The key file to write, readable by you alone.")] = Path("group.key"),
+) -> None:
+    """Make the common key of a sealed federation; give the file to the other members, never to the coordinator."""
+    made = make_group_key(out)
+    typer.echo(f"secret, for --group-key of every member:  {out}")
+    typer.echo(f"fingerprint, for sealing.group_key:       {made.fingerprint}")
+
+
+def scores(
+    folder: Annotated[Path, typer.Option(help="The coordinator's folder of the run, or a copy of it.")],
+    key: Annotated[Path, typer.Option("--group-key", help="The members' common key.")],
+    state: Annotated[Path, typer.Option(help="Your own folder, that join used.")] = Path("fedap-state"),
+) -> None:
+    """Print the scores of a run that seals them, as CSV."""
+    typer.echo(scores_table(folder, state, key), nl=False)
 
 
 def predict(

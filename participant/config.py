@@ -84,6 +84,13 @@ class JoinSettings(DataSettings):
         description="The coordinator's public key: the file coordinator.pub, or the 40 characters.",
         examples=["coordinator.pub"],
     )
+    group_key: Path | None = Field(
+        default=None, description="The members' common key, of group-key: take part in sealed runs only."
+    )
+    statistics_to: Literal["members", "coordinator"] = Field(
+        default="members", description="Who may see statistics and sample counts in a sealed run."
+    )
+    anchor_file: Path | None = Field(default=None, description="Your own copy of the anchor, to compare with.")
     insecure: bool = Field(default=False, description="Allow a line without keys to another machine.")
     state: Path = Field(default=Path("fedap-state"), description="Folder of everything that must survive a crash.")
     threads: Literal["plan", "auto"] = Field(

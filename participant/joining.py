@@ -31,18 +31,24 @@ from participant.decisions.reconnection import Lifeline
 from participant.record.kept_models import kept_models
 from participant.record.model_file import make_initial, read_spec
 from participant.record.private_state import PrivateState
+from participant.sealing.group_key import GroupKey, read_group_key
 from participant.shell import Shell, run_in_thread
 from participant.training.home_data import HomeData
-from participant.training.home_run import HomeSettings
+from participant.training.home_settings import HomeSettings
 from participant.training.pace import Progress
 from participant.training.worker import Worker, training_lane
 from participant.wire.line import Context, shared_context
 from participant.wire.sent_log import SentLog
 from protocol.host.command import software_version
+from protocol.limits import MIB
 from protocol.messages import Hello
 from protocol.tensors import names_digest
 
 log = structlog.get_logger()
+
+MOST_STATISTICS_BYTES = 64 * MIB
+"""Sealed statistics of everybody that an order may bring: a thousand members with the layers of a LeNet-5, or a dozen
+with full covariances."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +85,13 @@ def open_home(settings: DataSettings) -> LocalSetup:
     return LocalSetup(data=data.fitted_to(spec), spec=spec)
 
 
-def greeting_of(home: LocalSetup, settings: DataSettings, run: str | None, instance: str) -> Hello:
-    """The first message: digests of what must agree, and how many samples there are. instance: of the state folder."""
+def greeting_of(
+    home: LocalSetup, settings: DataSettings, run: str | None, instance: str, key: GroupKey | None = None
+) -> Hello:
+    """The first message: digests of what must agree, and how many samples there are. instance: of the state folder.
+    key: the members' common key; then the numbers of samples may be for them alone."""
     parts = home.split(settings)
+    hidden = key is not None and isinstance(settings, JoinSettings) and settings.statistics_to == "members"
     return Hello(
         name=settings.name,
         instance=instance,
@@ -91,8 +101,9 @@ def greeting_of(home: LocalSetup, settings: DataSettings, run: str | None, insta
         classes=names_digest(home.spec.classes),
         input_shape=home.spec.input_shape,
         preprocessing=home.spec.preprocessing.digest,
-        train_samples=len(parts["train"]),
-        test_samples=len(parts["test"]),
+        train_samples=0 if hidden else len(parts["train"]),
+        test_samples=0 if hidden else len(parts["test"]),
+        group_key=None if key is None else key.fingerprint,
     )
 
 
@@ -122,6 +133,7 @@ def join(
 ) -> End:
     """Take part until the run is over, the participant is asked to stop, or it cannot go on."""
     allowance, address, patience = settings.allowance(), settings.address(), settings.patience()
+    key = _group_key(settings)
     home = home or open_home(settings)
     consent = Consent(
         spec=home.spec,
@@ -129,14 +141,16 @@ def join(
         name=settings.name,
         keyed=address.keys is not None,
         trusted=settings.trusted,
+        group_key=None if key is None else key.fingerprint,
+        statistics_to=settings.statistics_to,
     )
     with PrivateState(settings.state) as state:
         run = state.current_run()
         chance = generator(settings.seed, purpose="reconnect", participant=settings.name)
         machine = AgentMachine(
-            greeting=greeting_of(home, settings, run, state.instance()),
+            greeting=greeting_of(home, settings, run, state.instance(), key),
             lifeline=Lifeline(patience, chance, has_finished=state.has_finished(run)),
-            model_bytes=model_layout(home.spec).size_bytes("f32"),
+            model_bytes=_most_bytes(home.spec, key),
             consent=consent,
         )
         context = None if host is None else host.context
@@ -146,7 +160,7 @@ def join(
             spec=home.spec,
             data=home.data,
             state=state,
-            settings=_home_settings(settings, hosted=host is not None),
+            settings=_home_settings(settings, key, hosted=host is not None),
             post=shell.post,
             watch=watch,
             lane=None if host is None else host.lane,
@@ -171,7 +185,22 @@ def join(
     return end if isinstance(end, End) else End(code=1, reason="")
 
 
-def _home_settings(settings: JoinSettings, *, hosted: bool) -> HomeSettings:
+def _group_key(settings: JoinSettings) -> GroupKey | None:
+    if settings.group_key is None:
+        return None
+    if settings.model_file is None:
+        fix = "A sealed run compares the model that the coordinator sends with it."
+        raise InvalidInput("model_file", "nothing", "your own copy of the initial model, beside group_key", fix)
+    return read_group_key(settings.group_key)
+
+
+def _most_bytes(spec: ModelSpec, key: GroupKey | None) -> int:
+    """The largest payload that an order can offer: the model, sealed or not, or others' sealed statistics."""
+    size = model_layout(spec).size_bytes("f32")
+    return size if key is None else max(2 * size + 64, MOST_STATISTICS_BYTES)
+
+
+def _home_settings(settings: JoinSettings, key: GroupKey | None, *, hosted: bool) -> HomeSettings:
     if hosted and settings.threads == "auto":
         raise InvalidInput("threads", "auto", "plan: others train in this process, and on these cores", "Leave it out.")
     threads = len(os.sched_getaffinity(0)) if settings.threads == "auto" else None
@@ -188,6 +217,8 @@ def _home_settings(settings: JoinSettings, *, hosted: bool) -> HomeSettings:
         algorithm_is_named=settings.algorithm is not None,
         model_file=settings.model_file,
         statistics_privacy=settings.statistics_privacy if settings.statistics_privacy.epsilon else None,
+        anchor_file=settings.anchor_file,
+        group_key=key,
     )
 
 

@@ -21,6 +21,7 @@ import structlog
 from numpy.typing import NDArray
 
 from coordinator.computing.rows import Product, changed, mix_files, mix_in_memory
+from coordinator.computing.sealed_mixing import mix_sealed
 from coordinator.decisions.actions import Aggregate, BlobRef, Inspect, RowRef, Source, Weigh, WeightsRef
 from coordinator.decisions.admission import (
     Bounds,
@@ -49,6 +50,7 @@ from fedap_core.strategies import Evidence, Measure, Phase
 from protocol.encodings import DIFFERENCES, from_wire
 from protocol.errors import RemoteProtocolError
 from protocol.limits import MIB, SLICE_BYTES
+from protocol.sealed_sets import SEALED
 from protocol.tensors import Layout, TensorSet
 
 T = TypeVar("T")
@@ -175,9 +177,10 @@ class Jobs:
             judged, passed = Judgement(), None
             if action.kind == UPDATE:
                 judged, passed = self._judge_update(action, staged[0])
-            elif action.measure is Measure.NONE and staged[0].layout.specs:
+            elif action.measure is Measure.NONE and staged[0].layout.specs and not self._rules.members_compute_rows:
                 judged = Judgement(code="bad-statistics", reason="statistics where none were asked for")
-            if judged.code is None and action.measure is not Measure.NONE:
+            boxed = self._rules.members_compute_rows and action.kind != UPDATE
+            if judged.code is None and (action.measure is not Measure.NONE or boxed):
                 statistics = self._judge_statistics(action, staged[-1])
                 judged = statistics if isinstance(statistics, Judgement) else judged
         except RemoteProtocolError as fault:  # an infinity under f16
@@ -191,9 +194,11 @@ class Jobs:
 
     def _judge_update(self, action: Inspect, staged: Staged) -> tuple[Judgement, int | None]:
         """A judgement, and the checksum of a file, all of which was read for it."""
-        layout = self._forms.shared(action.phase)
+        layout = self._forms.updates(action.phase)
         if staged.layout != layout:
             return Judgement(code="wrong-tensors", reason=_difference(staged.layout, layout)), None
+        if self._rules.sealing is not None:  # there is nothing to be seen in it
+            return Judgement(), None
         given = self._given(action.sent, action.phase)
         if staged.encoding in DIFFERENCES:
             if staged.encoding != self._forms.upward:
@@ -238,6 +243,10 @@ class Jobs:
             return None
 
     def _judge_statistics(self, action: Inspect, staged: Staged) -> Judgement | BnStats:
+        if self._rules.members_compute_rows:
+            specs = staged.layout.specs
+            box = len(specs) == 1 and (specs[0].name, specs[0].dtype) == (SEALED, "int64")
+            return Judgement() if box else Judgement(code="bad-statistics", reason="statistics that are not sealed")
         tensors = TensorSet.staying(staged.layout, staged.encoding, _bytes(staged))
         least = self._rules.members.min_samples
         found = self._moments(tensors.arrays(), action.measure, samples=action.samples, least=least)
@@ -302,18 +311,21 @@ class Jobs:
             raise DamagedReports({ref: (self._store.path_of(ref), wrong) for ref, wrong in faults.items()})
 
     def _aggregate(self, action: Aggregate) -> list[tuple[RowRef, Payload]]:
-        layout = self._forms.shared(action.phase)
+        layout = self._forms.updates(action.phase)
         blobs = [self._store.blob(ref) for ref in action.givers]
         for ref, blob in zip(action.givers, blobs, strict=True):
             if blob.layout != layout:
                 raise InvalidInput(f"update of {ref.member}", _difference(blob.layout, layout), "the plan's tensors")
         mixture = mixture_of(action, self._rules.strategy, self._tensors(action.phase))
         product = Product(mixture=mixture, rule=self._rules.strategy.robustness)
+        layout = self._forms.rows(action.phase)
         size = layout.size_bytes(self._forms.encoding)
         small = size <= SLICE_BYTES and self._forms.held_bytes + len(action.receivers) * size <= ROWS_HELD_BYTES
         paths = self._store.expect_rows(() if small else action.receivers)
         try:
-            if small:
+            if self._rules.sealing is not None:
+                rows = mix_sealed(action, blobs, paths, layout)
+            elif small:
                 rows = mix_in_memory(product, blobs, layout, self._forms.encoding)
             else:
                 rows = mix_files(product, blobs, paths, layout, self._forms.encoding)

@@ -73,12 +73,13 @@ class Order:
 
     kind, round_no, measure, phase, reason are the message's fields, where its kind has them. weights None: the field is
     nil (an `anchor` under the initial model, a `finish` before any weights). Where everything stays home the shell
-    sends an empty set.
+    sends an empty set. peers: sealed statistics that a `train` brings along.
     """
 
     kind: str
     round_no: int
     weights: WeightsRef | None
+    peers: tuple[BlobRef, ...] = ()
     measure: Measure = Measure.NONE
     phase: Phase | None = None
     reason: str | None = None

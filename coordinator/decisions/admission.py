@@ -85,12 +85,28 @@ def refuse_hello(hello: Hello, identity: str, state: State, rules: Rules) -> Rej
         return Reject(code="name-taken", reason=f"another participant has the name {name}")
     if known is None and name.lower() in map(str.lower, state.members):
         return Reject(code="name-taken", reason=f"another participant has the name {name} but for upper and lower case")
+    sealed = _differing_key(hello, rules)
+    if sealed is not None:
+        return sealed
     return _differing_model(hello, rules) or _grown(hello, known, rules) or _no_room(known, state, rules)
 
 
 def _is_listed(member: Member, state: State) -> bool:
     """Whether a member's own key still stands for its name; else the operator has given the name another key."""
     return state.allowed is None or (member.identity, member.name) in state.allowed
+
+
+def _differing_key(hello: Hello, rules: Rules) -> Reject | None:
+    ours = None if rules.sealing is None else rules.sealing.fingerprint
+    if hello.group_key == ours:
+        return None
+    if ours is None:
+        reason = "this run is not sealed, and the participant has a group key: join without --group-key, or leave it"
+    elif hello.group_key is None:
+        reason = "this run is sealed: join with --group-key and the key that its members have"
+    else:
+        reason = "the group key is not the one of this run's members: ask them for it"
+    return Reject(code="wrong-group-key", reason=reason, ours=ours or "none", yours=hello.group_key or "none")
 
 
 def _differing_model(hello: Hello, rules: Rules) -> Reject | None:
@@ -103,6 +119,8 @@ def _differing_model(hello: Hello, rules: Rules) -> Reject | None:
     for code, what, ours, yours in pairs:
         if ours != yours:
             return Reject(code=code, reason=f"{what} differs from the run's", ours=_text(ours), yours=_text(yours))
+    if rules.members_compute_rows:  # counts are the members' own business
+        return None
     least, most = rules.members.min_samples, rules.members.max_samples
     if hello.train_samples < least:
         return _samples("too-few-samples", "too few training samples", f"at least {least}", hello)
@@ -118,7 +136,9 @@ def _samples(code: str, reason: str, ours: str, hello: Hello) -> Reject:
 def _grown(hello: Hello, known: Member | None, rules: Rules) -> Reject | None:
     """A member's count weighs its updates: it may change with its data, and not be raised at will. Without keys another
     process under the name is somebody else."""
-    if known is None or not instances.is_same(known, instances.digest_of(hello.instance)):
+    if known is None or rules.members_compute_rows:
+        return None
+    if not instances.is_same(known, instances.digest_of(hello.instance)):
         return None
     factor, first = rules.members.max_growth, known.first_samples
     if first / factor <= hello.train_samples <= first * factor:

@@ -103,7 +103,8 @@ class StatsArrived:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdateArrived:
-    """An `update` message is complete, tensors included. Answered by Inspect or Discard. measured: has statistics."""
+    """An `update` message is complete, tensors included. Answered by Inspect or Discard. measured: has statistics.
+    row: the row of W that it requests, (member, weight) pairs."""
 
     connection: str
     round_no: int
@@ -111,6 +112,7 @@ class UpdateArrived:
     train_loss: float | None
     scores: tuple[Score, ...]
     measured: bool
+    row: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

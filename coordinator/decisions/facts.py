@@ -166,7 +166,8 @@ class UpdateAccepted:
 
     distance: length of (update - what was sent), None where nothing was compared. measured: it brought statistics,
     stored as (member, "update-statistics", round_no). direction: of that step, as `fedap_core.directions` writes it;
-    empty where nothing was compared, where no rule asks for it, and in journals of format 2.
+    empty where nothing was compared, where no rule asks for it, and in journals of format 2. row: the row of W that the
+    member requests, in a sealed run; empty where it was not asked for one.
     """
 
     member: str
@@ -177,6 +178,7 @@ class UpdateAccepted:
     measured: bool
     distance: float | None
     direction: str = ""
+    row: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,6 +17,7 @@ from coordinator.decisions.admission import typical
 from coordinator.decisions.modes import Mode
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.scoring import scores_by_split
+from coordinator.decisions.sealed_weights import given_with
 from coordinator.decisions.state import Member, State, Status
 from fedap_core import directions
 from fedap_core.strategies import Measure
@@ -161,6 +162,7 @@ def _exclude(state: State, member: Member, status: Status) -> None:
     member.status = status
     member.order = member.earlier = None
     member.update_round = member.statistics = None
+    member.row, member.row_of, member.row_phase = (), (), ""
     member.has_anchor = False
     member.answer_due = False
 
@@ -196,7 +198,7 @@ def _stats_accepted(state: State, mode: Mode, fact: facts.StatsAccepted) -> None
     member = state.members[fact.member]
     _answer(member, "stats", fact.round_no)
     member.has_anchor = True
-    if mode.rules.first_measure is not Measure.NONE:
+    if mode.rules.first_measure is not Measure.NONE or mode.rules.members_compute_rows:
         member.statistics = BlobRef(member=fact.member, kind="stats", round_no=fact.round_no)
     if state.is_training and mode.answers_alone(state.round_no):
         member.answer_due = True
@@ -263,6 +265,9 @@ def _update_accepted(state: State, mode: Mode, fact: facts.UpdateAccepted, now: 
     member.accepted_at, member.update_round = state.accepted, fact.round_no
     member.distance, member.accuracy = fact.distance, _validation_accuracy(fact)
     member.trend = directions.extended(member.trend, fact.direction)
+    if fact.row:
+        member.row, member.row_phase = fact.row, str(mode.rules.round_plan(fact.round_no).phase)
+        member.row_of = given_with(member, fact.round_no)
     if fact.measured:
         member.statistics = BlobRef(member=fact.member, kind="update-statistics", round_no=fact.round_no)
     if not state.is_ready(member, mode.rules):  # its statistics were lost meanwhile

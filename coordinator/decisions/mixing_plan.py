@@ -7,12 +7,14 @@ is decided elsewhere; tensors are named only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from coordinator.decisions.actions import Aggregate, BlobRef, RowRef
 from coordinator.decisions.rules import Rules
+from coordinator.decisions.sealed_weights import sealed_rows
 from coordinator.decisions.state import Member, Recipe, State, Status
 from fedap_core import directions, mixing, participation
 from fedap_core.arrays import BoolArray, FloatArray
@@ -64,8 +66,10 @@ def round_recipe(state: State, rules: Rules) -> Recipe:
     """
     members = state.ready(rules)
     phase = rules.round_plan(state.round_no).phase
-    weights = full_weights(state, rules, members, phase)
     usable, own, discount = _standing(state, rules, members, phase)
+    if rules.sealing is not None:
+        return _sealed_round(state, rules, members, phase, own, usable)
+    weights = full_weights(state, rules, members, phase)
     weights = _narrowed(rules, phase, weights, usable & (discount > 0.0))
     if not own.all():
         weights = _restrict(rules, phase, weights, usable=usable, own=own, discount=discount)
@@ -102,6 +106,29 @@ def _standing(
     return _usable(members, ages, rules), _flags(one.update_round == state.round_no for one in members), discount
 
 
+def _sealed_round(
+    state: State, rules: Rules, members: Sequence[Member], phase: Phase, own: BoolArray, usable: BoolArray
+) -> Recipe:
+    """The same in a sealed run; a member for whom no mix can be made goes on from its own model."""
+    found = sealed_rows(
+        rules,
+        members,
+        range(len(members)),
+        phase,
+        full=partial(full_weights, state, rules, members, phase),
+        ages=round_ages(members, state.round_no),
+        usable=usable,
+        own=own,
+    )
+    served = _any(found, axis=1)
+    receivers = tuple(
+        RowRef(member=member.name, round_no=state.round_no + 1)
+        for member, is_served in zip(members, served, strict=True)
+        if is_served
+    )
+    return _recipe(phase, receivers, members, _any(found, axis=0), found[served])
+
+
 def row_recipe(state: State, mode: Ageing, member: Member, round_no: int) -> Recipe:
     """The mix that one member gets by itself, delivered by its order `round_no`; see `can_mix`.
 
@@ -112,11 +139,18 @@ def row_recipe(state: State, mode: Ageing, member: Member, round_no: int) -> Rec
     members = state.ready(rules)
     place = next(index for index, one in enumerate(members) if one.name == member.name)
     phase = mode.row_phase(state, member)
-    weights = full_weights(state, rules, members, phase)
     mine = member.update_round is not None
     ages = mode.ages(state, members)
     usable = _usable(members, ages, rules)
     usable[place] = mine
+    if rules.sealing is not None:
+        full = partial(full_weights, state, rules, members, phase)
+        row = sealed_rows(
+            rules, members, (place,), phase, full=full, ages=ages, usable=usable, own=usable, to_self=mode.age_to_self
+        )
+        alone = RowRef(member=member.name, round_no=round_no, alone=True)
+        return _recipe(phase, (alone,), members, _any(row, axis=0), row)
+    weights = full_weights(state, rules, members, phase)
     weights = _narrowed(rules, phase, weights, usable)
     if mode.age_to_self and mine:
         row = _aged_row(weights, place, ages, usable, rules)
@@ -146,7 +180,8 @@ def can_mix(state: State, mode: Ageing, member: Member) -> bool:
         return True
     members = state.ready(mode.rules)
     ages = mode.ages(state, members)
-    return bool(_usable(members, ages, mode.rules).any())
+    least = 1 if mode.rules.sealing is None else min(2, len(members) - 1)  # not one other member's update alone
+    return int(_usable(members, ages, mode.rules).sum()) >= max(least, 1)
 
 
 def next_round(member: Member) -> int:
@@ -216,6 +251,10 @@ def _usable(members: Sequence[Member], ages: FloatArray, rules: Rules) -> BoolAr
 
 def _flags(values: Iterable[bool]) -> BoolArray:
     return np.asarray(list(values), dtype=np.bool_)
+
+
+def _any(weights: FloatArray, *, axis: int) -> BoolArray:
+    return np.asarray(weights.any(axis=axis), dtype=np.bool_)
 
 
 def _recipe(

@@ -25,6 +25,7 @@ from coordinator.decisions.actions import (
 from coordinator.decisions.reports import Inspections
 from coordinator.decisions.roster import Link, Roster
 from coordinator.decisions.rules import Rules
+from coordinator.decisions.sealed_weights import needs_row
 from coordinator.decisions.state import Member, State
 from coordinator.decisions.work import PendingWork
 from fedap_core.strategies import Phase
@@ -50,12 +51,14 @@ def train_order(state: State, rules: Rules, member: Member, round_no: int) -> Or
     """Train this round, and bring running statistics if the round, or the lack of them, asks for it."""
     plan = rules.round_plan(round_no)
     measure = plan.measure
-    if state.running_asked and member.statistics is None and plan.phase is Phase.MIXED:
+    lacking = member.statistics is None or (rules.members_compute_rows and member.statistics.kind == "stats")
+    if state.running_asked and lacking and plan.phase is Phase.MIXED:
         measure = rules.strategy.round_measure
     return Order(
         kind="train",
         round_no=round_no,
         weights=_row_or_start(state, rules, member, round_no),
+        peers=needs_row(state, rules, member, plan.phase) if rules.members_compute_rows else (),
         measure=measure,
         phase=plan.phase,
     )

@@ -28,6 +28,7 @@ from coordinator.decisions.facts import (
     UpdateAccepted,
 )
 from coordinator.decisions.modes import Mode
+from coordinator.decisions.sealed_weights import row_objection
 from coordinator.decisions.state import Member, State
 from fedap_core.strategies import Measure, Phase
 from protocol.messages import ORDERS, Error, Heartbeat, Step
@@ -144,8 +145,21 @@ class Inspections:
             discard = Discard(member=member.name, kind=step.kind, round_no=step.round_no)
             error = Error(code="no-space", reason="the coordinator's disk is full; it will ask again", about=step)
             return None, [discard, Send(connection=event.connection, member=member.name, message=error)]
+        again = self.missing.is_missing(member.name, step)
+        if isinstance(event, UpdateArrived) and (self._rules.members_compute_rows or event.row) and not again:
+            wrong = row_objection(self._rules, member, event.round_no, event.row)
+            if wrong:
+                return self._refused(event, member, step, wrong)
         self._waiting[member.name, step.kind, step.round_no] = event
         return None, [self._inspect(state, member, event)]
+
+    def _refused(
+        self, event: UpdateArrived, member: Member, step: Step, reason: str
+    ) -> tuple[Fact | None, list[Action]]:
+        discard = Discard(member=member.name, kind=step.kind, round_no=step.round_no)
+        error = Error(code="bad-row", reason=reason[:500], about=step)
+        fact = Refused(member=member.name, code="bad-row", reason=reason, kind=step.kind, round_no=step.round_no)
+        return fact, [discard, Send(connection=event.connection, member=member.name, message=error)]
 
     def _inspect(self, state: State, member: Member, event: StatsArrived | UpdateArrived) -> Inspect:
         if isinstance(event, StatsArrived):
@@ -243,6 +257,7 @@ def _accepted(event: Inspected, report: StatsArrived | UpdateArrived) -> Fact:
         measured=report.measured,
         distance=event.distance,
         direction=event.direction,
+        row=report.row,
     )
 
 

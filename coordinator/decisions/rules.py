@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fedap_core.errors import InvalidInput
 from fedap_core.participation import require_participation
 from fedap_core.strategies import Measure, Phase, RoundPlan, Strategy
+from protocol.messages import Sealing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +152,7 @@ class Rules:
     anchor_file: the anchor is a file (else warm-up makes it, or statistics are measured under the initial model).
     start_from_anchor: round 0 (or the first after warm-up) starts from the anchor instead of the initial model.
     participation: share of the members that takes part in a round; chooses_present: drawn from those that are there.
-    seed: what they are drawn by.
+    seed: what they are drawn by. sealing: what is hidden from the coordinator; None: nothing.
     """
 
     run: str
@@ -168,6 +169,12 @@ class Rules:
     members: MemberRules
     pace: PaceRules
     admission: AdmissionRules = AdmissionRules()
+    sealing: Sealing | None = None
+
+    @property
+    def members_compute_rows(self) -> bool:
+        """Whether statistics are sealed, so that every member computes its own row of W."""
+        return self.sealing is not None and self.sealing.statistics_to == "members"
 
     def round_plan(self, round_no: int) -> RoundPlan:
         """What round `round_no` is for. The strategy counts from the first round after warm-up."""
@@ -181,6 +188,8 @@ class Rules:
         require_participation(self.strategy, self.participation)
         if self.continuous:
             self.strategy.require_continuous()
+        if self.sealing is not None and self.participation < 1.0:
+            raise InvalidInput("participation", self.participation, "1 in a sealed run")
         if not 0 <= self.warmup_rounds < self.rounds:
             raise InvalidInput("warmup_rounds", self.warmup_rounds, f"from 0 to fewer than the {self.rounds} rounds")
         if self.warmup_rounds and self.anchor_file:
@@ -199,4 +208,4 @@ class Rules:
     def asks_first(self) -> bool:
         """Whether members are given an order before they train: to measure, or to start from the anchor, all of it. A
         `train` order brings the shared tensors only, and what stays home must start from the anchor, too."""
-        return self.first_measure is not Measure.NONE or self.start_from_anchor
+        return self.first_measure is not Measure.NONE or self.start_from_anchor or self.members_compute_rows

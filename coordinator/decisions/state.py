@@ -60,6 +60,10 @@ class Member:
     """Whether it has answered an order to start from the anchor."""
     statistics: BlobRef | None = None
     """Admitted statistics, by which W is computed."""
+    row: tuple[tuple[str, int], ...] = ()
+    """The row of W that it requested, in a sealed run; from which statistics, and for which phase."""
+    row_of: tuple[BlobRef, ...] = ()
+    row_phase: str = ""
     update_round: int | None = None
     """Round of the latest admitted update that can still be mixed."""
     accepted_at: int = 0
@@ -188,7 +192,7 @@ class State:
 
     def has_measured(self, member: Member, rules: Rules) -> bool:
         """Whether what is asked before training was admitted: statistics or, where none are asked for, an answer."""
-        if rules.first_measure is Measure.NONE:
+        if rules.first_measure is Measure.NONE and not rules.members_compute_rows:
             return member.has_anchor
         return member.statistics is not None
 
@@ -206,6 +210,8 @@ class State:
 
     def lacks_weights(self, rules: Rules) -> bool:
         """Whether W must be computed (again) before anything is mixed by statistics."""
+        if rules.members_compute_rows:
+            return False
         uses = rules.strategy.first_measure is not Measure.NONE or self.running_asked
         return uses and bool(self.measured()) and self.weighed_members != self.measured()
 

@@ -7,14 +7,14 @@ made tensor by tensor, so that no whole model need be in memory. Knows nothing o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from coordinator.decisions.actions import RowRef, Source, WeightsRef
+from coordinator.decisions.actions import BlobRef, RowRef, Source, WeightsRef
 from coordinator.record.blobs import CHUNK_BYTES, opened, read_bytes, read_exactly
 from coordinator.record.store import Store
 from fedap_core.errors import InvalidInput
@@ -25,6 +25,7 @@ from protocol.contracts import Buffer
 from protocol.encodings import Encoding, downward
 from protocol.limits import SLICE_BYTES
 from protocol.naming import Naming
+from protocol.sealed_sets import gathered, row_layout, update_layout
 from protocol.tensors import Array, Layout, TensorSet, WireTensor
 
 
@@ -39,6 +40,8 @@ class Payload:
     encoding: Encoding
     transfer: str | None
     data: memoryview | None = field(default=None, repr=False, compare=False)
+    uploads: TensorSet | None = field(default=None, repr=False, compare=False)
+    """Of a sealed row: what it was mixed from."""
 
     @property
     def size_bytes(self) -> int:
@@ -111,7 +114,14 @@ class ModelForms:
     """
 
     def __init__(
-        self, *, initial: ModelFile, anchor: ModelFile | None, home: Collection[Part], encoding: Encoding, store: Store
+        self,
+        *,
+        initial: ModelFile,
+        anchor: ModelFile | None,
+        home: Collection[Part],
+        encoding: Encoding,
+        store: Store,
+        sealed: bool = False,
     ) -> None:
         if anchor is not None and whole_layout(anchor.spec) != whole_layout(initial.spec):
             raise InvalidInput(
@@ -124,6 +134,7 @@ class ModelForms:
         """How models are sent."""
         self.upward: Encoding = encoding
         """How updates are expected."""
+        self.sealed = sealed
         self.whole = whole_layout(initial.spec)
         self._shared = shared_layout(initial.spec, home)
         self._all_floating = shared_layout(initial.spec, ())
@@ -134,6 +145,28 @@ class ModelForms:
     def shared(self, phase: Phase | None) -> Layout:
         """What travels in a round of this phase: warm-up shares batch norm too."""
         return self._all_floating if phase is Phase.WARMUP else self._shared
+
+    def updates(self, phase: Phase | None) -> Layout:
+        """What an update of this phase looks like: the shared tensors, or as many padded words."""
+        shared = self.shared(phase)
+        return update_layout(shared.elements) if self.sealed else shared
+
+    def rows(self, phase: Phase | None) -> Layout:
+        """The same of a mixed row."""
+        shared = self.shared(phase)
+        return row_layout(shared.elements) if self.sealed else shared
+
+    def peers(self, refs: Sequence[BlobRef]) -> Payload | None:
+        """Sealed statistics of members, as far as they are still here; None for none."""
+        stored = [(ref.member, self._store.blob(ref)) for ref in refs if not self._store.fault_of(ref)]
+        boxes = [
+            (name, one.data if one.data is not None else read_bytes(one.path, 0, one.size_bytes))
+            for name, one in stored
+        ]
+        if not boxes:
+            return None
+        made = gathered(boxes)
+        return Payload(path=Path(), layout=made.layout, encoding="f32", transfer=made.transfer, data=made.data)
 
     def initial(self) -> Payload:
         """The whole initial model; never rounded to the transport encoding, it is sent once."""
@@ -168,7 +201,10 @@ class ModelForms:
         return self._form(f"{_anchor_name(ref)}-{suffix}", layout, self.encoding, self._anchor_tensor(ref))
 
     def whole_anchor(self, ref: WeightsRef) -> Payload:
-        """The anchor with all its tensors; counters, which never travel, are the initial model's."""
+        """The anchor with all its tensors; counters, which never travel, are the initial model's. In a sealed run an
+        anchor that warm-up made is the row as it was mixed."""
+        if self.sealed and ref.row is not None:
+            return self.row(ref.row)
         return self._form(f"{_anchor_name(ref)}-whole", self.whole, "f32", self._anchor_tensor(ref))
 
     def _anchor_tensor(self, ref: WeightsRef) -> Callable[[WireTensor], Array]:

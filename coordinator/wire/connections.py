@@ -22,7 +22,9 @@ from coordinator.record.model_forms import Payload
 from coordinator.record.store import STATS, UPDATE, UPDATE_STATS, Store
 from protocol.codec import offers
 from protocol.conversation import Conversation
+from protocol.errors import InvalidField
 from protocol.messages import Goodbye, Grant, Heartbeat, Message, Side, Slice, Stats, Step, Update
+from protocol.sealed_sets import read_request
 from protocol.tensors import Layout
 from protocol.traffic import Dispatch, Intake, To
 from protocol.transfer import Fate, Span
@@ -281,9 +283,18 @@ class Arrivals:
         if statistics is not None and statistics.size_bytes > self._limits.statistics_bytes:
             expected = f"at most {self._limits.statistics_bytes} for this model's layers"
             raise Unwanted("bad-statistics", f"{statistics.size_bytes} bytes of statistics, {expected}")
-        tables = getattr(message, "tables", None)
-        if tables is not None and tables.data is None:
-            raise Unwanted("wrong-tensors", f"{tables.size_bytes} bytes of tables; they must fit one message")
+        for name in ("tables", "row"):
+            small = getattr(message, name, None)
+            if small is not None and small.data is None:
+                raise Unwanted("wrong-tensors", f"{small.size_bytes} bytes of {name}; they must fit one message")
+        self._require_readable(message)
+
+    def _require_readable(self, message: Report) -> None:
+        try:
+            if isinstance(message, Update) and message.row is not None:
+                read_request(message.row)
+        except InvalidField as error:
+            raise Unwanted("bad-row", str(error)) from error
 
 
 def _event(connection: str, message: Report) -> Event:
@@ -298,6 +309,7 @@ def _event(connection: str, message: Report) -> Event:
         train_loss=message.train_loss,
         scores=message.scores,
         measured=message.statistics is not None,
+        row=() if message.row is None else read_request(message.row),
     )
 
 
@@ -325,7 +337,9 @@ class Deliveries:
         initial model's, which has no step, is."""
         if payload.transfer is None:
             return
-        outdated = [key for key, (_, before) in self._offered.items() if key[0] == connection and before is not None]
+        outdated = [
+            key for key, (_, before) in self._offered.items() if key[0] == connection and before not in (None, step)
+        ]
         self._drop(key for key in outdated if key[1] != payload.transfer)
         self._offered[connection, payload.transfer] = (payload, step)
         self._dispatch.offer(connection, payload.transfer, payload.size_bytes)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from coordinator.decisions.actions import Order, SendOrder, SendWelcome
+from coordinator.decisions.actions import Order, SendOrder, SendWelcome, Source
 from coordinator.decisions.events import Beat, Event, HelloArrived, LeaveArrived, PeerFaulted, PeerLost, SignOfLife
 from coordinator.record.model_forms import ModelForms, Payload
 from coordinator.wire.connections import Arrivals, Deliveries, Peer, Peers, Unwanted, step_of
@@ -312,23 +312,42 @@ class Orders:
         except (InvalidInput, OSError) as error:
             log.error("order.withheld", participant=action.member, round=order.round_no + 1, reason=str(error))
             return
-        if payload is not None:
-            self._deliveries.offer(action.connection, payload, order.step)
-        self._exchange.send_order(action.connection, self._message(order, tensors), order.step)
+        peers = self._forms.peers(order.peers) if order.peers else None
+        for one in (payload, peers):
+            if one is not None:
+                self._deliveries.offer(action.connection, one, order.step)
+        message = self._message(order, tensors, payload.uploads if payload is not None else None, peers)
+        self._exchange.send_order(action.connection, message, order.step)
 
     def _payload(self, order: Order) -> Payload | None:
-        if order.weights is None:
+        if order.weights is None or (self._forms.sealed and not self._is_sendable(order)):
             return None
         if order.kind == Anchor.KIND:
             return self._forms.whole_anchor(order.weights)
         return self._forms.weights(order.weights, order.phase)
 
-    def _message(self, order: Order, weights: TensorSet | None) -> Message:
+    @staticmethod
+    def _is_sendable(order: Order) -> bool:
+        """In a sealed run members start from their own files: what was not mixed from uploads is not sent again."""
+        return order.kind == Anchor.KIND or (order.weights is not None and order.weights.source is Source.ROW)
+
+    def _message(
+        self, order: Order, weights: TensorSet | None, uploads: TensorSet | None, peers: Payload | None
+    ) -> Message:
+        run, round_no = self._run, order.round_no
         if order.kind == Anchor.KIND:
-            return Anchor(run=self._run, round_no=order.round_no, measure=str(order.measure), weights=weights)
+            return Anchor(run=run, round_no=round_no, measure=str(order.measure), weights=weights, uploads=uploads)
         if order.kind == Finish.KIND:
-            return Finish(run=self._run, round_no=order.round_no, reason=str(order.reason), weights=weights)
+            return Finish(run=run, round_no=round_no, reason=str(order.reason), weights=weights, uploads=uploads)
         if weights is None:
             weights = TensorSet.of({})
         phase, measure = str(order.phase), str(order.measure)
-        return Train(run=self._run, round_no=order.round_no, phase=phase, measure=measure, weights=weights)
+        return Train(
+            run=run,
+            round_no=round_no,
+            phase=phase,
+            measure=measure,
+            weights=weights,
+            uploads=uploads,
+            peers=peers.tensor_set() if peers is not None else None,
+        )

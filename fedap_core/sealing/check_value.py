@@ -19,10 +19,9 @@ from fedap_core.sealing.fixed_point import Words
 PRIME: Final = 2**61 - 1
 
 _HALF_BITS: Final = 31
-_LIMB_BITS: Final = 21
-_LIMBS: Final = 3
-_BLOCK: Final = 1024
-"""Products of two limbs are below 2^42; a thousand of them still have an exact sum in float64."""
+_LOW_HALF: Final = np.uint64(2**_HALF_BITS - 1)
+_BLOCK: Final = 8192
+"""Values multiplied at a time: what lies between stays in the cache."""
 
 
 def residues(words: Words) -> Words:
@@ -33,44 +32,24 @@ def residues(words: Words) -> Words:
 
 
 def inner_product(secret: Words, integers: NDArray[np.int64]) -> int:
-    """<r, q> mod p. secret: (P,) residues. integers: (P,), any int64."""
+    """<r, q> mod p. secret: (P,) residues. integers: (P,), magnitudes below p."""
     total = 0
-    for start in range(0, secret.size, _BLOCK * 64):
-        stop = min(start + _BLOCK * 64, secret.size)
-        total += _partial(secret[start:stop], integers[start:stop])
+    for start in range(0, secret.size, _BLOCK):
+        total += _partial(secret[start : start + _BLOCK], integers[start : start + _BLOCK])
     return total % PRIME
 
 
 def _partial(secret: Words, integers: NDArray[np.int64]) -> int:
-    signs = np.where(integers < 0, -1.0, 1.0)
-    sizes = np.abs(integers).view(np.uint64)  # of -2^63 too: its absolute value is itself, read without a sign
-    left, right = _limbs(secret), _limbs(sizes)
-    right *= signs
-    blocks = -(-secret.size // _BLOCK)
-    products = np.matmul(_blocked(left, blocks), _blocked(right, blocks).transpose(0, 2, 1))
-    sums = products.astype(np.int64).tolist()
-    return sum(
-        value << (_LIMB_BITS * (i + j))
-        for block in sums
-        for i, line in enumerate(block)
-        for j, value in enumerate(line)
-    )
-
-
-def _limbs(words: Words) -> NDArray[np.float64]:
-    """(3, P): 21 bits each, the last the rest (22)."""
-    limbs = np.empty((_LIMBS, words.size))
-    mask = np.uint64(2**_LIMB_BITS - 1)
-    limbs[0] = words & mask
-    limbs[1] = (words >> np.uint64(_LIMB_BITS)) & mask
-    limbs[2] = words >> np.uint64(2 * _LIMB_BITS)
-    return limbs
-
-
-def _blocked(limbs: NDArray[np.float64], blocks: int) -> NDArray[np.float64]:
-    padded = np.zeros((_LIMBS, blocks * _BLOCK))
-    padded[:, : limbs.shape[1]] = limbs
-    return padded.reshape(_LIMBS, blocks, _BLOCK).transpose(1, 0, 2)
+    """Halves of 31 and 30 bits: their products, and the sum of the middle two, stay below 2^62."""
+    numbers = integers.view(np.uint64) + np.where(integers < 0, np.uint64(PRIME), np.uint64(0))
+    low, high = secret & _LOW_HALF, secret >> np.uint64(_HALF_BITS)
+    lower, higher = numbers & _LOW_HALF, numbers >> np.uint64(_HALF_BITS)
+    total = 0
+    for shift, products in enumerate((low * lower, low * higher + high * lower, high * higher)):
+        upper = int((products >> np.uint64(32)).sum())
+        products &= np.uint64(2**32 - 1)
+        total += (int(products.sum()) + (upper << 32)) << (_HALF_BITS * shift)
+    return total
 
 
 def halves(value: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.factories import find_factory, users_code
+from fedap_core.parts import Part
 from fedap_core.strategies.apfl import Apfl
 from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPlan, Strategy
 from fedap_core.strategies.ditto import Ditto
@@ -36,6 +37,7 @@ __all__ = [
     "Strategy",
     "make_strategy",
     "mixing_of_phase",
+    "sealing_objection",
 ]
 
 STRATEGIES: dict[str, type[Strategy]] = {
@@ -89,6 +91,19 @@ def make_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
 def mixing_of_phase(strategy: Strategy, phase: Phase, evidence: Evidence) -> Mixing:
     """W of a full round, for every engine: warm-up is FedAvg's whatever the strategy, other phases are its own."""
     return FedAvg().mixing(evidence) if phase is Phase.WARMUP else strategy.mixing_of(phase, evidence)
+
+
+def sealing_objection(strategy: Strategy) -> str:
+    """Why an algorithm cannot be mixed by somebody who sees no values; empty: it can."""
+    if strategy.robust != "none":
+        return f"robust = {strategy.robust} compares updates"
+    if strategy.mixes_by_values:
+        return f"the weights of {strategy.name} follow from the values of updates"
+    if strategy.is_sparse:
+        return f"the peers of {strategy.name} are chosen anew in every round"
+    if strategy.home >= frozenset(Part):
+        return f"{strategy.name} shares nothing, so there is nothing to seal"
+    return ""
 
 
 def _user_strategy(name: str) -> type[Strategy]:

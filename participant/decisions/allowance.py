@@ -116,8 +116,8 @@ def fields(cores: int) -> dict[str, Field]:
     }
 
 
-UNBOUNDED = frozenset({"model_layout", "shared_layout"})
-"""Fields of a plan that are compared with this participant's own model instead."""
+UNBOUNDED = frozenset({"model_layout", "shared_layout", "sealed"})
+"""Fields of a plan that are compared with this participant's own model, key and settings instead."""
 
 
 @dataclass(frozen=True, kw_only=True)

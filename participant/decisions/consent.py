@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
-from fedap_core.strategies import Measure, Phase, RoundPlan, Strategy, make_strategy
+from fedap_core.strategies import Measure, Phase, RoundPlan, Strategy, make_strategy, sealing_objection
 from participant.decisions.actions import Order
 from participant.decisions.allowance import Allowance
 from participant.decisions.layouts import model_layout, shared_layout
 from protocol.encodings import downward, encoding_of
 from protocol.messages import Anchor, Finish, Plan, Train, Welcome
 from protocol.plan import RESERVED_RUNS
+from protocol.sealed_sets import row_layout
 from protocol.tensors import Layout, TensorSet
 
 
@@ -30,6 +31,14 @@ class Refusal:
 
     code: str
     reason: str
+
+
+class OrderRefused(Exception):
+    """An order whose contents must not be used; nothing was done for it."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.reason)
+        self.refusal = refusal
 
 
 class Terms:
@@ -50,8 +59,10 @@ class Terms:
                 return self._refuse_train(order)
             case Anchor():
                 return self._refuse_anchor(order)
-            case Finish(weights=weights):
-                return None if weights is None else self._refuse_tensors("finish", weights, self._shared)
+            case Finish(weights=weights, uploads=uploads):
+                if weights is None:
+                    return None
+                return self._refuse_tensors("finish", weights, self._shared, sealed=uploads is not None)
 
     def round_plan(self, round_no: int) -> RoundPlan:
         """What a round is for. The strategy counts from the first round after warm-up."""
@@ -70,7 +81,9 @@ class Terms:
         if order.measure != due.measure and order.measure not in self._owed_measures(order.round_no):
             return _odd(what, "measure", order.measure, due.measure)
         layout = self._everything if due.phase is Phase.WARMUP else self._shared
-        return self._refuse_tensors(what, order.weights, layout)
+        if order.peers is not None and not (self._plan.sealed and self._plan.sealed.statistics_to == "members"):
+            return _odd(what, "peers", "statistics of others", "none")
+        return self._refuse_tensors(what, order.weights, layout, sealed=order.uploads is not None)
 
     def _owed_measures(self, round_no: int) -> tuple[Measure, ...]:
         """Statistics of a round may be asked for again after the round that measures: by a coordinator that lacks them,
@@ -83,7 +96,8 @@ class Terms:
 
     def _refuse_anchor(self, order: Anchor) -> Refusal | None:
         plan, what = self._plan, f"anchor {order.round_no}"
-        if self._strategy.first_measure is Measure.NONE and plan.start_from != "anchor":
+        counts = plan.sealed is not None and plan.sealed.statistics_to == "members"
+        if self._strategy.first_measure is Measure.NONE and plan.start_from != "anchor" and not counts:
             return Refusal(code="bad-field", reason=f"{what}: {plan.strategy} measures nothing before it trains")
         if not plan.warmup_rounds <= order.round_no <= plan.rounds:
             expected = f"from {plan.warmup_rounds} to {plan.rounds}"
@@ -94,9 +108,19 @@ class Terms:
             return None
         if plan.anchor == "none":
             return _odd(what, "weights", "a model", "none: the plan measures under the initial model")
-        return self._refuse_tensors(what, order.weights, self._whole, encoding="f32")
+        if plan.sealed is not None and plan.anchor == "warmup":
+            return self._refuse_tensors(what, order.weights, self._everything, sealed=True)
+        return self._refuse_tensors(what, order.weights, self._whole, encoding="f32", sealed=order.uploads is not None)
 
-    def _refuse_tensors(self, what: str, got: TensorSet, layout: Layout, encoding: str = "") -> Refusal | None:
+    def _refuse_tensors(
+        self, what: str, got: TensorSet, layout: Layout, encoding: str = "", *, sealed: bool = False
+    ) -> Refusal | None:
+        if sealed and self._plan.sealed is None:
+            return _odd(what, "uploads", "a list", "none: the run is not sealed")
+        if sealed:
+            layout = row_layout(layout.elements)
+        elif self._plan.sealed is not None and not encoding:
+            layout = Layout(())  # what nobody mixed, everybody has at home
         expected = encoding or downward(encoding_of(self._plan.encoding))
         if got.layout != layout:
             described = f"{len(got.layout.specs)} tensors with {got.layout.elements} values"
@@ -112,7 +136,8 @@ class Consent:
     """What one participant agrees to.
 
     name: what it calls itself. keyed: the coordinator knows it by its key, and may have another name for it.
-    trusted: `package.module:name` of its own code that a plan may name.
+    trusted: `package.module:name` of its own code that a plan may name. group_key: fingerprint of the key that it has;
+    with one, only sealed runs of those who have the same. statistics_to: who may see its statistics there.
     """
 
     spec: ModelSpec
@@ -120,6 +145,8 @@ class Consent:
     name: str
     keyed: bool = False
     trusted: frozenset[str] = frozenset()
+    group_key: str | None = None
+    statistics_to: str = "members"
 
     def terms(self, welcome: Welcome, before: Welcome | None = None) -> Terms:
         """The terms of a plan, or InvalidInput with what is not agreed to.
@@ -135,12 +162,28 @@ class Consent:
         if before is not None:
             self._require_same(before, welcome)
         strategy = strategy_of(plan, self.trusted)
+        self._require_sealed(plan, strategy)
         self.allowance.refuse_settings(strategy)
         require_layouts(plan, self.spec, strategy)
         initial = welcome.initial
         if initial is not None and (initial.layout != model_layout(self.spec) or initial.encoding != "f32"):
             raise InvalidInput("welcome.initial", f"{len(initial.layout.specs)} other tensors", "those of this model")
         return Terms(plan, strategy, self.spec)
+
+    def _require_sealed(self, plan: Plan, strategy: Strategy) -> None:
+        sealing = plan.sealed
+        told = None if sealing is None else sealing.fingerprint
+        if told != self.group_key:
+            expected = "none" if self.group_key is None else f"a run sealed under {self.group_key}, this group key"
+            raise InvalidInput("plan.sealed", told or "none", expected)
+        if sealing is None:
+            return
+        if sealing.statistics_to != self.statistics_to:
+            fix = f"If you agree, join again with --statistics-to {sealing.statistics_to}."
+            raise InvalidInput("plan.sealed.statistics_to", sealing.statistics_to, self.statistics_to, fix)
+        refused = sealing_objection(strategy)
+        if refused:
+            raise InvalidInput("plan.strategy", plan.strategy, f"one that can be sealed: {refused}")
 
     def _require_same(self, before: Welcome, welcome: Welcome) -> None:
         changes = changes_between(json.loads(terms_text(before)), json.loads(terms_text(welcome)))

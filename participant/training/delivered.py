@@ -17,7 +17,7 @@ from fedap_core.arrays import Float32Array
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
-from participant.decisions.consent import Refusal
+from participant.decisions.consent import OrderRefused, Refusal
 from participant.decisions.layouts import shared_layout
 from participant.record.model_file import read_model
 from participant.record.private_state import RunState
@@ -29,14 +29,6 @@ from protocol.tensors import Layout, TensorSet
 ANCHOR_FILE = "anchor.digest"
 
 
-class OrderRefused(Exception):
-    """An order whose contents must not be used; nothing was done for it."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.reason)
-        self.refusal = refusal
-
-
 def initial_model(welcome: Welcome, spec: ModelSpec, files: RunState, own_file: Path | None) -> State:
     """The model of round 0 as `welcome` brings it. InvalidInput when it is unsound, or not the participant's own."""
     if welcome.initial is None:
@@ -46,19 +38,22 @@ def initial_model(welcome: Welcome, spec: ModelSpec, files: RunState, own_file: 
     if refused is not None:
         raise InvalidInput("welcome.initial", refused.reason, "a model with sound values")
     if own_file is not None:
-        _, own, _ = read_model(own_file)
-        other = next((name for name in state if not torch.equal(state[name], own[name])), None)
+        other = _differing(state, own_file)
         if other is not None:
             fix = "Ask whoever leads the federation for its initial model file."
             raise InvalidInput("welcome.initial", f"other values of {other}", f"those of {own_file}", fix)
     return state
 
 
-def anchor_model(order: Anchor, spec: ModelSpec, files: RunState, start: State) -> State:
-    """The model to measure under: the start, or a sound one that is the same in every order of the run."""
+def anchor_model(order: Anchor, spec: ModelSpec, files: RunState, start: State, own_file: Path | None = None) -> State:
+    """The model to measure under: the start, or a sound one that is the same in every order of the run, and in the
+    participant's own file where it has one."""
     if order.weights is None:
         return start
     state = model_of(order.weights, spec, "anchor", fill=start)
+    if own_file is not None and (other := _differing(state, own_file)) is not None:
+        reason = f"anchor {order.round_no}: got other values of {other}, expected those of {own_file}"
+        raise OrderRefused(Refusal(code="bad-field", reason=reason))
     refused = unsound_state(state, spec, f"anchor {order.round_no}")
     if refused is not None:
         raise OrderRefused(refused)
@@ -70,6 +65,12 @@ def anchor_model(order: Anchor, spec: ModelSpec, files: RunState, start: State) 
     if not path.is_file():
         files.write_note(ANCHOR_FILE, digest + "\n")
     return state
+
+
+def _differing(state: State, own_file: Path) -> str | None:
+    """A tensor that is another one in the participant's own file."""
+    _, own, _ = read_model(own_file)
+    return next((name for name in state if name not in own or not torch.equal(state[name], own[name])), None)
 
 
 def delivered_values(

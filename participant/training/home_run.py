@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -27,15 +26,16 @@ from participant.decisions.layouts import shared_layout
 from participant.record.agreement import keep_agreement, refuse_another_algorithm
 from participant.record.model_file import module_of
 from participant.record.private_state import PrivateState, SavedRound
+from participant.sealing.sealed_run import SealedRun
 from participant.training.alone import alone_scores, fine_tune, judged_by_split, train_alone
 from participant.training.delivered import anchor_model, delivered_values, initial_model, require_finite
 from participant.training.examining import Evaluations, Examiner, headline
 from participant.training.feedback import Feedback
 from participant.training.home_data import HomeData
+from participant.training.home_settings import HomeSettings
 from participant.training.local import LocalClient, LocalPlan, use_threads
 from participant.training.outgoing import OutgoingTensors, score_of, tables_of
 from participant.training.pace import Pace, Progress
-from participant.training.privacy_budget import StatisticsPrivacy
 from participant.training.private_release import OutgoingStatistics
 from participant.training.reports import goodbye_of, saved_scores, update_of
 from protocol.encodings import encoding_of
@@ -43,29 +43,6 @@ from protocol.messages import Anchor, Finish, Goodbye, Score, Stats, Train, Upda
 from protocol.tensors import Layout, TensorSet
 
 WARMUP = "warmup"
-
-
-@dataclass(frozen=True, kw_only=True)
-class HomeSettings:
-    """What the participant itself decides: whether class tables and the scores of training alone may leave, and whether
-    it also trains alone.
-
-    threads: training threads instead of the plan's; another number than the plan's gives other last bits. beside:
-    whether a core that training leaves free may judge delivered models meanwhile. trusted: its own code that a plan may
-    name. accept_plan: digest of a changed plan that the operator agrees to. algorithm_is_named: the operator has said
-    which one to take part in. model_file: its own initial model. statistics_privacy: noise in what is measured.
-    """
-
-    share_class_counts: bool = False
-    share_comparison: bool = False
-    also_local: bool = False
-    threads: int | None = None
-    beside: bool = False
-    trusted: frozenset[str] = frozenset()
-    accept_plan: str | None = None
-    algorithm_is_named: bool = False
-    model_file: Path | None = None
-    statistics_privacy: StatisticsPrivacy | None = None
 
 
 class HomeRun:
@@ -103,6 +80,7 @@ class HomeRun:
             settings.statistics_privacy, self._strategy, data=data.dataset, train=self._positions["train"], state=state
         )
         self._splits = {part: data.samples(positions) for part, positions in self._positions.items()}
+        self._sealed = SealedRun.of(settings.group_key, welcome, self._strategy, spec, len(self._positions["train"]))
         earlier = state.current_run()
         if not settings.algorithm_is_named and earlier not in (None, welcome.run):
             refuse_another_algorithm(state.folder / "state" / str(earlier), welcome)
@@ -123,7 +101,9 @@ class HomeRun:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Training and test samples, as they weigh in the run."""
+        """Training and test samples, as they weigh in the run; 0 where the coordinator is not to know them."""
+        if self._sealed is not None and self._sealed.hides_counts:
+            return 0, 0
         return len(self._positions["train"]), len(self._positions["test"])
 
     @property
@@ -133,9 +113,9 @@ class HomeRun:
         if saved is None:
             return None
         if saved.kind == Goodbye.KIND:
-            return goodbye_of(self._welcome.run, saved, self._outgoing)
+            return goodbye_of(self._welcome.run, saved, self._outgoing, self._sealed)
         layout = shared_layout(self._spec, self._home_of(saved.phase))
-        return update_of(self._welcome.run, saved, layout, self._outgoing)
+        return update_of(self._welcome.run, saved, layout, self._outgoing, self._sealed)
 
     # --- orders -------------------------------------------------------------------------------------------------
 
@@ -143,7 +123,9 @@ class HomeRun:
         """Statistics of the training samples under the anchor, where they are asked for. None are kept: measuring again
         gives the same."""
         self.refused = None
-        anchor = anchor_model(order, self._spec, self._files, self._start)
+        if self._sealed is not None:
+            order = self._sealed.opened_anchor(order, shared_layout(self._spec, ()), self._latest)
+        anchor = anchor_model(order, self._spec, self._files, self._start, self._settings.anchor_file)
         if self._plan.start_from == "anchor" and self._has_not_begun():
             self._files.write_start(anchor)
             self._start = anchor
@@ -153,7 +135,8 @@ class HomeRun:
             stats = self._statistics.measure(self._client, order, anchor)
             samples, arrays = stats.samples, dict(measures.arrays_of(stats))
         moments = self._outgoing.arrays("statistics", arrays, round_no=order.round_no)
-        return Stats(run=order.run, round_no=order.round_no, samples=samples, moments=moments)
+        told = Stats(run=order.run, round_no=order.round_no, samples=samples, moments=moments)
+        return told if self._sealed is None else self._sealed.statistics(told)
 
     def train(self, order: Train, should_stop: Callable[[], bool]) -> Update | None:
         """Judge what was delivered, train on from it, make it durable. None when asked to stop: nothing remains.
@@ -190,12 +173,14 @@ class HomeRun:
         )
         layout = shared_layout(self._spec, self._home_of(order.phase))
         saved, told = self._feedback.told(saved, layout, self._latest)
+        if self._sealed is not None:
+            saved = self._sealed.noted(saved, order, self._latest)
         self._files.write_latest(saved)
         self._latest = saved
         judged_last = headline(evaluations)
         accuracy = judged_last["test"].accuracy if "test" in judged_last else None
         pace.done(loss, accuracy)  # told when it is durable: what is told is never done again
-        update = update_of(self._welcome.run, saved, layout, self._outgoing)
+        update = update_of(self._welcome.run, saved, layout, self._outgoing, self._sealed)
         return update if told is None else replace(update, weights=told)
 
     def finish(self, order: Finish) -> Goodbye:
@@ -225,7 +210,7 @@ class HomeRun:
         self._state.write_personal(self._spec, personal, self._provenance(order, scores))
         self._files.write_latest(saved)
         self._latest = saved
-        return goodbye_of(self._welcome.run, saved, self._outgoing)
+        return goodbye_of(self._welcome.run, saved, self._outgoing, self._sealed)
 
     def train_alone(self, should_stop: Callable[[], bool]) -> None:
         """Bring the model that is trained beside the federation up to the latest finished round; when the run is over
@@ -322,7 +307,9 @@ class HomeRun:
         """Deliver weights to the client, unless they are unsound: `refused` then says why."""
         self.refused = None
         self._feedback.delivered(None)
-        if weights is None:
+        if self._sealed is not None:
+            weights, self.refused = self._sealed.opened(order, layout, self._client.shared, self._latest)
+        if weights is None or self.refused is not None:
             return
         values, self.refused = delivered_values(order, weights, layout, own=self._client.shared)
         if values is not None:
@@ -377,7 +364,7 @@ class HomeRun:
             "rounds": str(order.round_no),
             "ended": order.reason,
             "seed": str(self._plan.seed),
-            "train_samples": str(self.counts[0]),
+            "train_samples": str(len(self._positions["train"])),
             "model": self._which_model(order),
             **described,
         }
@@ -387,11 +374,9 @@ class HomeRun:
         if order.weights is not None and self.refused is None:
             return f"mixed after round {order.round_no}"
         why = "finish brought no weights" if self.refused is None else f"refused: {self.refused.reason}"
-        own = "the initial model" if self._has_not_begun() else f"own training of round {self._trained_round()}"
+        rounds = 0 if self._latest is None else self._latest.round_no + 1
+        own = "the initial model" if self._has_not_begun() else f"own training of round {rounds}"
         return f"{own} ({why})"
-
-    def _trained_round(self) -> int:
-        return 0 if self._latest is None else self._latest.round_no + 1
 
 
 def _tensors(prefix: str, arrays: Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]]) -> State:

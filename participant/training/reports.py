@@ -9,6 +9,7 @@ import numpy as np
 
 from fedap_core.arrays import Float32Array
 from participant.record.private_state import SavedRound
+from participant.sealing.sealed_run import SealedRun
 from participant.training.outgoing import OutgoingTensors
 from protocol.messages import Goodbye, Score, Update
 from protocol.tensors import Layout, TensorSet
@@ -19,10 +20,12 @@ ARRIVED, LOST = "feedback/arrived", "feedback/lost"
 _SCORE_FIELDS = tuple(name for name, _ in Score.CONTRACTS)
 
 
-def update_of(run: str, saved: SavedRound, layout: Layout, outgoing: OutgoingTensors) -> Update:
+def update_of(
+    run: str, saved: SavedRound, layout: Layout, outgoing: OutgoingTensors, sealed: SealedRun | None = None
+) -> Update:
     """The report of a trained round; its weights are copies, so that training may go on while they are sent."""
     facts: Mapping[str, Any] = saved.facts
-    return Update(
+    update = Update(
         run=run,
         round_no=saved.round_no,
         steps=facts["steps"],
@@ -32,6 +35,7 @@ def update_of(run: str, saved: SavedRound, layout: Layout, outgoing: OutgoingTen
         statistics=_set(saved, "statistics", outgoing),
         tables=_set(saved, "tables", outgoing),
     )
+    return update if sealed is None else sealed.update(update, facts)
 
 
 def flat_weights(saved: SavedRound, layout: Layout) -> Float32Array:
@@ -51,12 +55,13 @@ def _weights(saved: SavedRound, layout: Layout, outgoing: OutgoingTensors) -> Te
     return outgoing.weights(layout, flat_weights(saved, layout), round_no=saved.round_no)
 
 
-def goodbye_of(run: str, saved: SavedRound, outgoing: OutgoingTensors) -> Goodbye:
+def goodbye_of(run: str, saved: SavedRound, outgoing: OutgoingTensors, sealed: SealedRun | None = None) -> Goodbye:
     """The last report of a run."""
     tables = _set(saved, "tables", outgoing)
     facts: Mapping[str, Any] = saved.facts
     scores = read_scores(facts) + read_scores({"scores": facts.get("comparison", ())})
-    return Goodbye(run=run, round_no=saved.round_no, scores=scores, tables=tables)
+    goodbye = Goodbye(run=run, round_no=saved.round_no, scores=scores, tables=tables)
+    return goodbye if sealed is None else sealed.goodbye(goodbye)
 
 
 def saved_scores(scores: tuple[Score, ...]) -> list[dict[str, object]]:

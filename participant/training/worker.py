@@ -16,11 +16,12 @@ import structlog
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from participant.decisions.actions import Order
+from participant.decisions.consent import OrderRefused
 from participant.decisions.events import Declined, Event, Failed, Prepared, Report, Reported, Stopped
 from participant.record.private_state import DamagedState, PrivateState
-from participant.training.delivered import OrderRefused
 from participant.training.home_data import HomeData
-from participant.training.home_run import HomeRun, HomeSettings
+from participant.training.home_run import HomeRun
+from participant.training.home_settings import HomeSettings
 from participant.training.pace import Progress
 from protocol.errors import ProtocolError
 from protocol.messages import Anchor, Finish, Welcome

@@ -22,7 +22,7 @@ LAW: Mapping[str, frozenset[str]] = {
     "coordinator": _WIRE
     | {"coordinator", "fedap_web", "starlette", "prometheus_client", "mlflow", "tensorboard", "msgpack", "xxhash"},
     "participant": _WIRE
-    | {"participant", "fedap_web", "starlette", "msgpack", "torch", "medmnist", "PIL"}
+    | {"participant", "fedap_web", "cryptography", "starlette", "msgpack", "torch", "medmnist", "PIL"}
     | {"dp_accounting", "pydicom", "nibabel", "onnx", "onnxscript"},
     "scripts": _WIRE
     | {"scripts", "coordinator", "participant", "fedap_web", "msgpack", "torch", "matplotlib", "jinja2", "xxhash"}
@@ -77,8 +77,12 @@ LAYERS: Mapping[str, frozenset[str]] = {
     "participant.decisions": _COMPUTES | {"participant.decisions"},
     "participant.data": frozenset({"participant.data"}),
     "participant.record": frozenset({"participant.decisions", "participant.data", "participant.record"}),
+    "participant.sealing": frozenset({"participant.decisions", "participant.record", "participant.sealing"}),
     "participant.training": frozenset(
-        {"participant.decisions", "participant.data", "participant.record", "participant.training"}
+        {
+            *("participant.decisions", "participant.data", "participant.record"),
+            *("participant.sealing", "participant.training"),
+        }
     ),
     "participant.wire": frozenset({"participant.decisions", "participant.record", "participant.wire"}),
 }

@@ -18,7 +18,8 @@ from participant.decisions.layouts import model_layout, shared_layout
 from participant.record.model_file import make_initial, read_model
 from participant.record.private_state import PERSONAL, PrivateState
 from participant.training.home_data import HomeData
-from participant.training.home_run import HomeRun, HomeSettings
+from participant.training.home_run import HomeRun
+from participant.training.home_settings import HomeSettings
 from protocol.messages import Anchor, Compute, Finish, Goodbye, Plan, Sgd, Train, Update, Welcome
 from protocol.tensors import TensorSet
 

@@ -19,7 +19,8 @@ from participant.record.kept_models import KeptModels, kept_models
 from participant.record.model_file import read_model
 from participant.record.private_state import PERSONAL, PrivateState
 from participant.training.home_data import HomeData
-from participant.training.home_run import HomeRun, HomeSettings
+from participant.training.home_run import HomeRun
+from participant.training.home_settings import HomeSettings
 from participant.training.reports import read_scores
 from protocol.messages import Finish, Plan, Sgd, Train, Update, Welcome
 from protocol.tensors import TensorSet

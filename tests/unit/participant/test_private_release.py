@@ -12,7 +12,8 @@ from fedap_core.errors import InvalidInput
 from participant.record.disk import Disk
 from participant.record.privacy_ledger import LEDGER, SECRET, PrivacyLedger, gaussian
 from participant.record.private_state import PrivateState
-from participant.training.home_run import HomeRun, HomeSettings
+from participant.training.home_run import HomeRun
+from participant.training.home_settings import HomeSettings
 from participant.training.privacy_budget import (
     StatisticsPrivacy,
     noise_multiplier_of,

@@ -11,7 +11,8 @@ import torch
 from fedap_core.errors import InvalidInput
 from participant.config import read_settings
 from participant.record.private_state import PrivateState
-from participant.training.home_run import HomeRun, HomeSettings
+from participant.training.home_run import HomeRun
+from participant.training.home_settings import HomeSettings
 from protocol.messages import Compute, Welcome
 from tests.unit.participant.test_home_run import DATA, INITIAL, RUN, SPEC, plan, whole
 

@@ -1,0 +1,76 @@
+"""Statistics, sample counts and scores that only members can open: ChaCha20-Poly1305 under a key of run, member and
+purpose.
+
+What a box is about (run, member, plan, purpose) is authenticated with it, so that a box cannot be passed off as another
+one's; its round stands inside. Decides the form of a box; what its contents mean is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from participant.sealing.group_key import GroupKey
+from participant.sealing.updates import BrokenSeal
+from protocol.errors import InvalidField
+from protocol.tensors import Array, Layout, TensorSet
+
+_NONCE_BYTES = 12
+_LEAD_BYTES = 16
+"""The nonce, filled up to whole words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What is in a box. round_no: of the report that it belongs to. facts: plain values, as JSON can hold them."""
+
+    round_no: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boxes:
+    """Seals and opens boxes of one run. plan: digest of its plan."""
+
+    key: GroupKey
+    run: str
+    plan: str
+
+    def seal(self, contents: Contents, *, purpose: str, member: str) -> bytes:
+        """A multiple of 8 bytes."""
+        tensors = TensorSet.of(dict(contents.arrays))
+        data = b"" if tensors.data is None else bytes(tensors.data)
+        head = {"round": contents.round_no, "facts": dict(contents.facts), "layout": tensors.layout.text}
+        text = json.dumps(head).encode()
+        text += b" " * (-len(text) % 8)
+        plain = len(text).to_bytes(8, "little") + text + data + bytes(-len(data) % 8)
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        sealed = self._cipher(purpose, member).encrypt(nonce, plain, self._about(purpose, member))
+        return nonce.ljust(_LEAD_BYTES, b"\0") + sealed
+
+    def open(self, box: bytes, *, purpose: str, member: str) -> Contents:
+        """BrokenSeal if it was not sealed for this purpose by somebody who acts as this member."""
+        nonce, sealed = box[:_NONCE_BYTES], box[_LEAD_BYTES:]
+        try:
+            plain = self._cipher(purpose, member).decrypt(nonce, sealed, self._about(purpose, member))
+            size = int.from_bytes(plain[:8], "little")
+            head = json.loads(plain[8 : 8 + size])
+            layout = Layout.parse(head["layout"])
+            data = plain[8 + size :][: layout.size_bytes("f32")]
+            arrays = TensorSet.staying(layout, "f32", data).arrays()
+            return Contents(round_no=int(head["round"]), facts=head["facts"], arrays=arrays)
+        except (InvalidTag, InvalidField, ValueError, KeyError, TypeError) as error:
+            raise BrokenSeal(f"{purpose} of {member} cannot be opened: not sealed by a member for this run") from error
+
+    def _cipher(self, purpose: str, member: str) -> ChaCha20Poly1305:
+        return ChaCha20Poly1305(self.key.derive(self.run, "box", purpose, member))
+
+    def _about(self, purpose: str, member: str) -> bytes:
+        return "\0".join((self.run, self.plan, purpose, member)).encode()

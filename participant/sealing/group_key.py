@@ -1,0 +1,68 @@
+"""The members' common key: 32 random bytes in a file of its owner, known to others by a fingerprint.
+
+Made by one member and given to the others over a channel of their own; the coordinator must never have it. What is
+derived from it is `keys`' business.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from fedap_core.errors import InvalidInput
+
+KEY_BYTES = 32
+_HOW = "Make one with `fedap-participant group-key`, or ask whoever made it."
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupKey:
+    """The key itself, which never shows in a log, and what may be told of it."""
+
+    secret: bytes = field(repr=False)
+
+    def derive(self, *purpose: str, length: int = KEY_BYTES) -> bytes:
+        """Bytes for one purpose alone. purpose: words without NUL, from the general to the particular."""
+        if any("\0" in word for word in purpose):
+            raise InvalidInput("purpose", purpose, "words without NUL")
+        info = "\0".join(("fedap sealed 1", *purpose)).encode()
+        return HKDF(algorithm=SHA256(), length=length, salt=None, info=info).derive(self.secret)
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hex digits that say which key it is, and nothing else of it."""
+        return self.derive("fingerprint", length=16).hex()
+
+
+def make_group_key(path: Path) -> GroupKey:
+    """Write a fresh key, mode 0600; an existing file is never replaced."""
+    key = GroupKey(secret=secrets.token_bytes(KEY_BYTES))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise InvalidInput("out", path, "a file that does not exist yet", "Delete it first.") from error
+    with os.fdopen(handle, "w") as file:
+        file.write(key.secret.hex() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return key
+
+
+def read_group_key(path: Path) -> GroupKey:
+    """The key in a file; refused when others than the owner may read it."""
+    try:
+        mode, text = path.stat().st_mode, path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput("group_key", path, "a readable file", _HOW) from error
+    if mode & 0o077:
+        raise InvalidInput("group_key", f"{path} of mode {mode & 0o777:04o}", "mode 0600", f"chmod 600 {path}")
+    if not re.fullmatch(rf"[0-9a-f]{{{2 * KEY_BYTES}}}", text):
+        raise InvalidInput("group_key", path, f"a file with {2 * KEY_BYTES} hex digits", _HOW)
+    return GroupKey(secret=bytes.fromhex(text))

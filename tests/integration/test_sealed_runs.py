@@ -1,0 +1,208 @@
+"""Sealed runs with real processes: the models of a clear run, a coordinator in whose memory, files and messages nothing
+of the members' values is found, and the same bits whoever is killed."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coordinator.record.blobs import describe, read_bytes
+from participant.record.model_file import read_model
+from participant.sealing.boxes import Boxes
+from participant.sealing.group_key import GroupKey, make_group_key
+from participant.sealing.sealed_run import STATISTICS, plan_digest
+from protocol.contracts import Frames
+from protocol.messages import Plan, Welcome
+from tests.integration.test_kills_of_both_sides import LIVES, MORTAL, Undertaker
+from tests.support.cohorts import MODELS, small_run, wait_until
+from tests.support.players import Player, Reference, final_bits, players, run_reference
+from tests.support.processes import Process
+from tests.support.run_files import coordinator_file, participant_file
+from tests.support.whole_runs import run_to_its_end
+
+ROUNDS = 3
+
+
+def sealed_file(
+    folder: Path, reference: Reference, key: GroupKey, *, pace: dict[str, object] | None = None, **sealing: object
+) -> Path:
+    """A run.toml; a cap of 1 leaves W as it is in clear."""
+    section = {"group_key": key.fingerprint, "max_peer_weight": 1.0, **sealing}
+    network = {"endpoint": f"ipc://{folder}/socket"}
+    return coordinator_file(folder, reference, pace=pace, network=network, sealed=True, sealing=section)
+
+
+def joining(folder: Path, reference: Reference, statistics_to: str = "members") -> tuple[str, ...]:
+    anchor = () if reference.anchor is None else ("--anchor-file", str(reference.anchor))
+    config = ("--config", str(participant_file(folder)))
+    return (*config, "--group-key", str(folder / "group.key"), "--statistics-to", statistics_to, *anchor)
+
+
+@pytest.mark.parametrize("statistics_to", ["members", pytest.param("coordinator", marks=pytest.mark.slow)])
+def test_a_sealed_run_ends_with_the_models_of_a_clear_one(tmp_path: Path, statistics_to: str) -> None:
+    """Values are rounded to 2^-24, W to 2^-20; training carries that on through three rounds."""
+    reference = run_reference(tmp_path / "inline", small_run("fedap", rounds=ROUNDS))
+    key = make_group_key(tmp_path / "group.key")
+    config = sealed_file(tmp_path, reference, key, statistics_to=statistics_to)
+    made = run_to_its_end(tmp_path, reference, config, *joining(tmp_path, reference, statistics_to))
+    assert not any(line.get("event") == "order.refused" for one in made.values() for line in one.lines())
+    for name, tensors in reference.bits.items():
+        found = {one: tensor.numpy() for one, tensor in read_model(made[name].personal)[1].items()}
+        for tensor, bits in tensors.items():
+            expected = np.frombuffer(bits, dtype=found[tensor].dtype).reshape(found[tensor].shape)
+            np.testing.assert_allclose(found[tensor], expected, atol=2e-3)
+
+
+def test_a_wrong_key_is_refused_at_the_door_with_a_sentence(tmp_path: Path) -> None:
+    reference = run_reference(tmp_path / "inline", small_run("fedavg", rounds=1))
+    config = sealed_file(tmp_path, reference, GroupKey(secret=bytes(32)))
+    make_group_key(tmp_path / "group.key")
+    coordinator = Process("serve", "--config", str(config), log=tmp_path / "coordinator.log")
+    try:
+        with players(tmp_path, reference, coordinator.ready(), *joining(tmp_path, reference)) as made:
+            wait_until(lambda: all(one.ended() is not None for one in made.values()), "everybody to be refused")
+            assert {one.ended() for one in made.values()} == {2}
+            assert all("the group key is not the one of this run's members" in one.log() for one in made.values())
+    finally:
+        coordinator.close()
+
+
+# ---- nothing to be found at the coordinator
+
+
+def memory_of(pid: int) -> Iterator[bytes]:
+    """All that a process has in memory, region by region."""
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for start, stop in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) rw", maps, re.MULTILINE):
+            try:
+                memory.seek(int(start, 16))
+                yield memory.read(int(stop, 16) - int(start, 16))
+            except OSError:  # a region that cannot be read by anybody, such as the kernel's
+                continue
+
+
+def encodings_of(values: np.ndarray[Any, np.dtype[np.float32]]) -> list[bytes]:
+    """Some neighbouring weights in every form in which they could lie about."""
+    fixed = np.rint(values.astype(np.float64) * 2.0**24).astype(np.int64)
+    plain: list[np.ndarray[Any, np.dtype[Any]]] = [
+        values,
+        values.astype(np.float64),
+        values.astype(np.float16),
+        fixed,
+        fixed * 2**20,
+    ]
+    return [one.tobytes() for one in plain] + [one.astype(one.dtype.newbyteorder(">")).tobytes() for one in plain]
+
+
+def numbers_of(number: float) -> list[bytes]:
+    return [struct.pack("<d", number), struct.pack(">d", number), repr(number).encode()]
+
+
+def found_in(needles: dict[str, list[bytes]], places: Iterator[bytes]) -> set[str]:
+    held = list(places)
+    return {name for name, forms in needles.items() if any(form in place for form in forms for place in held)}
+
+
+def secrets_of(player: Player, folder: Path, boxes: Boxes) -> dict[str, list[bytes]]:
+    """Values that the coordinator must not have: of the weights, the statistics and the scores of one member."""
+    latest = sorted((player.state / "state" / "whole").glob("round-*.safetensors"))[-1]
+    _, tensors, notes = read_model(latest)
+    weights = next(one.numpy() for name, one in tensors.items() if one.ndim == 4 and "extra" not in name)
+    stored = describe(next((folder / "run" / "blobs" / "stats").glob(f"*/{player.name}")))
+    box = bytes(read_bytes(stored.path, 0, stored.size_bytes))
+    moments = boxes.open(box, purpose=STATISTICS, member=player.name)
+    mean = next(one for name, one in moments.arrays.items() if name.endswith("/mean"))
+    loss = re.search(r'"train_loss": ([0-9.e-]+)', notes["report"])
+    assert loss is not None
+    return {
+        "weights": encodings_of(weights.reshape(-1)[:8]),
+        "statistics": [mean[:2].tobytes(), mean[:2].astype(np.float32).tobytes(), *numbers_of(float(mean[0]))],
+        "scores": numbers_of(float(loss[1])),
+    }
+
+
+def test_nothing_of_the_members_values_is_found_at_the_coordinator(tmp_path: Path) -> None:
+    """One member is stopped in mid-run, so that the coordinator waits with the updates of the others in memory. That
+    the search finds what is there is shown by the member's own memory."""
+    reference = run_reference(tmp_path / "inline", small_run("fedap", rounds=ROUNDS))
+    key = make_group_key(tmp_path / "group.key")
+    config = sealed_file(tmp_path, reference, key, pace={"dead_after_s": 60.0}, scores="sealed")
+    coordinator = Process("serve", "--config", str(config), log=tmp_path / "coordinator.log")
+    endpoint = coordinator.ready()
+    try:
+        with players(tmp_path, reference, endpoint, *joining(tmp_path, reference)) as made:
+            first, *_, last = made.values()
+            wait_until(lambda: is_saved(last, 0), "a round of the last member")
+            last.kill(signal.SIGSTOP)
+            wait_until(lambda: is_stored(tmp_path, first), "the latest update of the first member to be stored")
+            boxes = Boxes(key=key, run="whole", plan=plan_digest(agreed(first)))
+            needles = secrets_of(first, tmp_path, boxes)
+            assert first.process is not None
+            assert "weights" in found_in(needles, memory_of(first.process.pid))
+            assert found_in(needles, memory_of(coordinator.child.pid)) == set()
+            files = (path for path in (tmp_path / "run").rglob("*") if path.is_file())
+            assert found_in(needles, (path.read_bytes() for path in files)) == set()
+            assert found_in(needles, iter([(tmp_path / "coordinator.log").read_bytes()])) == set()
+            assert key.secret not in b"".join(memory_of(coordinator.child.pid))
+            last.kill(signal.SIGCONT)
+            wait_until(lambda: all(one.ended() is not None for one in made.values()), "the run to end")
+            assert {name: one.ended() for name, one in made.items()} == dict.fromkeys(made, 0)
+    finally:
+        coordinator.close()
+
+
+def is_saved(player: Player, round_no: int) -> bool:
+    return any((player.state / "state" / "whole").glob(f"round-{round_no:07d}-*.safetensors"))
+
+
+def is_stored(folder: Path, player: Player) -> bool:
+    """Whether the coordinator has the latest round that a member has finished."""
+    saved = sorted((player.state / "state" / "whole").glob("round-*-update.safetensors"))
+    number = saved[-1].name.split("-")[1] if saved else ""
+    return bool(saved) and (folder / "run" / "blobs" / "update" / number / player.name).is_file()
+
+
+def agreed(player: Player) -> Welcome:
+    """The welcome of a run, as its member has noted it."""
+    terms = json.loads((player.state / "state" / "whole" / "agreement.json").read_text())
+    plan = Plan.read(terms["plan"], Frames(()), newer=False)
+    return Welcome(run="whole", participant=player.name, round_no=0, heartbeat_s=1.0, plan=plan, initial=None)
+
+
+# ---- kills
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("travels", [*MODELS])
+@pytest.mark.parametrize("when", [*LIVES])
+def test_whoever_is_killed_a_sealed_run_ends_with_the_same_bits(tmp_path: Path, travels: str, when: str) -> None:
+    reference = run_reference(tmp_path / "inline", small_run("fedap", model=MODELS[travels]))
+    pace: dict[str, object] = {"quorum": len(reference.names), "dead_after_s": 60.0}
+    expected = tmp_path / "whole"
+    expected.mkdir()
+    key = make_group_key(expected / "group.key")
+    config = sealed_file(expected, reference, key, pace=pace)
+    calm = run_to_its_end(expected, reference, config, *joining(expected, reference))
+    config = sealed_file(tmp_path, reference, key, pace=pace)
+    (tmp_path / "group.key").write_bytes((expected / "group.key").read_bytes())
+    (tmp_path / "group.key").chmod(0o600)
+    first = Process(str(config), when, str(LIVES[when][0]), module=MORTAL, log=tmp_path / "coordinator.log")
+    undertaker: Undertaker | None = None
+    try:
+        with players(tmp_path, reference, f"ipc://{tmp_path}/socket", *joining(tmp_path, reference)) as made:
+            undertaker = Undertaker(tmp_path, config, when, made, first)
+            wait_until(undertaker.look, "everybody's end", deadline_s=400.0)
+            assert {name: one.ended() for name, one in made.items()} == dict.fromkeys(made, 0)
+        assert undertaker.kills > 3
+    finally:
+        (undertaker.coordinator if undertaker is not None else first).close()
+    assert final_bits(made) == final_bits(calm)
