@@ -24,6 +24,11 @@ ALEXNET_FROM = 63
 """Images at least this large go to AlexNet by default, smaller ones to LeNet-5."""
 
 
+DATA_SETTINGS: Mapping[str, Mapping[str, object]] = {"watch": {"learning_rate": 0.05, "batch_size": 16}}
+"""Settings of a run that a data set has by default. A person with a watch has about a hundred windows: batches are
+small and steps large."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """All runs of a comparison, seed by seed."""
@@ -35,11 +40,16 @@ class Comparison:
         """From settings as a command line gives them; an empty model is the paper's for this kind of input."""
         try:
             clients = CohortSettings.model_validate(cohort)
-            model = run["model"] or default_model(clients)
-            base = RunSettings.model_validate({**run, "cohort": clients, "model": model, "algorithm": "base"})
+            given = {name: value for name, value in run.items() if value is not None}
+            described = {**DATA_SETTINGS.get(clients.data, {}), **given, "cohort": clients, "algorithm": "base"}
+            base = RunSettings.model_validate({**described, "model": run["model"] or "lenet5"})
+            runs = cls.parse(base, algorithms=algorithms, seeds=seeds).runs  # tells what is misspelt before a download
         except ValidationError as error:
             raise checked(error) from error
-        return cls.parse(base, algorithms=algorithms, seeds=seeds)
+        if run["model"]:
+            return cls(runs=runs)
+        model = default_model(clients)
+        return cls(runs=tuple(one.model_copy(update={"model": model}) for one in runs))
 
     @classmethod
     def parse(cls, base: RunSettings, *, algorithms: str, seeds: str) -> Comparison:

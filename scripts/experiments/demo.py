@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from protocol.plan import Sgd
 from scripts.experiments.comparison import Comparison, compare_and_report
 from scripts.experiments.sweep import SweepOptions
 from scripts.report.page import write_report
 from scripts.run.results import Summary
 from scripts.run.run_folder import RunFolder
-from scripts.run.settings import CohortSettings, RunSettings
+from scripts.run.settings import CohortSettings
 
 ALGORITHMS = "base,fedavg,fedbn,fedap"
 
 
 def demo_comparison(rounds: int) -> Comparison:
-    """A person has about a hundred windows, so batches are small and steps large; everything else is the paper's."""
+    """What `compare --data watch` runs; everything that the data set does not need otherwise is the paper's."""
     cohort = CohortSettings(data="watch", partition="site")
-    sgd = Sgd(learning_rate=0.05, batch_size=16)
-    base = RunSettings(cohort=cohort, model="har-cnn", algorithm="base", rounds=rounds, sgd=sgd)
-    return Comparison.parse(base, algorithms=ALGORITHMS, seeds="0")
+    run = {"model": "har-cnn", "rounds": rounds}
+    return Comparison.of(cohort.model_dump(), run, algorithms=ALGORITHMS, seeds="0")
 
 
 def run_demo(rounds: int, options: SweepOptions, console: Console) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ from scripts.run.messages import Json, error_from_json, error_to_json
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 from scripts.run.tracking import LabTracking
+
+TELL_EVERY_S = 10.0
+"""Seconds between lines of progress where the output is no terminal."""
 
 
 def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None) -> tuple[int, int]:
@@ -127,6 +131,7 @@ class _Jobs:
         self._total = progress.add_task("all runs", total=sum(run.rounds for run in runs))
         self._running: dict[Connection, tuple[ForkProcess, RunSettings, TaskID]] = {}
         self._cohorts: dict[str, Cohort] = {}
+        self._began = self._told = time.monotonic()
 
     def run(self) -> None:
         unwind_on_sigterm()
@@ -142,6 +147,14 @@ class _Jobs:
                 process.terminate()
             for process, _, _ in self._running.values():
                 process.join()
+
+    def _tell_plainly(self, run: RunSettings, rounds: int) -> None:
+        """A line now and then where nobody sees the bars."""
+        now = time.monotonic()
+        if not self._console.is_terminal and now - self._told >= TELL_EVERY_S:
+            self._told = now
+            at = f"{run.label} seed {run.seed}: round {rounds} of {run.rounds}"
+            self._console.print(f"{at}, {len(self._waiting)} runs waiting, {now - self._began:.0f} s", soft_wrap=True)
 
     def _start(self, run: RunSettings) -> None:
         cohort = self._cohort(run)
@@ -177,6 +190,7 @@ class _Jobs:
             message = {"error": error_to_json(error)}
         if "round" in message:
             self._progress.update(task, completed=message["round"] + 1)
+            self._tell_plainly(run, message["round"] + 1)
             done = sum(t.completed for t in self._progress.tasks if t.id != self._total)
             self._progress.update(self._total, completed=done)
             self._tracking.update(RunFolder(self._options.root, run))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from fedap_core.metrics import QUALITIES
+from protocol.plan import TAIL_ROUNDS
 from scripts.report.algorithms import spelled
 from scripts.run.results import (
     Headline,
@@ -35,7 +36,7 @@ def _last(row: Headline) -> str:
     return _percent(row.last) + ("" if row.deviation is None else f" ± {_percent(row.deviation)}")
 
 
-_HEADS = ("algorithm", "last round %", "last 10 rounds %", "worst client %", "10th percentile %", "converged in round")
+_HEADS = ("algorithm", "last round %", "last {} rounds %", "worst client %", "10th percentile %", "converged in round")
 _OPTIONAL = {"selected": "best validation round %", "delivered": "last round as delivered %"}
 """Figures that only some comparisons have: a column exists where any algorithm has one."""
 
@@ -53,7 +54,13 @@ def _columns(table: Sequence[Headline]) -> tuple[Sequence[str], list[tuple[str, 
         )
         for row in table
     ]
-    return (*_HEADS, *(_OPTIONAL[name] for name in also)), body
+    heads = tuple(head.format(_tail_rounds(table)) for head in _HEADS)
+    return (*heads, *(_OPTIONAL[name] for name in also)), body
+
+
+def _tail_rounds(table: Sequence[Headline]) -> int:
+    """Rounds that the means of the last rounds are over."""
+    return max((row.tail_rounds for row in table), default=TAIL_ROUNDS)
 
 
 def terminal_table(table: Sequence[Headline], title: str) -> Table:
@@ -176,10 +183,12 @@ def beside_paper(table: Sequence[Headline], paper: Mapping[str, float] | None = 
     over = f"mean ± deviation of {seeds} seeds" if seeds > 1 else "one seed"
     last = [_last(row) for row in table]
     converged = ["–" if row.converged is None else f"{row.converged:.0f}" for row in table]
+    tails = _bold_best([_percent(row.tail) for row in table], [row.tail for row in table])
+    counted = "ten" if _tail_rounds(table) == TAIL_ROUNDS else _tail_rounds(table)
     lines = [
         ("", [spelled(row.algorithm) for row in table]),
         (f"last round, {over}", _bold_best(last, [row.last for row in table])),
-        ("mean of the last ten rounds", _bold_best([_percent(row.tail) for row in table], [row.tail for row in table])),
+        (f"mean of the last {counted} rounds", tails),
         ("worst client, last round", [_percent(row.worst) for row in table]),
         ("converged in round", converged),
     ]

@@ -243,7 +243,7 @@ class MixingRecord:
 class Run:
     """One algorithm, one seed. settings: every choice by its dotted name; asked: rounds the run was to have.
 
-    computed: bytes that were worked out, where none were counted.
+    computed: bytes that were worked out, where none were counted. notes: sentences about what its figures are.
     """
 
     source: str
@@ -259,6 +259,7 @@ class Run:
     settings: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     computed: ComputedBytes | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         count = len(self.clients)

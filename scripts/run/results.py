@@ -146,6 +146,8 @@ class Headline:
     selected: float | None
     delivered: float | None
     qualities: Mapping[str, float]
+    tail_rounds: int = TAIL_ROUNDS
+    """Rounds that `tail` is the mean of: ten, or all of a shorter run."""
 
 
 def headline(runs: Sequence[Summary]) -> Headline:
@@ -166,6 +168,7 @@ def headline(runs: Sequence[Summary]) -> Headline:
             for name in QUALITIES
             if all(name in run.qualities for run in runs)
         },
+        tail_rounds=min(TAIL_ROUNDS, *(run.rounds for run in runs)),
     )
 
 

@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from protocol.plan import Sgd
+from scripts.experiments.comparison import Comparison
+from scripts.experiments.demo import ALGORITHMS, demo_comparison
 from scripts.lab import main
 from tests.support.cohorts import Outcome, lab_arguments, run_command
 
@@ -220,3 +223,33 @@ def test_output_folder_that_is_a_file_is_refused_in_one_line(tmp_path: Path) -> 
     outcome = compare(tmp_path / "file")
     assert outcome.is_one_clear_line, outcome.complaint
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_misspelt_algorithm_is_told_before_any_data_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_given: object) -> None:
+        raise AssertionError("data were read")
+
+    monkeypatch.setattr("scripts.experiments.comparison.load_dataset", read)
+    outcome = run_command(
+        main, "compare", "--data", "organamnist", "--algorithms", "fedavg,fedpa", "--out", str(tmp_path / "runs")
+    )
+    assert outcome.is_one_clear_line, outcome.complaint
+    assert "Did you mean 'fedap'?" in outcome.complaint
+
+
+def test_comparison_of_the_watch_data_has_the_settings_of_the_demo() -> None:
+    run = {"model": "", "rounds": 40, "learning_rate": None, "batch_size": None}
+    compared = Comparison.of({"data": "watch", "partition": "site"}, run, algorithms=ALGORITHMS, seeds="0")
+    assert compared.identity == demo_comparison(40).identity
+    assert compared.runs[0].sgd == Sgd(learning_rate=0.05, batch_size=16)
+
+
+def test_piped_comparison_prints_lines_of_progress_and_names_the_rounds_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scripts.experiments.sweep.TELL_EVERY_S", 0.0)
+    outcome = compare(tmp_path / "runs", "fedavg", rounds=2)
+    assert outcome.code == 0, outcome.complaint
+    assert "fedavg seed 0: round 1 of 2, 0 runs waiting" in outcome.out
+    (path,) = (tmp_path / "runs").glob("compare-*.md")
+    assert "last 2 rounds %" in path.read_text()

@@ -10,8 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedap_core.choosing import difference_interval
-from scripts.report.page.verdict import ClientVerdict, Difference, Standing, best_of, compare
+from fedap_core.metrics import wilson_interval
+from scripts.report.page.verdict import ClientVerdict, Difference, Standing, best_of, compare, overlap
 from scripts.report.page.wording import listed, percent, points
+
+COLLAPSE = 0.5
+"""Fifty points of recall: a class that falls so far is lost, whatever accuracy says."""
 
 _KEEP = "No gain: keep the local model."
 _BEYOND = "The 95 % intervals do not overlap: this is more than chance."
@@ -37,16 +41,18 @@ def advise(
     personal: Standing | None,
     others: tuple[Standing, ...] = (),
     average: Standing | None = None,
+    classes: Sequence[str] = (),
 ) -> Advice:
     """For one participant. personal: what stands for the federation; others: further federated models that ran.
 
-    average: the one model for all, FedAvg, which may be among the others. What did not run is None.
+    average: the one model for all, FedAvg, which may be among the others. What did not run is None. classes: their
+    names, for those that the federated model no longer recognises.
     """
     if personal is None:
         return Advice(verdict=ClientVerdict.UNKNOWN, headline="No federated model was measured here.", detail="")
     best = best_of(personal, others)
     if alone is None:
-        detail = "Nobody trained alone in these runs, so there is nothing to compare with."
+        detail = "These runs hold no scores of training alone, so there is nothing to compare with."
         told = " ".join(filter(None, (detail, _about_best(personal, best, use=False))))
         return Advice(verdict=ClientVerdict.UNKNOWN, headline="The gain cannot be told.", detail=told, model=best.name)
     gain = compare(alone, best)
@@ -54,6 +60,7 @@ def advise(
         _about_best(personal, best, use=gain.verdict is ClientVerdict.GAIN),
         _how_sure(gain, best.name),
         _about_swings(gain),
+        _about_collapse(alone, best, classes),
         _about_average(alone, average, best),
     ]
     detail = " ".join(filter(None, sentences))
@@ -115,6 +122,23 @@ def _how_sure(gain: Difference, name: str) -> str:
 
 def _about_swings(gain: Difference) -> str:
     return f"The last round swings: taken alone it says {points(gain.last, sign=True)}." if gain.swings else ""
+
+
+def _about_collapse(alone: Standing, best: Standing, classes: Sequence[str]) -> str:
+    """Classes that the local model finds and the federated one loses: accuracy hides those that are rare."""
+    before, after = alone.last.confusion, best.last.confusion
+    if before is None or after is None:
+        return ""
+    lost = []
+    for at, (mine, theirs) in enumerate(zip(before, after, strict=True)):
+        if not (sum(mine) and sum(theirs)):
+            continue
+        found, now = (row[at] / sum(row) for row in (mine, theirs))
+        one, other = (wilson_interval(row[at], sum(row)) for row in (mine, theirs))
+        if found - now >= COLLAPSE and not overlap(one, other):
+            name = classes[at] if at < len(classes) else f"class {at}"
+            lost.append(f"{name} ({percent(found, 0)} found alone, {percent(now, 0)} with {best.name})")
+    return f"But it loses {', '.join(lost)}: look at the mistakes before you use it." if lost else ""
 
 
 def _about_average(alone: Standing, average: Standing | None, best: Standing) -> str:

@@ -89,7 +89,7 @@ def _what_changed(study: Study) -> Iterator[str]:
         f"{personal.name} reaches {percent(headline(study.summaries[personal.name]).last)} on average over {clients}"
     )
     if alone is None:
-        yield f"{reached} after {rounds}. Nobody trained alone here, so what federation gained cannot be told."
+        yield f"{reached} after {rounds}. These runs hold no scores of training alone: the gain cannot be told."
         return
     change = _change(study, personal, alone)
     if change is None:

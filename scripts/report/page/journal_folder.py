@@ -22,6 +22,7 @@ from coordinator.decisions.scoring import alone_score, scored
 from coordinator.record.blobs import describe
 from coordinator.record.journal import JOURNAL, SqliteJournal, facts_of
 from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import METADATA_KEY, ModelSpec
 from protocol.messages import Score
 from protocol.tensors import Array, TensorSet
 from scripts.run.damage import intact
@@ -34,10 +35,13 @@ Timed = tuple[float, facts.Fact]
 
 def read_journal_run(folder: Path) -> Run:
     """The run whose journal lies in this folder, while it is running or afterwards."""
-    config, told = _told(folder)
+    config, spec, told = _told(folder)
     clients = tuple(sorted({fact.member for _, fact in told if isinstance(fact, facts.Joined)}))
     tables = {(round_no, member): arrays for round_no, member, arrays in _tables(folder / "tables")}
     counts = _class_counts(tables, clients)
+    rounds, notes = list(_rounds(told, clients, tables, _traffic(folder / "traffic.jsonl"))), list[str]()
+    if config.mode == "continuous":
+        rounds, notes = _with_last_scores(rounds, clients)
     return Run(
         source=config.run,
         algorithm=config.algorithm.name,
@@ -45,9 +49,10 @@ def read_journal_run(folder: Path) -> Run:
         seed=config.seed,
         asked=config.rounds,
         clients=clients,
-        classes=() if counts is None else tuple(f"class {number}" for number in range(len(counts[0]))),
+        classes=_class_names(spec, counts),
         class_counts=counts,
-        rounds=tuple(_rounds(told, clients, tables, _traffic(folder / "traffic.jsonl"))),
+        rounds=tuple(rounds),
+        notes=tuple(notes),
         mixing=_mixing(told, clients),
         settings=dict(_settings(config)),
     )
@@ -56,7 +61,7 @@ def read_journal_run(folder: Path) -> Run:
 def read_alone_run(folder: Path) -> Run | None:
     """What members that share it reached on their own, as a run of its own beside the federation's: its last round.
     None where nobody shares it."""
-    config, told = _told(folder)
+    config, _, told = _told(folder)
     clients = tuple(sorted({fact.member for _, fact in told if isinstance(fact, facts.Joined)}))
     found = {
         fact.member: ClientScore.of(score)
@@ -80,14 +85,33 @@ def read_alone_run(folder: Path) -> Run | None:
     )
 
 
-def _told(folder: Path) -> tuple[RunConfig, list[Timed]]:
+def _with_last_scores(rounds: list[RoundRecord], clients: Sequence[str]) -> tuple[list[RoundRecord], list[str]]:
+    """Members of a run without barriers end in different rounds: in the last record each has its own last score."""
+    scored = [record for record in rounds if record.scores]
+    if not scored:
+        return rounds, []
+    latest: dict[int, tuple[int, ClientScore]] = {}
+    for record in scored:
+        latest |= {at: (record.number, one) for at, one in enumerate(record.scores) if one is not None}
+    whole = tuple(latest[at][1] if at in latest else None for at in range(len(clients)))
+    at_end = replace(scored[-1], splits={**scored[-1].splits, "test": whole})
+    first, last = min(number for number, _ in latest.values()) + 1, scored[-1].number + 1
+    note = f"Nobody waited for the others: every client counts with its last score, of rounds {first} to {last}."
+    return [at_end if record is scored[-1] else record for record in rounds], [note]
+
+
+def _told(folder: Path) -> tuple[RunConfig, ModelSpec | None, list[Timed]]:
     journal = SqliteJournal(folder / JOURNAL, read_only=True)
     try:
         stored = journal.metadata("config")
         if stored is None:
             raise InvalidInput("run", str(folder), "a run that has begun")
+        described = journal.metadata("model")
+        spec = None
+        if described is not None:
+            spec = ModelSpec.from_metadata({METADATA_KEY: described}, source=str(folder / JOURNAL))
         with intact(folder / JOURNAL):
-            return make_config(json.loads(stored)), [(at, fact) for fact, at in facts_of(journal)]
+            return make_config(json.loads(stored)), spec, [(at, fact) for fact, at in facts_of(journal)]
     finally:
         journal.close()
 
@@ -103,11 +127,24 @@ def _tables(folder: Path) -> Iterator[tuple[int, str, Tables]]:
 
 
 def _class_counts(tables: Mapping[tuple[int, str], Tables], clients: Sequence[str]) -> Counts | None:
-    """Of the training data; None unless everybody shares them."""
-    found = {member: arrays["class_counts"] for (_, member), arrays in sorted(tables.items())}
+    """Of all its samples: those of training, and those of the confusion matrices. None unless everybody shares them."""
+    found = {member: _all_counts(arrays) for (_, member), arrays in sorted(tables.items())}
     if not clients or not found.keys() >= set(clients):
         return None
     return tuple(tuple(map(int, found[client])) for client in clients)
+
+
+def _class_names(spec: ModelSpec | None, counts: Counts | None) -> tuple[str, ...]:
+    """Those of the model file; numbers in folders that do not say."""
+    if counts is None:
+        return ()
+    named = spec is not None and len(spec.classes) == len(counts[0])
+    return tuple(spec.classes) if spec is not None and named else tuple(f"class {at}" for at in range(len(counts[0])))
+
+
+def _all_counts(arrays: Tables) -> Array:
+    tested = [array.sum(axis=1) for name, array in arrays.items() if name.startswith("confusion/")]
+    return np.asarray(np.sum([arrays["class_counts"], *tested], axis=0))
 
 
 def _settings(config: RunConfig) -> Iterator[tuple[str, str]]:

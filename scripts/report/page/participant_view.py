@@ -125,7 +125,9 @@ def _advice(study: Study, index: int) -> Advice:
         None if one is None else here.get(one.name) for one in (study.alone, study.personal, study.plain("fedavg"))
     )
     federated = [one for algorithm, _ in study.shown if algorithm.kind != "base" and (one := here.get(algorithm.name))]
-    return advise(alone=alone, personal=personal, others=tuple(federated), average=average)
+    return advise(
+        alone=alone, personal=personal, others=tuple(federated), average=average, classes=study.shown[0][1].classes
+    )
 
 
 def _dot(study: Study, algorithm: Algorithm, score: ClientScore) -> Dot:

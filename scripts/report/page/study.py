@@ -130,6 +130,7 @@ def make_study(runs: Sequence[Run]) -> Study:
         notes.append(f"Means are over {len(seeds)} seeds; W, clients and their pages are those of seed {seed}.")
     if len({algorithm.seeds for algorithm in algorithms}) > 1:
         notes.append("Not every algorithm has every seed: means over different seeds must not be compared.")
+    notes += dict.fromkeys(note for run in kept for note in run.notes)
     return Study(algorithms=algorithms, round_no=round_no, seed=seed, notes=tuple(notes))
 
 

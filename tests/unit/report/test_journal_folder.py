@@ -38,10 +38,13 @@ def update(member: str, round_no: int, *scores: Score) -> facts.UpdateAccepted:
     )
 
 
-def write_journal(folder: Path, told: list[tuple[float, facts.Fact]], *, rounds: int = 2) -> Path:
+def write_journal(
+    folder: Path, told: list[tuple[float, facts.Fact]], *, rounds: int = 2, mode: str = "barrier"
+) -> Path:
     folder.mkdir(parents=True)
     journal = SqliteJournal(folder / "journal.sqlite")
     fields = {"run": "wards", "folder": str(folder), "initial": "/secret/place/m.safetensors", "rounds": rounds}
+    fields["mode"] = mode
     journal.set_metadata("config", make_config(fields).model_dump_json())
     for time_s, fact in told:
         kind, body = fields_of(fact)
@@ -100,6 +103,24 @@ def test_what_trained_alone_is_a_result_of_its_own_round(tmp_path: Path) -> None
     assert [(record.number, record.mean) for record in run.rounds] == [(0, 0.4)]
 
 
+def test_members_that_end_in_different_rounds_count_with_their_last_score(tmp_path: Path) -> None:
+    """South's last score is 1 of 10, of round 1; north's 8 of 10, of round 3: (0.1 + 0.8) / 2 = 0.45."""
+    told: list[tuple[float, facts.Fact]] = [
+        *((0.0, joined(member)) for member in MEMBERS),
+        (1.0, update("south", 1, score(1))),
+        (1.0, update("north", 1, score(3))),
+        (2.0, update("north", 2, score(5))),
+        (3.0, update("north", 3, score(8))),
+    ]
+    folder = write_journal(tmp_path / "run", told, rounds=3, mode="continuous")
+    run = read_journal_run(folder)
+    assert run.rounds[-1].mean == pytest.approx(0.45)
+    assert run.notes == ("Nobody waited for the others: every client counts with its last score, of rounds 1 to 3.",)
+    text = write_report([folder], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "reaches 45.0" in text
+    assert "of rounds 1 to 3" in text
+
+
 def test_mixing_matrix_is_put_into_the_order_of_the_clients(tmp_path: Path) -> None:
     run = read_journal_run(write_journal(tmp_path / "run", two_rounds()))
     assert run.mixing is not None
@@ -135,7 +156,8 @@ def test_damaged_fact_is_told_with_its_journal(tmp_path: Path) -> None:
 
 
 def test_tables_that_members_shared_are_shown(tmp_path: Path) -> None:
-    """A matrix whose sums are not the score's belongs to another model and is left out."""
+    """A matrix whose sums are not the score's belongs to another model and is left out. North has 30 + 8 + 2 samples of
+    the first class, for training and for testing."""
     folder = write_journal(tmp_path / "run", two_rounds())
     store = Store(folder)
     for member, wrong in (("north", 2), ("south", 3)):
@@ -145,7 +167,7 @@ def test_tables_that_members_shared_are_shown(tmp_path: Path) -> None:
     (folder / "tables/0000002/torn").write_bytes(b"half")
     run = read_journal_run(folder)
     north, south = run.rounds[1].scores
-    assert run.class_counts == ((30, 10), (30, 10))
+    assert run.class_counts == ((40, 10), (41, 10))
     assert north is not None
     assert south is not None
     assert (north.confusion, south.confusion) == (((8, 2), (0, 0)), None)

@@ -156,7 +156,7 @@ def test_what_a_run_does_not_know_is_left_out(tmp_path: Path) -> None:
     assert "mixing" not in page.ids
     assert "Bytes per participant" not in page.text
     assert "Bytes on the wire were not recorded" in page.text
-    assert "Nobody trained alone" in page.text
+    assert "no scores of training alone" in page.text
 
 
 def test_computed_bytes_are_shown_and_called_so(tmp_path: Path) -> None:
