@@ -20,6 +20,7 @@ from coordinator.record.member_list import MemberList
 from coordinator.run_plan import make_plan, make_rules, require_enough_listed
 from coordinator.runs import open_run, plan_recovery, read_run
 from coordinator.summaries import explain, history_lines
+from coordinator.supervisor import Supervisor, find_runs
 from coordinator.watching.following import RunFollower
 from coordinator.watching.status import status_texts
 from fedap_core.errors import InvalidInput
@@ -37,6 +38,9 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file of 
 PageToken = Annotated[Path | None, typer.Option(help="File with the token of the page; made if it is missing.")]
 PageHost = Annotated[list[str] | None, typer.Option(help="Name under which a proxy serves the page; repeatable.")]
 PageCert = Annotated[Path | None, typer.Option(help="PEM file with certificate and key: the page uses TLS.")]
+RunsFolder = Annotated[
+    Path | None, typer.Option("--runs", help="Serve every .toml file of this folder, each run in a process of its own.")
+]
 Folder = Annotated[Path, typer.Argument(help="Folder of the run.")]
 
 SHORT = {
@@ -62,8 +66,10 @@ def coordinator(_version: VersionFlag = False) -> None:
 
 @app.command()
 @with_settings(RunConfig, SHORT)
-def serve(given: Given, config: ConfigFile = None) -> None:
+def serve(given: Given, config: ConfigFile = None, runs: RunsFolder = None) -> None:
     """Start or resume a run and serve it to its end. SIGTERM ends it after the round, a second SIGTERM at once."""
+    if runs is not None:
+        _supervise(runs, alone=config is None and not given)
     settings = overlaid(config, given)
     configure_logs(settings.run, settings.log_file)
     require_usable_models(settings)
@@ -97,6 +103,20 @@ def _start_page(settings: RunConfig) -> PageProcess | None:
     from fedap_web.serving import start_page_process  # of the extra `page`
 
     return start_page_process("coordinator.page", address, {"folder": str(settings.folder)})
+
+
+def _supervise(folder: Path, *, alone: bool) -> None:
+    if not alone:
+        raise InvalidInput("runs", "other options beside it", "--runs alone", "Settings stand in the files.")
+
+    def say(line: str) -> None:
+        typer.echo(line)
+        sys.stdout.flush()
+
+    supervisor = Supervisor(find_runs(folder), say)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: supervisor.request_stop())
+    raise typer.Exit(supervisor.run())
 
 
 def _allow_many_files() -> None:

@@ -1,0 +1,180 @@
+"""Several runs on one machine: one process per configuration file of a folder, each with its members, port and state.
+
+Decides which files are runs, whether they can live beside each other, and when a process that died is started again.
+What a run is, is decided in its process; here nothing of it is known but its exit code and whether its journal says
+that it has ended. Runs are crash-safe, so that they die with this process and resume with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from coordinator.config import RunConfig, read_config
+from coordinator.record.journal import JOURNAL
+from coordinator.runs import read_run
+from fedap_core.errors import InvalidInput
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+"""Before a process that died is started again: doubled each time, and the first one again after a run that lasted."""
+POLL_S = 0.1
+WRONG_INPUT = 2
+"""The exit code of `serve` for a configuration or a folder that its operator must look at: starting again is no use."""
+
+_PR_SET_PDEATHSIG = 1
+
+Say = Callable[[str], None]
+
+
+def find_runs(folder: Path) -> dict[Path, RunConfig]:
+    """The configurations in a folder: its files *.toml. Refused where two of them cannot run at the same time."""
+    if not folder.is_dir():
+        raise InvalidInput("runs", folder, "an existing folder with a .toml file for each run")
+    found = {path: read_config(path) for path in sorted(folder.glob("*.toml"))}
+    if not found:
+        raise InvalidInput("runs", folder, "a folder with at least one .toml file")
+    for field_name, taken in (("run", _name), ("folder", _folder), ("network.endpoint", _endpoint)):
+        before: dict[str, Path] = {}
+        for path, config in found.items():
+            if (value := taken(config)) and (other := before.setdefault(value, path)) != path:
+                raise InvalidInput(f"{field_name} of {path.name}", value, f"another one than {other.name} has")
+    return found
+
+
+def _name(config: RunConfig) -> str:
+    return config.run
+
+
+def _folder(config: RunConfig) -> str:
+    return str(config.folder.resolve())
+
+
+def _endpoint(config: RunConfig) -> str:
+    """What only one process can bind: the port, whatever the address; one that the system chooses is free."""
+    endpoint = config.network.endpoint
+    port = endpoint.rpartition(":")[2]
+    return ("" if port == "*" else f"port {port}") if endpoint.startswith("tcp://") else endpoint
+
+
+@dataclass(kw_only=True)
+class Backoff:
+    """How long to wait before a process is started again."""
+
+    pause_s: float = FIRST_PAUSE_S
+
+    def after(self, ran_s: float) -> float:
+        """The pause after a process that ran this long."""
+        wait = FIRST_PAUSE_S if ran_s >= LONGEST_PAUSE_S else self.pause_s
+        self.pause_s = min(2.0 * wait, LONGEST_PAUSE_S)
+        return wait
+
+
+@dataclass(kw_only=True)
+class Supervised:
+    """One run: its process, or when the next one is started. code: how it ended, None while it goes on."""
+
+    path: Path
+    config: RunConfig
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    start_at: float = 0.0
+    backoff: Backoff = field(default_factory=Backoff)
+    code: int | None = None
+
+
+class Supervisor:
+    """Starts every run, and starts those again that died, until all have ended."""
+
+    def __init__(self, runs: Mapping[Path, RunConfig], say: Say) -> None:
+        self._runs = [Supervised(path=path, config=config) for path, config in runs.items()]
+        self._say = say
+        self._wake = threading.Event()
+        self._stopping = False
+
+    def request_stop(self) -> None:
+        """Ask every run to end, as a signal asks it: after its round; a second time, at once."""
+        self._stopping = True
+        for one in self._runs:
+            if one.process is not None and one.process.poll() is None:
+                one.process.terminate()
+        self._wake.set()
+
+    def run(self) -> int:
+        """Until all have ended; 0 if every run ended as it should, otherwise 1."""
+        while any(one.code is None for one in self._runs):
+            for one in self._runs:
+                if one.code is None:
+                    self._look_after(one, time.monotonic())
+            self._wake.wait(POLL_S)
+            self._wake.clear()
+        return int(any(one.code for one in self._runs))
+
+    def _look_after(self, one: Supervised, now: float) -> None:
+        if one.process is None:
+            if self._stopping:
+                self._end(one, 0, "not running; its folder resumes it")
+            elif now >= one.start_at:
+                self._start(one, now)
+        elif (code := one.process.poll()) is not None:
+            one.process = None
+            self._judge(one, code, now)
+
+    def _start(self, one: Supervised, now: float) -> None:
+        command = [sys.executable, "-m", "coordinator", "serve", "--config", str(one.path)]
+        one.process = subprocess.Popen(  # noqa: S603 - our own command
+            command, start_new_session=True, preexec_fn=partial(_die_with_parent, os.getpid())
+        )
+        one.started_at = now
+        self._say(f"started: run {one.config.run}, process {one.process.pid}")
+
+    def _judge(self, one: Supervised, code: int, now: float) -> None:
+        if code == 0:
+            self._end(one, 0, "ended")
+        elif code == WRONG_INPUT:
+            self._end(one, code, "refused, see the line above; correct it and start again")
+        elif self._stopping or has_ended(one.config):
+            self._end(one, code, f"ended with exit code {code}")
+        else:
+            wait = one.backoff.after(now - one.started_at)
+            one.start_at = now + wait
+            self._say(f"died: run {one.config.run}, {_how(code)}; started again in {wait:g} s")
+
+    def _end(self, one: Supervised, code: int, words: str) -> None:
+        one.code = code
+        self._say(f"over: run {one.config.run}, {words}")
+
+
+def has_ended(config: RunConfig) -> bool:
+    """Whether the journal says that the run is over, so that there is nothing to start again."""
+    if not (config.folder / JOURNAL).exists():
+        return False
+    try:
+        past = read_run(config.folder)
+    except InvalidInput:
+        return False
+    try:
+        return past.machine.state.ended
+    finally:
+        past.journal.close()
+
+
+def _how(code: int) -> str:
+    return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+
+
+def _die_with_parent(parent: int) -> None:
+    """In the child, on Linux: killed when this process is, so that a second supervisor finds its folders free."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the line above
+            os.kill(os.getpid(), signal.SIGKILL)
