@@ -21,6 +21,8 @@ CLIENTS = 20
 """The paper's number."""
 
 
+LearningRate = Annotated[float | None, typer.Option(help="Step size of local training. Default: 0.01; 0.05 for watch.")]
+BatchSize = Annotated[int | None, typer.Option(help="Training samples per step. Default: 32; 16 for watch.")]
 Clients = Annotated[int | None, typer.Option(help="Number of clients (a division by site has its own). Default: 20.")]
 Partition = Annotated[
     str | None,
@@ -60,17 +62,13 @@ def compare(
         bool,
         typer.Option(help="Random split of overlapping windows; leaks training data into the test set."),
     ] = False,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Step size of local training. Default: 0.01; 0.05 for watch.")
-    ] = None,
+    learning_rate: LearningRate = None,
     lr_schedule: Annotated[
         str, typer.Option(help="constant, or cosine: the learning rate falls towards 0 over the run's rounds.")
     ] = "constant",
     momentum: Annotated[float, typer.Option(help="Heavy-ball momentum; starts afresh in every round.")] = 0.0,
     weight_decay: Annotated[float, typer.Option(help="Factor of the squared norm in the loss.")] = 0.0,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Training samples per step. Default: 32; 16 for watch.")
-    ] = None,
+    batch_size: BatchSize = None,
     batches: Annotated[str, typer.Option(help="even: of nearly equal size; reference: full ones and a rest.")] = "even",
     epochs: Annotated[int, typer.Option(help="Local epochs a round.")] = 1,
     anchor: Annotated[str, typer.Option(help="pooled, warmup:ROUNDS or a model file.")] = "pooled",
