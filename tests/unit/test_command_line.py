@@ -123,7 +123,7 @@ command.main()
 @pytest.mark.parametrize(
     ("module", "name", "words"),
     [
-        ("coordinator.cli", "read_run", ["status", "folder"]),
+        ("coordinator.cli", "read_run", ["replay", "folder"]),
         ("participant.cli", "load_dataset", ["init", "--data", "synthetic", "--model", "lenet5"]),
     ],
 )
