@@ -210,9 +210,13 @@ def plan_text(plan: Plan) -> str:
     return json.dumps(plan.write([]), sort_keys=True)
 
 
-def require_same_plan(before: str, plan: Plan) -> None:
-    """Refuse to continue a run under another plan; names the first field that differs."""
+def require_same_plan(before: str, plan: Plan, strategy: Strategy, *, ended: bool = False) -> None:
+    """Refuse to continue a run under another plan; names the first field that differs. More rounds are no other plan
+    where the rounds of the first one are what they were, and the run has not ended."""
     old, new = json.loads(before), json.loads(plan_text(plan))
+    if new["rounds"] > old["rounds"]:
+        _require_extendable(old["rounds"], plan, strategy, ended=ended)
+        old["rounds"] = new["rounds"]
     defaults = {field.name: field.default for field in fields(Plan)}
     for name in new:
         began = old.get(name, defaults[name])  # a field that a later version added
@@ -220,3 +224,14 @@ def require_same_plan(before: str, plan: Plan) -> None:
             raise InvalidInput(
                 name, str(new[name]), f"{began}, with which this run began", "Give a new run a new folder."
             )
+
+
+def _require_extendable(rounds: int, plan: Plan, strategy: Strategy, *, ended: bool) -> None:
+    """Whether a run of so many rounds may go on to those of the plan."""
+    expected, fix = f"{rounds}, with which this run began", "Give a new run a new folder."
+    if ended:
+        raise InvalidInput("rounds", plan.rounds, f"{expected}: it has ended", fix)
+    if plan.sgd.lr_schedule != "constant":
+        raise InvalidInput("rounds", plan.rounds, f"{expected}: its learning rate falls towards the last round", fix)
+    if any(strategy.round_plan(one, rounds) != strategy.round_plan(one, plan.rounds) for one in range(rounds)):
+        raise InvalidInput("rounds", plan.rounds, f"{expected}: {plan.strategy} divides its rounds into phases", fix)

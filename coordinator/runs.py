@@ -47,7 +47,7 @@ from coordinator.wire.router import STRANGERS, Router
 from fedap_core.errors import InvalidInput
 from fedap_core.measures import statistics_arrays
 from fedap_core.model_spec import METADATA_KEY, ModelSpec
-from fedap_core.strategies import Measure, Phase
+from fedap_core.strategies import Measure, Phase, Strategy
 from protocol.backlog import MESSAGE_BYTES, BacklogLimits
 from protocol.encodings import stored
 from protocol.host.keys import read_key_file
@@ -93,7 +93,7 @@ def open_run(
         journal = open_journal(config.folder / JOURNAL)
         if journal.metadata("plan") is None:
             require_enough_listed(config, listed)
-        _introduce(journal, config, plan, initial.spec, models)
+        _introduce(journal, config, plan, initial.spec, models, rules.strategy)
         watching = Observers([*make_observers(config), *observers])
     except InvalidInput:
         release()
@@ -239,22 +239,29 @@ def _take_folder(folder: Path) -> Callable[[], None]:
 
 
 def _introduce(
-    journal: Journal, config: RunConfig, plan: Plan, spec: ModelSpec, models: Mapping[str, Path | None]
+    journal: Journal,
+    config: RunConfig,
+    plan: Plan,
+    spec: ModelSpec,
+    models: Mapping[str, Path | None],
+    strategy: Strategy,
 ) -> None:
     """Write down what the run is, once; afterwards refuse to resume it as something else."""
     before = journal.metadata("plan")
     if before is not None:
-        require_same_plan(before, plan)
+        longer = plan.rounds > json.loads(before)["rounds"]
+        ended = longer and any(entry.kind == "Finished" for entry in journal.entries())
+        require_same_plan(before, plan, strategy, ended=ended)
         if (named := journal.metadata("run")) != config.run:
             raise InvalidInput("run", config.run, f"{named}, whose folder this is")
         if journal.metadata("model") != _described(spec):
             raise InvalidInput("initial", str(config.initial), "the model with which this run began")
     journal.set_metadata("config", config.model_dump_json())
     note_models(journal, models)
+    journal.set_metadata("plan", plan_text(plan))
     if before is None:
         journal.set_metadata("run", config.run)
         journal.set_metadata("model", _described(spec))
-        journal.set_metadata("plan", plan_text(plan))
 
 
 def _described(spec: ModelSpec) -> str:

@@ -147,7 +147,8 @@ class AgentMachine:
         if (due.gave_up or due.farewell_over) and self._line.has_finished:
             return self._end(0, f"run {self._stored_run} is over; its final model is here, and nobody asks for more")
         if due.gave_up:
-            return self._end(1, f"no coordinator for {self._line.patience.give_up_s:g} s")
+            last = f"; at last: {self._line.last_loss}" if self._line.last_loss else ""
+            return self._end(1, f"no coordinator for {self._line.patience.give_up_s:g} s{last}")
         if due.farewell_over:
             return self._end(0, "the run is over; the coordinator did not confirm the last message")
         actions = list(due.actions)

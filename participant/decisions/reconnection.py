@@ -50,6 +50,10 @@ UNREADABLE_ANSWERS = 5
 """Hellos in a row that were answered by something that cannot be understood, before there is no use in another."""
 
 
+NO_CONNECTION = "no connection: is the address right, and does a firewall let it through?"
+"""What is said when nothing came back at all; a port where nobody listens answers at once."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Due:
     """What a tick calls for."""
@@ -84,6 +88,8 @@ class Lifeline:
         self._heard_this_hello = True
         self.is_open = False
         self.is_member = False
+        self.last_loss = ""
+        """Why the latest line was lost."""
 
     def connect(self, now: float) -> list[Action]:
         """Begin: the first attempt comes at once."""
@@ -137,6 +143,7 @@ class Lifeline:
 
     def lost(self, reason: str, now: float, *, at_most_s: float = math.inf) -> list[Action]:
         """Close and come back after a pause: doubled each time, and between half and all of it, by chance."""
+        self.last_loss = reason
         wait = min(self._pause * (0.5 + 0.5 * float(self._rng.random())), at_most_s)
         self._pause = min(2.0 * self._pause, self.patience.reconnect_cap_s)
         self.closed()
@@ -166,7 +173,7 @@ class Lifeline:
         if self._retry_at is not None and now >= self._retry_at:
             return Due(actions=tuple(self._open(now)))
         if self._opening_until is not None and now >= self._opening_until:
-            return Due(actions=tuple(self.lost("no connection", now)))
+            return Due(actions=tuple(self.lost(NO_CONNECTION, now)))
         if self.is_open and now >= self._silent_at():
             return Due(actions=tuple(self.lost("silence", now)))
         if self._hello_at is not None and now >= self._hello_at:

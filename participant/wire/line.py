@@ -35,12 +35,13 @@ _UP = zmq.EVENT_HANDSHAKE_SUCCEEDED
 _MADE = zmq.EVENT_CONNECTED
 _DOWN = {
     zmq.EVENT_DISCONNECTED: "the connection broke",
-    zmq.EVENT_CLOSED: "nobody answers at this address",
-    zmq.EVENT_CONNECT_RETRIED: "nobody answers at this address",
+    zmq.EVENT_CLOSED: "the connection was refused: nobody listens at this address and port",
+    zmq.EVENT_CONNECT_RETRIED: "the connection was refused: nobody listens at this address and port",
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the coordinator does not admit this key",
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "the handshake failed: is the coordinator's key right?",
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the handshake failed: does one side use keys and the other none?",
 }
+_UNLIKE = (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+_WRONG_KEY = "the coordinator at this address has another key than --coordinator-key, or uses no keys"
+_NO_KEYS = "the handshake failed: the coordinator uses keys (give --keys and --coordinator-key), or it is none"
 
 _SENTRY = Sentry()
 """One thread for all lines of this process."""
@@ -90,7 +91,8 @@ class Line:
             self.socket.curve_publickey = address.keys.public.encode()
             self.socket.curve_secretkey = address.keys.secret.encode()
             self.socket.curve_serverkey = address.keys.coordinator.encode()
-        self.monitor: Socket = self.socket.get_monitor_socket(_UP | _any(_DOWN) | (_MADE if is_guarded else 0))
+        wanted = _UP | _any(_DOWN) | _any(_UNLIKE) | (_MADE if is_guarded else 0)
+        self.monitor: Socket = self.socket.get_monitor_socket(wanted)
         self.is_up = False
         self._watched: WatchedConnection | None = None
         self._is_encrypted = address.keys is not None
@@ -112,6 +114,8 @@ class Line:
             self._watched = _SENTRY.watch(int(told["value"]), encrypted=self._is_encrypted)
             return None
         self._let_go()
+        if event in _UNLIKE:  # a coordinator that cannot decrypt, or expects another handshake, says no more
+            return _WRONG_KEY if self._is_encrypted else _NO_KEYS
         return _DOWN.get(zmq.Event(event), "the connection is gone")
 
     def receive(self) -> list[Buffer] | None:

@@ -84,6 +84,33 @@ def test_a_coordinator_killed_in_a_round_goes_on_after_a_restart(tmp_path: Path,
     check_ended_alike(peers, model, "fedap")
 
 
+def test_run_started_again_with_more_rounds_trains_them(tmp_path: Path) -> None:
+    """Killed in its second round of three, started again for four; afterwards it has ended, and can go no further."""
+    model, config = tiny_model(), settings(tmp_path, tiny_model(), "fedap")
+    reached, killed = threading.Event(), threading.Event()
+
+    def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:
+        if (name, round_no) == ("b", 1):
+            reached.set()
+            killed.wait(WAIT_S)
+        return drift(name, round_no, weights)
+
+    first = Process("serve", "--config", str(config), log=tmp_path / "log")
+    peers = peers_of(model, first.ready(), work)
+    with running(peers):
+        assert reached.wait(WAIT_S)
+        first.kill()
+        killed.set()
+        second = Process("serve", "--config", str(config), "--rounds", "4", log=tmp_path / "log")
+        assert all(peer.ended.wait(WAIT_S) for peer in peers)
+        assert second.wait() == 0
+    require_rows(peers, expected_rows(model, "fedap", rounds=4))
+    assert [peer.log.trained for peer in peers] == [[0, 1, 2, 3]] * 3
+    third = Process("serve", "--config", str(config), "--rounds", "5", log=tmp_path / "log")
+    assert third.wait() == 2
+    assert "rounds: got 5, expected 4, with which this run began: it has ended" in (tmp_path / "log").read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("travels", BODIES)
 @pytest.mark.parametrize("algorithm", ["fedap", "f-fedap"])

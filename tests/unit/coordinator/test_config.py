@@ -11,7 +11,9 @@ from coordinator.config import RunConfig, make_config, read_config, require_safe
 from coordinator.run_plan import make_plan, make_rules, plan_text, require_same_plan
 from coordinator.sections import NetworkSection
 from fedap_core.errors import InvalidInput
+from fedap_core.strategies import make_strategy
 from protocol.endpoints import is_local
+from protocol.messages import Plan
 from tests.support.tiny_models import tiny_model
 
 MINIMAL: dict[str, Any] = {"run": "r", "folder": "out", "initial": "i.safetensors"}
@@ -125,6 +127,28 @@ def test_settings_that_contradict_each_other_are_refused(change: dict[str, Any])
 def test_a_run_goes_on_only_under_the_plan_it_began_with() -> None:
     spec = tiny_model().spec
     before = plan_text(make_plan(make_config(MINIMAL), spec))
-    require_same_plan(before, make_plan(make_config(MINIMAL | {"pace": {"quorum": 2}}), spec))
+    plain = make_strategy("fedap")
+    require_same_plan(before, make_plan(make_config(MINIMAL | {"pace": {"quorum": 2}}), spec), plain)
     with pytest.raises(InvalidInput, match=r"^seed: got 5, expected 0, with which this run began"):
-        require_same_plan(before, make_plan(make_config(MINIMAL | {"seed": 5}), spec))
+        require_same_plan(before, make_plan(make_config(MINIMAL | {"seed": 5}), spec), plain)
+
+
+def test_run_may_be_given_more_rounds_where_the_first_ones_stay_what_they_were() -> None:
+    """f-FedAP measures half way: with other rounds it would have measured elsewhere. A cosine ends with the run."""
+    spec = tiny_model().spec
+
+    def plan(rounds: int, algorithm: str = "fedap", **training: object) -> Plan:
+        fields = {"rounds": rounds, "algorithm": {"name": algorithm}, "training": training}
+        return make_plan(make_config(MINIMAL | fields), spec)
+
+    before = plan_text(plan(10))
+    require_same_plan(before, plan(20), make_strategy("fedap"))
+    with pytest.raises(InvalidInput, match="rounds: got 5, expected 10, with which this run began"):
+        require_same_plan(before, plan(5), make_strategy("fedap"))
+    with pytest.raises(InvalidInput, match="it has ended"):
+        require_same_plan(before, plan(20), make_strategy("fedap"), ended=True)
+    with pytest.raises(InvalidInput, match="f-fedap divides its rounds into phases"):
+        require_same_plan(plan_text(plan(10, "f-fedap")), plan(20, "f-fedap"), make_strategy("f-fedap"))
+    cosine = plan_text(plan(10, lr_schedule="cosine"))
+    with pytest.raises(InvalidInput, match="learning rate falls"):
+        require_same_plan(cosine, plan(20, lr_schedule="cosine"), make_strategy("fedap"))
