@@ -64,6 +64,11 @@ def audit(
         if f"statistics {epsilon}" not in found:
             keep(f"statistics {epsilon}", _measured(base, cohort, out, epsilon, budgets.get(epsilon), workers))
     lines = table(found, f"{data}, {len(cohort.clients)} clients, {rounds} rounds, seed {seed}")
+    if budgets:
+        from scripts.experiments.audit.drawing import budget_figure
+
+        by_epsilon = {float(name): found[f"statistics {name}"] for name in budgets}
+        budget_figure(by_epsilon, found[f"statistics {EXACT}"], out / "budgets")
     (out / "audit.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     typer.echo("\n".join(lines))
 

@@ -60,6 +60,7 @@ def test_audit_writes_tables_and_goes_on_where_it_was(tmp_path: Path) -> None:
     assert found["statistics exact"]["correlation"] == pytest.approx(1.0)
     assert found["statistics 1"]["correlation"] < 1.0
     assert "ε = 1" in (tmp_path / "audit.md").read_text()
+    assert (tmp_path / "budgets.svg").stat().st_size > 2000
     again = CliRunner().invoke(app, command)
     assert "done" not in again.output
     assert "| fedap | own model, loss |" in again.output
