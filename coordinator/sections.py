@@ -179,6 +179,7 @@ class SealingSection(Section):
         default=None,
         pattern=r"^[0-9a-f]{32}$",
         description="Fingerprint of the members' common key, as `fedap-participant group-key` prints it.",
+        examples=["00112233445566778899aabbccddeeff"],
     )
     statistics_to: Literal["members", "coordinator"] = Field(
         default="members",
