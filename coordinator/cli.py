@@ -24,13 +24,13 @@ from coordinator.supervisor import Supervisor, find_runs
 from coordinator.watching.following import RunFollower
 from coordinator.watching.status import status_texts
 from fedap_core.errors import InvalidInput
-from fedap_web.address import PageAddress
 from protocol.host.command import ExampleFlag, Given, TableFlag, VersionFlag, run_app, settings_text, with_settings
 from protocol.host.keys import generate_keys, read_key_file, write_key_file
+from protocol.host.web.address import PageAddress
 from protocol.plan import USER_RECIPE
 
 if TYPE_CHECKING:
-    from fedap_web.serving import PageProcess
+    from protocol.host.web.serving import PageProcess
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -100,7 +100,7 @@ def _start_page(settings: RunConfig) -> PageProcess | None:
     address = settings.page.address()
     if address is None:
         return None
-    from fedap_web.serving import start_page_process  # of the extra `page`
+    from protocol.host.web.serving import start_page_process  # of the extra `page`
 
     return start_page_process("coordinator.page", address, {"folder": str(settings.folder)})
 
@@ -174,7 +174,7 @@ def page(
 ) -> None:
     """Serve a web page of a run that another process is running, or that has ended. Only reads the run's folder."""
     from coordinator.page.serving import run_page  # of the extra `page`
-    from fedap_web.serving import serve_page
+    from protocol.host.web.serving import serve_page
 
     RunFollower(folder).look()
     address = PageAddress(listen=listen, token=page_token, hosts=tuple(page_host or ()), certificate=page_cert)

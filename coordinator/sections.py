@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serial
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.similarity import MIN_SIMILARITY
 from fedap_core.strategies import make_strategy
-from fedap_web.address import PageAddress
 from protocol.contracts import Record
 from protocol.errors import InvalidField
+from protocol.host.web.address import PageAddress
 from protocol.limits import IN_FLIGHT_BYTES, MIB
 from protocol.plan import PEER_NAME, PEER_NAME_IN_WORDS, Compute, Sgd
 

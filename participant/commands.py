@@ -10,7 +10,6 @@ import typer
 
 from fedap_core.choosing import BEST
 from fedap_core.errors import InvalidInput, parse_pairs
-from fedap_web.address import PageAddress
 from participant.config import DataSettings, JoinSettings, read_settings
 from participant.joining import join as join_run
 from participant.joining import open_home
@@ -25,6 +24,7 @@ from participant.training.privacy_budget import StatisticsPrivacy
 from participant.wire.keys import make_keys
 from protocol.encodings import ENCODINGS
 from protocol.host.command import ExampleFlag, Given, TableFlag, settings_text, with_settings
+from protocol.host.web.address import PageAddress
 
 Config = Annotated[Path | None, typer.Option(help="TOML file with any of these settings; options win over it.")]
 DataOption = Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")]
@@ -58,9 +58,9 @@ def page(
     page_token: Annotated[Path | None, typer.Option(help="File with the token; made if it is missing.")] = None,
 ) -> None:
     """Serve a web page of a participant that another process is running, or that has ended. Only reads its folder."""
-    from fedap_web.serving import serve_page  # of the extra `page`
     from participant.page.reading import HomeFollower
     from participant.page.serving import home_page
+    from protocol.host.web.serving import serve_page  # of the extra `page`
 
     HomeFollower(state).look()
     address = PageAddress(listen=listen, token=page_token)

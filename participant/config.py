@@ -16,13 +16,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedap_core.errors import InvalidInput, in_words, unknown_name
 from fedap_core.splits import VALIDATION_SHARE
-from fedap_web.address import PageAddress
 from participant.data import SOURCES
 from participant.decisions.allowance import SHARED_TABLES, Allowance, parse_allowance
 from participant.decisions.reconnection import Patience
 from participant.training.privacy_budget import StatisticsPrivacy
 from participant.wire.keys import read_keys
 from participant.wire.line import Address
+from protocol.host.web.address import PageAddress
 from protocol.keys import is_key
 from protocol.plan import PEER_NAME
 

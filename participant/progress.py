@@ -12,9 +12,9 @@ import structlog
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fedap_web.address import PageAddress
 from participant.training import pace
 from protocol.host.logs import CountRepeats, LogFile
+from protocol.host.web.address import PageAddress
 
 log = structlog.get_logger()
 
@@ -107,8 +107,8 @@ def showing(address: PageAddress | None, state: Path) -> Iterator[Watch]:
     if address is None:
         yield lambda _progress: None
         return
-    from fedap_web.serving import start_page_process  # of the extra `page`
     from participant.page.notes import noting
+    from protocol.host.web.serving import start_page_process  # of the extra `page`
 
     process = start_page_process("participant.page", address, {"state": str(state)})
     print(process.words, flush=True)

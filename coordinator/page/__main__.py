@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from coordinator.page.serving import run_page
-from fedap_web.serving import serve_page, take_over
+from protocol.host.web.serving import serve_page, take_over
 
 if __name__ == "__main__":
     task = take_over(sys.argv[1])

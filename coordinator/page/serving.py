@@ -1,4 +1,4 @@
-"""Puts the page of a run together: follows its folder, draws, answers `/metrics`, and is served by `fedap_web`."""
+"""Puts the page of a run together: follows its folder, draws, answers `/metrics`; `protocol.host.web` serves it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coordinator.page.view import PARTS, context_of
 from coordinator.watching.following import RunFollower
 from coordinator.watching.overview import RunOverview
 from fedap_core.errors import InvalidInput
-from fedap_web.live import EVERY_S, Context, LivePage
+from protocol.host.web.live import EVERY_S, Context, LivePage
 
 
 class SharedLook:

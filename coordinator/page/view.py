@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from coordinator.watching.overview import MemberOverview, RunOverview
-from fedap_web.curves import NARROW, CurveLine, curves, thinned
-from fedap_web.heat import heat_map
-from fedap_web.live import Context
-from fedap_web.svg import Svg
+from protocol.host.web.curves import NARROW, CurveLine, curves, thinned
+from protocol.host.web.heat import heat_map
+from protocol.host.web.live import Context
+from protocol.host.web.svg import Svg
 
 PARTS = ("stage", "accuracy", "members", "mixing", "events")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fedap_web.serving import serve_page, take_over
 from participant.page.serving import home_page
+from protocol.host.web.serving import serve_page, take_over
 
 if __name__ == "__main__":
     task = take_over(sys.argv[1])

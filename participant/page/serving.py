@@ -1,13 +1,13 @@
-"""Puts a participant's page together: follows its state folder, draws, and is served by `fedap_web`."""
+"""Puts a participant's page together: follows its state folder, draws, and is served by `protocol.host.web`."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
 
-from fedap_web.live import Context, LivePage
 from participant.page.reading import HomeFollower
 from participant.page.view import PARTS, context_of
+from protocol.host.web.live import Context, LivePage
 
 
 def home_page(state: Path) -> LivePage:

@@ -6,9 +6,9 @@ Pure: an overview in, the values of the template out.
 from __future__ import annotations
 
 from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED
-from fedap_web.curves import NARROW, CurveLine, curves, thinned
-from fedap_web.live import Context
 from participant.page.reading import HomeOverview
+from protocol.host.web.curves import NARROW, CurveLine, curves, thinned
+from protocol.host.web.live import Context
 
 PARTS = ("stage", "models", "accuracy", "ledger")
 

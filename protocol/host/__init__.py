@@ -1,1 +1,1 @@
-"""What both processes ask of the machine they run on: log files, key files, what TCP counted. Knows no message."""
+"""What both processes ask of their machine: log files, key files, what TCP counted, pages. Knows no message."""

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from fedap_web.address import PageAddress
-from fedap_web.serving import start_page_process
+from protocol.host.web.address import PageAddress
+from protocol.host.web.serving import start_page_process
 
 PATIENCE_S = 120.0
 

@@ -11,7 +11,7 @@ import zlib
 from functools import cache
 
 from fedap_core.strategies import STRATEGIES
-from fedap_web.colours import DARK, GOLDEN_ANGLE, LIGHT, Style, shade_with_contrast
+from protocol.host.web.colours import DARK, GOLDEN_ANGLE, LIGHT, Style, shade_with_contrast
 
 _SYMBOLS = {"self_weight": "λ", "mu": "μ"}
 _SWITCHES = frozenset({"true", "yes", "1"})

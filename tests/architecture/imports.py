@@ -18,14 +18,13 @@ _WIRE = frozenset({"protocol", "fedap_core", "numpy", "zmq", "structlog", "typer
 LAW: Mapping[str, frozenset[str]] = {
     "protocol": frozenset({"protocol", "msgpack", "numpy", "pydantic", "xxhash"}),
     "fedap_core": frozenset({"fedap_core", "numpy", "threadpoolctl", "torch", "monai"}),
-    "fedap_web": frozenset({"fedap_web", "fedap_core", "numpy", "jinja2", "starlette", "uvicorn"}),
     "coordinator": _WIRE
-    | {"coordinator", "fedap_web", "starlette", "prometheus_client", "mlflow", "tensorboard", "msgpack", "xxhash"},
+    | {"coordinator", "starlette", "prometheus_client", "mlflow", "tensorboard", "msgpack", "xxhash"},
     "participant": _WIRE
-    | {"participant", "fedap_web", "cryptography", "starlette", "msgpack", "torch", "medmnist", "PIL"}
+    | {"participant", "cryptography", "starlette", "msgpack", "torch", "medmnist", "PIL"}
     | {"dp_accounting", "pydicom", "nibabel", "onnx", "onnxscript"},
     "scripts": _WIRE
-    | {"scripts", "coordinator", "participant", "fedap_web", "msgpack", "torch", "matplotlib", "jinja2", "xxhash"}
+    | {"scripts", "coordinator", "participant", "msgpack", "torch", "matplotlib", "jinja2", "xxhash"}
     | {"atheris", "threadpoolctl"},
 }
 """Top-level packages that each package may import besides the standard library."""
@@ -69,7 +68,8 @@ HOST = "protocol.host"
 
 _COMPUTES = frozenset({"protocol", "fedap_core", "numpy"})
 LAYERS: Mapping[str, frozenset[str]] = {
-    HOST: frozenset({"protocol", "fedap_core.errors", "pydantic", "structlog", "typer", "zmq"}),
+    HOST: frozenset({"protocol", "fedap_core.arrays", "fedap_core.errors", "pydantic", "structlog", "typer", "zmq"})
+    | {"numpy", "jinja2", "starlette", "uvicorn"},
     "coordinator.decisions": _COMPUTES | {"coordinator.decisions"},
     "coordinator.record": frozenset({"coordinator.decisions", "coordinator.record"}),
     "coordinator.computing": frozenset({"coordinator.decisions", "coordinator.record", "coordinator.computing"}),

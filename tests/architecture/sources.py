@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "fedap_core", "fedap_web", "coordinator", "participant", "scripts")
+PACKAGES = ("protocol", "fedap_core", "coordinator", "participant", "scripts")
 """The packages of the wheel, exactly these."""
 
 _GENERATED = frozenset({"__pycache__", "build", "dist", "runs"})

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from fedap_web.colours import contrast_ratio
+from protocol.host.web.colours import contrast_ratio
 from scripts.report.page import write_report
 from tests.support.browser import chromium
 from tests.support.report_runs import write_comparison, write_run

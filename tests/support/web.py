@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from fedap_web.address import PageAddress
+from protocol.host.web.address import PageAddress
 from tests.support.federation import WAIT_S
 
 

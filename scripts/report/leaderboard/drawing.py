@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fedap_web.curves import CurveLine, curves_by_width
-from fedap_web.svg import AxisScale, Svg, element, label, picture, room, ticks, words
+from protocol.host.web.curves import CurveLine, curves_by_width
+from protocol.host.web.svg import AxisScale, Svg, element, label, picture, room, ticks, words
 from scripts.report.leaderboard.standings import BoardStanding
 from scripts.report.page.headline import traffic
 from scripts.report.page.overview_view import mean_curve

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedap_web.svg import NARROW_WIDTH, AxisScale, Svg, by_width, element, label, picture, room, short, words
+from protocol.host.web.svg import NARROW_WIDTH, AxisScale, Svg, by_width, element, label, picture, room, short, words
 
 _GAP = 8.0
 """Between a bar and the words beside it."""

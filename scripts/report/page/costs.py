@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import fmean
 
-from fedap_web.svg import Svg
+from protocol.host.web.svg import Svg
 from scripts.report.page.bars import Bar, Piece, bars
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.wording import duration, listed, size

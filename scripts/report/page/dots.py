@@ -6,7 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedap_web.svg import NARROW_WIDTH, AxisScale, Svg, by_width, element, label, picture, room, short, ticks, words
+from protocol.host.web.svg import (
+    NARROW_WIDTH,
+    AxisScale,
+    Svg,
+    by_width,
+    element,
+    label,
+    picture,
+    room,
+    short,
+    ticks,
+    words,
+)
 from scripts.report.page.wording import percent
 
 _GAP = 10.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedap_web.heat import SHADES, heat_map
-from fedap_web.svg import Svg
+from protocol.host.web.heat import SHADES, heat_map
+from protocol.host.web.svg import Svg
 from scripts.report.page.addresses import anchors
 from scripts.report.page.participant_view import is_personal_mixing
 from scripts.report.page.sources import clause, strongest

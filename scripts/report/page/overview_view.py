@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from fedap_web.curves import CurveLine, CurveRows, curve_rows, curves_by_width, thinned
-from fedap_web.svg import Svg
+from protocol.host.web.curves import CurveLine, CurveRows, curve_rows, curves_by_width, thinned
+from protocol.host.web.svg import Svg
 from scripts.report.page import costs
 from scripts.report.page.addresses import anchors, natural_order
 from scripts.report.page.dots import Dot, DotRow, class_dots, client_dots

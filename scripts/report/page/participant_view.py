@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedap_web.curves import CurveLine, CurveRows, Frame, curve_rows, curves_by_width, thinned
-from fedap_web.svg import Svg
+from protocol.host.web.curves import CurveLine, CurveRows, Frame, curve_rows, curves_by_width, thinned
+from protocol.host.web.svg import Svg
 from scripts.report.page.addresses import anchors, natural_order
 from scripts.report.page.advice import Advice, advise, served_best
 from scripts.report.page.bars import Bar, Piece, bars

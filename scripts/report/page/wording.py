@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fedap_web.wording import NARROW as NARROW
-from fedap_web.wording import duration as duration
-from fedap_web.wording import percent as percent
-from fedap_web.wording import size as size
+from protocol.host.web.wording import NARROW as NARROW
+from protocol.host.web.wording import duration as duration
+from protocol.host.web.wording import percent as percent
+from protocol.host.web.wording import size as size
 from scripts.report.algorithms import option_in_short, spelled
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")

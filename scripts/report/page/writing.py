@@ -12,7 +12,7 @@ from pathlib import Path
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from fedap_core.errors import InvalidInput
-from fedap_web.colours import Style
+from protocol.host.web.colours import Style
 from scripts.report.algorithms import style
 from scripts.report.page import wording
 from scripts.report.page.overview_view import overview, share
@@ -56,7 +56,7 @@ def _styles(study: Study) -> dict[int, Style]:
 def environment() -> Environment:
     """The templates of the lab's pages, with how numbers are written in them."""
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader("scripts.report.page"), PackageLoader("fedap_web")]),
+        loader=ChoiceLoader([PackageLoader("scripts.report.page"), PackageLoader("protocol.host.web")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from fedap_core.strategies import STRATEGIES, Strategy
-from fedap_web.colours import contrast_ratio
+from protocol.host.web.colours import contrast_ratio
 from scripts.report.algorithms import colour, option_in_short, place, spelled, style
 
 LIGHT, DARK = ("#ffffff", "#f7f7f5"), ("#121518", "#1a1e22")

@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from fedap_web.curves import MOST_POINTS, CurveLine, apart, curves, thinned
-from fedap_web.heat import SHADES, heat_map, shade
-from fedap_web.svg import AxisScale, element, ticks, words
+from protocol.host.web.curves import MOST_POINTS, CurveLine, apart, curves, thinned
+from protocol.host.web.heat import SHADES, heat_map, shade
+from protocol.host.web.svg import AxisScale, element, ticks, words
 from scripts.report.page.addresses import natural_order
 from scripts.report.page.bars import Bar, Piece, bars
 from scripts.report.page.confusion import confusion

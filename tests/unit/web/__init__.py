@@ -1,1 +1,1 @@
-"""Tests of fedap_web: drawings, addresses, what stands before a page."""
+"""Tests of protocol.host.web: drawings, addresses, what stands before a page."""

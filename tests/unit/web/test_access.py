@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from fedap_web.access import COOKIE, Guarded
-from fedap_web.address import PageAddress
+from protocol.host.web.access import COOKIE, Guarded
+from protocol.host.web.address import PageAddress
 from tests.support.web import Visitor, served
 
 TOKEN = "t" * 30

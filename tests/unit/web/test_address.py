@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedap_core.errors import InvalidInput
-from fedap_web.address import PageAddress, read_token
+from protocol.host.web.address import PageAddress, read_token
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:8600", "localhost:0", "[::1]:8600", "127.9.9.9:1"])

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from fedap_web.svg import NARROW_WIDTH, AxisScale, Svg, by_width, element, label, picture, room, short, ticks, words
+from protocol.host.web.svg import (
+    NARROW_WIDTH,
+    AxisScale,
+    Svg,
+    by_width,
+    element,
+    label,
+    picture,
+    room,
+    short,
+    ticks,
+    words,
+)
 
 CurveRows = tuple[tuple[int, tuple[float | None, ...]], ...]
 """(round, value of every line or None)."""

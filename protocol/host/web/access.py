@@ -11,7 +11,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fedap_web.address import PageAddress
+from protocol.host.web.address import PageAddress
 
 COOKIE = "fedap_page"
 

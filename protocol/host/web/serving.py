@@ -18,9 +18,9 @@ from pathlib import Path
 
 import uvicorn
 
-from fedap_web.access import Guarded
-from fedap_web.address import PageAddress, read_token
-from fedap_web.live import LivePage
+from protocol.host.web.access import Guarded
+from protocol.host.web.address import PageAddress, read_token
+from protocol.host.web.live import LivePage
 
 _NICENESS = 10
 """The run's own processes come first."""

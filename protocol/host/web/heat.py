@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedap_core.arrays import FloatArray
-from fedap_web.svg import Svg, element, picture, short, words
+from protocol.host.web.svg import Svg, element, picture, short, words
 
 SHADES = 12
 _SIDE = 520.0

@@ -22,8 +22,8 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import BaseRoute, Route
 
 from fedap_core.errors import InvalidInput
-from fedap_web import wording
-from fedap_web.colours import series_style
+from protocol.host.web import wording
+from protocol.host.web.colours import series_style
 
 EVERY_S = 1.0
 """Between two looks at the source."""
@@ -50,7 +50,7 @@ class LivePage:
         routes: Sequence[BaseRoute] = (),
     ) -> None:
         environment = Environment(
-            loader=ChoiceLoader([PackageLoader(package), PackageLoader("fedap_web")]),
+            loader=ChoiceLoader([PackageLoader(package), PackageLoader("protocol.host.web")]),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
