@@ -71,7 +71,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("", '[members]\nnames = ["a"]\nat_least = 5', ["1 members", "at_least, 5"]),
         ("", '[members]\nkeys = "nowhere"', ["nowhere"]),
         ("", MEMBERS + "[pace]\nquorum = 5", ["pace.quorum: got 5, expected at most the 2 members"]),
-        ("", MEMBERS + "[pace]\npatience = 3", ["patience", "validation"]),
+        ("validation = 0.0", MEMBERS + "[pace]\npatience = 3", ["patience", "validation"]),
         ("", MEMBERS + "[pace]\nheartbeat_s = 100\ndead_after_s = 1", ["dead_after_s: got 1.0"]),
         ("", MEMBERS + '[network]\nendpoint = "tcp://0.0.0.0:5555"', ["keygen", "--insecure"]),
         ("", MEMBERS + '[network]\nendpoint = "tcp://127.0.0.1"', ["port from 1 to 65535"]),
