@@ -114,7 +114,7 @@ def _end_faults(outcome: ScenarioOutcome) -> list[str]:
 def _leak_faults(outcome: ScenarioOutcome, cast: ScenarioData) -> list[str]:
     """What left, by the wire and by the participant's own record, beside the list that `check` prints."""
     described = {"data": "synthetic", "data_options": dict(cast.data_options), "model_file": cast.initial, "name": NAME}
-    settings = DataSettings.model_validate(described)
+    settings = DataSettings.model_validate({**described, "validation": 0.0})
     subject = subject_of(
         cast.home, settings, algorithm=outcome.scenario.algorithm, options={}, rounds=ROUNDS, warmup_rounds=0,
         encoding="f32",

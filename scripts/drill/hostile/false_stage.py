@@ -88,6 +88,7 @@ class ScenarioData:
             "name": NAME,
             "state": state,
             "algorithm": "fedap",
+            "validation": 0.0,  # as the plan has it: another share is said by a second hello
             "reconnect_s": 0.1,
             "reconnect_cap_s": 0.2,
             "answer_s": 2.0,
