@@ -68,7 +68,8 @@ def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def listed(finished: Finished, *share: str) -> tuple[Leaving, ...]:
     """The list that `check` would print for the member whose words were heard."""
     shard, model = finished.folder / "c1.npz", finished.reference.initial
-    settings = DataSettings.model_validate({"data": str(shard), "model_file": model, "name": "c1", "share": share})
+    described = {"data": str(shard), "model_file": model, "name": "c1", "share": share, "validation": 0.0}
+    settings = DataSettings.model_validate(described)
     algorithm = finished.reference.settings.algorithm
     subject = subject_for(
         open_home(settings), settings, algorithm=algorithm, options={}, rounds=3, warmup_rounds=0, encoding="f32"

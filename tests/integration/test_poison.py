@@ -124,7 +124,7 @@ def test_a_limited_mix_over_the_network_has_the_bits_of_the_one_in_memory(
     """z steps eight times as far as the others: admitted, and too far to count. Files or memory, the bits are equal."""
     model, names = tiny_model(), "abcz"
     settings = fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm=algorithm, rounds=ROUNDS)
-    settings["algorithm"] = {"name": algorithm, "robust": rule}
+    settings["algorithm"] = {"name": algorithm, "robust": rule, "min_similarity": 0.0}
     settings["members"] = {"names": list(names), "at_least": len(names)}
     led = Led(settings)
     peers = [member(led, model, name) for name in names]

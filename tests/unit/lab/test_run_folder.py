@@ -155,7 +155,7 @@ def test_shorter_request_is_refused_where_the_longer_run_skipped_its_evaluations
     test = [[0.5] if number == 3 or number >= 6 else [] for number in range(16)]
     assert folder_with(tmp_path, test, evaluate_every=4).summary().last == 0.5
     shorter = RunFolder(tmp_path, small_run("fedbn", rounds=5, evaluate_every=4))
-    with pytest.raises(InvalidInput, match="round 0 it did not"):
+    with pytest.raises(InvalidInput, match="round 1 it did not"):
         shorter.summary()
 
 
