@@ -22,6 +22,8 @@ from scripts.run.settings import AnchorSettings, CohortSettings, RunSettings
 
 MODELS = {"watch": "har-cnn", "har": "har-cnn"}
 EXACT = "exact"
+SINGULAR = 1e12
+"""A condition number beyond which W cannot be solved for."""
 UNITS = "averaged by unit"
 """Statistics without noise or clipping, with every unit counted once."""
 
@@ -114,7 +116,8 @@ def table(found: dict[str, Any], title: str) -> list[str]:
     ]  # fmt: skip
     for name, attacks in attacked.items():
         if one := attacks.get("recovery"):
-            shown = [f"{one[key]:.3g}" for key in ("condition", "largest", "all_rows", "one_member", "sealed")]
+            condition = "singular" if one["condition"] > SINGULAR else f"{one['condition']:.3g}"
+            shown = [condition, *(f"{one[key]:.3g}" for key in ("largest", "all_rows", "one_member", "sealed"))]
             lines.append(f"| {name} | {' | '.join(shown)} |")
     head = ("statistics of fedap", "W's correlation with the exact one", "accuracy", "error of class shares (guessing)")
     lines += ["", f"| {' | '.join(head)} | AUC of present classes |", "|---|---|---|---|---|"]
