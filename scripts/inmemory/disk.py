@@ -145,6 +145,7 @@ class Forms:
     """The model as it is sent: the initial vector and mixed rows, all in memory."""
 
     encoding = "f32"
+    sealed = False
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -154,6 +155,9 @@ class Forms:
     def shared(self, phase: Phase | None) -> Layout:
         del phase
         return self._setup.layout
+
+    updates = shared
+    """Nothing is sealed: an update looks like what travels."""
 
     def payload(self, values: Float32Array) -> Payload:
         data = values.data.cast("B").toreadonly()
