@@ -15,7 +15,7 @@ import zmq
 from fedap_core.arrays import Float32Array
 from protocol.codec import decode, encode
 from protocol.host.keys import generate_keys, write_key_file
-from protocol.limits import HEADER_BYTES
+from protocol.limits import HEADER_BYTES, SETS_PER_MESSAGE
 from protocol.messages import Error, Hello, HelloRequired, Message, Reject, Welcome
 from protocol.versions import VERSION
 from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
@@ -75,7 +75,7 @@ def with_version(frames: list[bytes], major: int) -> list[bytes]:
 CASES: dict[str, tuple[Callable[[TinyModel], list[bytes]], str]] = {
     "no frames beyond an empty one": (lambda _: [b""], "bad-header"),
     "random bytes": (lambda _: [os.urandom(100)], "bad-header"),
-    "five frames": (lambda _: [b"x"] * 5, "bad-frames"),
+    "a frame more than any message has": (lambda _: [b"x"] * (SETS_PER_MESSAGE + 2), "bad-frames"),
     "ten thousand frames": (lambda _: [b"x"] * 10_000, "bad-frames"),
     "an oversized header": (lambda _: [bytes(HEADER_BYTES + 1)], "too-large"),
     "another major version": (lambda model: with_version(hello_frames(model), 9), "version"),

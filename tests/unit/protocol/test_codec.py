@@ -20,7 +20,7 @@ from protocol.errors import (
     UnknownKind,
     VersionMismatch,
 )
-from protocol.limits import DEPTH, EMBEDDED_BYTES, HEADER_BYTES, ITEMS, LAYOUT_BYTES, SLICE_BYTES
+from protocol.limits import DEPTH, EMBEDDED_BYTES, HEADER_BYTES, ITEMS, LAYOUT_BYTES, SETS_PER_MESSAGE, SLICE_BYTES
 from protocol.messages import KINDS, Error, Hello, Message, Train, Update
 from protocol.tensors import Layout, TensorSet
 from protocol.versions import VERSION
@@ -85,7 +85,7 @@ def test_frame_sizes_count_every_frame() -> None:
     assert codec.frame_sizes(frames) == (len(frames[0]), 80_004)
 
 
-@pytest.mark.parametrize("count", [0, 5])
+@pytest.mark.parametrize("count", [0, SETS_PER_MESSAGE + 2])
 def test_wrong_number_of_frames_is_refused(count: int) -> None:
     with pytest.raises(BadFrames):
         decode([encode(HELLO)[0]] * count)
