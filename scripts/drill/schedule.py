@@ -21,6 +21,8 @@ LONGEST_PAUSE_S = 0.8
 """Before a killed party is started again: short of what anybody would call an absence, long enough to be missed."""
 LAST_MOMENT = 1.05
 """Kills may come a little after the usual end: ends and farewells are worth a strike, too."""
+LAST_STEP = 44
+"""As many as a party's record takes in an undisturbed run of four rounds, so that deaths come in every round of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ def _kills(_drill: Drill, rng: Rng) -> list[Fault]:
 
 
 def _deaths(_drill: Drill, rng: Rng) -> list[Fault]:
-    """One party, or two, dies in life after life."""
+    """One party, or two, dies in life after life: at early steps more often, since later lives have fewer left."""
     victims = [_party(rng)]
     if rng.random() < 0.4:
         victims.append(str(rng.choice([party for party in PARTIES if party not in victims])))
@@ -71,7 +73,7 @@ def _deaths(_drill: Drill, rng: Rng) -> list[Fault]:
             found.append(
                 Die(
                     party=victim,
-                    step=int(rng.integers(1, 15)),
+                    step=int(rng.integers(1, rng.integers(1, LAST_STEP + 1), endpoint=True)),
                     when="after" if after else "before",
                     pause_s=float(rng.uniform(0.0, LONGEST_PAUSE_S)),
                 )

@@ -30,9 +30,9 @@ main()
 """
 """The drill with participants that lose what they had saved whenever they are started again."""
 
-KILLS_A_MEMBER_IN_THE_MIDDLE = 3
-"""A seed of kind `step`, small model, plain lines: members a and c die in life after life, until a dies before the 14th
-step of its state."""
+KILLS_A_MEMBER_IN_THE_MIDDLE = 42
+"""A seed of kind `step`, small model, plain lines: member a dies before the 30th of the 44 steps of its record, when it
+has reported on two of four rounds, and twice more early in its next lives."""
 
 
 def drill(out: Path, *arguments: str, script: str = "from scripts.lab import main; main()") -> tuple[int, str]:

@@ -9,7 +9,7 @@ import pytest
 from fedap_core.errors import InvalidInput
 from scripts.drill.faults import Break, Die, Fault, Fill, Freeze, Kill, Slow, Unplug, Weather, to_json
 from scripts.drill.namespaces import discipline
-from scripts.drill.schedule import DEFAULT_KINDS, DISTURBANCES, FLOODS, KINDS, LAST_MOMENT, faults_of
+from scripts.drill.schedule import DEFAULT_KINDS, DISTURBANCES, FLOODS, KINDS, LAST_MOMENT, LAST_STEP, faults_of
 from scripts.drill.spec import MEMBERS, PARTIES, SIZES, Drill, DrillOptions, parse_kinds, parse_mode, parse_size
 
 SEEDS = range(40)
@@ -24,7 +24,7 @@ def is_sound(fault: Fault) -> bool:
     if isinstance(fault, Kill):
         return fault.party in PARTIES and 0.0 < fault.at <= LAST_MOMENT and fault.pause_s >= 0.0
     if isinstance(fault, Die):
-        return fault.party in PARTIES and fault.step >= 1
+        return fault.party in PARTIES and 1 <= fault.step <= LAST_STEP
     if isinstance(fault, Freeze):
         return fault.party in PARTIES and 0.0 < fault.at < 1.0 and fault.for_s > 0.0
     if isinstance(fault, Fill | Unplug):
@@ -48,6 +48,14 @@ def test_every_plan_strikes_somebody_who_takes_part(kind: str) -> None:
     plans = [faults_of(drill_of(kind, seed)) for seed in SEEDS]
     assert all(plans)
     assert [fault for plan in plans for fault in plan if not is_sound(fault)] == []
+
+
+@pytest.mark.parametrize("party", PARTIES)
+def test_deaths_come_early_and_late_in_everybodys_record(party: str) -> None:
+    faults = [fault for seed in range(400) for fault in faults_of(drill_of("step", seed)) if isinstance(fault, Die)]
+    steps = {fault.step for fault in faults if fault.party == party}
+    assert min(steps) == 1
+    assert max(steps) > LAST_STEP * 3 // 4
 
 
 @pytest.mark.parametrize("kind", DEFAULT_KINDS)
