@@ -53,7 +53,7 @@ class Preprocessing:
             scale=tuple(scale) if isinstance(scale, list) else scale,
             offset=tuple(offset) if isinstance(offset, list) else offset,
             steps=tuple(steps),
-            recipe=tuple((str(key), str(value)) for key, value in recipe[0].items()) if recipe else (),
+            recipe=tuple((str(key), str(value)) for key, value in dict(recipe[0]).items()) if recipe else (),
         )
 
     @property

@@ -99,12 +99,12 @@ class Player:
 
     def start(self) -> None:
         """A new life, its output appended to the old ones'."""
-        self.lives += 1
         with (self.folder / f"{self.name}.log").open("ab") as log:
             out = log.fileno()
             self.process = prefork.start(
                 "participant.cli", ["join", *self.arguments], stdout=out, stderr=out, env=os.environ
             )
+        self.lives += 1  # only now: late messages of the life before are not this one's
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         if self.process is not None:
