@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from coordinator.config import RunConfig
 from coordinator.decisions import facts
@@ -20,6 +20,7 @@ from coordinator.record.journal import fact_of
 from coordinator.record.model_forms import shared_layout
 from coordinator.run_plan import strategy_of
 from coordinator.runs import StoredRun
+from fedap_core.errors import shortened
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.similarity import strangers
@@ -61,7 +62,7 @@ def _who(config: RunConfig, rules: Rules) -> str:
         return (
             f"Who: anybody {keys}, up to {members.at_most}; {_start(rules)}. Each needs {members.min_samples} samples."
         )
-    names = _listed([name for _, name in members.allowed])
+    names = shortened([name for _, name in members.allowed], _SHOWN_NAMES)
     return f"Who: {len(members.allowed)} members ({names}); {_start(rules)}. Each needs {members.min_samples} samples."
 
 
@@ -258,15 +259,9 @@ def _told(fact: facts.Fact) -> str:
             rows = "; ".join(" ".join(f"{weight:.4f}" for weight in row) for row in value)
             value = rows if len(value) <= _SHOWN_NAMES else f"{len(value)} x {len(value)} numbers"
         elif isinstance(value, tuple):
-            value = _listed([" ".join(one) if isinstance(one, tuple) else str(one) for one in value])
+            value = shortened([" ".join(one) if isinstance(one, tuple) else str(one) for one in value], _SHOWN_NAMES)
         elif isinstance(value, float):
             value = f"{value:.6g}"
         if value is not None:
             shown.append(f"{name}={value}")
     return "  ".join(shown)
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Names in a sentence; of very many, the first and how many more."""
-    shown = ", ".join(names[:_SHOWN_NAMES]) or "nobody"
-    return shown + (f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else "")

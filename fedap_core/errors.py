@@ -10,7 +10,7 @@ import difflib
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from fedap_core.extras import EXTRAS
 
@@ -44,6 +44,12 @@ def in_words(complaint: str, described: str | None = None) -> str:
         return described[:1].lower() + described[1:].rstrip(".")
     begun = complaint[:1].lower() + complaint[1:]
     return begun.removeprefix("input should be ").removeprefix("value error, ")
+
+
+def shortened(names: Sequence[str], most: int, *, none: str = "nobody") -> str:
+    """Names in a sentence; of many, the first and how many more."""
+    shown = ", ".join(names[:most]) or none
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def unknown_name(field: str, got: str, known: Iterable[str]) -> InvalidInput:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, shortened, unknown_name
 from fedap_core.measures import statistics_arrays
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.batchnorm import require_batch_norm
@@ -29,6 +29,8 @@ from protocol.tensors import Layout, WireTensor
 SMALL_TALK: tuple[type[Message], ...] = (Hello, Heartbeat, Error, Grant, Cancel, Leave)
 """Messages without tensors: digests, counts, round numbers, receipts, reasons."""
 
+
+_SHOWN_TENSORS = 12
 
 WHEN = {
     "hello": "on every connection: who, a random number kept in the state folder, digests of model, classes and "
@@ -136,14 +138,15 @@ def describe(
         "",
         "stays home: every sample and label; which sample was classified how; "
         + ("class counts; confusion matrices; " if not subject.share_class_counts else "")
-        + f"the tensors {_shortened(stays_home(subject))}",
+        + f"the tensors {shortened(stays_home(subject), _SHOWN_TENSORS, none='none')}",
         "",
     ]
     if privacy is not None:
         lines += privacy_lines(home, subject.strategy, privacy, train=parts["train"], model_file=settings.model_file)
     lines.append("leaves:")
     for one in what_leaves(subject):
-        size = f", {one.tensor_bytes:,} bytes of tensors: {_shortened(one.tensor_names)}" if one.tensors else ""
+        names = shortened(one.tensor_names, _SHOWN_TENSORS, none="none")
+        size = f", {one.tensor_bytes:,} bytes of tensors: {names}" if one.tensors else ""
         lines.append(f"  {one.kind} ({one.when}): {', '.join(one.fields)}{size}")
     if len(parts["train"]) < MIN_TRAIN_SAMPLES:
         lines += ["", f"note: {len(parts['train'])} training samples; most federations ask for {MIN_TRAIN_SAMPLES}."]
@@ -210,8 +213,3 @@ def _moments(subject: Subject, measure: Measure) -> Layout:
     """Count, mean and variance per layer, and a covariance where the algorithm compares by it."""
     arrays = statistics_arrays(subject.spec, subject.strategy, measure)
     return Layout(tuple(WireTensor(name=one.name, dtype=one.dtype, shape=one.shape) for one in arrays))
-
-
-def _shortened(names: tuple[str, ...], most: int = 12) -> str:
-    shown = ", ".join(names[:most]) or "none"
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -12,16 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from coordinator.decisions import events, facts
 from coordinator.decisions.actions import Action, Persist, step_at
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.state import Member, State, Status
+from fedap_core.errors import shortened
 from protocol.messages import REPORTS, Step
 
 _WORDS = {"stats": "sets of statistics", "update": "updates"}
 
-_SHOWN_NAMES = 5
+_names = partial(shortened, most=5)
 """Names beyond this many are counted, not listed."""
 
 
@@ -114,7 +116,9 @@ def _judge(state: State, rules: Rules, now: float, *, members: list[Member], got
         return Readiness(ready=True, late=late, reason=f"{counted}: everyone who is there has answered{absent}")
     if got >= quorum and late:
         return Readiness(
-            ready=True, late=True, reason=f"{counted}: the deadline is over; without {_names(awaited + stalled + lost)}"
+            ready=True,
+            late=True,
+            reason=f"{counted}: the deadline is over; without {_names(awaited + stalled + lost)}",
         )
     if not waiting:
         reason = f"{counted}: nobody is left to answer"
@@ -135,11 +139,6 @@ def silence(state: State, now: float) -> Readiness:
 
 def _has_leavers(state: State) -> bool:
     return any(member.status is Status.LEFT for member in state.members.values())
-
-
-def _names(names: list[str]) -> str:
-    shown = ", ".join(names[:_SHOWN_NAMES]) or "nobody"
-    return shown + (f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else "")
 
 
 def _s(seconds: float) -> str:

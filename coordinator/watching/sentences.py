@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from functools import partial
 
 from coordinator.decisions import facts
+from fedap_core.errors import shortened
 
-_SHOWN_NAMES = 6
+_names = partial(shortened, most=6)
 
 
 def sentence_of(fact: facts.Fact) -> str:
@@ -22,7 +23,7 @@ def sentence_of(fact: facts.Fact) -> str:
         case facts.MeasuringOpened():
             return f"members measure statistics before round {fact.round_no + 1}"
         case facts.RoundClosed():
-            missing = f"; without {names(fact.missing)}" if fact.missing else ""
+            missing = f"; without {_names(fact.missing)}" if fact.missing else ""
             return f"round {fact.round_no + 1} closed: {len(fact.reported)} updates{missing}"
         case facts.Weighed():
             return f"weights between {len(fact.members)} members were computed"
@@ -49,7 +50,7 @@ def _of_run(fact: facts.RunFact) -> str:
         case facts.Finished():
             return fact.sentence
         case facts.Ended():
-            return f"ended; {names(fact.absent)} did not take the last model" if fact.absent else "ended"
+            return f"ended; {_names(fact.absent)} did not take the last model" if fact.absent else "ended"
         case facts.AllowListSet():
             return f"the list of members changed: {len(fact.allowed)} members"
 
@@ -76,9 +77,3 @@ def _of_member(fact: facts.MemberFact) -> str:
 def _plainly(fact: facts.Fact) -> str:
     fields = ((one.name, getattr(fact, one.name)) for one in dataclasses.fields(fact))
     return ", ".join(f"{name} {value}" for name, value in fields if isinstance(value, str | int | float))
-
-
-def names(listed: Sequence[str]) -> str:
-    """Names in a sentence; of many, the first and how many more."""
-    shown = ", ".join(listed[:_SHOWN_NAMES]) or "nobody"
-    return shown + (f" and {len(listed) - _SHOWN_NAMES} more" if len(listed) > _SHOWN_NAMES else "")

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from fedap_core.errors import InvalidInput
+from fedap_core.errors import InvalidInput, shortened
 from participant.decisions.consent import changes_between, digest_of, terms_text
 from participant.record.private_state import DamagedState, RunState
 from protocol.messages import Welcome
@@ -29,10 +29,9 @@ def keep_agreement(files: RunState, welcome: Welcome, *, accepted: str | None = 
     kept = read_terms(files.path)
     if kept is not None and kept != json.loads(text) and accepted != digest_of(text):
         changes = changes_between(kept, json.loads(text))
-        more = f" and {len(changes) - _SHOWN_CHANGES} more" if len(changes) > _SHOWN_CHANGES else ""
         raise InvalidInput(
             f"plan of run {welcome.run}",
-            ", ".join(changes[:_SHOWN_CHANGES]) + more,
+            shortened(changes, _SHOWN_CHANGES),
             "the plan that was agreed to at first contact",
             f"If you agree to the change, join again with --accept-plan {digest_of(text)}.",
         )
