@@ -1,9 +1,9 @@
 """Rows of W as whole numbers, the same on both sides: what a member may request, and what it gets when some are absent.
 
 A row is a map of names to integers that sum to 2^20. Whoever holds the keys can subtract what it knows from a sum, so a
-row must never be one other member's update alone: no peer gives more than a cap, the member's own share is the
-algorithm's, and a mix of fewer than two others is not made where the run has three members or more. Pure arithmetic in
-Python numbers, in the order of names.
+row must not be one other member's update alone: no peer gives more than a cap (a run that sets it to all that others
+give has none), the member's own share is the algorithm's, and a mix of fewer than two others is not made where the run
+has three members or more. Pure arithmetic in Python numbers, in the order of names.
 """
 
 from __future__ import annotations

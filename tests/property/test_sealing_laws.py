@@ -151,7 +151,7 @@ def test_what_is_requested_is_never_refused(found: list[float], own: float | Non
     rule = rows.RowRule(own_share=own, max_peer_weight=most)
     asked = rows.request(row, "a", rule)
     assert rows.objection(asked, "a", frozenset(row), rule) == ""
-    if len(row) > 2 and own is not None:
+    if len(row) > 2 and own is not None and most <= 0.9 * (1.0 - own):  # a higher cap lets one peer give everything
         assert sum(weight > rows.SLACK for name, weight in asked.items() if name != "a") >= 2
 
 
