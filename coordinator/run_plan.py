@@ -32,7 +32,7 @@ def _options(config: RunConfig) -> dict[str, str | int | float | bool]:
     similarity on members are mixed, where statistics tell."""
     section = config.algorithm
     options: dict[str, str | int | float | bool] = {"robust": section.robust}
-    if hasattr(make_strategy(section.name, section.options), "min_similarity"):
+    if make_strategy(section.name, section.options).least_similarity is not None:
         options["min_similarity"] = section.min_similarity
     return {**options, **section.options}
 

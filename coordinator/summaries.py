@@ -49,7 +49,7 @@ def explain(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> Ite
     if plan.sealed is None:
         yield _admitted(rules)
     yield _mixed(rules)
-    least = getattr(rules.strategy, "min_similarity", 0.0)
+    least = rules.strategy.least_similarity
     if least:
         yield f"Alone: a member less than {least:g} similar to everybody keeps its own model (min_similarity)."
     yield _disk(config, plan, rules, spec)
@@ -229,7 +229,7 @@ def stranger_lines(past: StoredRun) -> Iterator[str]:
     fact = fact_of(weighed[-1]) if weighed else None
     if not isinstance(fact, facts.Weighed):
         return
-    least = getattr(strategy_of(past.config), "min_similarity", 0.0)
+    least = strategy_of(past.config).least_similarity or 0.0
     follows = "it keeps its own model" if least else "it is mixed with others all the same (min_similarity = 0)"
     for name, similarity in strangers(fact.members, fact.similarity, least):
         yield f"Fits nobody: {name}, {similarity:.2f} similar to the member most like it; {follows}."

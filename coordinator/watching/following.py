@@ -67,7 +67,7 @@ class RunFollower:
     def _fit_nobody(self) -> tuple[tuple[str, float], ...]:
         if self._weighed is None:
             return ()
-        least = getattr(self._machine.rules.strategy, "min_similarity", 0.0)
+        least = self._machine.rules.strategy.least_similarity or 0.0
         return tuple(strangers(self._weighed.members, self._weighed.similarity, least))
 
     def _prepare(self, journal: SqliteJournal) -> None:

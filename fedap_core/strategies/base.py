@@ -172,6 +172,11 @@ class Strategy:
         return phase is Phase.MIXED and self.kept_self_weight is not None
 
     @property
+    def least_similarity(self) -> float | None:
+        """A member less similar than this to everybody is left alone, 0 is nobody; None: nobody's statistics tell."""
+        return None
+
+    @property
     def home(self) -> frozenset[Part]:
         """The parts whose tensors never leave the participant."""
         return frozenset()

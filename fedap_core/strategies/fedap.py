@@ -56,6 +56,10 @@ class FedAp(FedBn):
             raise InvalidInput(f"{self.name}.neighbours", self.neighbours, "a number of members from 1, or 0 for all")
 
     @property
+    def least_similarity(self) -> float:
+        return self.min_similarity
+
+    @property
     def first_measure(self) -> Measure:
         return Measure.BN_INPUTS
 
