@@ -35,6 +35,9 @@ def drill(
         bool | None, typer.Option("--curve/--no-curve", help="Encrypted lines or plain ones; none: in turn.")
     ] = None,
     mode: Annotated[str, typer.Option(help="barrier or continuous; only barrier promises equal bits.")] = "barrier",
+    sealed: Annotated[
+        bool, typer.Option("--sealed", help="The members hide their updates from the coordinator.")
+    ] = False,
     kind: Annotated[list[str] | None, typer.Option(help="A kind of --list; repeatable. None: all, in turn.")] = None,
     hostile_minutes: Annotated[
         float | None,
@@ -52,7 +55,7 @@ def drill(
     Every drill follows from its seed: what is done to whom, and after how much of the run. Exit code 0 only if all
     drills were survived.
     """
-    from scripts.drill.schedule import DEFAULT_KINDS, FLOODS, KINDS
+    from scripts.drill.schedule import DEFAULT_KINDS, FLOODS, KINDS, SEALED_KINDS
     from scripts.drill.spec import DrillOptions, parse_kinds, parse_mode, parse_size
 
     if list_kinds:
@@ -61,9 +64,9 @@ def drill(
         return
     if out.exists() and not out.is_dir():
         raise InvalidInput("out", str(out), "a folder")
-    kinds = parse_kinds(kind or [], tuple(KINDS), FLOODS if hostile_minutes else DEFAULT_KINDS)
-    kinds = _possible(kinds, asked=bool(kind))
-    choice = DrillOptions(kinds=kinds, model_bytes=parse_size(model), curve=curve, mode=parse_mode(mode))
+    default = FLOODS if hostile_minutes else SEALED_KINDS if sealed else DEFAULT_KINDS
+    kinds = _possible(parse_kinds(kind or [], tuple(KINDS), default), asked=bool(kind), sealed=sealed)
+    choice = DrillOptions(kinds=kinds, model_bytes=parse_size(model), curve=curve, mode=parse_mode(mode), sealed=sealed)
     if hostile_minutes is not None:
         choice = choice.lasting(hostile_minutes)
         count = count or len(kinds)
@@ -81,9 +84,13 @@ def drill(
         raise typer.Exit(1)
 
 
-def _possible(kinds: tuple[str, ...], *, asked: bool) -> tuple[str, ...]:
+def _possible(kinds: tuple[str, ...], *, asked: bool, sealed: bool) -> tuple[str, ...]:
     """Without what cannot be played here; what was asked for by name is refused instead of left out."""
     from scripts.drill.ability import impossible_kinds
+    from scripts.drill.schedule import SEALED_KINDS
+
+    if sealed and (clear := next((name for name in kinds if name not in SEALED_KINDS), None)):
+        raise InvalidInput("kind", clear, f"with --sealed, one of {', '.join(SEALED_KINDS)}")
 
     missing = {name: reason for name, reason in impossible_kinds().items() if name in kinds}
     for name, reason in missing.items():

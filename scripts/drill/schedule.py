@@ -296,3 +296,6 @@ KINDS["hostile-coordinator"] = Kind(
 """Its scenarios are `betrayal`'s to choose. It has no model size and no keys, so it is no part of the default."""
 
 DEFAULT_KINDS = (*DISTURBANCES, *FLOODS, *HOSTILE_MEMBERS)
+
+SEALED_KINDS = (*DISTURBANCES, *FLOODS, "flood-keyed-garbage")
+"""Kinds for sealed runs: not those that try a member's values, or a participant without a key."""

@@ -40,12 +40,14 @@ class Drill:
     rounds: int = 4
     pace_s: float = 0.0
     """Pause of every participant in every round, for runs that are to last."""
+    sealed: bool = False
+    """Whether the members hide their updates from the coordinator."""
 
     @property
     def setting(self) -> str:
         """What it is compared with: equal for all drills that share an undisturbed run."""
         line = "curve" if self.curve else "plain"
-        return f"{self.model_bytes}-{line}-{self.mode}-{self.rounds}"
+        return f"{self.model_bytes}-{line}-{self.mode}-{self.rounds}{'-sealed' if self.sealed else ''}"
 
     @property
     def name(self) -> str:
@@ -57,7 +59,9 @@ class Drill:
         size = next((name for name, value in SIZES.items() if value == self.model_bytes), str(self.model_bytes))
         line = "--curve" if self.curve else "--no-curve"
         long = f" --hostile-minutes {self.rounds * self.pace_s / 60.0:g}" if self.pace_s else ""
-        return f"fedap-lab drill --replay {self.seed} --kind {self.kind} --model {size} {line} --mode {self.mode}{long}"
+        sealed = " --sealed" if self.sealed else ""
+        asked = f"--kind {self.kind} --model {size} {line} --mode {self.mode}{sealed}{long}"
+        return f"fedap-lab drill --replay {self.seed} {asked}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +74,7 @@ class DrillOptions:
     mode: Mode = "barrier"
     rounds: int = 4
     pace_s: float = 0.0
+    sealed: bool = False
 
     def lasting(self, minutes: float) -> DrillOptions:
         """The same for runs that last so long: many rounds, each with a pause; small and plain unless asked for."""
@@ -94,6 +99,7 @@ class DrillOptions:
             mode=self.mode,
             rounds=self.rounds,
             pace_s=self.pace_s,
+            sealed=self.sealed,
         )
 
 

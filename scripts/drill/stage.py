@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from participant.sealing.group_key import make_group_key
 from participant.wire.keys import make_keys
 from protocol.host.keys import generate_keys, write_key_file
 from scripts.drill.spec import COORDINATOR, MEMBERS, Drill
@@ -20,6 +21,7 @@ RUN = "drill"
 HEARTBEAT_S = 0.3
 ENROLMENT_S = 2.0
 """That a guest has time to join, too."""
+GROUP_KEY = "group.key"
 GUEST_LINGER_S = 20.0
 """How long the end waits for a guest who may not come for its model."""
 NEVER_S = 3600.0
@@ -102,6 +104,9 @@ class DrillSite:
             "network": network,
             "storage": {"reserve_bytes": 0},
         }
+        if self.drill.sealed:
+            fields["sealed"] = True
+            fields["sealing"] = {"group_key": make_group_key(self.folder / GROUP_KEY).fingerprint}
         self.config.write_text("\n".join(toml_lines(fields)) + "\n", encoding="utf-8")
 
     def join_settings(self, member: str, endpoint: str) -> dict[str, object]:
@@ -127,6 +132,8 @@ class DrillSite:
             settings["coordinator_key"] = str(self.folder / "coordinator.public")
         else:
             settings["insecure"] = True
+        if self.drill.sealed:
+            settings["group_key"] = str(self.folder / GROUP_KEY)
         return settings
 
 

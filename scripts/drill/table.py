@@ -56,7 +56,8 @@ def breakdown(records: Sequence[DrillRecord]) -> list[str]:
         if drill.kind == "hostile-coordinator":  # one participant, always small and plain
             continue
         line = "CURVE" if drill.curve else "plain"
-        groups.setdefault(f"{drill.model_bytes:,} bytes, {line}, {drill.mode}", []).append(record)
+        sealed = ", sealed" if drill.sealed else ""
+        groups.setdefault(f"{drill.model_bytes:,} bytes, {line}, {drill.mode}{sealed}", []).append(record)
     return [
         f"{name}: {sum(record.survived for record in found)} of {len(found)} survived"
         for name, found in sorted(groups.items())

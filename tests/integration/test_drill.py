@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.drill.ability import impossible_kinds
-from scripts.drill.schedule import DEFAULT_KINDS
+from scripts.drill.schedule import DEFAULT_KINDS, SEALED_KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,6 +54,12 @@ def test_a_killed_federation_survives_its_drill_and_is_not_drilled_twice(tmp_pat
     assert (tmp_path / "drills.jsonl").read_text().splitlines() == [line]
 
 
+def test_a_sealed_federation_survives_kills_and_broken_lines(tmp_path: Path) -> None:
+    code, said = drill(tmp_path, "--sealed", "--replay", "0", "--kind", "mixed")
+    assert code == 0, said
+    assert "sealed: 1 of 1 survived" in said
+
+
 def test_participants_that_forget_are_found_and_the_seed_is_told(tmp_path: Path) -> None:
     asked = ("--replay", str(KILLS_A_MEMBER_IN_THE_MIDDLE), "--kind", "step", "--model", "small", "--no-curve")
     code, said = drill(tmp_path, *asked, script=FORGETFUL)
@@ -77,4 +83,13 @@ def test_every_kind_is_survived(shared: Path, kind: str) -> None:
     if reason := impossible_kinds().get(kind):
         pytest.skip(reason)
     code, said = drill(shared, "--kind", kind, "--replay", str(1000 + DEFAULT_KINDS.index(kind)))
+    assert code == 0, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SEALED_KINDS)
+def test_every_kind_is_survived_sealed(shared: Path, kind: str) -> None:
+    if reason := impossible_kinds().get(kind):
+        pytest.skip(reason)
+    code, said = drill(shared, "--sealed", "--kind", kind, "--replay", str(2000 + SEALED_KINDS.index(kind)))
     assert code == 0, said

@@ -12,7 +12,12 @@ from scripts.drill.command import drill
 
 @pytest.mark.parametrize(
     ("options", "known"),
-    [({"kind": ["kil"]}, "kill"), ({"model": "big"}, "large"), ({"mode": "fast"}, "barrier")],
+    [
+        ({"kind": ["kil"]}, "kill"),
+        ({"model": "big"}, "large"),
+        ({"mode": "fast"}, "barrier"),
+        ({"kind": ["member-values"], "sealed": True}, "with --sealed, one of kill"),
+    ],
 )
 def test_a_wrong_option_is_refused_with_what_is_known(tmp_path: Path, options: dict[str, object], known: str) -> None:
     with pytest.raises(InvalidInput, match=known):
