@@ -74,7 +74,7 @@ class _Mark:
 
 @dataclass(kw_only=True, eq=False)
 class Account:
-    """One connection. `heard` is written by whoever takes messages, the rest by whoever watches."""
+    """One connection. `hear` is for whoever takes messages, the rest is written by whoever watches."""
 
     address: str
     serial: int
@@ -83,6 +83,8 @@ class Account:
     """Bytes that the library has read from the connection."""
     heard: int = 0
     """Wire bytes of the messages that were taken from it."""
+    largest: int = 0
+    """Of the largest of these."""
     mark: _Mark | None = None
     is_cut: bool = False
     is_held: bool = False
@@ -90,6 +92,11 @@ class Account:
     @property
     def waiting(self) -> int:
         return self.taken - self.heard
+
+    def hear(self, size_bytes: int) -> None:
+        """A message of so many wire bytes was taken."""
+        self.heard += size_bytes
+        self.largest = max(self.largest, size_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +140,10 @@ class Unheard:
 
 
 def must_hold(account: Account) -> bool:
-    """Whether nothing more is to come from a member for now: from its bound on, until half of that has been heard."""
+    """Whether nothing more is to come from a member for now: from its bound on, until half of that has been heard.
+    Not once it is cut: the end of a connection has to be answered."""
     most = MEMBER_BYTES // 2 if account.is_held else MEMBER_BYTES
-    return account.is_member and account.waiting > most
+    return account.is_member and not account.is_cut and account.waiting > most
 
 
 def excesses(
@@ -154,6 +162,8 @@ def excesses(
 
 
 def _alone(account: Account, bounds: BacklogLimits, *, now: float, drains: int) -> Excess | None:
+    if account.largest > bounds.message_bytes:  # it was whole before anybody looked
+        return Excess(account=account, reason=f"a message of {account.largest} bytes, {bounds.message_bytes} may be")
     if not account.is_member and account.waiting > STRANGER_BYTES:
         return Excess(account=account, reason=f"{account.waiting} bytes wait to be heard, {STRANGER_BYTES} may")
     if not account.is_member or account.waiting <= bounds.message_bytes:

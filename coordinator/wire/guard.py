@@ -11,6 +11,7 @@ guard, and the socket's own queue limits take its place.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -75,7 +76,8 @@ class ConnectionGuard:
         self._turn = 0
         self.cut = 0
         """Connections ended so far."""
-        self._stop_read, self._stop_write = os.pipe2(os.O_CLOEXEC)
+        self._is_closing = False
+        self._alarm_read, self._alarm_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="guard", daemon=True)
         self._thread.start()
 
@@ -83,9 +85,12 @@ class ConnectionGuard:
 
     def heard(self, connection: str, last: zmq.Frame, sizes: Iterable[int]) -> None:
         """A message was taken. last: its last frame, which knows its descriptor."""
-        watched = self._by_connection.get(connection) or self._link(connection, last)
+        size_bytes = wire_bytes(sizes, encrypted=self._encrypted)
+        watched = self._by_connection.get(connection)
         if watched is not None:
-            watched.account.heard += wire_bytes(sizes, encrypted=self._encrypted)
+            watched.account.hear(size_bytes)
+        elif (watched := self._link(connection, last)) is not None:
+            watched.account.heard += size_bytes  # perhaps of somebody who is gone: nobody is judged by its size
 
     def drained(self) -> None:
         """The socket was seen empty: every message that is whole has been taken."""
@@ -100,19 +105,26 @@ class ConnectionGuard:
     def close(self) -> None:
         """Let go of every connection. The monitor goes first: a queue that nobody empties would hold up the library."""
         self._router.disable_monitor()
-        os.write(self._stop_write, b"\0")
+        self._is_closing = True
+        self._alarm()
         self._thread.join()
         self._monitor.close(linger=0)
         owned = [self._listener, *(watched.socket for watched in self._watched.values())]
         for one in owned:
             if one is not None:
                 one.close()
-        os.close(self._stop_read)
-        os.close(self._stop_write)
+        os.close(self._alarm_read)
+        os.close(self._alarm_write)
+
+    def _alarm(self) -> None:
+        """Have the guard's thread look now."""
+        with contextlib.suppress(BlockingIOError):  # the pipe is full: it will look anyway
+            os.write(self._alarm_write, b"\0")
 
     def _link(self, connection: str, last: zmq.Frame) -> _Watched | None:
         """Whose message this is. A connection is accepted before it is heard, so its descriptor's latest is its own; if
-        that has ended and another has the descriptor by now, the other is credited with a little too much."""
+        that has ended and another has the descriptor by now, the other is credited with a little too much. The guard's
+        thread is told: what is read here leaves its descriptor silent, and it may be asleep without a time limit."""
         try:
             descriptor = int(last.get(zmq.SRCFD))
         except (zmq.ZMQError, ValueError):
@@ -123,6 +135,7 @@ class ConnectionGuard:
             if watched is not None:
                 watched.connections.append(connection)
                 self._by_connection[connection] = watched
+        self._alarm()
         return watched
 
     # ---- the guard's thread
@@ -136,11 +149,12 @@ class ConnectionGuard:
             self._take_events()
         poller = select.poll()
         poller.register(self._monitor_fd, select.POLLIN)
-        poller.register(self._stop_read, select.POLLIN)
+        poller.register(self._alarm_read, select.POLLIN)
         while True:
             is_waiting = bool(self._watched or self._unheard or self._is_shut)
-            ready = dict(poller.poll(LOOK_MS if is_waiting else None))
-            if self._stop_read in ready:
+            if self._alarm_read in dict(poller.poll(LOOK_MS if is_waiting else None)):
+                os.read(self._alarm_read, 4096)
+            if self._is_closing:
                 return
             with self._lock:
                 self._take_events()

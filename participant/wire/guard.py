@@ -41,7 +41,7 @@ class WatchedConnection:
 
     def heard(self, sizes: Iterable[int]) -> None:
         """A message was taken from the socket."""
-        self.account.heard += wire_bytes(sizes, encrypted=self._encrypted)
+        self.account.hear(wire_bytes(sizes, encrypted=self._encrypted))
 
     def drained(self) -> None:
         """The socket was seen empty."""

@@ -67,6 +67,8 @@ def drop_packets(connection: socket.socket, *, drop: bool) -> None:
 
 
 def cut(connection: socket.socket) -> None:
-    """End a connection, both ways; its library notices by itself."""
+    """End a connection, both ways; its library notices by itself. One that was held is let go afterwards: what its peer
+    repeats is answered with a reset, where it would wait for a word that got lost."""
     with contextlib.suppress(OSError):  # it has ended already
         connection.shutdown(socket.SHUT_RDWR)
+    drop_packets(connection, drop=False)

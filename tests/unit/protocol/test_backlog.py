@@ -111,3 +111,19 @@ def test_what_a_member_leaves_behind_is_held_against_nobody() -> None:
     unheard = Unheard()
     unheard.gone(member(MEMBER_BYTES), drains=0)
     assert not unheard
+
+
+def test_a_message_that_was_too_large_costs_the_connection_although_nothing_waits_any_more() -> None:
+    account = member(waiting=BOUNDS.message_bytes + 1)
+    account.hear(BOUNDS.message_bytes)
+    assert cut([account]) == []
+    account.taken += BOUNDS.message_bytes
+    account.hear(BOUNDS.message_bytes + 1)
+    assert cut([account]) == [account]
+
+
+def test_who_is_cut_is_held_no_longer() -> None:
+    account = member(waiting=MEMBER_BYTES + 1)
+    assert must_hold(account)
+    account.is_cut = account.is_held = True
+    assert not must_hold(account)

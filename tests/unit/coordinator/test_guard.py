@@ -1,0 +1,147 @@
+"""A member's message that never ends, or is too large when it does, costs it its connection, however busy the machine
+is. Real sockets."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+
+import pytest
+
+from coordinator.wire.router import Router
+from protocol.backlog import BacklogLimits
+from protocol.host.tcp import cut, drop_packets
+from protocol.limits import KIB, MIB
+from scripts.drill.hostile.zmtp import RawPeer, frame, message
+from tests.support.hostility import wait_for
+
+BOUNDS = BacklogLimits(strangers=8, message_bytes=64 * KIB)
+TRIES = 4
+"""The guard's thread is slow to wake up in about every second one."""
+
+
+@contextmanager
+def watching() -> Iterator[Router]:
+    router = Router(endpoint="tcp://127.0.0.1:*", admits=lambda _: True, bounds=BOUNDS)
+    try:
+        yield router
+    finally:
+        router.close(linger_s=0)
+
+
+def welcomed(router: Router) -> RawPeer:
+    """Somebody who has said a word and is trusted by it."""
+    peer = RawPeer.connected(router.endpoint)
+    peer.handshake()
+    peer.send(message([b"hello"]))
+    heard: list[str] = []
+
+    def has_heard() -> bool:
+        router.wait(0.1)
+        heard.extend(received.connection for received in router.received(8))
+        return bool(heard)
+
+    wait_for(has_heard, "the first word")
+    router.trust(heard[0])
+    return peer
+
+
+def require_cut(router: Router) -> None:
+    def is_cut() -> bool:
+        router.wait(0.05)
+        list(router.received(8))
+        return router.cut_connections == 1
+
+    wait_for(is_cut, "the guard to cut", seconds=20)
+
+
+def pour(peer: RawPeer, *, most_bytes: int) -> int:
+    """Frames of one message without end; how much got out before somebody ended it."""
+    batch, sent = frame(bytes(64 * KIB), more=True), 0
+    with suppress(OSError):
+        while sent < most_bytes:
+            peer.send(batch)
+            sent += len(batch)
+    return sent
+
+
+@contextmanager
+def slow_guard() -> Iterator[None]:
+    """The guard's thread runs only when nothing else wants its processor, and something always does."""
+    thread = next(one.native_id for one in threading.enumerate() if one.name == "guard")
+    assert thread is not None
+    processor = min(os.sched_getaffinity(0))
+    endless = f"import os\nos.sched_setaffinity(0, {{{processor}}})\nprint(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", endless], stdout=subprocess.PIPE) as busy:
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        os.sched_setaffinity(thread, {processor})
+        os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+        try:
+            yield
+        finally:
+            busy.kill()
+            os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+            os.sched_setaffinity(thread, os.sched_getaffinity(0))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux alone")
+def test_a_guard_that_slept_through_an_arrival_looks_at_it_all_the_same() -> None:
+    for _ in range(TRIES):
+        with watching() as router:
+            with slow_guard():
+                peer = welcomed(router)
+            with closing(peer):
+                sender = threading.Thread(target=pour, args=(peer,), kwargs={"most_bytes": 256 * MIB})
+                sender.start()
+                require_cut(router)
+                sender.join()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux alone")
+def test_a_message_that_was_too_large_and_whole_before_the_guard_looked_costs_its_sender_the_connection() -> None:
+    with watching() as router, closing(welcomed(router)) as peer:
+        peer.send(message([bytes(2 * BOUNDS.message_bytes)]))
+        require_cut(router)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux alone")
+def test_who_is_cut_while_it_is_held_is_told() -> None:
+    """What it acknowledges was dropped, so that what it is sent is slowed down more and more, its end with it: it must
+    not have to wait for that."""
+    with (
+        closing(socket.create_server(("127.0.0.1", 0))) as listener,
+        closing(socket.create_connection(listener.getsockname())) as peer,
+        closing(listener.accept()[0]) as ours,
+    ):
+        drop_packets(ours, drop=True)
+        ours.send(b"a word that seems to get lost")
+        wait_for(lambda: _repeats(ours) >= 3, "TCP to have repeated it")
+        cut(ours)
+        peer.sendall(b"a word that is refused")
+        assert _has_ended(peer)
+
+
+def _has_ended(peer: socket.socket) -> bool:
+    """Whether the end comes, after what came before it; False when nothing comes any more."""
+    peer.settimeout(20)
+    try:
+        while peer.recv(1024):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+    return True
+
+
+def _repeats(connection: socket.socket) -> int:
+    """`tcpi_total_retrans` of Linux's `struct tcp_info`."""
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    return int(struct.unpack_from("=I", info, 100)[0])
