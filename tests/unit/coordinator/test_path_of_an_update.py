@@ -23,10 +23,10 @@ from tests.support.tiny_models import drift, moments, tiny_model, wire_moments
 
 PACKAGE = Path(coordinator.__file__).parent
 DOCUMENT = (PACKAGE.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
-SECTION = DOCUMENT.partition("## The way of an update\n")[2].partition("\n## ")[0]
-WAY = re.findall(r"^\| \d+ \| `([a-z_/]+\.py)` \|", SECTION, flags=re.MULTILINE)
+SECTION = DOCUMENT.partition("## The path of an update\n")[2].partition("\n## ")[0]
+PATH = re.findall(r"^\| \d+ \| `([a-z_/]+\.py)` \|", SECTION, flags=re.MULTILINE)
 NAMED = set(re.findall(r"`([a-z_/]+\.py)`", SECTION))
-"""The modules of the way, and those beside it: types that all of them use, and what every turn looks at."""
+"""The modules of the path, and the others that the section names: shared types, and modules that run in every turn."""
 
 TRACED_ROUND = 1
 
@@ -77,8 +77,8 @@ def traced(folder: Path, *, body: int) -> set[str]:
 
 
 def test_the_way_has_at_most_twenty_modules_and_all_of_them_exist() -> None:
-    assert 0 < len(WAY) <= 20
-    assert len(set(WAY)) == len(WAY)
+    assert 0 < len(PATH) <= 20
+    assert len(set(PATH)) == len(PATH)
     assert [name for name in NAMED if not (PACKAGE / name).is_file()] == []
 
 
@@ -86,10 +86,10 @@ def test_a_small_update_crosses_the_way_and_nothing_else(tmp_path: Path, monkeyp
     monkeypatch.setattr(peer, "REPEAT_S", WAIT_S)  # no heartbeat between the update and its answer
     crossed = traced(tmp_path, body=1_000)
     assert sorted(crossed - NAMED) == []
-    assert sorted(set(WAY) - crossed) == []
+    assert sorted(set(PATH) - crossed) == []
 
 
 def test_an_update_in_slices_crosses_the_way_and_nothing_else(tmp_path: Path) -> None:
     crossed = traced(tmp_path, body=1_200_000)
     assert sorted(crossed - NAMED) == []
-    assert sorted(set(WAY) - crossed) == []
+    assert sorted(set(PATH) - crossed) == []
