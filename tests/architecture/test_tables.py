@@ -49,7 +49,7 @@ TABLES = (  # of the data folder, the second set is reached by what the user nam
         folder="scripts/engines",
         name="ENGINES",
         support=frozenset({"base", "pool", "forked_pool", "transport", "sampling", "workbench"})
-        | {"continuous", "virtual_members", "retrace"},
+        | {"continuous", "virtual_members"},
     ),
 )
 

@@ -14,11 +14,11 @@ from coordinator.decisions import facts
 from coordinator.record.journal import facts_in
 from scripts.engines.base import EngineOptions
 from scripts.engines.continuous import VirtualOptions, VirtualRun, run_virtual
-from scripts.engines.retrace import retrace
 from scripts.engines.virtual_members import VirtualFederation, open_federation
 from scripts.run.clock_settings import AsyncFolder, AsyncSettings, ClockSettings
 from tests.support.cohorts import Bits, clients_of, model_bits, run_small, small_run, tensor_bits
 from tests.support.players import final_bits, run_reference
+from tests.support.retrace import retrace
 from tests.support.run_files import coordinator_file
 from tests.support.whole_runs import run_to_its_end
 

@@ -1,8 +1,8 @@
-"""Makes a run's models again from the order in which its journal tells what happened.
+"""Recompute the models of a run from its journal.
 
-A run without barriers does not follow from its seed: who reported before whom decided what was mixed. The journal has
-that order, and training follows from (seed, participant, round); so the facts are fed through the coordinator's machine
-as on recovery, and the work that the state then calls for is done again.
+A continuous run does not follow from its seed: the order of reports decides what is mixed. The journal has that order,
+and training follows from (seed, participant, round); so the facts are fed through the coordinator's machine as on
+recovery, and the training and mixing that they imply are done again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scripts.engines.virtual_members import VirtualFederation
 
 
 def retrace(federation: VirtualFederation, facts: Iterable[tuple[Fact, float]]) -> None:
-    """Bring every home to the model that its member had at the end of these facts."""
+    """Give every virtual member the model that it had after these facts."""
     machine, work, bench = RoundMachine(federation.rules), PendingWork(mode_of(federation.rules)), federation.bench
     for fact, now in facts:
         if isinstance(fact, UpdateAccepted):
@@ -36,7 +36,7 @@ def retrace(federation: VirtualFederation, facts: Iterable[tuple[Fact, float]]) 
 
 
 def _train(machine: RoundMachine, federation: VirtualFederation, fact: UpdateAccepted) -> None:
-    """The round behind an update, from the weights of the order that it answers."""
+    """Train the round of an update, from the weights of the order that it answers."""
     home = federation.homes[fact.member]
     order = _order_for(machine, fact)
     home.deliver(order.round_no, federation.bench.weights(order.weights))
