@@ -31,6 +31,7 @@ from coordinator.wire.exchange import Exchange, Orders
 from coordinator.wire.router import Router
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import Phase
+from protocol.encodings import stored
 from protocol.limits import SLICE_BYTES
 
 log = structlog.get_logger()
@@ -102,7 +103,8 @@ class Coordinator:
         self._gathered_at = 0.0
         self._is_inspecting = False
         self._looked_at = -IDLE_S
-        self._fits_messages = parts.forms.updates(Phase.WARMUP).size_bytes(parts.forms.encoding) <= SLICE_BYTES
+        largest = parts.forms.updates(Phase.WARMUP).size_bytes(stored(parts.forms.upward))
+        self._fits_messages = largest <= SLICE_BYTES
         """Whether updates come whole: slices are asked for one after the other, and must not wait."""
         self._not_written = ""
         self._compute: ComputeThread[Job] = ComputeThread(parts.router.wake, time.thread_time)
