@@ -27,7 +27,8 @@ def bench(
     """Measure this project against plain PyTorch, memory and sockets, side by side: ratios, noise, bars.
 
     Parts: round, startup, memory, aggregate, wire, scale, step, recover, coordinator. All of them take about twelve
-    minutes on two quiet cores.
+    minutes on two quiet cores. One more runs only when it is named: bytes, accuracy against bytes under every encoding,
+    about twenty minutes; its runs, table and figure stay beside the JSON file, and a stopped one goes on.
     """
     from scripts.bench import machine, sheet
     from scripts.bench.job import BenchScope
@@ -46,7 +47,8 @@ def bench(
         about = f"about {PARTS[name].seconds} s" if not quick else "a moment"
         typer.echo(f"{name}: {PARTS[name].about} ({about}) …")
         with tempfile.TemporaryDirectory(dir=place, prefix=".bench-", ignore_cleanup_errors=True) as folder:
-            results.append(run_part(name, BenchScope(passes=passes, quick=quick, folder=Path(folder))))
+            kept = place / f"{out.stem}-{name}"
+            results.append(run_part(name, BenchScope(passes=passes, quick=quick, folder=Path(folder), kept=kept)))
         for line in sheet.sentences(results[-1]):
             typer.echo(f"  {line}")
         record = {

@@ -34,6 +34,8 @@ class BenchScope:
     quick: bool
     folder: Path
     """Where runs may write; what lies there afterwards is nobody's."""
+    kept: Path = Path()
+    """Where a part that takes hours writes what stays, and finds what an earlier call has made."""
 
     def sized(self, whole: int, quick: int) -> int:
         return quick if self.quick else whole

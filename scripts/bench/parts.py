@@ -21,10 +21,12 @@ from scripts.run.messages import error_from_json, error_to_json
 
 @dataclass(frozen=True, kw_only=True)
 class BenchPart:
-    """about: what it compares; seconds: about how long it takes on two quiet cores with three passes."""
+    """about: what it compares; seconds: about how long it takes on two quiet cores with three passes. alone: it is no
+    part of a bench that names none, because it takes long; it can be stopped and goes on when it is asked for again."""
 
     about: str
     seconds: int
+    alone: bool = False
 
 
 PARTS: dict[str, BenchPart] = {
@@ -37,15 +39,18 @@ PARTS: dict[str, BenchPart] = {
     "step": BenchPart(about="a training step against a plain PyTorch step, per model", seconds=60),
     "recover": BenchPart(about="going on after SIGKILL with a long journal against a fresh start", seconds=45),
     "coordinator": BenchPart(about="the coordinator's processor time per round, plain and encrypted", seconds=60),
+    "bytes": BenchPart(
+        about="accuracy against megabytes per participant, all encodings, OrganAMNIST and HAR", seconds=1200, alone=True
+    ),
 }
 
 
 def chosen(names: Sequence[str]) -> list[str]:
-    """The parts asked for, in the table's order; all of them where none is named."""
+    """The parts asked for, in the table's order; where none is named, all but those that take long."""
     for name in names:
         if name not in PARTS:
             raise unknown_name("part", name, PARTS)
-    return [name for name in PARTS if not names or name in names]
+    return [name for name in PARTS if name in names or (not names and not PARTS[name].alone)]
 
 
 def run_part(name: str, scope: BenchScope) -> PartResult:

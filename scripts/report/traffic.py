@@ -1,7 +1,8 @@
 """What a participant sends and receives until its federation has converged: measured on the wire, or computed.
 
-Computed from the model's layout and the strategy's home parts: four bytes per shared value in each direction and round,
-and once what W costs: the anchor (all tensors) down, mean and variance of every measured channel up, eight bytes each.
+Computed from the model's layout, the strategy's home parts and the encoding: the shared values in each direction and
+round, and once what W costs: the anchor (all tensors, four bytes a value) down, mean and variance of every measured
+channel up, eight bytes each.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import shared_tensors
 from fedap_core.strategies import Measure, Strategy
 from participant.record.model_file import read_spec
+from protocol.encodings import Encoding, downward, wire_bytes
 from scripts.engines.base import EngineOptions
 from scripts.engines.inline import initial_file
 from scripts.run.cohort import make_cohort
@@ -27,17 +29,22 @@ _FLOAT32, _FLOAT64 = 4, 8
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """Bytes of one participant: in every round, both directions, and once; `measured`: counted on the wire."""
+    """Bytes of one participant: in every round, up and down, and once; `measured`: counted on the wire."""
 
-    per_round: float
+    up: float
+    down: float
     once: float
     measured: bool
+
+    @property
+    def per_round(self) -> float:
+        return self.up + self.down
 
     def until(self, rounds: float) -> float:
         return self.once + rounds * self.per_round
 
 
-def computed(spec: ModelSpec, strategy: Strategy, *, pooled_anchor: bool = True) -> Traffic:
+def computed(spec: ModelSpec, strategy: Strategy, *, encoding: Encoding = "f32", pooled_anchor: bool = True) -> Traffic:
     """From the layout alone; heads and framing, some hundred bytes a message, are left out."""
     shared = sum(tensor.size for tensor in shared_tensors(spec.tensors, strategy.home))
     measures = strategy.first_measure
@@ -47,7 +54,8 @@ def computed(spec: ModelSpec, strategy: Strategy, *, pooled_anchor: bool = True)
         once = whole * _FLOAT32 + 2 * _FLOAT64 * sum(measured_channels(spec, measures).values())
     elif strategy.round_measure is not Measure.NONE:  # measures once, with an update
         once = 2 * _FLOAT64 * sum(measured_channels(spec, strategy.round_measure).values())
-    return Traffic(per_round=2.0 * _FLOAT32 * shared, once=float(once), measured=False)
+    up, down = wire_bytes(encoding, shared), wire_bytes(downward(encoding), shared)
+    return Traffic(up=float(up), down=float(down), once=float(once), measured=False)
 
 
 def counted(folders: Sequence[RunFolder]) -> Traffic | None:
@@ -55,14 +63,15 @@ def counted(folders: Sequence[RunFolder]) -> Traffic | None:
 
     A round is the median one; what the first round carried beyond that (models handed out, statistics) is `once`.
     """
-    usual, first = [], []
+    ups, downs, first = [], [], []
     for folder in folders:
-        recorded = [(record.up, record.down) for record in folder.records() if record.up or record.down]
-        totals = [fmean(map(sum, zip(up, down, strict=True))) for up, down in recorded]
-        if totals:
-            usual.append(median(totals))
-            first.append(max(0.0, totals[0] - usual[-1]))
-    return Traffic(per_round=fmean(usual), once=fmean(first), measured=True) if usual else None
+        recorded = [record for record in folder.records() if record.up or record.down]
+        if recorded:
+            up, down = ([fmean(getattr(record, way)) for record in recorded] for way in ("up", "down"))
+            ups.append(median(up))
+            downs.append(median(down))
+            first.append(max(0.0, up[0] + down[0] - ups[-1] - downs[-1]))
+    return Traffic(up=fmean(ups), down=fmean(downs), once=fmean(first), measured=True) if ups else None
 
 
 def spec_of(run: RunSettings, root: Path) -> ModelSpec:

@@ -192,13 +192,14 @@ def read_rounds(path: Path) -> list[RoundRecord]:
 
 @dataclass(frozen=True, kw_only=True)
 class ComputedBytes:
-    """Bytes of one participant that nobody measured: in every round, both ways alike, and once."""
+    """Bytes of one participant that nobody measured: in every round, up and down, and once."""
 
-    per_round: float
+    up: float
+    down: float
     once: float
 
     def until(self, rounds: float) -> float:
-        return self.once + rounds * self.per_round
+        return self.once + rounds * (self.up + self.down)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.encodings import ENCODINGS
 from scripts.bench.parts import PARTS
 from tests.architecture.sources import ROOT
 
@@ -28,7 +29,7 @@ def run_bench(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [name for name, part in PARTS.items() if not part.alone])
 def test_quick_part_measures_something_and_cleans_up(part: str, tmp_path: Path) -> None:
     done = run_bench(tmp_path, part, "--passes", "2")
     assert done.returncode == 0, done.stderr
@@ -41,6 +42,22 @@ def test_quick_part_measures_something_and_cleans_up(part: str, tmp_path: Path) 
     assert len(rows) == len(measured["findings"]) > 0
     assert {"processor", "cores", "load_average", "versions"} <= record["machine"].keys()
     assert [path.name for path in tmp_path.iterdir()] == ["bench.json"]
+
+
+@pytest.mark.slow
+def test_bytes_of_every_encoding_are_compared_and_finished_runs_are_used_again(tmp_path: Path) -> None:
+    first, second = run_bench(tmp_path, "bytes"), run_bench(tmp_path, "bytes")
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    assert "after 2 rounds" in first.stdout
+    assert "after 2 rounds" not in second.stdout
+    kept = tmp_path / "bench-bytes"
+    rows = (kept / "bytes.md").read_text().splitlines()
+    assert [row.split("`")[1] for row in rows[2:]] == list(ENCODINGS)
+    assert (kept / "bytes.png").stat().st_size > 0
+    findings = json.loads((tmp_path / "bench.json").read_text())["parts"]["bytes"]["findings"]
+    shares = [one["value"] for one in findings if "bytes" in one["what"]]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] < 0.5
 
 
 @pytest.mark.slow

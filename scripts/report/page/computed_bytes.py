@@ -37,8 +37,9 @@ def computed_bytes(settings: Mapping[str, Any], classes: tuple[str, ...], folder
             return None
         from scripts.report.traffic import computed  # torch comes with it: seconds
 
-        found = computed(spec, run.strategy(), pooled_anchor=run.anchor.kind != "warmup")
-        return ComputedBytes(per_round=found.per_round, once=found.once)
+        pooled = run.anchor.kind != "warmup"
+        found = computed(spec, run.strategy(), encoding=run.encoding, pooled_anchor=pooled)
+        return ComputedBytes(up=found.up, down=found.down, once=found.once)
     except (InvalidInput, ValidationError):  # an algorithm or a model of another version
         return None
 

@@ -90,7 +90,7 @@ def _bytes_of(algorithm: Algorithm, round_no: int) -> _Bytes | None:
     found = next((run.computed for run in algorithm.runs if run.computed is not None), None)
     if found is None:
         return None
-    return _Bytes(up=found.per_round / 2, down=found.per_round / 2, whole=found.until(round_no + 1))
+    return _Bytes(up=found.up, down=found.down, whole=found.until(round_no + 1))
 
 
 def computed_note(study: Study) -> str:

@@ -40,6 +40,13 @@ def test_shared_values_travel_both_ways_in_four_bytes(spec: ModelSpec) -> None:
     assert computed(spec, make_strategy("base")).per_round == 0
 
 
+def test_an_encoding_shortens_what_travels_and_leaves_the_anchor_as_it_is(spec: ModelSpec) -> None:
+    """FedBN shares 44511 values: 696 blocks of 64, which int4 takes up in 34 bytes each and int8 down in 66."""
+    coarse = computed(spec, make_strategy("fedbn"), encoding="int4")
+    assert (coarse.up, coarse.down) == (696 * 34, 696 * 66)
+    assert computed(spec, make_strategy("fedap"), encoding="int4").once == computed(spec, make_strategy("fedap")).once
+
+
 def test_w_costs_the_anchor_down_and_two_numbers_a_channel_up(spec: ModelSpec) -> None:
     """FedAP measures 6 + 16 channels, d-FedAP the head's 84 inputs; f-FedAP needs no anchor. 16 bytes a channel."""
     values = 156 + 24 + 2416 + 64 + 30840 + 10164 + 935

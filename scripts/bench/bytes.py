@@ -1,0 +1,135 @@
+"""Accuracy against megabytes per participant: the same federation under every encoding, on real data.
+
+Decides the data sets, the recipe and what is compared: the bytes until a first round reaches a target, as a share of
+those under f32, and the rounds it takes. Runs stay in `kept`, so a stopped bench goes on; passes mean nothing here,
+because equal settings give equal numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+
+from protocol.encodings import ENCODINGS, Encoding
+from protocol.plan import USER_RECIPE
+from scripts.bench.bytes_shown import write_shown
+from scripts.bench.figures import BenchResult, Measurements, Threshold, ratio
+from scripts.bench.job import BenchScope
+from scripts.bench.sheet import PartResult
+from scripts.experiments.reproduce.data_sets import DATA_SETS
+from scripts.experiments.reproduce.target import settled
+from scripts.experiments.sweep import SweepOptions, run_sweep, share_cores
+from scripts.report.traffic import Traffic, computed, spec_of
+from scripts.run.results import Summary
+from scripts.run.settings import RunSettings
+
+ROUNDS = 30
+MEGABYTE = 1e6
+BAR = Threshold(must=0.27, goal=0.1)
+NO_MORE_ROUNDS = Threshold(must=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BytesData:
+    """A data set with the accuracy that every encoding has to reach. judged: whether the bars are for it."""
+
+    name: str
+    title: str
+    target: float
+    judged: bool = False
+    cohort: Mapping[str, object] = field(default_factory=dict)
+
+
+DATA = (
+    BytesData(name="organamnist", title="OrganAMNIST", target=0.9, judged=True),
+    BytesData(name="har", title="UCI HAR", target=0.8),
+)
+QUICK_DATA = (
+    BytesData(
+        name="synthetic",
+        title="synthetic",
+        target=0.01,
+        cohort={"clients": 2, "partition": "iid", "data_options": {"samples": "128", "sites": "1"}},
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedRun:
+    """One encoding on one data set. reached: the first round, from 1, at the target; None if there is none."""
+
+    data: BytesData
+    encoding: Encoding
+    summary: Summary
+    traffic: Traffic
+    reached: int | None
+
+    @property
+    def spent(self) -> float | None:
+        """Bytes of a participant until the target."""
+        return None if self.reached is None else self.traffic.until(self.reached)
+
+
+def measure(scope: BenchScope) -> PartResult:
+    """Every encoding on every data set that is here."""
+    console = Console()
+    sets = [one for one in (QUICK_DATA if scope.quick else DATA) if DATA_SETS[one.name].is_here(download=True)]
+    missing = [] if scope.quick else [DATA_SETS[one.name].absence for one in DATA if one not in sets]
+    found: list[EncodedRun] = []
+    for data in sets:
+        runs = [_settings(data, encoding, rounds=scope.sized(ROUNDS, 2)) for encoding in ENCODINGS]
+        jobs, workers = share_cores(jobs=0, workers=1, engine="inline", runs=len(runs))
+        folders = run_sweep(runs, SweepOptions(root=scope.kept, jobs=jobs, workers=workers), console)
+        spec = spec_of(runs[0], scope.kept)
+        found += [
+            _encoded(data, run, folder.summary(), computed(spec, run.strategy(), encoding=run.encoding))
+            for run, folder in zip(runs, folders, strict=True)
+        ]
+    notes = [*write_shown(found, scope.kept), *missing] if found else missing
+    findings, series = _compared(found)
+    return PartResult(part="bytes", findings=tuple(findings), series=tuple(series), notes=tuple(notes))
+
+
+def _settings(data: BytesData, encoding: Encoding, *, rounds: int) -> RunSettings:
+    """FedAP as a new run is proposed."""
+    cohort = {"data": data.name, **DATA_SETS[data.name].cohort, **data.cohort}
+    described = {"cohort": cohort, "model": DATA_SETS[data.name].model, "algorithm": "fedap", "encoding": encoding}
+    return settled({**described, **USER_RECIPE, "rounds": rounds})
+
+
+def _encoded(data: BytesData, run: RunSettings, summary: Summary, traffic: Traffic) -> EncodedRun:
+    reached = next((number + 1 for number, accuracy in summary.curve if accuracy >= data.target), None)
+    return EncodedRun(data=data, encoding=run.encoding, summary=summary, traffic=traffic, reached=reached)
+
+
+def _compared(found: Sequence[EncodedRun]) -> tuple[list[BenchResult], list[Measurements]]:
+    """Of every encoding that reaches the target: bytes and rounds beside those of f32."""
+    findings: list[BenchResult] = []
+    series: list[Measurements] = []
+    plain: dict[str, tuple[Measurements, Measurements]] = {}
+    for one in found:
+        if one.spent is None or one.reached is None:
+            continue
+        target = f"{one.data.title} to {100 * one.data.target:g} %"
+        sizes = Measurements(name=f"{target}, {one.encoding}", unit="MB", values=(one.spent / MEGABYTE,))
+        rounds = Measurements(name=f"rounds, {one.encoding}", unit="rounds", values=(float(one.reached),))
+        series.append(sizes)
+        if one.encoding == "f32":
+            plain[one.data.name] = sizes, rounds
+        elif one.data.name in plain:
+            bytes_of_f32, rounds_of_f32 = plain[one.data.name]
+            is_judged = one.data.judged and one.encoding in ("int4", "topk")
+            findings.append(
+                ratio(f"{target}: bytes, {one.encoding} / f32", sizes, bytes_of_f32, BAR if is_judged else None)
+            )
+            findings.append(
+                ratio(
+                    f"{target}: rounds, {one.encoding} / f32",
+                    rounds,
+                    rounds_of_f32,
+                    NO_MORE_ROUNDS if is_judged else None,
+                )
+            )
+    return findings, series
