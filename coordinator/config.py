@@ -7,13 +7,11 @@ one never passes for a default. Which address may be bound without keys is decid
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic.fields import FieldInfo
 
 from coordinator.sections import (
     AdmissionSection,
@@ -27,10 +25,11 @@ from coordinator.sections import (
     StorageSection,
     TrainingSection,
 )
-from fedap_core.errors import InvalidInput, in_words, unknown_name
+from fedap_core.errors import InvalidInput
 from fedap_core.splits import VALIDATION_SHARE
 from protocol.encodings import ENCODING_HELP, Encoding
 from protocol.endpoints import is_local
+from protocol.host import settings
 from protocol.plan import RESERVED_RUNS
 
 
@@ -114,50 +113,18 @@ class RunConfig(BaseModel):
             raise InvalidInput("run", run, "another name", "Participants keep a file of this name beside their runs.")
         return run
 
-    def inside(self, base: Path) -> RunConfig:
-        """The same with every relative path below `base`."""
-        names = ("folder", "initial", "log_file")
-        placed = {name: base / path if (path := getattr(self, name)) else None for name in names}
-        anchor = self.anchor.model_copy(update={"file": base / self.anchor.file if self.anchor.file else None})
-        keys = {
-            name: base / path if (path := getattr(section, name)) else None
-            for section, name in ((self.network, "secret_key"), (self.members, "keys"))
-        }
-        page = {name: base / path for name in ("token", "certificate") if (path := getattr(self.page, name))}
-        return self.model_copy(
-            update={
-                **placed,
-                "anchor": anchor,
-                "network": self.network.model_copy(update={"secret_key": keys["secret_key"]}),
-                "members": self.members.model_copy(update={"keys": keys["keys"]}),
-                "page": self.page.model_copy(update=page),
-            }
-        )
-
 
 def read_config(path: Path) -> RunConfig:
     """The configuration in a TOML file, paths made absolute."""
-    try:
-        fields = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise InvalidInput("config", path, "a readable file", str(error)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput("config", path, "a TOML file", str(error)) from error
-    return make_config(fields).inside(path.absolute().parent)
+    return overlaid(path, {})
 
 
 def overlaid(file: Path | None, given: Mapping[str, object]) -> RunConfig:
     """The file's configuration with other values on top: «section.field» -> value, paths from the current folder."""
-    fields = read_config(file).model_dump() if file is not None else {}
+    fields = settings.placed(RunConfig, settings.read_toml(file), file.absolute().parent) if file is not None else {}
     if names := given.get("members.names"):
         given = {"members.at_least": len(names) if isinstance(names, Sized) else 1, **given}
-    for path, value in given.items():
-        section, dot, name = path.rpartition(".")
-        if dot:
-            fields[section] = {**fields.get(section, {}), name: value}
-        else:
-            fields[name] = value
-    return make_config(fields).inside(Path.cwd())
+    return make_config(settings.placed(RunConfig, settings.overlaid(fields, given), Path.cwd()))
 
 
 def make_config(fields: dict[str, Any]) -> RunConfig:
@@ -165,37 +132,7 @@ def make_config(fields: dict[str, Any]) -> RunConfig:
     try:
         return RunConfig(**fields)
     except ValidationError as error:
-        raise _explained(error) from error
-
-
-def _explained(error: ValidationError) -> InvalidInput:
-    """Unknown fields first: what they were meant to be is often what is missing."""
-    faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
-    fault = faults[0]
-    where = ".".join(str(part) for part in fault["loc"]) or "config"
-    if fault["type"] == "extra_forbidden":
-        *outer, name = (str(part) for part in fault["loc"])
-        return unknown_name(f"field of {'.'.join(outer) or 'the configuration'}", name, _fields_at(tuple(outer)))
-    if fault["type"] == "missing":
-        return InvalidInput(where, "nothing", "a value", RunConfig.model_fields[where].description or "")
-    cause = fault.get("ctx", {}).get("error")
-    if isinstance(cause, InvalidInput):
-        return cause
-    names = tuple(part for part in fault["loc"] if isinstance(part, str))
-    field = _fields_at(names[:-1]).get(names[-1]) if names else None
-    if field is not None and fault["type"] == "model_type":
-        return InvalidInput(where, fault["input"], f"a table: [{where}] and its fields on lines below", "")
-    return InvalidInput(where, fault["input"], in_words(fault["msg"], field.description if field else None))
-
-
-def _fields_at(path: tuple[str, ...]) -> dict[str, FieldInfo]:
-    kind: type[BaseModel] = RunConfig
-    for name in path:
-        found = kind.model_fields[name].annotation if name in kind.model_fields else None
-        if not (isinstance(found, type) and issubclass(found, BaseModel)):
-            return {}
-        kind = found
-    return dict(kind.model_fields)
+        raise settings.explained(error, RunConfig) from error
 
 
 def require_safe(network: NetworkSection) -> None:

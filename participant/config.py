@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedap_core.errors import InvalidInput, in_words, unknown_name
+from fedap_core.errors import InvalidInput
 from fedap_core.splits import VALIDATION_SHARE
 from participant.data import SOURCES
 from participant.decisions.allowance import SHARED_TABLES, Allowance, parse_allowance
@@ -22,6 +21,7 @@ from participant.decisions.reconnection import Patience
 from participant.training.privacy_budget import StatisticsPrivacy
 from participant.wire.keys import read_keys
 from participant.wire.line import Address
+from protocol.host import settings
 from protocol.host.web.address import PageAddress
 from protocol.keys import is_key
 from protocol.plan import PEER_NAME
@@ -193,34 +193,23 @@ class JoinSettings(DataSettings):
 def read_settings(config: Path | None, given: Mapping[str, object]) -> JoinSettings:
     """A file's settings with the given options over them; None among these means «not given». Paths in the file are
     relative to it, those of options to the current folder."""
-    described: dict[str, object] = {} if config is None else _placed(_read_toml(config), config.absolute().parent)
-    for path, value in given.items():
-        section, dot, name = path.rpartition(".")
-        if value is not None and dot:
-            inside = described.get(section)
-            described[section] = {**(inside if isinstance(inside, dict) else {}), name: value}
-        elif value is not None:
-            described[name] = value
-    for key in described:
-        if key not in JoinSettings.model_fields:
-            raise unknown_name(f"field of {config}", key, JoinSettings.model_fields)
+    fields: dict[str, object] = {}
+    if config is not None:
+        base = config.absolute().parent
+        fields = settings.placed(JoinSettings, settings.read_toml(config), base)
+        for name in _MAYBE_PATHS:
+            value = fields.get(name)
+            if isinstance(value, str) and _is_path(value, base):
+                fields[name] = str(base / Path(value).expanduser())
+    fields = settings.overlaid(fields, {path: value for path, value in given.items() if value is not None})
     try:
-        return JoinSettings.model_validate(described)
+        return JoinSettings.model_validate(fields)
     except ValidationError as error:
-        raise complaint(error) from error
+        raise settings.explained(error, JoinSettings) from error
 
 
-_PATHS = ("data_root", "model_file", "keys", "state", "log_file", "page_token", "page_certificate")
 _MAYBE_PATHS = ("data", "coordinator_key")
-
-
-def _placed(described: Mapping[str, object], base: Path) -> dict[str, object]:
-    """The same with relative paths below `base`."""
-    placed = dict(described)
-    for name, value in described.items():
-        if isinstance(value, str) and (name in _PATHS or (name in _MAYBE_PATHS and _is_path(value, base))):
-            placed[name] = str(base / Path(value).expanduser())
-    return placed
+"""Settings that may be a path or something else."""
 
 
 def _is_path(value: str, base: Path) -> bool:
@@ -228,23 +217,3 @@ def _is_path(value: str, base: Path) -> bool:
     if value in SOURCES or is_key(value):
         return False
     return (base / Path(value).expanduser()).exists() or Path(value).suffix in (".npz", ".csv", ".pub")
-
-
-def complaint(error: ValidationError) -> InvalidInput:
-    """Pydantic's first complaint in the house's words."""
-    first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "missing":
-        fix = f"Give --{field.replace('_', '-')} or {field} = ... in the config file."
-        return InvalidInput(field, "nothing", "a value", fix)
-    known = JoinSettings.model_fields.get(str(first["loc"][0])) if first["loc"] else None
-    return InvalidInput(field, first.get("input"), in_words(first["msg"], known.description if known else None))
-
-
-def _read_toml(path: Path) -> dict[str, object]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput("config", str(path), "a readable TOML file", str(error)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput("config", str(path), "a TOML file", str(error)) from error

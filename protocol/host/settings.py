@@ -1,6 +1,7 @@
 """A configuration read as a list of settings: each with its name in a file, its flag, its type, default and meaning.
 
-The pydantic model says all of it once; options of commands, the example file and the reference table are made here.
+The pydantic model says all of it once; options of commands, the example file and the reference table are made here,
+and files are read: paths in them are relative to the file, options of the command stand on top.
 What a value means is the configuration's own to decide.
 """
 
@@ -8,15 +9,17 @@ from __future__ import annotations
 
 import inspect
 import json
+import tomllib
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from fedap_core.errors import InvalidInput, in_words, unknown_name
 from protocol.contracts import Record
 
 REQUIRED = MISSING
@@ -125,6 +128,72 @@ def _kind(annotation: object) -> tuple[type, Literal["", "list", "table"], tuple
         if annotation is kind:
             return kind, "", ()
     raise TypeError(f"{annotation!r} is no type of a setting")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a configuration file; InvalidInput where it cannot be read."""
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise InvalidInput("config", path, "a readable file", str(error)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput("config", path, "a TOML file", str(error)) from error
+
+
+def placed(model: type[BaseModel], fields: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """The same fields with every relative path below `base`; what is of a wrong type is left for the model to refuse."""
+    found: dict[str, Any] = dict(fields)
+    for setting in settings_of(model):
+        value: Any = fields
+        for name in setting.path:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if setting.kind is Path and isinstance(value, str | Path):
+            found = overlaid(found, {setting.name: base / Path(value).expanduser()})
+    return found
+
+
+def overlaid(fields: Mapping[str, Any], given: Mapping[str, object]) -> dict[str, Any]:
+    """The same fields with other values on top. given: «field» or «section.field» -> value."""
+    found: dict[str, Any] = dict(fields)
+    for path, value in given.items():
+        section, dot, name = path.rpartition(".")
+        if dot:
+            inside = found.get(section)
+            found[section] = {**(inside if isinstance(inside, Mapping) else {}), name: value}
+        else:
+            found[name] = value
+    return found
+
+
+def explained(error: ValidationError, model: type[BaseModel]) -> InvalidInput:
+    """Pydantic's first complaint in our words. Unknown fields first: what they were meant to be is often missing."""
+    fault = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")[0]
+    path = tuple(str(part) for part in fault["loc"])
+    where = ".".join(path) or "config"
+    cause = fault.get("ctx", {}).get("error")
+    if isinstance(cause, InvalidInput):
+        return cause
+    if fault["type"] == "extra_forbidden":
+        kind = f"field of {'.'.join(path[:-1]) or 'the configuration'}"
+        return unknown_name(kind, path[-1], _fields_at(model, path[:-1]))
+    names = tuple(part for part in fault["loc"] if isinstance(part, str))
+    field = _fields_at(model, names[:-1]).get(names[-1]) if names else None
+    description = field.description if field is not None else None
+    if fault["type"] == "missing":
+        flag = "--" + where.replace(".", "-").replace("_", "-")
+        return InvalidInput(where, "nothing", "a value", f"Give {flag}, or {where} in the config file. {description}")
+    if field is not None and fault["type"] == "model_type":
+        return InvalidInput(where, fault["input"], f"a table: [{where}] and its fields on lines below", "")
+    return InvalidInput(where, fault["input"], in_words(fault["msg"], description))
+
+
+def _fields_at(model: type[BaseModel], path: tuple[str, ...]) -> Mapping[str, FieldInfo]:
+    for name in path:
+        found = model.model_fields[name].annotation if name in model.model_fields else None
+        if not (isinstance(found, type) and issubclass(found, BaseModel)):
+            return {}
+        model = found
+    return model.model_fields
 
 
 def example_file(model: type[BaseModel], proposed: Mapping[str, object] | None = None) -> str:

@@ -99,10 +99,11 @@ def test_paths_in_a_file_are_relative_to_it_and_those_of_options_to_the_current_
     path = tmp_path / "join.toml"
     path.write_text(
         'coordinator = "ipc:///tmp/x"\nname = "a"\nkeys = "a.key"\nstate = "state"\ncoordinator_key = "c.pub"\n'
-        'data = "images"\nmodel_file = "/m"\n'
+        'data = "images"\nmodel_file = "/m"\ngroup_key = "group.key"\n'
     )
     settings = read_settings(path, {"log_file": Path("log")})
     assert (settings.keys, settings.state) == (tmp_path / "a.key", tmp_path / "state")
+    assert settings.group_key == tmp_path / "group.key"
     assert (settings.coordinator_key, settings.data) == (str(tmp_path / "c.pub"), str(tmp_path / "images"))
     assert (settings.model_file, settings.log_file) == (Path("/m"), Path("log"))
     for name in ("synthetic", "package.module:factory"):
