@@ -48,12 +48,14 @@ def running_statistics(model: nn.Module, *, samples: int) -> BnStats:
 
 
 def unit_inputs(
-    model: nn.Module, layers: Mapping[str, nn.Module], batches: Iterable[Tensor], units: IndexArray
+    model: nn.Module, batches: Iterable[Tensor], units: IndexArray, *, head: str | None = None
 ) -> UnitMoments:
-    """The channel means and mean squares of the layers' inputs, averaged by unit. units: (n,), of the samples in order.
+    """The channel means and mean squares of the BN layers' inputs, averaged by unit. units: (n,), of the samples in
+    order. head: measure this classification layer instead.
 
     They are relative to the running statistics of the layer as given: those come with the anchor, not from these data.
     """
+    layers: dict[str, nn.Module] = dict(batch_norm_layers(model)) if head is None else {head: model.get_submodule(head)}
     seen: dict[str, list[FloatArray]] = {name: [] for name in layers}
     positions: dict[str, int] = {}
 

@@ -6,7 +6,8 @@ call the same methods and get the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +19,7 @@ from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 from fedap_core.model_spec import ModelSpec
-from fedap_core.nn.batchnorm import batch_norm_layers, require_batch_norm
+from fedap_core.nn.batchnorm import require_batch_norm
 from fedap_core.nn.evaluation import evaluate
 from fedap_core.nn.layers import use_stock_layers
 from fedap_core.nn.samples import Samples
@@ -119,29 +120,29 @@ class LocalClient:
 
     def measure(self, anchor: State, what: Measure) -> BnStats:
         """Statistics of the training samples under the anchor; the participant's own model is left as it was."""
-        own = self.state()
-        for name in own:
-            if name not in anchor:  # the participant's own tensor would silently stand in
-                raise InvalidInput("anchor", f"no tensor {name}", "all tensors of the model")
-        self._model.load(anchor)
-        try:
+        with self._as(anchor):
             return self._statistics(what)
-        finally:
-            self._model.load(own)
 
     def measure_units(self, anchor: State, what: Measure, units: IndexArray) -> UnitMoments:
         """What every unit of the training samples gives to private statistics; the own model is left as it was.
 
         units: (n,), of the training samples in order.
         """
+        batches = self._splits["train"].inputs(self._plan.evaluation_batch)
+        head = self._spec.head[-1] if what is Measure.HEAD_INPUTS else None
+        with self._as(anchor):
+            return unit_inputs(self._model.module, batches, units, head=head)
+
+    @contextmanager
+    def _as(self, anchor: State) -> Iterator[None]:
+        """The anchor's values in the model for a while."""
         own = self.state()
+        for name in own:
+            if name not in anchor:  # the participant's own tensor would silently stand in
+                raise InvalidInput("anchor", f"no tensor {name}", "all tensors of the model")
         self._model.load(anchor)
         try:
-            module = self._model.module
-            layers = dict[str, nn.Module](batch_norm_layers(module))
-            if what is Measure.HEAD_INPUTS:
-                layers = {self._spec.head[-1]: module.get_submodule(self._spec.head[-1])}
-            return unit_inputs(module, layers, self._splits["train"].inputs(self._plan.evaluation_batch), units)
+            yield
         finally:
             self._model.load(own)
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from fedap_core.arrays import FloatArray
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
-from fedap_core.nn.batchnorm import batch_norm_layers
 from fedap_core.nn.statistics import unit_inputs
 from fedap_core.private_statistics import UnitMoments, private_statistics
 from fedap_core.randomness import generator
@@ -44,15 +42,13 @@ def unit_moments(settings: RunSettings, cohort: Cohort, anchor: Path) -> tuple[U
     """What every client's units give, before clipping and noise."""
     spec, state, _ = read_model(anchor)
     module = module_of(spec, state)
-    layers = dict[str, nn.Module](batch_norm_layers(module))
-    if settings.strategy().first_measure is Measure.HEAD_INPUTS:
-        layers = {spec.head[-1]: module.get_submodule(spec.head[-1])}
+    head = spec.head[-1] if settings.strategy().first_measure is Measure.HEAD_INPUTS else None
     wanted = "group" if settings.statistics_privacy is None else settings.statistics_privacy.unit
 
     def one(client: Client) -> UnitMoments:
         train = client.splits["train"]
         _, units = unit_of(cohort.data, wanted, train)
         batches = cohort.gather(train, torch.device("cpu")).inputs(settings.compute.evaluation_batch_size)
-        return unit_inputs(module, layers, batches, units)
+        return unit_inputs(module, batches, units, head=head)
 
     return tuple(one(client) for client in cohort.clients)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedap_core.errors import InvalidInput
-from fedap_core.nn.batchnorm import batch_norm_layers
 from fedap_core.nn.statistics import batch_norm_inputs, unit_inputs
 from fedap_core.private_statistics import (
     VARIANCE_FLOOR,
@@ -37,7 +36,7 @@ def model() -> nn.Module:
 def test_without_noise_or_clip_and_with_a_sample_as_unit_they_are_the_exact_moments() -> None:
     net, x = model(), torch.randn(20, 1, 6, 6)
     exact = batch_norm_inputs(net, [x[:12], x[12:]])
-    measured = unit_inputs(net, dict(batch_norm_layers(net)), [x[:12], x[12:]], np.arange(20))
+    measured = unit_inputs(net, [x[:12], x[12:]], np.arange(20))
     found = private_statistics(measured, clip=1e9, noise_multiplier=0.0, noise=np.zeros(8))
     for one, other in zip(found.layers, exact.layers, strict=True):
         assert one.count == other.count
@@ -47,9 +46,9 @@ def test_without_noise_or_clip_and_with_a_sample_as_unit_they_are_the_exact_mome
 
 def test_every_patient_counts_once_however_many_images_there_are() -> None:
     net, x = model(), torch.randn(5, 1, 6, 6)
-    once = unit_inputs(net, dict(batch_norm_layers(net)), [x], np.arange(5))
+    once = unit_inputs(net, [x], np.arange(5))
     again = torch.cat((x, x[:1], x[:1], x[:1]))
-    repeated = unit_inputs(net, dict(batch_norm_layers(net)), [again], np.array([0, 1, 2, 3, 4, 0, 0, 0]))
+    repeated = unit_inputs(net, [again], np.array([0, 1, 2, 3, 4, 0, 0, 0]))
     np.testing.assert_allclose(repeated.vectors, once.vectors, rtol=1e-12)
     assert repeated.samples == 8
 
@@ -71,7 +70,7 @@ def test_values_that_noise_cannot_bound_are_refused() -> None:
 
 def test_noise_is_scaled_by_sensitivity_and_public_count() -> None:
     net, x = model(), torch.randn(20, 1, 6, 6)
-    measured = unit_inputs(net, dict(batch_norm_layers(net)), [x], np.arange(20))
+    measured = unit_inputs(net, [x], np.arange(20))
     noise = np.ones(8)
     quiet = private_statistics(measured, clip=1e9, noise_multiplier=0.0, noise=noise)
     clip = float(np.median(measured.norms))
@@ -86,7 +85,7 @@ def test_noise_is_scaled_by_sensitivity_and_public_count() -> None:
 
 def test_a_variance_that_noise_made_negative_is_floored() -> None:
     net, x = model(), torch.randn(20, 1, 6, 6)
-    measured = unit_inputs(net, dict(batch_norm_layers(net)), [x], np.arange(20))
+    measured = unit_inputs(net, [x], np.arange(20))
     found = moments_of(measured.layers, np.full(8, -5.0), samples=20)
     np.testing.assert_array_equal(found.layers[0].variance, np.full(4, VARIANCE_FLOOR))
 

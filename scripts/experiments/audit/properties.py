@@ -15,7 +15,6 @@ from torch import nn
 
 from fedap_core.arrays import FloatArray, IndexArray
 from fedap_core.bn_stats import BnStats
-from fedap_core.nn.batchnorm import batch_norm_layers
 from fedap_core.nn.statistics import unit_inputs
 from fedap_core.private_statistics import moments_of
 from fedap_core.randomness import generator
@@ -48,7 +47,7 @@ class ProportionAttack:
         self._classes = len(cohort.data.classes)
         batches = cohort.gather(positions, torch.device("cpu")).inputs(256)
         units = np.arange(len(positions))
-        known = unit_inputs(anchor, dict(batch_norm_layers(anchor)), batches, units)
+        known = unit_inputs(anchor, batches, units)
         labels = cohort.data.y[positions]
         rng = generator(seed, purpose="shadow clients")
         features, targets = [], []
