@@ -141,7 +141,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def placed(model: type[BaseModel], fields: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """The same fields with every relative path below `base`; what is of a wrong type is left for the model to refuse."""
+    """The same fields with every relative path below `base`; wrong types are left for the model to refuse."""
     found: dict[str, Any] = dict(fields)
     for setting in settings_of(model):
         value: Any = fields
