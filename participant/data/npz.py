@@ -5,7 +5,9 @@ No pickle. Preprocessing comes from the file or is the constant default of its k
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,13 +16,16 @@ from fedap_core.errors import InvalidInput
 from fedap_core.preprocessing import IMAGE_8BIT, Constant, Preprocessing
 from participant.data.archive import AnyArray, Archive, read_archive
 from participant.data.base import DataOptions, Dataset, InputArray, NewSamples, named_labels, numbered
+from participant.data.images import as_pixels, image_preprocessing
+
+Samples = TypeVar("Samples", Dataset, NewSamples)
 
 SCALE, OFFSET, STEPS = "preprocessing_scale", "preprocessing_offset", "preprocessing_steps"
 RECIPE = "preprocessing_recipe"
 
 ARRAYS = {
-    "x": "uint8 images (n, H, W), (n, C, H, W), (n, H, W, C) or volumes (n, C, D, H, W); or numbers (n, T), (n, C, T), "
-    "(n, C, H, W), (n, C, D, H, W)",
+    "x": "uint8 images (n, H, W), (n, C, H, W), (n, H, W, C), which are resized where the model file's are, or volumes "
+    "(n, C, D, H, W); or numbers (n, T), (n, C, T), (n, C, H, W), (n, C, D, H, W)",
     "y": "(n,) whole numbers from 0, or text; not needed to predict",
     "classes": "names of all classes, in order",
     "patient, group": "(n,) who or what a sample belongs to: never divided; one of the two",
@@ -39,7 +44,7 @@ def load(path: Path, options: DataOptions) -> Dataset:
     A patient is a group (never divided), a subject is a site (a client of its own).
     """
     options.require_known(path.name)
-    return dataset_of(read_archive(path))
+    return as_model_file_asks(dataset_of(read_archive(path)), options)
 
 
 def load_new(path: Path, options: DataOptions) -> NewSamples:
@@ -48,7 +53,24 @@ def load_new(path: Path, options: DataOptions) -> NewSamples:
     archive = read_archive(path)
     x = as_inputs(archive.array("x"), f"{path}: x")
     ids = archive.array("id", shape=(len(x),)).tolist() if archive.get("id") is not None else range(1, len(x) + 1)
-    return NewSamples(x=x, names=tuple(map(str, ids)), preprocessing=_preprocessing(archive, x))
+    new = NewSamples(x=x, names=tuple(map(str, ids)), preprocessing=_preprocessing(archive, x))
+    return as_model_file_asks(new, options)
+
+
+def as_model_file_asks(found: Samples, options: DataOptions) -> Samples:
+    """8-bit images as a model file asks for: one that image files were resized for takes arrays of images too."""
+    recipe = options.recipe
+    if recipe.get("format") not in ("images", "dicom") or "size" not in recipe:
+        return found
+    if found.preprocessing != IMAGE_8BIT or found.x.ndim != 4 or found.x.shape[1] not in (1, 3):
+        return found
+    from PIL import Image
+
+    size, channels = int(recipe["size"]), int(recipe["channels"])
+    pictures = (Image.fromarray(one[0] if len(one) == 1 else np.moveaxis(one, 0, -1)) for one in found.x)
+    x = np.stack([as_pixels(picture, size=size, channels=channels) for picture in pictures])
+    prepared = image_preprocessing(size=size, channels=channels, recipe={"format": "images"})
+    return replace(found, x=x, preprocessing=prepared)
 
 
 def dataset_of(archive: Archive) -> Dataset:

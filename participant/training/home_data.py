@@ -21,6 +21,7 @@ from fedap_core.randomness import generator
 from fedap_core.splits import PROTOCOLS, cut_validation, require_samples, split_client
 from participant.data import load_dataset, read_shard
 from participant.data.base import DataOptions, Dataset
+from participant.data.npz import as_model_file_asks
 from participant.data.shard import Split
 
 MIN_TRAIN = 2
@@ -42,7 +43,7 @@ class HomeData:
         path = Path(source).expanduser()
         if path.suffix == ".npz" and not options.options:
             shard = read_shard(path)
-            return cls(dataset=shard.dataset, own_split=shard.split)
+            return cls(dataset=as_model_file_asks(shard.dataset, options), own_split=shard.split)
         return cls(dataset=load_dataset(source, options))
 
     def split(self, *, protocol: str, validation: float, seed: int, name: str) -> Mapping[str, IndexArray]:
