@@ -13,9 +13,9 @@ import sys
 from protocol.contracts import Record
 from protocol.conversation import TABLE, PeerState
 from protocol.errors import CONTENT_CODES, REFUSAL_CODES, WIRE_CODES
-from protocol.messages import KINDS, Compute, Message, Plan, Score, Sealing, Sgd, Side, Step
+from protocol.messages import KINDS, Compute, Message, PeerWeight, Plan, Score, Sealing, Sgd, Side, Step
 
-RECORDS: tuple[type[Record], ...] = (Plan, Sgd, Compute, Sealing, Step, Score)
+RECORDS: tuple[type[Record], ...] = (Plan, Sgd, Compute, Sealing, Step, Score, PeerWeight)
 """Maps inside messages."""
 
 _FIELD = re.compile(r"^(\w+): (.+)$")

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from protocol.carriage import Tensors
 from protocol.contracts import Many, Nested, Record, one_of, real, record
 from protocol.errors import InvalidField
-from protocol.plan import Count, RoundNo, StrategyName
+from protocol.plan import Count, PeerName, RoundNo, StrategyName
 from protocol.tensors import TensorSet
 
 
@@ -32,6 +32,9 @@ FROM_BOTH = frozenset(Side)
 
 ORDERS = ("anchor", "train", "finish")
 """What a coordinator asks for, in the order in which it can ask within one round."""
+
+MOST_WEIGHTS = 64
+"""Of a row of W in a message, the heaviest; a row over thousands of members would not fit a header."""
 
 REPORTS = ("stats", "update", "goodbye")
 """What a participant answers: each to the order at the same place of ORDERS."""
@@ -96,6 +99,19 @@ class Score(Record):
             raise InvalidField("correct", self.correct, f"at most the {self.samples} samples")
 
 
+@record
+class PeerWeight(Record):
+    """How much of a mixed model comes from one member.
+
+    member: whose update.
+    weight: its share; all of a model's are 1 together.
+    """
+
+    member: PeerName
+    weight: Annotated[float, real(0.0, 1.0)]
+
+
+PeerWeights = Annotated[tuple[PeerWeight, ...], Many(Nested(PeerWeight), MOST_WEIGHTS)]
 Scores = Annotated[tuple[Score, ...], Many(Nested(Score), 6)]
 OptionalTensors = Annotated[TensorSet | None, Tensors(optional=True)]
 RequiredTensors = Annotated[TensorSet, Tensors(optional=False)]

@@ -7,13 +7,14 @@ In which order messages may be sent is `conversation`'s to decide, how they beco
 from __future__ import annotations
 
 from protocol.membership import Hello, HelloRequired, Leave, Reject, Welcome
-from protocol.message_base import ORDERS, REPORTS, Message, Score, Side, Step
+from protocol.message_base import MOST_WEIGHTS, ORDERS, REPORTS, Message, PeerWeight, Score, Side, Step
 from protocol.plan import Compute, Plan, Sealing, Sgd
 from protocol.rounds import Anchor, Finish, Goodbye, Stats, Train, Update
 from protocol.signals import Cancel, Error, Grant, Heartbeat, Slice
 
 __all__ = [
     "KINDS",
+    "MOST_WEIGHTS",
     "ORDERS",
     "REPORTS",
     "Anchor",
@@ -28,6 +29,7 @@ __all__ = [
     "HelloRequired",
     "Leave",
     "Message",
+    "PeerWeight",
     "Plan",
     "Reject",
     "Score",

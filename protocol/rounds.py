@@ -8,7 +8,15 @@ from __future__ import annotations
 from typing import Annotated
 
 from protocol.contracts import one_of, real, record
-from protocol.message_base import FROM_COORDINATOR, FROM_PARTICIPANT, Message, OptionalTensors, RequiredTensors, Scores
+from protocol.message_base import (
+    FROM_COORDINATOR,
+    FROM_PARTICIPANT,
+    Message,
+    OptionalTensors,
+    PeerWeights,
+    RequiredTensors,
+    Scores,
+)
 from protocol.plan import Count, RoundNo, RunId, StrategyName
 
 
@@ -115,6 +123,10 @@ class Finish(Message):
     reason: why the run ended.
     weights: the shared tensors mixed for this participant; nil when the run ended before any.
     uploads: as in `train`.
+    mixed_from: this participant's row of W: of which updates these weights were mixed, the heaviest first; empty where
+        nothing was mixed.
+    similarity: of the participant's statistics to those of the member most like it, 1 for equal ones; nil where the
+        algorithm does not tell.
     """
 
     KIND = "finish"
@@ -125,6 +137,8 @@ class Finish(Message):
     reason: Annotated[str, one_of("rounds", "converged", "requested", "aborted")]
     weights: OptionalTensors
     uploads: OptionalTensors = None
+    mixed_from: PeerWeights = ()
+    similarity: Annotated[float, real(0.0, 1.0)] | None = None
 
 
 @record

@@ -73,7 +73,8 @@ class Order:
 
     kind, round_no, measure, phase, reason are the message's fields, where its kind has them. weights None: the field is
     nil (an `anchor` under the initial model, a `finish` before any weights). Where everything stays home the shell
-    sends an empty set. peers: sealed statistics that a `train` brings along.
+    sends an empty set. peers: sealed statistics that a `train` brings along. mixed_from, similarity: what a `finish`
+    says about the model it brings.
     """
 
     kind: str
@@ -83,6 +84,8 @@ class Order:
     measure: Measure = Measure.NONE
     phase: Phase | None = None
     reason: str | None = None
+    mixed_from: tuple[tuple[str, float], ...] = ()
+    similarity: float | None = None
 
     @property
     def step(self) -> Step:

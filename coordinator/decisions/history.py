@@ -109,6 +109,7 @@ def _apply_round(state: State, mode: Mode, fact: facts.RoundFact, now: float) ->
             _measuring_opened(state, rules, fact, now)
         case facts.Weighed():
             state.weighed_members, state.weighed = fact.members, np.asarray(fact.weights, dtype=np.float64)
+            state.similarity = dict(zip(fact.members, fact.similarity, strict=False))
         case facts.RoundOpened():
             _round_opened(state, rules, fact, now)
         case facts.RowPlanned():

@@ -29,7 +29,7 @@ from coordinator.decisions.sealed_weights import needs_row
 from coordinator.decisions.state import Member, State
 from coordinator.decisions.work import PendingWork
 from fedap_core.strategies import Phase
-from protocol.messages import ORDERS, REPORTS, Heartbeat, HelloRequired
+from protocol.messages import MOST_WEIGHTS, ORDERS, REPORTS, Heartbeat, HelloRequired
 
 _BEAT_SHARE = 0.9
 """Share of a heartbeat's period after which it may go out with others that are due: members were last spoken to at
@@ -87,12 +87,21 @@ def finish_order(state: State, rules: Rules, member: Member, reason: str) -> Ord
     row = state.recipe.row_of.get(member.name) if state.recipe is not None and mixed else None
     round_no = max(mixing_plan.next_round(member), row.round_no if row else 0)
     weights: WeightsRef | None = None
+    mixed_from: tuple[tuple[str, float], ...] = ()
     if state.round_no >= rules.warmup_rounds:
-        if row is not None:
+        if row is not None and state.recipe is not None:
             weights = WeightsRef(source=Source.ROW, row=row)
+            mixed_from = state.recipe.shares_of(member.name)[:MOST_WEIGHTS]
         elif member.order is not None and member.order.kind == "train" and member.order.phase is not Phase.WARMUP:
             weights = member.order.weights
-    return Order(kind="finish", round_no=round_no, weights=weights, reason=reason)
+    return Order(
+        kind="finish",
+        round_no=round_no,
+        weights=weights,
+        reason=reason,
+        mixed_from=mixed_from,
+        similarity=state.similarity.get(member.name),
+    )
 
 
 def due(
@@ -135,7 +144,8 @@ def order(work: PendingWork, member: Member, link: Link, now: float, *, asked: b
     if present is None or member.has_answered(present) or link.connection is None:
         return []
     if present.kind == "finish" and not work.will_have(present.weights):
-        present = replace(present, weights=None)  # a row that a crash or a failure lost: what was delivered stands
+        # a row that a crash or a failure lost: what was delivered stands
+        present = replace(present, weights=None, mixed_from=())
     link.offer(present)
     waits = link.has_told(member) or (link.is_busy(member) and present.kind != "finish")
     if not work.has(present.weights) or (waits and not asked):

@@ -121,6 +121,12 @@ class Recipe:
         """The row of each receiver, by name."""
         return {row.member: row for row in self.receivers}
 
+    def shares_of(self, member: str) -> tuple[tuple[str, float], ...]:
+        """(giver, weight) of a receiver's row, the heaviest first and without those who gave nothing."""
+        place = next(index for index, row in enumerate(self.receivers) if row.member == member)
+        given = zip((giver.member for giver in self.givers), map(float, self.weights[place]), strict=True)
+        return tuple(sorted((one for one in given if one[1] > 0.0), key=lambda one: (-one[1], one[0])))
+
 
 @dataclass(kw_only=True)
 class State:
@@ -145,6 +151,8 @@ class State:
     anchor_recipe: Recipe | None = None
     weighed_members: tuple[str, ...] = ()
     weighed: FloatArray | None = None
+    similarity: Mapping[str, float] = field(default_factory=dict)
+    """Of each weighed member to the one most like it, where the algorithm tells."""
     running_asked: bool = False
     """Whether a round has asked for running statistics: from then on W needs them."""
     typical_step: float | None = None

@@ -34,6 +34,7 @@ from protocol.messages import (
     HelloRequired,
     Leave,
     Message,
+    PeerWeight,
     Plan,
     Slice,
     Stats,
@@ -338,7 +339,15 @@ class Orders:
         if order.kind == Anchor.KIND:
             return Anchor(run=run, round_no=round_no, measure=str(order.measure), weights=weights, uploads=uploads)
         if order.kind == Finish.KIND:
-            return Finish(run=run, round_no=round_no, reason=str(order.reason), weights=weights, uploads=uploads)
+            return Finish(
+                run=run,
+                round_no=round_no,
+                reason=str(order.reason),
+                weights=weights,
+                uploads=uploads,
+                mixed_from=tuple(PeerWeight(member=name, weight=min(weight, 1.0)) for name, weight in order.mixed_from),
+                similarity=order.similarity,
+            )
         if weights is None:
             weights = TensorSet.of({})
         phase, measure = str(order.phase), str(order.measure)

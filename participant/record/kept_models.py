@@ -14,6 +14,7 @@ from typing import Any
 from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED, Candidate, Choice, candidate_of, choose
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
+from fedap_core.similarity import MIN_SIMILARITY
 from participant.record.disk import Disk
 from participant.record.model_file import read_model
 from participant.record.private_state import PERSONAL, RunState, SavedRound
@@ -39,15 +40,31 @@ class KeptModels:
     rounds: int
     models: Mapping[str, KeptModel]
     choice: Choice
+    mixed_from: Mapping[str, float]
+    """This participant's row of W, the heaviest first: weights by member, as the coordinator told them."""
+    similarity: float | None = None
+    """To the member most like this one, where the coordinator told it."""
 
     def words(self) -> list[str]:
-        """The comparison for a person, in lines; none where there is only one model."""
+        """The comparison for a person, in lines; of where there is only one model, whether it fits nobody."""
         if len(self.models) < 2:
-            return []
+            return self._fit_words()
         alone = self.models.get(ALONE)
         short = alone is not None and alone.rounds < self.rounds
         note = f"Training alone was stopped after {alone.rounds} of {self.rounds} rounds." if alone and short else ""
-        return [line for line in (self.choice.sentence, self.choice.test_sentence, note) if line]
+        return [line for line in (self.choice.sentence, self.choice.test_sentence, note) if line] + self._fit_words()
+
+    def _fit_words(self) -> list[str]:
+        """That this participant fits nobody, where the coordinator said so."""
+        if self.similarity is None or self.similarity >= MIN_SIMILARITY:
+            return []
+        own = self.mixed_from.get(self.notes.get("participant", ""), 0.0)
+        taken = "nothing" if own >= 1.0 else f"{1.0 - own:.0%}"
+        sentence = (
+            f"Your data are unlike those of every other member: {self.similarity:.2f} similar to the nearest, where "
+            f"{MIN_SIMILARITY:g} and more is usual. The federated model takes {taken} from others."
+        )
+        return [sentence]
 
 
 def kept_models(state: Path) -> KeptModels | None:
@@ -73,8 +90,16 @@ def kept_models(state: Path) -> KeptModels | None:
             rounds = saved.round_no + (name == ALONE)
             candidate = _candidate(name, saved)
             models[name] = KeptModel(candidate=candidate, rounds=rounds, model=dict(saved.model), judged=_judged(saved))
-    choice = choose([one.candidate for one in models.values()])
-    return KeptModels(spec=spec, notes=notes, rounds=federated.rounds, models=models, choice=choice)
+    told: Mapping[str, Any] = {} if final is None else final.facts
+    return KeptModels(
+        spec=spec,
+        notes=notes,
+        rounds=federated.rounds,
+        models=models,
+        choice=choose([one.candidate for one in models.values()]),
+        mixed_from=told.get("mixed_from") or {},
+        similarity=told.get("similarity"),
+    )
 
 
 def _candidate(name: str, saved: SavedRound | None) -> Candidate:

@@ -1,7 +1,7 @@
 """The model card of an exported model: what it was trained on, how it was chosen, what it reaches, what it is not for.
 
 Markdown for people and the same as JSON for programs. Data are described by counts only. Everything comes from the
-state folder; who else took part and with which weights only the coordinator knows (`fedap-coordinator report`).
+state folder; who else took part, and with which weights, is what the coordinator said with the last model.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ def card_of(kept: KeptModels, which: str, terms: Mapping[str, Any] | None) -> Ca
             "algorithm": kept.notes.get("algorithm", ""),
             "rounds": chosen.rounds,
             "settings": dict(plan),
+            "mixed_from": dict(kept.mixed_from),
+            "similarity": kept.similarity,
         },
         "privacy": {
             "sealed": plan.get("sealed") is not None,
@@ -159,8 +161,8 @@ def markdown(card: Card) -> Iterator[str]:
     yield "## Training"
     yield ""
     yield f"Run {run['name']}, algorithm {run['algorithm']}, {run['rounds']} rounds."
-    yield "Who else took part, and with which weights, is in the coordinator's report."
     yield ""
+    yield from _mixing(card)
     yield from _table(("setting", "value"), list(_settings(run["settings"])))
     yield "## Privacy"
     yield ""
@@ -170,6 +172,19 @@ def markdown(card: Card) -> Iterator[str]:
     yield "## Limits of use"
     yield ""
     yield from (f"- {limit}" for limit in card["limits"])
+
+
+def _mixing(card: Card) -> Iterator[str]:
+    """Whose updates the federated model was last mixed from: this participant's row of W."""
+    shares = card["run"]["mixed_from"]
+    if not shares:
+        return
+    yield "The federated model was last mixed from the updates of these members (this participant's row of W):"
+    yield ""
+    yield from _table(("member", "weight"), [(name, f"{100 * weight:.1f} %") for name, weight in shares.items()])
+    if (similarity := card["run"]["similarity"]) is not None:
+        yield f"Similarity to the member most like it: {similarity:.2f} (1 is equal statistics)."
+        yield ""
 
 
 def _words(one: Mapping[str, Any] | None) -> str:

@@ -204,6 +204,8 @@ class HomeRun:
                 "judged": judged_by_split(headline(evaluations)),
                 "comparison": alone_scores(self._files) if self._settings.share_comparison else [],
                 "reason": order.reason,
+                "mixed_from": {one.member: one.weight for one in order.mixed_from} if self.refused is None else {},
+                "similarity": order.similarity,
             },
         )
         personal = self._client.handed_over(order.round_no)

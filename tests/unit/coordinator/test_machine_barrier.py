@@ -78,6 +78,21 @@ def test_statistics_are_asked_for_before_the_first_round_and_weigh_it() -> None:
     assert bench.facts(facts.Weighed)[0].members == ("a", "b", "c")
 
 
+def test_everybody_is_told_its_row_of_w_with_the_last_model_and_how_like_others_it_is() -> None:
+    bench = Bench(rules_for("fedap", rounds=1))
+    bench.join("a", "b", "c")
+    for name in "abc":
+        bench.stats(name, 0)
+    said = orders(bench.updates(0, "a", "b", "c"))
+    state = bench.machine.state
+    assert state.weighed is not None
+    for place, name in enumerate("abc"):
+        row = dict(zip("abc", state.weighed[place].tolist(), strict=True))
+        assert dict(said[name].mixed_from) == row
+        assert [weight for _, weight in said[name].mixed_from] == sorted(row.values(), reverse=True)
+        assert said[name].similarity == state.similarity.get(name)
+
+
 def test_a_whole_run_ends_with_everybodys_last_weights_and_goodbye() -> None:
     bench = Bench(rules_for(rounds=2))
     bench.join("a", "b", "c")

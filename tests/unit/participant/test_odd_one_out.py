@@ -22,7 +22,7 @@ from participant.training.home_data import HomeData
 from participant.training.home_run import HomeRun
 from participant.training.home_settings import HomeSettings
 from participant.training.reports import read_scores
-from protocol.messages import Finish, Plan, Sgd, Train, Update, Welcome
+from protocol.messages import Finish, PeerWeight, Plan, Sgd, Train, Update, Welcome
 from protocol.tensors import TensorSet
 from tests.unit.participant.test_home_run import INITIAL, RUN, SPEC, never, plan, shared, whole
 
@@ -30,6 +30,8 @@ NAMES = ("alike-1", "alike-2", "odd")
 ROUNDS = 8
 WEIGHTS = np.full((3, 3), 1.0 / 3.0)
 """FedAvg's W of members with as many samples each."""
+SIMILARITY = 0.41
+"""What the coordinator says of everybody: unlike all others."""
 
 
 EVERYTHING = HomeData.load("synthetic", DataOptions(options={"samples": "600", "classes": "3"})).dataset
@@ -79,7 +81,10 @@ def federate(folder: Path, what: Plan) -> Mapping[str, HomeRun]:
             updates.append(update)
         weights = mixed(updates)
     for run, mine in zip(runs.values(), weights, strict=True):
-        run.finish(Finish(run=RUN, round_no=ROUNDS, weights=mine, reason="rounds"))
+        row = tuple(PeerWeight(member=name, weight=1.0 / 3.0) for name in NAMES)
+        run.finish(
+            Finish(run=RUN, round_no=ROUNDS, weights=mine, reason="rounds", mixed_from=row, similarity=SIMILARITY)
+        )
         run.train_alone(never)
     return runs
 
@@ -165,6 +170,14 @@ def test_card_says_what_the_model_is_for_people_and_programs(ended: Path, tmp_pa
         assert one["sensitivity"]["interval"][0] <= one["sensitivity"]["accuracy"] <= one["sensitivity"]["interval"][1]
         assert f"| {name} | {card['data']['test_samples_by_class'][name]} |" in text
     assert "not a medical device" in text
+    assert card["run"]["mixed_from"] == dict.fromkeys(NAMES, 1.0 / 3.0)
+    assert "| alike-1 | 33.3 % |" in text
+
+
+def test_member_that_fits_nobody_is_told_so_with_what_it_took_from_others(ended: Path, tmp_path: Path) -> None:
+    said = export_bundle(ended / "odd", tmp_path / "model.safetensors", force=False)
+    assert "unlike those of every other member: 0.41 similar to the nearest" in said
+    assert "takes 67% from others" in said
 
 
 def test_training_alone_goes_on_after_a_kill_with_the_same_bits(ended: Path, tmp_path: Path) -> None:
