@@ -111,19 +111,22 @@ def ranking(truth: IndexArray, probabilities: FloatArray) -> tuple[float | None,
     present = [label for label in np.unique(truth) if (truth != label).any()]
     if not present:
         return None, None
-    scores = [_curve_scores(truth == label, probabilities[:, label]) for label in present]
+    scores = [roc_scores(truth == label, probabilities[:, label], false_alarms=1.0 - SPECIFICITY) for label in present]
     area, sensitivity = np.mean(scores, axis=0)
     return float(area), float(sensitivity)
 
 
-def _curve_scores(positive: BoolArray, score: FloatArray) -> tuple[float, float]:
-    """Area under the ROC curve, and the highest true-positive rate at an allowed false-positive rate."""
+def roc_scores(positive: BoolArray, score: FloatArray, *, false_alarms: float) -> tuple[float, float]:
+    """Area under the ROC curve, and the highest true-positive rate where the false-positive rate is at most
+    `false_alarms`. positive, score: (n,), with at least one positive and one other; ties count half."""
+    if not 0 < np.count_nonzero(positive) < positive.size:
+        raise InvalidInput("positive", f"{np.count_nonzero(positive)} of {positive.size}", "at least one of each kind")
     order = np.argsort(-score, kind="stable")
     hits = np.cumsum(positive[order])
     ends = np.append(np.flatnonzero(np.diff(score[order])), score.size - 1)
     true_rate = np.concatenate(([0.0], hits[ends] / hits[-1]))
     false_rate = np.concatenate(([0.0], (ends + 1 - hits[ends]) / (score.size - hits[-1])))
-    allowed = true_rate[false_rate <= 1.0 - SPECIFICITY + 1e-12]  # 1 of 20 is allowed: 1 - 0.95 is a little less
+    allowed = true_rate[false_rate <= false_alarms + 1e-12]  # 1 of 20 is allowed: 1 - 0.95 is a little less
     return float(np.trapezoid(true_rate, false_rate)), float(allowed[-1])
 
 

@@ -43,6 +43,11 @@ class TensorSpec:
         """Number of values; a scalar has one."""
         return math.prod(self.shape)
 
+    @property
+    def is_variance(self) -> bool:
+        """Whether its values are running variances of batch norm: never negative."""
+        return self.part is Part.BATCH_NORM and not self.trainable and self.name.endswith("running_var")
+
 
 def shared_tensors(tensors: Iterable[TensorSpec], home: Collection[Part]) -> tuple[TensorSpec, ...]:
     """What travels, in the order in which it travels: trainable ones first, each kind in model order.

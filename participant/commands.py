@@ -20,7 +20,7 @@ from participant.record.predictions import predict as predict_new
 from participant.record.predictions import write_predictions
 from participant.sealing.group_key import make_group_key
 from participant.sealing.opened_scores import scores_table
-from participant.training.privacy_budget import StatisticsPrivacy
+from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from participant.wire.keys import make_keys
 from protocol.encodings import ENCODINGS
 from protocol.host.command import ExampleFlag, Given, TableFlag, settings_text, with_settings
@@ -32,7 +32,7 @@ DataRoot = Annotated[Path | None, typer.Option(help="Folder of the data files (e
 
 SHORT = {"data_options": "--data-option", "page_hosts": "--page-host", "page_certificate": "--page-cert"}
 """Flags with other names than their settings."""
-PRIVACY = tuple(f"statistics_privacy.{name}" for name in StatisticsPrivacy.model_fields)
+PRIVACY = tuple(f"{kind.SECTION}.{name}" for kind in (StatisticsPrivacy, UpdatePrivacy) for name in kind.model_fields)
 CHECKED = (*DataSettings.model_fields, "algorithm", "allow", "trust_code", *PRIVACY)
 """The settings that `check` is about."""
 
@@ -93,7 +93,8 @@ def check(
         rounds=rounds,
         warmup_rounds=warmup_rounds,
         encoding=encoding,
-        privacy=settings.statistics_privacy if settings.statistics_privacy.epsilon else None,
+        statistics=settings.private_statistics,
+        updates=settings.private_updates,
     )
     typer.echo(text)
     typer.echo("\na plan may ask for; anything else is refused, and ends the participant before it trains:")

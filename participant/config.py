@@ -18,7 +18,7 @@ from fedap_core.splits import VALIDATION_SHARE
 from participant.data import SOURCES
 from participant.decisions.allowance import SHARED_TABLES, Allowance, parse_allowance
 from participant.decisions.reconnection import Patience
-from participant.training.privacy_budget import StatisticsPrivacy
+from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from participant.wire.keys import read_keys
 from participant.wire.line import Address
 from protocol.host import settings
@@ -143,6 +143,17 @@ class JoinSettings(DataSettings):
     )
 
     statistics_privacy: StatisticsPrivacy = StatisticsPrivacy()
+    update_privacy: UpdatePrivacy = UpdatePrivacy()
+
+    @property
+    def private_statistics(self) -> StatisticsPrivacy | None:
+        """The budget of layer statistics; None: they leave as they are."""
+        return None if self.statistics_privacy.epsilon is None else self.statistics_privacy
+
+    @property
+    def private_updates(self) -> UpdatePrivacy | None:
+        """The budget of updates; None: they leave as they are."""
+        return None if self.update_privacy.epsilon is None else self.update_privacy
 
     def patience(self) -> Patience:
         return Patience(

@@ -216,7 +216,8 @@ def _home_settings(settings: JoinSettings, key: GroupKey | None, *, hosted: bool
         accept_plan=settings.accept_plan,
         algorithm_is_named=settings.algorithm is not None,
         model_file=settings.model_file,
-        statistics_privacy=settings.statistics_privacy if settings.statistics_privacy.epsilon else None,
+        statistics_privacy=settings.private_statistics,
+        update_privacy=settings.private_updates,
         anchor_file=settings.anchor_file,
         group_key=key,
     )

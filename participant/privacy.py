@@ -18,9 +18,9 @@ from fedap_core.strategies import Measure, Strategy, make_strategy
 from participant.config import DataSettings
 from participant.decisions.layouts import shared_layout
 from participant.joining import LocalSetup
-from participant.private_words import privacy_lines
+from participant.private_words import privacy_lines, update_lines
 from participant.record.model_file import module_of
-from participant.training.privacy_budget import StatisticsPrivacy
+from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from protocol.encodings import ENCODINGS, Encoding, encoding_of
 from protocol.limits import SLICE_BYTES
 from protocol.messages import Cancel, Error, Goodbye, Grant, Heartbeat, Hello, Leave, Message, Slice, Stats, Update
@@ -121,7 +121,8 @@ def describe(
     rounds: int,
     warmup_rounds: int,
     encoding: str,
-    privacy: StatisticsPrivacy | None = None,
+    statistics: StatisticsPrivacy | None = None,
+    updates: UpdatePrivacy | None = None,
 ) -> str:
     """The list in words, for a person who must decide; refuses what cannot work."""
     subject = subject_of(
@@ -141,8 +142,11 @@ def describe(
         + f"the tensors {shortened(stays_home(subject), _SHOWN_TENSORS, none='none')}",
         "",
     ]
-    if privacy is not None:
-        lines += privacy_lines(home, subject.strategy, privacy, train=parts["train"], model_file=settings.model_file)
+    if statistics is not None:
+        lines += privacy_lines(home, subject.strategy, statistics, train=parts["train"], model_file=settings.model_file)
+    if updates is not None:
+        shared = shared_layout(home.spec, subject.strategy.home).elements
+        lines += update_lines(subject.strategy, updates, rounds=rounds, values=shared)
     lines.append("leaves:")
     for one in what_leaves(subject):
         names = shortened(one.tensor_names, _SHOWN_TENSORS, none="none")

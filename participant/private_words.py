@@ -1,6 +1,6 @@
-"""What `check` says about private statistics: the budget, what it protects, and how large the noise will be.
+"""What `check` says about private statistics and updates: the budget, what it protects, how large the noise will be.
 
-Measured at home under the initial model; nothing of it is sent.
+Statistics are measured at home under the initial model; nothing of it is sent.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import numpy as np
 from fedap_core.arrays import IndexArray
 from fedap_core.distances import diagonal_distances, total_distance
 from fedap_core.private_statistics import UnitMoments, moments_of, noise_in_distance
+from fedap_core.private_updates import noise_deviation
 from fedap_core.randomness import generator
 from fedap_core.strategies import Measure, Strategy
 from participant.joining import LocalSetup
 from participant.record.model_file import module_of, read_model
 from participant.training.local import LocalClient, LocalPlan
-from participant.training.privacy_budget import StatisticsPrivacy
+from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy, spent_epsilon
 from participant.training.private_release import refuse_unprotected, unit_of
+from participant.training.private_updates import refuse_unclipped
 from protocol.plan import Sgd
 
 
@@ -43,6 +45,26 @@ def privacy_lines(
         f"  protects {protected}",
         f"  noise {noise:.3g} in a distance; {halves:.3g} lie between random halves of your own data",
         f"  clip {clip:.3g}, which shortens {cut:.0%} of the {unit}s (seen by you alone)",
+        "",
+    ]
+
+
+def update_lines(strategy: Strategy, privacy: UpdatePrivacy, *, rounds: int, values: int) -> list[str]:
+    """The lines about updates. values: how many one update has."""
+    refuse_unclipped(strategy)
+    if not values:
+        return ["update_privacy: this algorithm sends no weights, so it adds nothing", ""]
+    deviation = noise_deviation(privacy.clip, privacy.noise_multiplier)
+    together = spent_epsilon([privacy.noise_multiplier] * rounds, privacy.delta)
+    limit = "no limit" if privacy.limit_epsilon is None else f"limit {privacy.limit_epsilon:g}"
+    if privacy.limit_epsilon is not None and together > privacy.limit_epsilon * (1 + 1e-9):
+        limit += ": such a run is refused"
+    cost = f"epsilon {privacy.epsilon:g} per round, {together:.3g} for {rounds} rounds, delta {privacy.delta:g}"
+    noise = f"{deviation * values**0.5:.3g} in an update ({deviation:.3g} in each of {values:,} values)"
+    return [
+        f"update_privacy: {cost}, {limit}",
+        "  protects the silo: all that your data contribute to updates; statistics, scores and counts are not covered",
+        f"  clip {privacy.clip:g}; noise of length {noise}",
         "",
     ]
 

@@ -23,7 +23,7 @@ from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.directions import Sketch
 from fedap_core.errors import InvalidInput
-from fedap_core.parts import Part, TensorSpec
+from fedap_core.parts import TensorSpec
 from protocol.messages import Hello, Reject
 
 FEWEST_TO_COMPARE = 3
@@ -189,7 +189,7 @@ def shape_of(tensors: Sequence[TensorSpec]) -> UpdateShape:
     trained = sum(one.size for one in tensors if one.trainable)
     variances, start = [], 0
     for one in tensors:
-        if one.part is Part.BATCH_NORM and not one.trainable and one.name.endswith("running_var"):
+        if one.is_variance:
             variances.append((start, start + one.size))
         start += one.size
     return UpdateShape(size=start, trained=trained, variances=tuple(variances))

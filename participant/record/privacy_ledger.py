@@ -28,8 +28,8 @@ _FORMAT = 1
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateRelease:
-    """One set of numbers that left. query: digest of everything that determined the question. noise_multiplier:
-    standard deviation over sensitivity. unit: what was protected. at: UTC, ISO 8601."""
+    """One set of numbers that left. what: statistics or update. query: digest of everything that determined the
+    question. noise_multiplier: standard deviation over sensitivity. unit: what was protected. at: UTC, ISO 8601."""
 
     what: str
     run: str
@@ -57,6 +57,10 @@ class PrivacyLedger:
     def find(self, query: str) -> PrivateRelease | None:
         """The release that answered this very question, if it was asked before."""
         return next((one for one in self.releases if one.query == query), None)
+
+    def spent(self, what: str) -> tuple[float, ...]:
+        """Noise multipliers of all releases of one kind."""
+        return tuple(one.noise_multiplier for one in self.releases if one.what == what)
 
     def add(self, release: PrivateRelease) -> None:
         """Durable when it returns."""

@@ -57,7 +57,7 @@ def anchor_model(order: Anchor, spec: ModelSpec, files: RunState, start: State, 
     refused = unsound_state(state, spec, f"anchor {order.round_no}")
     if refused is not None:
         raise OrderRefused(refused)
-    path, digest = files.path / ANCHOR_FILE, _digest(state)
+    path, digest = files.path / ANCHOR_FILE, state_digest(state)
     kept = path.read_text(encoding="utf-8").strip() if path.is_file() else digest
     if kept != digest:
         reason = f"anchor {order.round_no}: got another model than before, expected one anchor for the whole run"
@@ -109,7 +109,8 @@ def unsound_state(state: State, spec: ModelSpec, what: str) -> Refusal | None:
     return unsound(flat.astype(np.float32, copy=False), layout, what)
 
 
-def _digest(state: State) -> str:
+def state_digest(state: State) -> str:
+    """By which a model is known again."""
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(state):
         digest.update(name.encode())

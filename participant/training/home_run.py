@@ -25,6 +25,7 @@ from participant.decisions.events import Report
 from participant.decisions.layouts import shared_layout
 from participant.record.agreement import keep_agreement, refuse_another_algorithm
 from participant.record.model_file import module_of
+from participant.record.privacy_ledger import PrivacyLedger
 from participant.record.private_state import PrivateState, SavedRound
 from participant.sealing.sealed_run import SealedRun
 from participant.training.alone import alone_scores, fine_tune, judged_by_split, train_alone
@@ -37,6 +38,7 @@ from participant.training.local import LocalClient, LocalPlan, use_threads
 from participant.training.outgoing import OutgoingTensors, score_of, tables_of
 from participant.training.pace import Pace, Progress
 from participant.training.private_release import OutgoingStatistics
+from participant.training.private_updates import steps_of
 from participant.training.reports import goodbye_of, saved_scores, update_of
 from protocol.encodings import encoding_of
 from protocol.messages import Anchor, Finish, Goodbye, Score, Stats, Train, Update, Welcome
@@ -70,8 +72,13 @@ class HomeRun:
         threads = settings.threads or self._plan.compute.threads
         use_threads(threads)
         name = welcome.participant
-        encoding = encoding_of(self._plan.encoding)
-        self._outgoing = OutgoingTensors(encoding=encoding, participant=name, seed=self._plan.seed)
+        variances = frozenset(tensor.name for tensor in spec.tensors if tensor.is_variance)
+        self._outgoing = OutgoingTensors(
+            encoding=encoding_of(self._plan.encoding),
+            participant=name,
+            seed=self._plan.seed,
+            steps=steps_of(settings.update_privacy, self._strategy, welcome, PrivacyLedger.of(state), variances),
+        )
         self._feedback = Feedback(self._outgoing)
         self._positions = data.split(
             protocol=self._plan.split, validation=self._plan.validation, seed=self._plan.seed, name=name
@@ -172,7 +179,7 @@ class HomeRun:
             },
         )
         layout = shared_layout(self._spec, self._home_of(order.phase))
-        saved, told = self._feedback.told(saved, layout, self._latest)
+        saved, told = self._feedback.told(saved, layout, self._latest, self._start)
         if self._sealed is not None:
             saved = self._sealed.noted(saved, order, self._latest)
         self._files.write_latest(saved)
@@ -315,7 +322,8 @@ class HomeRun:
             return
         values, self.refused = delivered_values(order, weights, layout, own=self._client.shared)
         if values is not None:
-            self._feedback.delivered(values)
+            brought = self._sealed is None or order.uploads is not None  # else they are one's own, which nobody knows
+            self._feedback.delivered(values if brought else None)
             self._client.deliver(order.round_no, values, untrained=untrained)
 
     def _carried_on(self) -> State:

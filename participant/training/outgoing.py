@@ -33,13 +33,15 @@ class Departing:
     """Tensors about to leave. kind: weights, statistics or tables. round_no: of the order that they answer.
 
     arrays: by name, private copies that a step may change in place. A report may be sent again after a crash and must
-    be the same then, so a step that draws random numbers derives them from `seed`.
+    be the same then, so a step that draws random numbers derives them from `seed`. delivered: for weights, the public
+    values that training began at, by the same names; None where a report of an earlier life is made again.
     """
 
     kind: str
     round_no: int
     seed: int
     arrays: Mapping[str, Array]
+    delivered: Mapping[str, Array] | None = None
 
 
 class OutgoingStep(Protocol):
@@ -66,18 +68,27 @@ class OutgoingTensors:
     seed: int
     steps: tuple[OutgoingStep, ...] = (unchanged,)
 
+    @property
+    def changes(self) -> bool:
+        """Whether what leaves is not what was computed: it must then be kept, because it is told only once."""
+        return self.steps != (unchanged,)
+
     def weights(
-        self, layout: Layout, values: Float32Array, *, round_no: int, encoding: Encoding | None = None
+        self,
+        layout: Layout,
+        values: Float32Array,
+        *,
+        round_no: int,
+        delivered: Float32Array | None = None,
+        encoding: Encoding | None = None,
     ) -> TensorSet:
         """Flat values (elements,) in the order of the layout; the array belongs to the message afterwards.
 
-        encoding: instead of the plan's, under which a set may also stand for values in full."""
-        ends = tuple(itertools.accumulate(math.prod(spec.shape) for spec in layout.specs))
-        arrays: dict[str, Array] = {
-            spec.name: values[end - math.prod(spec.shape) : end].reshape(spec.shape)
-            for spec, end in zip(layout.specs, ends, strict=True)
-        }
-        for name, array in self._stepped("weights", round_no, arrays).items():
+        delivered: as in `Departing`. encoding: instead of the plan's, under which a set may also stand for values in
+        full."""
+        arrays = _by_name(layout, values)
+        base = None if delivered is None else _by_name(layout, delivered)
+        for name, array in self._stepped("weights", round_no, arrays, base).items():
             if array is not arrays[name]:
                 arrays[name][...] = array
         return TensorSet.of_flat(layout, values, encoding or stored(self.encoding))
@@ -90,25 +101,36 @@ class OutgoingTensors:
         self, layout: Layout, values: Float32Array, *, delivered: Float32Array, error: Float32Array, round_no: int
     ) -> tuple[TensorSet, Float32Array]:
         """Flat values as the difference to what was delivered, and what gets lost on the way; see `with_feedback`."""
-        stepped = self.weights(layout, values, round_no=round_no, encoding="f32").flat()
+        stepped = self.weights(layout, values, round_no=round_no, delivered=delivered, encoding="f32").flat()
         wire, arrived, lost = with_feedback(stepped, delivered=delivered, error=error, encoding=self.encoding)
         in_full = self.in_full(layout, arrived)
         return TensorSet(layout=layout, encoding=self.encoding, data=wire.toreadonly(), in_full=in_full), lost
 
     def in_full(self, layout: Layout, values: Float32Array) -> TensorSet:
-        """What an earlier difference came to, at full precision; it has passed the steps."""
-        return TensorSet.of_flat(layout, values)
+        """What was told before, as the coordinator keeps it; it has passed the steps."""
+        return TensorSet.of_flat(layout, values, stored(self.encoding))
 
     def as_delivered(self, layout: Layout, values: Float32Array) -> Float32Array:
         """Values as the coordinator would send them: the encoding may round them."""
         return TensorSet.of_flat(layout, values.copy(), downward(self.encoding)).flat()
 
-    def _stepped(self, kind: str, round_no: int, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+    def _stepped(
+        self, kind: str, round_no: int, arrays: Mapping[str, Array], delivered: Mapping[str, Array] | None = None
+    ) -> Mapping[str, Array]:
         for number, step in enumerate(self.steps):
             purpose = f"outgoing {kind} {number}"
             seed = derive_seed(self.seed, participant=self.participant, round_no=round_no, purpose=purpose)
-            arrays = step(Departing(kind=kind, round_no=round_no, seed=seed, arrays=arrays))
+            arrays = step(Departing(kind=kind, round_no=round_no, seed=seed, arrays=arrays, delivered=delivered))
         return arrays
+
+
+def _by_name(layout: Layout, values: Float32Array) -> dict[str, Array]:
+    """Views of flat values."""
+    ends = tuple(itertools.accumulate(math.prod(spec.shape) for spec in layout.specs))
+    return {
+        spec.name: values[end - math.prod(spec.shape) : end].reshape(spec.shape)
+        for spec, end in zip(layout.specs, ends, strict=True)
+    }
 
 
 def weights_of(tensors: TensorSet, layout: Layout, what: str) -> Float32Array:

@@ -7,35 +7,24 @@ dp-accounting's, in its exact form: Gaussian releases compose to a Gaussian one,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedap_core.errors import InvalidInput
 
 
-class StatisticsPrivacy(BaseModel):
-    """Differential privacy of the layer statistics that leave. It is the participant's own decision; nobody else knows
-    of it.
-
-    One release (the statistics of a run, or of a refresh of W) is (epsilon, delta)-private for one unit: everything
-    that a patient, recording or sample contributes to it.
-    """
+class PrivacyBudget(BaseModel):
+    """What one release may cost, and all of them together. It is the participant's own decision; nobody else knows of
+    it. Releases of different kinds protect different units, so each kind has a budget of its own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    epsilon: float | None = Field(
-        default=None, gt=0.0, le=100.0, description="Privacy loss of one release; without it statistics are exact."
-    )
+    SECTION: ClassVar[str]
+    """The section of the configuration."""
+
+    epsilon: float | None = None
     delta: float = Field(default=1e-5, gt=0.0, lt=0.1, description="Probability that epsilon does not hold.")
-    clip: float | None = Field(
-        default=None,
-        gt=0.0,
-        description="Longest vector of one unit, in standard deviations of the anchor; else the root of the channels.",
-    )
-    unit: Literal["group", "sample"] = Field(
-        default="group", description="What is protected: group (a patient or recording, as the data have it) or sample."
-    )
     limit_epsilon: float | None = Field(
         default=None, gt=0.0, description="Most that all releases from this state folder may spend together."
     )
@@ -44,17 +33,68 @@ class StatisticsPrivacy(BaseModel):
     def noise_multiplier(self) -> float:
         """Standard deviation of the noise over the sensitivity."""
         if self.epsilon is None:
-            raise InvalidInput("statistics_privacy.epsilon", "none", "a number > 0")
+            raise InvalidInput(f"{self.SECTION}.epsilon", "none", "a number > 0")
         return noise_multiplier_of(self.epsilon, self.delta)
+
+    def require_within(self, spent: Sequence[float], more: int = 1) -> float:
+        """What will be spent after so many more releases, or InvalidInput where that is more than allowed.
+
+        spent: noise multipliers of the releases of this kind so far."""
+        total = spent_epsilon([*spent, *[self.noise_multiplier] * more], self.delta)
+        if self.limit_epsilon is not None and total > self.limit_epsilon * (1 + 1e-9):
+            before = spent_epsilon(spent, self.delta)
+            releases = "one more release" if more == 1 else f"{more} more releases"
+            raise InvalidInput(
+                f"{self.SECTION}.limit_epsilon", self.limit_epsilon,
+                f"at least {total:.3g} for {releases} ({before:.3g} spent at delta {self.delta:g})",
+                "Nothing was sent. Raise the limit, or stay out of this run.",
+            )  # fmt: skip
+        return total
+
+
+class StatisticsPrivacy(PrivacyBudget):
+    """Differential privacy of the layer statistics that leave.
+
+    One release (the statistics of a run, or of a refresh of W) is (epsilon, delta)-private for one unit: everything
+    that a patient, recording or sample contributes to it.
+    """
+
+    SECTION: ClassVar[str] = "statistics_privacy"
+
+    epsilon: float | None = Field(
+        default=None, gt=0.0, le=100.0, description="Privacy loss of one release; without it statistics are exact."
+    )
+    clip: float | None = Field(
+        default=None,
+        gt=0.0,
+        description="Longest vector of one unit, in standard deviations of the anchor; else the root of the channels.",
+    )
+    unit: Literal["group", "sample"] = Field(
+        default="group", description="What is protected: group (a patient or recording, as the data have it) or sample."
+    )
 
     def clip_of(self, channels: int) -> float:
         """The longest vector of one unit. The default depends on the model alone: a clip taken from the data leaks."""
         return float(channels**0.5) if self.clip is None else self.clip
 
 
+class UpdatePrivacy(PrivacyBudget):
+    """Differential privacy of the updates that leave, one release per round. The unit is the silo: everything that the
+    participant's data contributes to an update."""
+
+    SECTION: ClassVar[str] = "update_privacy"
+
+    epsilon: float | None = Field(
+        default=None, gt=0.0, le=1e6, description="Privacy loss of one round's update; without it updates are exact."
+    )
+    clip: float = Field(
+        default=1.0, gt=0.0, description="Longest step from the delivered model to the update; longer ones are scaled."
+    )
+
+
 def noise_multiplier_of(epsilon: float, delta: float) -> float:
     """Standard deviation of the noise, over the sensitivity, that makes one release (epsilon, delta)-private."""
-    return _least(lambda multiplier: _delta_at(epsilon, multiplier) <= delta, 1e-3, 1e6)
+    return _least(lambda multiplier: _delta_at(epsilon, multiplier) <= delta, 1e-6, 1e6)
 
 
 def spent_epsilon(noise_multipliers: Sequence[float], delta: float) -> float:
@@ -63,20 +103,7 @@ def spent_epsilon(noise_multipliers: Sequence[float], delta: float) -> float:
     if not noise_multipliers:
         return 0.0
     together = sum(multiplier**-2 for multiplier in noise_multipliers) ** -0.5
-    return _least(lambda epsilon: _delta_at(epsilon, together) <= delta, 0.0, 1e6)
-
-
-def require_within(limit: float | None, noise_multipliers: Sequence[float], delta: float) -> float:
-    """What will be spent with the last of these releases, or InvalidInput where that is more than allowed."""
-    total = spent_epsilon(noise_multipliers, delta)
-    if limit is not None and total > limit * (1 + 1e-9):
-        before = spent_epsilon(noise_multipliers[:-1], delta)
-        raise InvalidInput(
-            "statistics_privacy.limit_epsilon", limit,
-            f"at least {total:.3g} for one more release ({before:.3g} spent at delta {delta:g})",
-            "Nothing was sent. Raise the limit, or stay out of this run.",
-        )  # fmt: skip
-    return total
+    return _least(lambda epsilon: _delta_at(epsilon, together) <= delta, 0.0, 1e12)
 
 
 def _delta_at(epsilon: float, noise_multiplier: float) -> float:

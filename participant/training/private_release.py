@@ -21,8 +21,9 @@ from fedap_core.strategies import Measure, Strategy
 from participant.data.base import Dataset
 from participant.record.privacy_ledger import PrivacyLedger, PrivateRelease
 from participant.record.private_state import PrivateState
+from participant.training.delivered import state_digest
 from participant.training.local import LocalClient
-from participant.training.privacy_budget import StatisticsPrivacy, require_within
+from participant.training.privacy_budget import PrivacyBudget, StatisticsPrivacy
 from protocol.messages import Anchor
 
 
@@ -80,30 +81,31 @@ def release(
 ) -> BnStats:
     """Statistics that may leave, charged to the budget; InvalidInput where that is spent. question: all that determined
     `measured` beside the data."""
-    multiplier = privacy.noise_multiplier
     clip = privacy.clip_of(sum(layer.channels for layer in measured.layers))
     units, width = measured.vectors.shape
-    asked = {**question, "clip": repr(clip), "multiplier": repr(multiplier), "unit": unit, "data": _digest(measured)}
-    query = hashlib.sha256("\x1f".join(f"{name}={value}" for name, value in sorted(asked.items())).encode()).hexdigest()
-    if ledger.find(query) is None:
-        spent = [one.noise_multiplier for one in ledger.releases]
-        require_within(privacy.limit_epsilon, [*spent, multiplier], privacy.delta)
-        ledger.add(
-            PrivateRelease(
-                what="statistics", run=question["run"], round_no=int(question["round_no"]), query=query,
-                noise_multiplier=multiplier, unit=unit, units=units, at=datetime.now(UTC).isoformat(timespec="seconds"),
-            )
-        )  # fmt: skip
+    asked = {**question, "clip": repr(clip), "data": _digest(measured)}
+    query = charged(privacy, ledger, what="statistics", asked=asked, unit=unit, units=units)
+    multiplier = privacy.noise_multiplier
     return private_statistics(measured, clip=clip, noise_multiplier=multiplier, noise=ledger.noise(query, width))
 
 
-def state_digest(state: State) -> str:
-    """By which a question names the model that it was asked under."""
-    found = hashlib.sha256()
-    for name in sorted(state):
-        array = state[name].detach().cpu().contiguous().numpy()
-        found.update(f"{name} {array.dtype} {array.shape} ".encode() + array.tobytes())
-    return found.hexdigest()
+def charged(
+    privacy: PrivacyBudget, ledger: PrivacyLedger, *, what: str, asked: Mapping[str, str], unit: str, units: int
+) -> str:
+    """The digest of a question, which names its noise. Durable in the ledger when this returns; one that was asked
+    before costs nothing. asked: all that determines the answer, with `run` and `round_no`."""
+    multiplier = privacy.noise_multiplier
+    named = sorted({**asked, "multiplier": repr(multiplier), "unit": unit}.items())
+    query = hashlib.sha256("\x1f".join(f"{name}={value}" for name, value in named).encode()).hexdigest()
+    if ledger.find(query) is None:
+        privacy.require_within(ledger.spent(what))
+        ledger.add(
+            PrivateRelease(
+                what=what, run=asked["run"], round_no=int(asked["round_no"]), query=query,
+                noise_multiplier=multiplier, unit=unit, units=units, at=datetime.now(UTC).isoformat(timespec="seconds"),
+            )
+        )  # fmt: skip
+    return query
 
 
 def _digest(measured: UnitMoments) -> str:

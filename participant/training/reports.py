@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedap_core.arrays import Float32Array
+from fedap_core.nn.state import State
 from participant.record.private_state import SavedRound
 from participant.sealing.sealed_run import SealedRun
 from participant.training.outgoing import OutgoingTensors
@@ -15,7 +16,8 @@ from protocol.messages import Goodbye, Score, Update
 from protocol.tensors import Layout, TensorSet
 
 ARRIVED, LOST = "feedback/arrived", "feedback/lost"
-"""Extras of a round that was told as a difference: the model that the coordinator makes of it, and what got lost."""
+"""Extras of a round: what the coordinator has of it, where that is not what training made (a coarse difference, or
+noise), and what got lost of a difference."""
 
 _SCORE_FIELDS = tuple(name for name, _ in Score.CONTRACTS)
 
@@ -38,21 +40,21 @@ def update_of(
     return update if sealed is None else sealed.update(update, facts)
 
 
-def flat_weights(saved: SavedRound, layout: Layout) -> Float32Array:
-    """A copy of what a trained round shares, (elements,)."""
+def flat_weights(model: State, layout: Layout) -> Float32Array:
+    """A copy of what a model shares, (elements,)."""
     flat = np.zeros(layout.elements, dtype=np.float32)
     at = 0
     for spec in layout.specs:
-        values = saved.model[spec.name].detach().numpy().reshape(-1)
+        values = model[spec.name].detach().numpy().reshape(-1)
         flat[at : at + values.size] = values
         at += values.size
     return flat
 
 
 def _weights(saved: SavedRound, layout: Layout, outgoing: OutgoingTensors) -> TensorSet:
-    if ARRIVED in saved.extras:  # told as a difference once; in full it is the same to the coordinator
+    if ARRIVED in saved.extras:  # told once; again it must be the same to the coordinator
         return outgoing.in_full(layout, saved.extras[ARRIVED].numpy().copy())
-    return outgoing.weights(layout, flat_weights(saved, layout), round_no=saved.round_no)
+    return outgoing.weights(layout, flat_weights(saved.model, layout), round_no=saved.round_no)
 
 
 def goodbye_of(run: str, saved: SavedRound, outgoing: OutgoingTensors, sealed: SealedRun | None = None) -> Goodbye:

@@ -18,7 +18,7 @@ from fedap_core.bn_stats import BnStats
 from fedap_core.nn.statistics import unit_inputs
 from fedap_core.private_statistics import moments_of
 from fedap_core.randomness import generator
-from scripts.experiments.audit.strength import auc_of
+from scripts.experiments.audit.strength import roc_of
 from scripts.run.cohort import Cohort
 
 SHADOWS = 400
@@ -66,7 +66,7 @@ class ProportionAttack:
         return Properties(
             error=float(np.abs(guessed - truth).mean()),
             guess=float(np.abs(self._mean - truth).mean()),
-            auc=auc_of(guessed[present], guessed[~present]) if present.any() and not present.all() else 0.5,
+            auc=roc_of(guessed[present], guessed[~present])[0] if present.any() and not present.all() else 0.5,
         )
 
     def _shadow(self, labels: IndexArray, rng: np.random.Generator) -> IndexArray:

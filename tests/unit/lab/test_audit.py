@@ -10,22 +10,22 @@ import pytest
 from typer.testing import CliRunner
 
 from scripts.experiments.audit.recovery import recovery
-from scripts.experiments.audit.strength import auc_of, hits_at, strength_of
+from scripts.experiments.audit.strength import roc_of, strength_of
 from scripts.lab import app
 
 
 def test_area_is_one_for_a_perfect_attack_and_a_half_for_guessing() -> None:
     high, low = np.array([3.0, 4.0, 5.0]), np.array([0.0, 1.0])
-    assert auc_of(high, low) == 1.0
-    assert auc_of(low, high) == 0.0
-    assert auc_of(np.ones(4), np.ones(7)) == 0.5
-    assert auc_of(np.array([1.0, 2.0]), np.array([1.0, 0.0])) == pytest.approx(0.875)
+    assert roc_of(high, low)[0] == 1.0
+    assert roc_of(low, high)[0] == 0.0
+    assert roc_of(np.ones(4), np.ones(7))[0] == 0.5
+    assert roc_of(np.array([1.0, 2.0]), np.array([1.0, 0.0]))[0] == pytest.approx(0.875)
 
 
 def test_hits_allow_no_more_false_alarms_than_said() -> None:
     others = np.arange(100.0)
-    assert hits_at(np.array([98.5, 99.5, 200.0]), others) == pytest.approx(1.0)
-    assert hits_at(np.array([97.5, 200.0]), others) == pytest.approx(0.5)
+    assert roc_of(np.array([98.5, 99.5, 200.0]), others)[1] == pytest.approx(1.0)
+    assert roc_of(np.array([97.5, 200.0]), others)[1] == pytest.approx(0.5)
 
 
 def test_interval_holds_the_mean_of_clients() -> None:

@@ -14,12 +14,7 @@ from participant.record.privacy_ledger import LEDGER, SECRET, PrivacyLedger, gau
 from participant.record.private_state import PrivateState
 from participant.training.home_run import HomeRun
 from participant.training.home_settings import HomeSettings
-from participant.training.privacy_budget import (
-    StatisticsPrivacy,
-    noise_multiplier_of,
-    require_within,
-    spent_epsilon,
-)
+from participant.training.privacy_budget import StatisticsPrivacy, noise_multiplier_of, spent_epsilon
 from protocol.messages import Anchor, Stats, Welcome
 from tests.unit.participant.test_home_run import DATA, INITIAL, RUN, SPEC, plan, whole
 
@@ -61,12 +56,12 @@ def test_composition_agrees_with_the_accountant_of_privacy_loss_distributions() 
 
 
 def test_a_limit_is_refused_by_name_with_what_is_spent() -> None:
-    multiplier = noise_multiplier_of(1.0, 1e-5)
-    assert require_within(1.0, [multiplier], 1e-5) == pytest.approx(1.0)
+    privacy = StatisticsPrivacy(epsilon=1.0, limit_epsilon=1.0)
+    assert privacy.require_within([]) == pytest.approx(1.0)
     with pytest.raises(
         InvalidInput, match=r"limit_epsilon: got 1.0, expected at least 1.47.*1 spent.*Nothing was sent"
     ):
-        require_within(1.0, [multiplier, multiplier], 1e-5)
+        privacy.require_within([privacy.noise_multiplier])
 
 
 def test_secret_noise_is_standard_normal_and_depends_on_the_whole_key() -> None:
