@@ -26,7 +26,9 @@ class PrivacyBudget(BaseModel):
     epsilon: float | None = None
     delta: float = Field(default=1e-5, gt=0.0, lt=0.1, description="Probability that epsilon does not hold.")
     limit_epsilon: float | None = Field(
-        default=None, gt=0.0, description="Most that all releases from this state folder may spend together."
+        default=None,
+        gt=0.0,
+        description="Most that all releases of this kind from this state folder may spend together.",
     )
 
     @property
