@@ -18,7 +18,7 @@ from coordinator.decisions.modes import Mode
 from coordinator.decisions.rules import Rules
 from coordinator.decisions.scoring import scores_by_split
 from coordinator.decisions.sealed_weights import given_with
-from coordinator.decisions.state import Member, State, Status
+from coordinator.decisions.state import Leaver, Member, State, Status
 from fedap_core import directions
 from fedap_core.strategies import Measure
 
@@ -28,6 +28,7 @@ def apply(state: State, mode: Mode, fact: facts.Fact, now: float) -> None:
     following = stages.after(state.stage, fact)
     if isinstance(fact, facts.Finished):  # the last orders follow from the stage that ends
         _order_finish(state, mode.rules, fact.reason)
+    before = state.stage, state.round_no
     state.stage = following
     if isinstance(fact, facts.ReportFact):
         _apply_report(state, mode, fact, now)
@@ -37,6 +38,8 @@ def apply(state: State, mode: Mode, fact: facts.Fact, now: float) -> None:
         _apply_member(state, mode, fact, now)
     else:
         _apply_run(state, mode.rules, fact, now)
+    if (state.stage, state.round_no) != before:  # who comes back from now on is a newcomer
+        state.leavers = {}
 
 
 def _apply_run(state: State, rules: Rules, fact: facts.RunFact, now: float) -> None:
@@ -74,7 +77,7 @@ def _apply_member(state: State, mode: Mode, fact: facts.MemberFact, now: float) 
         case facts.Lost():
             member.status = Status.LOST
         case facts.Left():
-            _exclude(state, member, Status.LEFT)
+            _left(state, mode, member)
         case facts.Quarantined():
             _exclude(state, member, Status.REMOVED if fact.code == "unknown-key" else Status.QUARANTINED)
         case facts.Refused():
@@ -125,7 +128,10 @@ def _apply_round(state: State, mode: Mode, fact: facts.RoundFact, now: float) ->
 
 
 def _joined(state: State, mode: Mode, fact: facts.Joined, now: float) -> None:
-    before = state.members.get(fact.member)
+    leaver, before = state.leavers.pop(fact.member, None), state.members.get(fact.member)
+    if leaver is not None and leaver.member.instance == fact.instance:
+        _took_place_again(state, leaver, fact, now)
+        return
     member = Member(
         name=fact.member,
         identity=fact.identity,
@@ -135,11 +141,13 @@ def _joined(state: State, mode: Mode, fact: facts.Joined, now: float) -> None:
     )
     member.instance, member.held_since = fact.instance, now
     if before is not None:  # who left and comes again keeps its place in the run's steps, and its strikes
-        member.answered = before.answered
+        if before.instance == fact.instance:  # another process knows nothing of them
+            member.answered = before.answered
         member.contested, member.contested_at = before.contested, before.contested_at
         instances.hand_over(before, member, fact.instance, now)
         if instances.is_same(before, fact.instance):
             member.admitted, member.first_samples = before.admitted, before.first_samples
+            member.trend, member.doubt = before.trend, before.doubt  # to leave and come again clears nobody
     state.members = dict(sorted({**state.members, fact.member: member}.items()))
     if not (state.is_measuring or state.in_rounds):
         return
@@ -149,7 +157,25 @@ def _joined(state: State, mode: Mode, fact: facts.Joined, now: float) -> None:
         member.answer_due = mode.answers_alone(state.round_no)
 
 
-def _returned(member: Member, fact: facts.Returned, now: float) -> None:
+def _left(state: State, mode: Mode, member: Member) -> None:
+    """Nobody waits for it, and its update is not mixed. As long as the round lasts it is kept, with what it measured: a
+    participant reports no step twice, and the quorum may need the report when the member comes back."""
+    if (state.is_measuring or state.is_training) and not mode.answers_alone(state.round_no):
+        leaver = Leaver(member=replace(member), took_part=member.name in state.round_members)
+        state.leavers = {**state.leavers, member.name: leaver}
+    _exclude(state, member, Status.LEFT)
+
+
+def _took_place_again(state: State, leaver: Leaver, fact: facts.Joined, now: float) -> None:
+    """As if it had not left."""
+    member = leaver.member
+    state.members[member.name] = member
+    if leaver.took_part:
+        state.round_members = tuple(sorted((*state.round_members, member.name)))
+    _returned(member, fact, now)
+
+
+def _returned(member: Member, fact: facts.Returned | facts.Joined, now: float) -> None:
     member.status, member.is_stalled = Status.PRESENT, False
     member.train_samples, member.test_samples = fact.train_samples, fact.test_samples
     if not instances.is_same(member, fact.instance):

@@ -107,6 +107,14 @@ class Member:
         return order is None or (self.answered is not None and self.answered.place >= order.place)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Leaver:
+    """A member as it was when it left. took_part: in the open round."""
+
+    member: Member
+    took_part: bool
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recipe:
     """How rows are made: an Aggregate without its ticket."""
@@ -136,6 +144,8 @@ class State:
     began_at: float | None = None
     members: dict[str, Member] = field(default_factory=dict)
     """By name, in the order of names."""
+    leavers: dict[str, Leaver] = field(default_factory=dict)
+    """Who left during the open round, or while it was measured, and may come back to its place until that is over."""
     allowed: tuple[tuple[str, str], ...] | None = None
     enrolled: bool = False
     round_no: int = 0

@@ -141,7 +141,7 @@ class PendingWork:
         recipes = [one for one in (state.recipe, state.anchor_recipe) if one is not None] + list(self._mixing.values())
         blobs = {giver for recipe in recipes for giver in recipe.givers} | arriving
         rows = {row for recipe in recipes for row in recipe.receivers}
-        for member in state.active():
+        for member in (*state.active(), *(one.member for one in state.leavers.values())):
             if member.statistics is not None:
                 blobs.add(member.statistics)
             if member.update_round is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from coordinator.decisions.facts import Lost
@@ -82,6 +83,41 @@ def test_a_coordinator_killed_in_a_round_goes_on_after_a_restart(tmp_path: Path,
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
         assert second.wait() == 0
     check_ended_alike(peers, model, "fedap")
+
+
+def test_what_is_known_of_directions_survives_a_kill(tmp_path: Path) -> None:
+    """c pulls against the others from the first round on. Killed in the second, the coordinator goes on withholding it
+    as much as one that was not killed."""
+    ends = [_rows_beside_one_who_pulls_back(tmp_path / name, kill=name == "killed") for name in ("quiet", "killed")]
+    assert ends[0] == ends[1]
+
+
+def _rows_beside_one_who_pulls_back(folder: Path, *, kill: bool) -> list[bytes]:
+    folder.mkdir()
+    reached, goes_on = threading.Event(), threading.Event()
+
+    def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:
+        if (name, round_no) == ("b", 1):
+            reached.set()
+            goes_on.wait(WAIT_S)
+        step = np.random.default_rng(round_no).standard_normal(weights.size).astype(np.float32) * np.float32(0.01)
+        return weights - step if name == "c" else weights + step
+
+    model = tiny_model()
+    config = settings(folder, model, "fedavg")
+    config.write_text(config.read_text().replace('robust = "none"', 'robust = "limit"'))
+    life = Process("serve", "--config", str(config), log=folder / "log")
+    peers = peers_of(model, life.ready(), work)
+    with running(peers):
+        assert reached.wait(WAIT_S)
+        assert "members.doubted" in (folder / "log").read_text()
+        if kill:
+            life.kill()
+            life = Process("serve", "--config", str(config), log=folder / "log")
+        goes_on.set()
+        assert all(peer.ended.wait(WAIT_S) for peer in peers)
+        assert life.wait() == 0
+    return [peer.log.final.tobytes() for peer in peers if peer.log.final is not None]
 
 
 def test_run_started_again_with_more_rounds_trains_them(tmp_path: Path) -> None:

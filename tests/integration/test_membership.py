@@ -5,6 +5,7 @@ Real processes on both sides. What happened is read from the run's journal, the 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -87,6 +88,46 @@ def test_a_member_that_dies_does_not_stop_the_others(
     assert any(reason in fact.reason for fact in closed)
     assert [fact.absent for fact in told if isinstance(fact, facts.Ended)] == [(dying,)]
     assert not lost[dying].personal.exists()
+
+
+def test_who_leaves_after_its_report_and_comes_back_before_the_round_closes_changes_no_bit(
+    reference: Reference, tmp_path: Path
+) -> None:
+    """The round cannot close without it, and waits for another who is stopped meanwhile."""
+    pace = {"quorum": len(reference.names), "dead_after_s": DEADLINE_S}
+    run = coordinator_file(tmp_path, reference, pace=pace)
+    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+    leaver, slow, *_ = reference.names
+
+    def count(kind: type[facts.Left | facts.Joined]) -> int:
+        return sum(isinstance(fact, kind) and fact.member == leaver for fact in told_facts(tmp_path / "run"))
+
+    try:
+        with players(tmp_path, reference, coordinator.ready()) as made:
+            wait_until(lambda: _reported(tmp_path / "run") is not None, "the first round", deadline_s=DEADLINE_S)
+            made[slow].kill(signal.SIGSTOP)
+            others = set(reference.names) - {slow}
+            wait_until(lambda: _reported(tmp_path / "run") == others, "their reports", deadline_s=DEADLINE_S)
+            made[leaver].kill(signal.SIGTERM)
+            wait_until(lambda: count(facts.Left) == 1, "it to leave", deadline_s=DEADLINE_S)
+            made[leaver].start()
+            wait_until(lambda: count(facts.Joined) == 2, "it to come back", deadline_s=DEADLINE_S)
+            made[slow].kill(signal.SIGCONT)
+            require_good_end(made, coordinator)
+            assert final_bits(made) == reference.bits
+    finally:
+        coordinator.close()
+
+
+def _reported(folder: Path) -> set[str] | None:
+    """Who has reported in the round that was opened last; None before the first."""
+    found: set[str] | None = None
+    for fact in told_facts(folder):
+        if isinstance(fact, facts.RoundOpened):
+            found = set()
+        elif isinstance(fact, facts.UpdateAccepted) and found is not None:
+            found.add(fact.member)
+    return found
 
 
 def test_without_barriers_all_end_with_a_model_after_as_many_updates(reference: Reference, tmp_path: Path) -> None:

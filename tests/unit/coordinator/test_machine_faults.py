@@ -167,14 +167,6 @@ def test_leaver_is_not_waited_for_and_w_is_computed_without_it() -> None:
     assert mixed.weights.tobytes() == strategy_weights(bench.rules.strategy, "ab", [100] * 2).tobytes()
 
 
-def test_leaver_that_comes_back_is_a_newcomer() -> None:
-    bench = trained()
-    bench.do(LeaveArrived(connection=bench.peers["c"].connection, reason="maintenance"))
-    bench.join("c", run="run-1")
-    assert orders(bench.updates(0, "a", "b"))["c"].round_no == 1
-    assert [fact.member for fact in bench.facts(facts.Joined)] == ["a", "b", "c", "c"]
-
-
 def test_round_whose_members_all_left_goes_on_with_a_newcomer() -> None:
     bench = trained("fedbn", "a")
     bench.do(LeaveArrived(connection=bench.peers["a"].connection, reason="maintenance"))

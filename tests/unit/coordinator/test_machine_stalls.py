@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coordinator.decisions import events, facts
-from coordinator.decisions.actions import Stop
+from coordinator.decisions.actions import Aggregate, Stop
 from protocol.messages import Step
-from tests.support.machines import Bench, find, open_members, orders, pace, rules_for
+from tests.support.machines import Bench, find, hello, open_members, orders, pace, rules_for
 
 
 def test_a_member_that_is_there_and_never_reports_costs_the_run_one_wait() -> None:
@@ -38,21 +40,96 @@ def test_end_waits_for_a_member_that_is_there_until_it_counts_as_stalled() -> No
     assert bench.facts(facts.Ended) == [facts.Ended(absent=("c",))]
 
 
-def test_a_round_that_lost_its_quorum_goes_on_when_the_leaver_is_back_though_it_measures_first() -> None:
-    bench = Bench(rules_for("fedap", rounds=3, paced=pace(quorum=3, dead_after_s=1000.0)))
+def needing_all(algorithm: str) -> Bench:
+    """A run that needs all of its three members, in its second round, for which b has reported."""
+    bench = Bench(rules_for(algorithm, rounds=3, paced=pace(quorum=3, dead_after_s=1000.0)))
     bench.join("a", "b", "c")
-    for name in "abc":
+    for name in "abc" if bench.stage == "measuring" else "":
         bench.stats(name, 0)
     bench.updates(0, "a", "b", "c")
-    bench.updates(1, "b", "c")
-    bench.do(events.LeaveArrived(connection=bench.peers["a"].connection, reason="for a while"))
-    said = orders(bench.join("a"))
-    assert (said["a"].kind, said["a"].round_no) == ("anchor", 1)
-    said = orders(bench.stats("a", 1))
-    assert (said["a"].kind, said["a"].round_no) == ("train", 1)
-    bench.update("a", 1)
-    assert bench.stage == "training"
+    bench.update("b", 1)
+    return bench
+
+
+def leave(bench: Bench, name: str) -> None:
+    bench.do(events.LeaveArrived(connection=bench.peers[name].connection, reason="for a while"))
+
+
+@pytest.mark.parametrize("algorithm", ["fedbn", "fedap"])
+@pytest.mark.parametrize("crash", [False, True], ids=["no crash", "crash meanwhile"])
+def test_who_leaves_before_its_report_and_comes_back_is_told_the_same_order_again(algorithm: str, crash: bool) -> None:
+    bench = needing_all(algorithm)
+    order = bench.peers["a"].order
+    leave(bench, "a")
+    if crash:
+        bench.crash()
+        bench.join("b", "c", run="run-1")
+    assert orders(bench.join("a", run="run-1"))["a"] == order
+    bench.updates(1, "a", "c")
     assert [fact.reported for fact in bench.facts(facts.RoundClosed)] == [("a", "b", "c")] * 2
+
+
+@pytest.mark.parametrize("algorithm", ["fedbn", "fedap"])
+@pytest.mark.parametrize("crash", [False, True], ids=["no crash", "crash meanwhile"])
+def test_who_leaves_after_its_report_and_comes_back_before_the_round_closes_is_in_it(
+    algorithm: str, crash: bool
+) -> None:
+    bench, quiet = needing_all(algorithm), needing_all(algorithm)
+    leave(bench, "b")
+    if crash:
+        bench.crash()
+        bench.join("a", "c", run="run-1")
+    assert orders(bench.join("b", run="run-1")) == {}
+    bench.update("a", 1)
+    quiet.update("a", 1)
+    (mixed,), (expected,) = find(bench.update("c", 1), Aggregate), find(quiet.update("c", 1), Aggregate)
+    assert (mixed.receivers, mixed.givers) == (expected.receivers, expected.givers)
+    assert mixed.weights.tobytes() == expected.weights.tobytes()
+    assert bench.facts(facts.Finished) == []
+
+
+def test_who_comes_back_when_all_others_have_reported_completes_the_round() -> None:
+    bench = needing_all("fedap")
+    leave(bench, "b")
+    bench.updates(1, "a", "c")
+    assert bench.facts(facts.Finished) == []
+    assert len(find(bench.join("b", run="run-1"), Aggregate)) == 1
+    assert bench.stage == "training"
+
+
+def test_who_comes_back_in_a_later_round_is_a_newcomer() -> None:
+    bench = Bench(rules_for(rounds=4, members=open_members(3), paced=pace(quorum=2)))
+    bench.join("a", "b", "c")
+    leave(bench, "c")
+    bench.updates(0, "a", "b")
+    bench.join("c", run="run-1")
+    assert orders(bench.updates(1, "a", "b"))["c"].round_no == 2
+    assert [fact.member for fact in bench.facts(facts.Joined)] == ["a", "b", "c", "c"]
+
+
+def test_who_leaves_after_it_measured_and_comes_back_has_measured() -> None:
+    bench = Bench(rules_for("fedap", rounds=3, paced=pace(quorum=3, dead_after_s=1000.0)))
+    bench.join("a", "b", "c")
+    bench.stats("b", 0)
+    leave(bench, "b")
+    bench.join("b", run="run-1")
+    bench.stats("a", 0)
+    assert orders(bench.stats("c", 0)).keys() == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("algorithm", ["fedbn", "fedap"])
+def test_a_new_process_of_somebody_who_left_after_its_report_does_the_round_again(algorithm: str) -> None:
+    """It has another state folder and nothing of the round."""
+    bench = needing_all(algorithm)
+    leave(bench, "b")
+    said = orders(bench.greet("b", hello("b", life="second")))
+    bench.updates(1, "a", "c")
+    if algorithm == "fedap":
+        assert (said["b"].kind, said["b"].round_no) == ("anchor", 1)
+        bench.stats("b", 1)
+    bench.update("b", 1)
+    assert [fact.reported for fact in bench.facts(facts.RoundClosed)] == [("a", "b", "c")] * 2
+    assert bench.facts(facts.Finished) == []
 
 
 def test_heartbeats_during_the_last_mix_of_a_run_without_barriers_do_not_hold_it() -> None:
