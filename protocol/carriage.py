@@ -6,6 +6,7 @@ belongs to, nor how a transfer proceeds.
 
 from __future__ import annotations
 
+from protocol.compression import compressed, decompressed
 from protocol.contracts import Buffer, Contract, Frames
 from protocol.encodings import encoding_of
 from protocol.errors import InvalidField
@@ -20,7 +21,7 @@ class Tensors(Contract):
     """A tensor set: a map of `layout` (text), `encoding` and `body`.
 
     `body` is binary up to 64 KiB; nil up to one slice, the bytes then being the next frame; above that it is text, the
-    name by which the bytes are offered.
+    name by which the bytes are offered. Bytes that come with the message may be compressed (`compression`).
     """
 
     def __init__(self, *, optional: bool) -> None:
@@ -32,10 +33,11 @@ class Tensors(Contract):
             return value
         body: object = value.transfer
         if value.data is not None and value.transfer is None:
+            data = compressed(value.data, value.encoding)
             if value.size_bytes <= EMBEDDED_BYTES:
-                body = value.data.tobytes()
+                body = bytes(data)
             else:
-                frames.append(value.data)
+                frames.append(data)
         return {"layout": value.layout.text, "encoding": value.encoding, "body": body}
 
     def read(self, wire: object, frames: Frames, newer: bool) -> object:
@@ -56,7 +58,7 @@ class Tensors(Contract):
             body = frames.take("body")
         if not isinstance(body, bytes | bytearray | memoryview):
             raise InvalidField("body", body, f"{size} bytes")
-        return TensorSet(layout=layout, encoding=encoding, data=memoryview(body).toreadonly())
+        return TensorSet(layout=layout, encoding=encoding, data=decompressed(body, encoding, size))
 
 
 class RawFrame(Contract):

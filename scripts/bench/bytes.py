@@ -8,10 +8,11 @@ because equal settings give equal numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rich.console import Console
 
+from fedap_core.model_spec import ModelSpec
 from protocol.encodings import ENCODINGS, Encoding
 from protocol.plan import USER_RECIPE
 from scripts.bench.bytes_shown import write_shown
@@ -21,8 +22,9 @@ from scripts.bench.sheet import PartResult
 from scripts.experiments.reproduce.data_sets import DATA_SETS
 from scripts.experiments.reproduce.target import settled
 from scripts.experiments.sweep import SweepOptions, run_sweep, share_cores
-from scripts.report.traffic import Traffic, computed, spec_of
+from scripts.report.traffic import Traffic, compressed_share, computed, spec_of
 from scripts.run.results import Summary
+from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 
 ROUNDS = 30
@@ -83,10 +85,7 @@ def measure(scope: BenchScope) -> PartResult:
         jobs, workers = share_cores(jobs=0, workers=1, engine="inline", runs=len(runs))
         folders = run_sweep(runs, SweepOptions(root=scope.kept, jobs=jobs, workers=workers), console)
         spec = spec_of(runs[0], scope.kept)
-        found += [
-            _encoded(data, run, folder.summary(), computed(spec, run.strategy(), encoding=run.encoding))
-            for run, folder in zip(runs, folders, strict=True)
-        ]
+        found += [_encoded(data, folder, spec) for folder in folders]
     notes = [*write_shown(found, scope.kept), *missing] if found else missing
     findings, series = _compared(found)
     return PartResult(part="bytes", findings=tuple(findings), series=tuple(series), notes=tuple(notes))
@@ -99,7 +98,10 @@ def _settings(data: BytesData, encoding: Encoding, *, rounds: int) -> RunSetting
     return settled({**described, **USER_RECIPE, "rounds": rounds})
 
 
-def _encoded(data: BytesData, run: RunSettings, summary: Summary, traffic: Traffic) -> EncodedRun:
+def _encoded(data: BytesData, folder: RunFolder, spec: ModelSpec) -> EncodedRun:
+    run, summary = folder.settings, folder.summary()
+    traffic = computed(spec, run.strategy(), encoding=run.encoding)
+    traffic = replace(traffic, up=traffic.up * compressed_share(folder.records()))
     reached = next((number + 1 for number, accuracy in summary.curve if accuracy >= data.target), None)
     return EncodedRun(data=data, encoding=run.encoding, summary=summary, traffic=traffic, reached=reached)
 

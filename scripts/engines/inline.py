@@ -237,6 +237,7 @@ class InlineFederation:
             splits=final or delivered,
             delivered=delivered if another else {},
             seconds={name: round(seconds, 4) for name, seconds in spent.items()},
+            compressed=self._transport.kept_share,
         )
         self._folder.append(record)
         self._options.on_round(round_no, record.mean)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fedap_core.arrays import Float32Array
+from protocol.compression import COMPRESSED, compressed
 from protocol.encodings import DIFFERENCES, Encoding, downward, from_wire, to_wire, with_feedback
 
 FEEDBACK = "feedback.npy"
@@ -26,6 +27,8 @@ class Transport:
         differs = encoding in DIFFERENCES
         self._lost = np.zeros((len(rows), rows[0].size), dtype=np.float32) if differs else None
         self._given = np.zeros_like(self._lost) if self._lost is not None else None
+        self.kept_share: float | None = None
+        """What compression left of the bytes of the latest updates; None where nothing is compressed."""
 
     def deliver(self, rows: Sequence[Float32Array], chosen: Sequence[int] | None = None) -> None:
         """Rows as they arrive at their clients. chosen: who is sent anything; None: everybody."""
@@ -41,15 +44,19 @@ class Transport:
         """Trained rows as they arrive at the coordinator."""
         if self._encoding == "f32":
             return
+        plain = sent = 0
         for number in range(len(rows)) if chosen is None else chosen:
             row = rows[number]
             if self._lost is None or self._given is None:
                 row[...] = from_wire(to_wire(row, self._encoding), self._encoding, row.size)
                 continue
-            _, arrived, lost = with_feedback(
+            wire, arrived, lost = with_feedback(
                 row, delivered=self._given[number], error=self._lost[number], encoding=self._encoding
             )
             row[...], self._lost[number] = arrived, lost
+            plain += wire.nbytes
+            sent += memoryview(compressed(wire, self._encoding)).nbytes
+        self.kept_share = sent / plain if self._encoding in COMPRESSED and plain else None
 
     def save(self, folder: Path) -> None:
         """Write what the next round depends on."""

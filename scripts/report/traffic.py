@@ -21,6 +21,7 @@ from protocol.encodings import Encoding, downward, wire_bytes
 from scripts.engines.base import EngineOptions
 from scripts.engines.inline import initial_file
 from scripts.run.cohort import make_cohort
+from scripts.run.records import RoundRecord
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 
@@ -56,6 +57,12 @@ def computed(spec: ModelSpec, strategy: Strategy, *, encoding: Encoding = "f32",
         once = 2 * _FLOAT64 * sum(measured_channels(spec, strategy.round_measure).values())
     up, down = wire_bytes(encoding, shared), wire_bytes(downward(encoding), shared)
     return Traffic(up=float(up), down=float(down), once=float(once), measured=False)
+
+
+def compressed_share(records: Sequence[RoundRecord]) -> float:
+    """What compression left of the updates' bytes, the mean over rounds; 1 where they were not compressed."""
+    known = [record.compressed for record in records if record.compressed is not None]
+    return fmean(known) if known else 1.0
 
 
 def counted(folders: Sequence[RunFolder]) -> Traffic | None:

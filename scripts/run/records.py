@@ -84,8 +84,9 @@ class RoundRecord:
     splits: by `validation` and `test`, one score per client, None where nobody measured; empty where the round was not
     evaluated. They are of the models to hand over; delivered: the same of the models as delivered, where these differ.
     seconds: wall time by what it was spent on; up, down: bytes on the wire per client, empty where not
-    counted. clock, updates, trained, ended: of runs under a virtual clock, whose records are moments instead of rounds:
-    virtual seconds, updates so far, rounds that each client trained, and how it ended (in the last record).
+    counted; compressed: where nobody counted, what compression left of the updates' bytes. clock, updates, trained,
+    ended: of runs under a virtual clock, whose records are moments instead of rounds: virtual seconds, updates so far,
+    rounds that each client trained, and how it ended (in the last record).
     """
 
     number: int
@@ -96,6 +97,7 @@ class RoundRecord:
     seconds: Mapping[str, float] = field(default_factory=dict)
     up: tuple[int, ...] = ()
     down: tuple[int, ...] = ()
+    compressed: float | None = None
     clock: float | None = None
     updates: int | None = None
     trained: tuple[int, ...] = ()
@@ -127,7 +129,7 @@ class RoundRecord:
         named |= {"delivered": {split: _split_json(scores) for split, scores in self.delivered.items()}}
         named |= {"seconds": dict(self.seconds)}
         named |= {"bytes": {"up": list(self.up), "down": list(self.down)} if self.up or self.down else None}
-        named |= {"ended": self.ended}
+        named |= {"compressed": None if self.compressed is None else round(self.compressed, 4), "ended": self.ended}
         return json.dumps({key: value for key, value in named.items() if value not in (None, "", [], {})}) + "\n"
 
     @classmethod
@@ -144,6 +146,7 @@ class RoundRecord:
             seconds={key: float(value) for key, value in (found.get("seconds") or {}).items()},
             up=tuple(map(int, counted.get("up", ()))),
             down=tuple(map(int, counted.get("down", ()))),
+            compressed=found.get("compressed"),
             clock=found.get("clock"),
             updates=found.get("updates"),
             trained=tuple(map(int, found.get("trained", ()))),

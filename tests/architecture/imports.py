@@ -16,7 +16,7 @@ from tests.architecture.sources import PACKAGES, Source
 
 _WIRE = frozenset({"protocol", "fedap_core", "numpy", "zmq", "structlog", "typer", "rich", "safetensors", "pydantic"})
 LAW: Mapping[str, frozenset[str]] = {
-    "protocol": frozenset({"protocol", "msgpack", "numpy", "pydantic", "xxhash"}),
+    "protocol": frozenset({"protocol", "msgpack", "numpy", "pydantic", "xxhash", "zstandard"}),
     "fedap_core": frozenset({"fedap_core", "numpy", "threadpoolctl", "torch", "monai"}),
     "coordinator": _WIRE
     | {"coordinator", "starlette", "prometheus_client", "mlflow", "tensorboard", "msgpack", "xxhash"},

@@ -42,4 +42,4 @@ def test_output_that_cannot_be_written_is_refused_before_anything_runs(out: str,
 
 
 def test_whole_bench_is_announced_to_take_about_twelve_minutes_at_most() -> None:
-    assert sum(part.seconds for part in PARTS.values()) <= 12 * 60
+    assert sum(PARTS[name].seconds for name in chosen([])) <= 12 * 60
