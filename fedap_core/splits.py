@@ -105,9 +105,14 @@ def split_overlapping(labels: IndexArray, *, fractions: Sequence[float], rng: np
     return split_client(labels, np.arange(labels.size, dtype=np.int64), None, fractions=fractions, rng=rng)
 
 
-def require_samples(client: str, split: Sequence[IndexArray], *, min_train: int = MIN_TRAIN_SAMPLES) -> None:
+PARTITION_REMEDY = "Use fewer clients, a larger alpha, or another partition."
+"""For who cut one data set into clients."""
+
+
+def require_samples(
+    client: str, split: Sequence[IndexArray], *, min_train: int = MIN_TRAIN_SAMPLES, remedy: str = PARTITION_REMEDY
+) -> None:
     """Refuse a client that has fewer than min_train samples to train on or an empty validation or test part."""
-    remedy = "Use fewer clients, a larger alpha, or another partition."
     if len(split[0]) < min_train:
         expected = f"at least {min_train}"
         raise InvalidInput(f"training samples of client {client}", len(split[0]), expected, remedy)

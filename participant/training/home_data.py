@@ -58,7 +58,7 @@ class HomeData:
             parts = dict(zip(_PARTS[len(fractions)], sides, strict=True))
         if "validation" not in parts:
             parts = self._with_validation(parts, validation, generator(seed, purpose="validation", participant=name))
-        require_samples(name, tuple(parts.values()), min_train=MIN_TRAIN)
+        require_samples(name, tuple(parts.values()), min_train=MIN_TRAIN, remedy="Add samples to the data.")
         return parts
 
     def _with_validation(
