@@ -110,7 +110,8 @@ class Choice:
         samples = next((one.test.samples for one in self.candidates if one.test is not None), None)
         if samples is None:
             return ""
-        return f"{_reached(self._told, 'test')} of {samples} test sample{'s' if samples > 1 else ''}, which had no part in the choice."
+        counted = f"{samples} test sample{'s' if samples > 1 else ''}"
+        return f"{_reached(self._told, 'test')} of {counted}, which had no part in the choice."
 
     @property
     def _told(self) -> list[Candidate]:
