@@ -123,20 +123,57 @@ def mix_tiles(
     in_tiles(parameters, tile_columns(mixing.shape[1]), borrowed, read=read, write=write, threads=threads)
 
 
+Entries = tuple[IndexArray, Float32Array]
+"""One row of few entries: places of its givers, ascending, and their weights."""
+
+
+def entries_of(mixing: FloatArray) -> list[Entries]:
+    """The entries of every row that are not 0. mixing: (r, m)."""
+    check_mixing(mixing)
+    return [(np.flatnonzero(row), row[row != 0.0].astype(np.float32)) for row in mixing]
+
+
 def mix_sparse(mixing: FloatArray, parameters: int, *, read: TileAccess, write: TileAccess) -> None:
-    """The same sums where a row of `mixing` has few entries: each row is multiplied with its own givers alone.
+    """The same sums where a row of `mixing` has few entries: each row is made of its own givers alone.
 
     mixing: (r, m). The work grows with the number of entries instead of r * m. Other last bits than `mix_tiles`, the
-    same ones however the rows are stored.
+    same ones however the rows are stored: products are added one giver after the other.
     """
-    check_mixing(mixing)
-    entries = [(np.flatnonzero(row), row[row != 0.0].astype(np.float32)) for row in mixing]
+    entries = entries_of(mixing)
 
     @contextmanager
     def borrowed() -> Iterator[_SparseScratch]:
         yield _SparseScratch(mixing.shape[1], entries)
 
     in_tiles(parameters, tile_columns(mixing.shape[1]), borrowed, read=read, write=write)
+
+
+def mix_entries(entries: Sequence[Entries], updates: Sequence[Float32Array], out: Sequence[Float32Array]) -> None:
+    """`mix_sparse`, bit for bit, over rows in memory or in a memory map. Only rows that are givers are read.
+
+    entries: one row for each of `out`, which must not overlap the updates.
+    """
+    rows = iter(range(len(entries)))  # each thread takes the next one
+
+    def work() -> None:
+        scratch = np.empty(TILE_COLUMNS, dtype=np.float32)
+        for number in rows:
+            (places, weights), target = entries[number], out[number]
+            givers = [updates[place] for place in places]
+            for start in range(0, target.size, TILE_COLUMNS):
+                piece = slice(start, start + TILE_COLUMNS)
+                _add_up(weights, [giver[piece] for giver in givers], target[piece], scratch)
+
+    _share(work, min(_threads(None), len(entries)))
+
+
+def _add_up(weights: Float32Array, givers: Sequence[Float32Array], out: Float32Array, scratch: Float32Array) -> None:
+    """out = sum of weights times givers, from the first to the last; every value by itself, whatever lies beside it."""
+    product = scratch[: out.size]
+    np.multiply(givers[0], weights[0], out=out)
+    for weight, giver in zip(weights[1:], givers[1:], strict=True):
+        np.multiply(giver, weight, out=product)
+        np.add(out, product, out=out)
 
 
 def in_tiles(
@@ -250,19 +287,19 @@ class _WeightedScratch:
 class _SparseScratch:
     """One tile of every giver and receiver, and each receiver's (places of its givers, weights)."""
 
-    def __init__(self, members: int, entries: Sequence[tuple[IndexArray, Float32Array]]) -> None:
+    def __init__(self, members: int, entries: Sequence[Entries]) -> None:
         columns = tile_columns(members)
         self._givers = np.zeros((members, columns), dtype=np.float32)
+        self._product = np.empty(columns, dtype=np.float32)
         self._receivers = np.empty((len(entries), columns), dtype=np.float32)
         self._entries = entries
 
     def tile(self, width: int) -> Float32Array:
-        self._givers[:, width:] = 0.0
         return self._givers[:, :width]
 
     def product(self, width: int) -> Float32Array:
         for row, (places, weights) in zip(self._receivers, self._entries, strict=True):
-            np.dot(weights, self._givers[places], out=row)
+            _add_up(weights, [self._givers[place, :width] for place in places], row[:width], self._product)
         return self._receivers[:, :width]
 
 

@@ -99,7 +99,7 @@ def mixing_from_counts(counts: FloatArray | IndexArray) -> FloatArray:
     if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
         raise InvalidInput("counts", weights, "one number >= 0 per member, not all 0")
     weights = weights / weights.max()  # their sum cannot overflow then
-    return np.tile(weights / weights.sum(), (weights.size, 1))
+    return np.broadcast_to(weights / weights.sum(), (weights.size, weights.size))  # one row, however many members
 
 
 def identity_mixing(n: int) -> FloatArray:
@@ -109,17 +109,22 @@ def identity_mixing(n: int) -> FloatArray:
     return np.eye(n)
 
 
-def cap_peer_weight(mixing: FloatArray, *, max_peer_weight: float) -> FloatArray:
+def cap_peer_weight(mixing: FloatArray, *, max_peer_weight: float, places: Sequence[int] | None = None) -> FloatArray:
     """Let no peer give more than max_peer_weight to anyone. mixing: (n, n). Returns (n, n).
+
+    places: where the matrix has rows of some members alone, (r, n), who these are.
 
     What a peer must give up goes to the row's uncapped peers in proportion to their weights, again up to the cap, and
     to the member itself once all peers with any weight are capped. Rows below the cap come back bit for bit. Protects
     against a member that copies another's statistics to become its twin. Apply it last: `restrict` rescales.
     """
-    _check_square(mixing)
+    if places is None:
+        _check_square(mixing)
     if not 0.0 <= max_peer_weight <= 1.0:
         raise InvalidInput("max_peer_weight", max_peer_weight, "a number from 0 to 1")
-    peers = _without_diagonal(mixing)
+    mine = np.arange(len(mixing)), np.arange(len(mixing)) if places is None else np.asarray(places)
+    peers = mixing.astype(np.float64)
+    peers[mine] = 0.0
     total = peers.sum(axis=1, keepdims=True)
     capped = np.zeros(mixing.shape, dtype=np.bool_)
     while True:  # every turn caps at least one more entry, so n turns suffice
@@ -133,7 +138,7 @@ def cap_peer_weight(mixing: FloatArray, *, max_peer_weight: float) -> FloatArray
             break
         capped |= over
     left = np.maximum(total - filled.sum(axis=1, keepdims=True), 0.0)
-    np.fill_diagonal(filled, mixing.diagonal() + left[:, 0])
+    filled[mine] = mixing[mine] + left[:, 0]
     return filled
 
 

@@ -28,10 +28,25 @@ def similarities(distances: FloatArray, stats: Sequence[BnStats]) -> FloatArray:
     s_ij is the mean of both members' spreads, the sum over layers of the root of all channels' variances. Returns
     (n, n): symmetric, in [0, 1], ones on the diagonal.
     """
-    spreads = np.array([sum(float(np.sqrt(layer.variance.sum())) for layer in one.layers) for one in stats])
-    if distances.shape != (len(spreads), len(spreads)):
-        raise InvalidInput("distances", f"shape {distances.shape}", f"({len(spreads)}, {len(spreads)})")
-    spread = 0.5 * (spreads[:, None] + spreads[None, :])
+    if distances.shape != (len(stats), len(stats)):
+        raise InvalidInput("distances", f"shape {distances.shape}", f"({len(stats)}, {len(stats)})")
+    return _similarity_rows(distances, range(len(stats)), spreads(stats))
+
+
+def spreads(stats: Sequence[BnStats]) -> FloatArray:
+    """(n,): every member's own spread."""
+    return np.array([sum(float(np.sqrt(layer.variance.sum())) for layer in one.layers) for one in stats])
+
+
+def row_similarity(distances: FloatArray, places: Sequence[int], within: FloatArray) -> FloatArray:
+    """`nearest_similarity` of some members from their rows. distances: (r, n), n > 1; within: everybody's `spreads`."""
+    found = _similarity_rows(distances, places, within)
+    found[np.arange(len(found)), np.asarray(places)] = -np.inf
+    return np.asarray(found.max(axis=1))
+
+
+def _similarity_rows(distances: FloatArray, places: Sequence[int], within: FloatArray) -> FloatArray:
+    spread = 0.5 * (within[np.asarray(places)][:, None] + within[None, :])
     whole = spread + distances
     return np.asarray(np.divide(spread, whole, out=np.ones_like(whole), where=whole > 0.0))
 

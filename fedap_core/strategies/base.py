@@ -38,6 +38,7 @@ from fedap_core.arrays import BoolArray, FloatArray
 from fedap_core.bn_stats import BnStats
 from fedap_core.comparison import UpdateComparison
 from fedap_core.errors import InvalidInput
+from fedap_core.neighbours import NearestMembers
 from fedap_core.parts import Part, TensorSpec
 from fedap_core.robust import Robustness
 from fedap_core.workspace import LocalModel, Workspace
@@ -237,10 +238,17 @@ class Strategy:
         return UpdateComparison(chosen=chosen, affinity=self.affinity, keeps_own=self.kept_self_weight is not None)
 
     def restrict(
-        self, weights: FloatArray, *, usable: BoolArray, own: BoolArray, discount: FloatArray | None = None
+        self,
+        weights: FloatArray,
+        *,
+        usable: BoolArray,
+        own: BoolArray,
+        discount: FloatArray | None = None,
+        places: Sequence[int] | None = None,
     ) -> FloatArray:
         """W of a round that closed without everyone; see `mixing.restrict`."""
-        return mixing.restrict(weights, usable=usable, own=own, discount=discount, self_weight=self.kept_self_weight)
+        kept = self.kept_self_weight
+        return mixing.restrict(weights, usable=usable, own=own, discount=discount, self_weight=kept, places=places)
 
     def narrowed(self, weights: FloatArray, *, usable: BoolArray, places: Sequence[int] | None = None) -> FloatArray:
         """W with fewer givers per row, where the algorithm looks at the nearest alone; before `restrict`.
@@ -250,9 +258,19 @@ class Strategy:
         return weights
 
     @property
+    def most_givers(self) -> int:
+        """How many others a row takes from at most; 0: all."""
+        return 0
+
+    @property
     def is_sparse(self) -> bool:
         """Whether rows have few entries and are mixed by these alone."""
-        return False
+        return self.most_givers > 0
+
+    def nearest(self, evidence: Evidence) -> NearestMembers | None:
+        """W by its heaviest entries, for members too many for a whole matrix; None where the algorithm needs that."""
+        del evidence
+        return None
 
     @property
     def kept_self_weight(self) -> float | None:

@@ -14,6 +14,7 @@ from typing import ClassVar
 from fedap_core import distances, mixing, similarity
 from fedap_core.arrays import BoolArray, FloatArray
 from fedap_core.errors import InvalidInput
+from fedap_core.neighbours import NearestMembers
 from fedap_core.parts import Part
 from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPlan
 from fedap_core.strategies.fedbn import FedBn
@@ -77,8 +78,8 @@ class FedAp(FedBn):
         return self.self_weight if kept is None else kept
 
     @property
-    def is_sparse(self) -> bool:
-        return self.neighbours > 0
+    def most_givers(self) -> int:
+        return self.neighbours
 
     def narrowed(self, weights: FloatArray, *, usable: BoolArray, places: Sequence[int] | None = None) -> FloatArray:
         if not self.neighbours:
@@ -86,11 +87,28 @@ class FedAp(FedBn):
         rows = range(len(weights)) if places is None else places
         return mixing.keep_nearest(weights, rows, usable=usable, neighbours=self.neighbours)
 
+    def nearest(self, evidence: Evidence) -> NearestMembers | None:
+        by_row = self.max_peer_weight == 1.0 and self.min_similarity == 0.0 and not self.full_covariance
+        if not (self.neighbours and by_row and self.robust == "none" and type(self).mixing is FedAp.mixing):
+            return None
+        if len(evidence.stats) <= self.neighbours + 1:
+            return None
+        return NearestMembers.of(evidence.stats, self_weight=self._diagonal, neighbours=self.neighbours)
+
     def restrict(
-        self, weights: FloatArray, *, usable: BoolArray, own: BoolArray, discount: FloatArray | None = None
+        self,
+        weights: FloatArray,
+        *,
+        usable: BoolArray,
+        own: BoolArray,
+        discount: FloatArray | None = None,
+        places: Sequence[int] | None = None,
     ) -> FloatArray:
-        restricted = super().restrict(weights, usable=usable, own=own, discount=discount)
-        return mixing.cap_peer_weight(restricted, max_peer_weight=self.max_peer_weight)  # rescaling may pass the cap
+        restricted = super().restrict(weights, usable=usable, own=own, discount=discount, places=places)
+        if self.max_peer_weight == 1.0:
+            return restricted
+        cap = self.max_peer_weight  # rescaling may have passed it
+        return mixing.cap_peer_weight(restricted, max_peer_weight=cap, places=places)
 
     def mixing(self, evidence: Evidence) -> Mixing:
         if not evidence.stats:

@@ -6,6 +6,8 @@ business; nothing in `EngineOptions` changes a number.
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,19 +24,36 @@ class EngineOptions:
     """How the work is done. An engine ignores what it has no use for.
 
     workers: processes that train clients. participants_per_process: how many share one, where each is a participant of
-    its own. keep_models: save models, so that a run can be continued. on_round: told every round and its accuracy.
+    its own. keep_models: save models, so that a run can be continued. memory_gb: where clients would take more, their
+    models lie in files; None: half of the machine's. on_round: told every round and its accuracy.
     """
 
     root: Path
     workers: int = 1
     participants_per_process: int = 1
     keep_models: bool = True
+    memory_gb: float | None = None
     on_round: Callable[[int, float | None], None] = lambda _round_no, _accuracy: None
 
     def __post_init__(self) -> None:
         for field in ("workers", "participants_per_process"):
             if getattr(self, field) < 1:
                 raise InvalidInput(field, getattr(self, field), "at least 1")
+        if self.memory_gb is not None:
+            require_memory(self.memory_gb)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What clients may take."""
+        if self.memory_gb is not None:
+            return int(self.memory_gb * 1e9)
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def require_memory(memory_gb: float) -> None:
+    """Refuse what is no amount of memory."""
+    if not 0.0 < memory_gb < math.inf:
+        raise InvalidInput("memory", memory_gb, "a number of gigabytes above 0")
 
 
 class Engine(Protocol):

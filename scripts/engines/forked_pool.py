@@ -1,32 +1,25 @@
 """Clients in worker processes: forked from a parent that has done no tensor work, resident for the whole run.
 
-Every client's flat buffer lies in memory that parent and worker share, so weights never travel between them. Orders and
+Every client's shared weights lie in memory that parent and worker share, so they never travel between them. Orders and
 answers are JSON on a pipe. A worker ends when its pipe closes, whatever happened to the parent.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-import torch
-
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
-from fedap_core.model_spec import ModelSpec
-from fedap_core.nn.state import flat_size
 from fedap_core.strategies import Measure
-from participant.training.local import LocalPlan, LocalReport
-from scripts.engines.pool import Chosen, InlinePool, make_clients
-from scripts.run.cohort import Cohort
+from participant.training.local import LocalReport
+from scripts.engines.pool import Chosen, ClientPool
 from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 from scripts.run.messages import (
     error_from_json,
@@ -40,21 +33,15 @@ from scripts.run.messages import (
 )
 
 T = TypeVar("T")
-_ALIGNED_FLOATS = 16
-"""Every client's buffer starts on 64 bytes, as torch allocates them: alignment can change the bits of a product."""
 
 
 class ForkedPool:
     """Client i lives in worker i modulo `workers`; answers come back in the cohort's order."""
 
-    def __init__(self, cohort: Cohort, *, spec: ModelSpec, start: Path, plan: LocalPlan, workers: int) -> None:
-        count, size = len(cohort.clients), flat_size(spec.tensors, plan.strategy.home)
-        stride = -(-size // _ALIGNED_FLOATS) * _ALIGNED_FLOATS
-        self._memory = mmap.mmap(-1, max(count * stride * 4, 1))
-        table = np.frombuffer(self._memory, dtype=np.float32, count=count * stride).reshape(count, stride)[:, :size]
-        shared = sum(tensor.size for tensor in spec.shared(plan.strategy.home))
-        self._rows = [row[size - shared :] for row in table]
-        self._count = count
+    def __init__(self, rows: Sequence[Float32Array], make_pool: Callable[[range], ClientPool], *, workers: int) -> None:
+        """rows: in memory that children see. make_pool: called in each child, with the places of its clients."""
+        self._rows = rows
+        count = self._count = len(rows)
         self._workers: list[tuple[ForkProcess, Connection]] = []
         for number in range(min(workers, count)):
             mine = range(number, count, workers)
@@ -65,10 +52,7 @@ class ForkedPool:
                 unwind_on_sigterm()
                 for connection in earlier:  # inherited by the fork; held open they would hide the parent's death
                     connection.close()
-                buffers = [torch.from_numpy(table[index]) for index in mine]
-                chosen = [cohort.clients[index] for index in mine]
-                clients = make_clients(cohort, chosen, start=start, plan=plan, device="cpu", buffers=buffers)
-                _serve(InlinePool(clients, spec), theirs)
+                _serve(make_pool(mine), theirs)
 
             process = FORK.Process(target=work, daemon=True)
             with signals_held():
@@ -143,7 +127,7 @@ class ForkedPool:
             raise RuntimeError(f"worker {number} died during {order!r} (exit code {process.exitcode})") from error
 
 
-def _serve(pool: InlinePool, parent: Connection) -> None:
+def _serve(pool: ClientPool, parent: Connection) -> None:
     """Answer orders until the parent lets go of the pipe."""
     orders: dict[str, Callable[..., list[Any] | None]] = {
         "ready": lambda: None,

@@ -17,10 +17,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from fedap_core.arrays import FloatArray
+from fedap_core.aggregation import mix_entries
+from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.bn_stats import BnStats
 from fedap_core.directions import Followed, withhold
 from fedap_core.errors import InvalidInput
+from fedap_core.neighbours import NearestMembers
 from fedap_core.parts import TensorSpec
 from fedap_core.robust import Mixture, robust_mix_rows
 from fedap_core.strategies import Evidence, Measure, Mixing, Phase, mixing_of_phase
@@ -28,9 +30,10 @@ from fedap_core.workspace import DELIVERED, HANDED_OVER
 from participant.record.model_file import make_initial, read_spec, write_model
 from participant.training.local import LocalReport
 from scripts.engines.base import EngineOptions
-from scripts.engines.forked_pool import ForkedPool
-from scripts.engines.pool import Chosen, ClientPool, InlinePool, make_clients
+from scripts.engines.opening import open_pool
+from scripts.engines.pool import Chosen, ClientPool
 from scripts.engines.sampling import Sampling
+from scripts.engines.tables import Table
 from scripts.engines.transport import Transport
 from scripts.run.anchors import require_same_model, train_pooled_anchor
 from scripts.run.cohort import Cohort, model_file_name
@@ -48,6 +51,18 @@ DIRECTIONS = "directions.json"
 
 SAVE_EVERY_S = 60.0
 """A killed run loses at most about this much work."""
+
+SAVING_SHARE = 0.05
+"""Of a run's time, where saving takes long: then it is saved less often."""
+
+WHOLE_UP_TO = 1000
+"""Clients up to which W is kept whole, with what explains it, though rows have few entries."""
+
+LARGEST_WHOLE = 5000
+"""Clients beyond which W from statistics must have few entries per row."""
+
+MADE_IN_MEMORY = 1 << 28
+"""Bytes of mixed rows; more of them lie in a file until they are delivered."""
 
 
 def run_inline(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> RunFolder:
@@ -70,7 +85,7 @@ def _run_missing(folder: RunFolder, settings: RunSettings, cohort: Cohort, optio
     first = folder.begin(versions(), described, keep_models=options.keep_models)
     anchor = anchor_file(settings, cohort, initial, options) if settings.uses_anchor else None
     start = anchor if settings.start_from == "anchor" and anchor is not None else initial
-    pool = _open_pool(settings, cohort, start, options)
+    pool = open_pool(settings, cohort, start, options)
     try:
         tensors = read_spec(initial).shared(settings.strategy().home)
         InlineFederation(settings, cohort, folder, pool, options, tensors).run(first, anchor)
@@ -134,22 +149,6 @@ def _warm_up(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> P
     return folder.models(rounds - 1) / model_file_name(cohort.clients[0].name)
 
 
-def _open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: EngineOptions) -> ClientPool:
-    plan = settings.local_plan()
-    spec = read_spec(start)
-    if options.workers > 1 and settings.device == "cpu":
-        return ForkedPool(cohort, spec=spec, start=start, plan=plan, workers=options.workers)
-    clients = make_clients(
-        cohort,
-        cohort.clients,
-        start=start,
-        plan=plan,
-        device=settings.device,
-        buffers=[None] * len(cohort.clients),
-    )
-    return InlinePool(clients, spec)
-
-
 class InlineFederation:
     """The rounds of one run."""
 
@@ -172,6 +171,8 @@ class InlineFederation:
         self._counts = tuple(len(client.splits["train"]) for client in cohort.clients)
         self._splits = [name for name in cohort.clients[0].splits if name != "train"]
         self._mixing: Mixing | None = None
+        self._nearest: NearestMembers | None = None
+        """Instead of it, where W is not kept whole."""
         self._tensors = tensors
         self._trained = sum(tensor.size for tensor in tensors if tensor.trainable)
         self._followed = Followed.of(len(cohort.clients)) if self._strategy.looks_at_directions else None
@@ -185,24 +186,28 @@ class InlineFederation:
             self._pool.load(self._folder.models(first - 1))
             self._transport.load(self._folder.models(first - 1))
             self._sampling.load(self._folder.models(first - 1))
-            self._mixing = self._folder.read_mixing()
+            self._nearest = self._folder.read_nearest()
+            self._mixing = None if self._nearest is not None else self._folder.read_mixing()
             if self._followed is not None:
                 text = (self._folder.models(first - 1) / DIRECTIONS).read_text(encoding="utf-8")
                 self._followed = Followed.from_plain(json.loads(text))
-        if self._mixing is None and self._strategy.first_measure is not Measure.NONE:
+        unknown = self._mixing is None and self._nearest is None
+        if unknown and self._strategy.first_measure is not Measure.NONE:
             if anchor is None:
                 raise InvalidInput("anchor", "none", f"a model to measure under ({self._strategy.name})")
             stats = self._measured(anchor)
             self._settle(Evidence(counts=self._counts, stats=tuple(stats)), from_round=skipped)
         if first <= skipped:
             self._deliver(skipped, self._sampling.chosen(skipped))
-        saved_at = time.monotonic()
+        saved_at, pause = time.monotonic(), SAVE_EVERY_S
         for round_no in range(max(first, skipped), self._settings.rounds):
             self._round(round_no, skipped)
             last = round_no == self._settings.rounds - 1
-            if self._options.keep_models and (last or time.monotonic() - saved_at > SAVE_EVERY_S):
+            now = time.monotonic()
+            if self._options.keep_models and (last or now - saved_at > pause):
                 self._save(round_no)
                 saved_at = time.monotonic()
+                pause = max(SAVE_EVERY_S, (saved_at - now) / SAVING_SHARE)
 
     def _measured(self, anchor: Path) -> Sequence[BnStats]:
         if self._settings.statistics_privacy is None:
@@ -221,7 +226,12 @@ class InlineFederation:
         trained = time.monotonic()
         self._require_finite(round_no, reports, chosen)
         weights = self._weights(round_no, plan.phase, reports)
-        self._mix(weights, plan.phase, round_no, receivers)
+        if weights is None and self._nearest is not None:
+            self._mix_nearest(self._nearest, round_no, receivers)
+        elif weights is not None:
+            self._mix(weights, plan.phase, round_no, receivers)
+        else:
+            raise InvalidInput("mixing", "none", "weights for a mixed round")
         self._deliver(round_no + 1, receivers)
         mixed = time.monotonic()
         last = round_no == self._settings.rounds - 1
@@ -279,6 +289,20 @@ class InlineFederation:
         }
         return {split: tuple(self._among_all(known, receivers, None)) for split, known in scores.items()}
 
+    def _mix_nearest(self, nearest: NearestMembers, round_no: int, receivers: Chosen) -> None:
+        rows = self._pool.rows
+        served = range(len(rows)) if receivers is None else receivers
+        made = self._room(len(served), rows[0].size)
+        mix_entries(self._sampling.entries(nearest, served, round_no), rows, made)
+        for place, row in zip(served, made, strict=True):
+            rows[place][...] = row
+
+    def _room(self, count: int, size: int) -> Sequence[Float32Array]:
+        """Where mixed rows lie until all of them have been made."""
+        if count * size * 4 <= MADE_IN_MEMORY:
+            return [np.empty(size, dtype=np.float32) for _ in range(count)]
+        return list(Table(self._options.root, count, size, np.dtype(np.float32)).array)
+
     def _mix(self, weights: FloatArray, phase: Phase, round_no: int, receivers: Chosen) -> None:
         rows = givers = self._pool.rows
         served = range(len(rows)) if receivers is None else receivers
@@ -302,31 +326,38 @@ class InlineFederation:
         if not self._sampling.is_partial:
             robust_mix_rows(mixture, self._strategy.robustness, rows, rows)
             return
-        made = [np.empty_like(rows[0]) for _ in served]  # apart: who is given nothing keeps its latest update
+        made = self._room(len(served), rows[0].size)  # apart: who is given nothing keeps its latest update
         robust_mix_rows(mixture, self._strategy.robustness, givers, made)
         for place, row in zip(served, made, strict=True):
             rows[place][...] = row
 
-    def _weights(self, round_no: int, phase: Phase, reports: list[LocalReport]) -> FloatArray:
+    def _weights(self, round_no: int, phase: Phase, reports: list[LocalReport]) -> FloatArray | None:
+        """W; None where it is known by its nearest members alone."""
         stats = tuple(report.stats for report in reports if report.stats is not None)
         evidence = Evidence(counts=self._counts, stats=stats)
         if phase is not Phase.MIXED:
             return mixing_of_phase(self._strategy, phase, evidence).weights
-        if self._mixing is None:
+        if self._mixing is None and self._nearest is None:
             self._settle(evidence, from_round=round_no)
-        if self._mixing is None:
-            raise InvalidInput("mixing", "none", "weights for a mixed round")
-        return self._mixing.weights
+        return None if self._mixing is None else self._mixing.weights
 
     def _settle(self, evidence: Evidence, from_round: int) -> None:
+        names = [client.name for client in self._cohort.clients]
+        if len(names) > WHOLE_UP_TO and (nearest := self._strategy.nearest(evidence)) is not None:
+            self._nearest = nearest
+            self._folder.write_nearest(nearest, names, from_round, neighbours=self._strategy.most_givers)
+            return
+        if len(names) > LARGEST_WHOLE and evidence.stats:
+            expected = f"few neighbours per client and default options, with more than {LARGEST_WHOLE} clients"
+            raise InvalidInput("algorithm", self._settings.label, expected, "Use fedap:neighbours=32.")
         self._mixing = self._strategy.mixing(evidence)
         if not self._sampling.is_partial:  # else a row's givers are chosen among those who have taken part
             everybody = np.ones(len(self._counts), dtype=np.bool_)
             self._mixing = replace(
                 self._mixing, weights=self._strategy.narrowed(self._mixing.weights, usable=everybody)
             )
-        if not self._strategy.mixes_by_values:
-            self._folder.write_mixing(self._mixing, [client.name for client in self._cohort.clients], from_round)
+        if not self._strategy.mixes_by_values and (evidence.stats or len(names) <= WHOLE_UP_TO):
+            self._folder.write_mixing(self._mixing, names, from_round)
 
     def _require_finite(self, round_no: int, reports: list[LocalReport], chosen: Chosen) -> None:
         """Stop before anyone is given broken weights; the loss tells of those that stay home."""

@@ -93,6 +93,14 @@ def resolve_device(name: str) -> torch.device:
     return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 
+def write_client(folder: Path, client: LocalClient, spec: ModelSpec, round_no: int) -> None:
+    """One client's model after a round, and what its algorithm keeps beside it."""
+    personal, state = client.handed_over(round_no + 1), client.state()
+    write_model(folder / model_file_name(client.name), spec, personal, {"round": str(round_no)})
+    if client.keeps_more_than_its_model:
+        write_kept(folder, client.name, spec, state, client.kept())
+
+
 class InlinePool:
     """Clients trained one after the other in this process."""
 
@@ -124,12 +132,8 @@ class InlinePool:
         return [client.evaluate(split, model, round_no=round_no) for client in self._of(chosen)]
 
     def save(self, folder: Path, round_no: int) -> None:
-        notes = {"round": str(round_no)}
         for client in self._clients:
-            personal, state = client.handed_over(round_no + 1), client.state()
-            write_model(folder / model_file_name(client.name), self._spec, personal, notes)
-            if client.keeps_more_than_its_model:
-                write_kept(folder, client.name, self._spec, state, client.kept())
+            write_client(folder, client, self._spec, round_no)
 
     def load(self, folder: Path) -> None:
         for client in self._clients:

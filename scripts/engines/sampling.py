@@ -14,12 +14,17 @@ import numpy as np
 
 from coordinator.decisions.rules import PaceRules
 from fedap_core import mixing, participation
-from fedap_core.arrays import FloatArray
+from fedap_core.aggregation import Entries, entries_of
+from fedap_core.arrays import BoolArray, FloatArray
+from fedap_core.neighbours import NearestMembers
 from fedap_core.strategies import Phase
 from scripts.run.settings import RunSettings
 
 TOOK_PART = "participation.json"
 """Beside saved models: the round of every client's latest update."""
+
+_ROWS_AT_ONCE = 256
+"""Rows of W over all clients that are in memory at the same time."""
 
 
 class Sampling:
@@ -54,21 +59,42 @@ class Sampling:
         self, weights: FloatArray, receivers: Sequence[int], phase: Phase, round_no: int
     ) -> tuple[list[int], FloatArray]:
         """(givers, what each receiver takes from each of them), from W over all clients."""
-        usable, own, discount = participation.standing(
-            self._latest,
-            round_no=round_no,
-            personal=self._strategy.is_personal(phase),
-            exponent=PaceRules().age_exponent,
-        )
+        usable, own, discount = self._standing(phase, round_no)
+        rows = weights[list(receivers)]
         if phase is Phase.MIXED:
-            weights = self._strategy.narrowed(weights, usable=usable & (discount > 0.0))
-        if not own.all():
-            if phase is Phase.MIXED:
-                weights = self._strategy.restrict(weights, usable=usable, own=own, discount=discount)
-            else:
-                weights = mixing.restrict(weights, usable=usable, own=own, discount=discount, self_weight=None)
+            rows = self._strategy.narrowed(rows, usable=usable & (discount > 0.0), places=receivers)
+        rows = self._restricted(rows, receivers, phase, usable, own, discount)
         givers = np.flatnonzero(usable)
-        return [int(one) for one in givers], np.ascontiguousarray(weights[list(receivers)][:, usable])
+        return [int(one) for one in givers], np.ascontiguousarray(rows[:, usable])
+
+    def entries(self, nearest: NearestMembers, receivers: Sequence[int], round_no: int) -> list[Entries]:
+        """What each receiver takes from which clients, from a W that is known by its nearest members."""
+        usable, own, discount = self._standing(Phase.MIXED, round_no)
+        found: list[Entries] = []
+        for start in range(0, len(receivers), _ROWS_AT_ONCE):
+            block = receivers[start : start + _ROWS_AT_ONCE]
+            rows = nearest.rows(block, usable=usable & (discount > 0.0), neighbours=self._strategy.most_givers)
+            found += entries_of(self._restricted(rows, block, Phase.MIXED, usable, own, discount))
+        return found
+
+    def _standing(self, phase: Phase, round_no: int) -> tuple[BoolArray, BoolArray, FloatArray]:
+        personal, exponent = self._strategy.is_personal(phase), PaceRules().age_exponent
+        return participation.standing(self._latest, round_no=round_no, personal=personal, exponent=exponent)
+
+    def _restricted(
+        self,
+        rows: FloatArray,
+        receivers: Sequence[int],
+        phase: Phase,
+        usable: BoolArray,
+        own: BoolArray,
+        discount: FloatArray,
+    ) -> FloatArray:
+        if own.all():
+            return rows
+        if phase is Phase.MIXED:
+            return self._strategy.restrict(rows, usable=usable, own=own, discount=discount, places=receivers)
+        return mixing.restrict(rows, usable=usable, own=own, discount=discount, self_weight=None, places=receivers)
 
     def save(self, folder: Path) -> None:
         """Write what the next round depends on."""

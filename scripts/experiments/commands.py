@@ -85,6 +85,10 @@ def compare(
         int, typer.Option(help="Runs at once; 0: as many as there are cores, or one with --engine processes.")
     ] = 0,
     workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that jobs leave.")] = 0,
+    memory: Annotated[
+        float | None,
+        typer.Option(help="Gigabytes that clients may take before they lie in files. Default: half of the machine's."),
+    ] = None,
     keep_models: Annotated[bool, typer.Option(help="Save models, so that a run can be continued.")] = True,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS,
     track: Annotated[list[str] | None, typer.Option(help="mlflow:URI or tensorboard:FOLDER; repeatable.")] = None,
@@ -98,7 +102,7 @@ def compare(
     comparison = Comparison.of(cohort, run, algorithms=algorithms, seeds=seeds)
     options = _sweep_options(
         out, len(comparison.runs), jobs=jobs, workers=workers, keep_models=keep_models, engine=engine,
-        participants_per_process=participants_per_process, track=tuple(track or ()),
+        participants_per_process=participants_per_process, memory_gb=memory, track=tuple(track or ()),
     )  # fmt: skip
     compare_and_report(comparison, options, Console())
 
@@ -121,6 +125,7 @@ def _sweep_options(
     keep_models: bool = True,
     engine: str = "inline",
     participants_per_process: int = 1,
+    memory_gb: float | None = None,
     track: tuple[str, ...] = (),
 ) -> SweepOptions:
     from scripts.experiments.sweep import SweepOptions, share_cores
@@ -133,6 +138,7 @@ def _sweep_options(
         keep_models=keep_models,
         engine=engine,
         participants_per_process=participants_per_process,
+        memory_gb=memory_gb,
         track=track,
     )
 

@@ -30,7 +30,7 @@ from rich.progress import (
 
 from fedap_core.errors import InvalidInput
 from scripts.engines import find_engine, load_engine
-from scripts.engines.base import EngineOptions
+from scripts.engines.base import EngineOptions, require_memory
 from scripts.run.cohort import Cohort
 from scripts.run.cohort_apart import CohortApart
 from scripts.run.forked import FORK, end_with_parent, signals_held, unwind_on_sigterm
@@ -58,8 +58,9 @@ def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """jobs: runs at once; workers: processes inside each inline run; keep_models: whether runs can be continued. track:
-    trackers that every run is logged to."""
+    """jobs: runs at once; workers: processes inside each inline run; keep_models: whether runs can be continued.
+    memory_gb: what the clients of one run may take before they lie in files. track: trackers that every run is logged
+    to."""
 
     root: Path
     jobs: int = 1
@@ -67,12 +68,15 @@ class SweepOptions:
     keep_models: bool = True
     engine: str = "inline"
     participants_per_process: int = 1
+    memory_gb: float | None = None
     track: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("jobs", "workers", "participants_per_process"):
             if getattr(self, field) < 1:
                 raise InvalidInput(field, getattr(self, field), "at least 1")
+        if self.memory_gb is not None:
+            require_memory(self.memory_gb)
         find_engine(self.engine)
         for place in (self.root, *self.root.parents):
             if place.exists() and not place.is_dir():
@@ -241,6 +245,7 @@ def _job(
         workers=options.workers,
         participants_per_process=options.participants_per_process,
         keep_models=options.keep_models,
+        memory_gb=options.memory_gb,
         on_round=lambda round_no, _accuracy: tell({"round": round_no}),
     )
     with suppress(BrokenPipeError):  # nobody is left to work for

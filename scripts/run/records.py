@@ -220,11 +220,13 @@ class MixingRecord:
 
     @classmethod
     def read(cls, path: Path) -> MixingRecord | None:
-        """From a `mixing.json`; None where there is no file."""
+        """From a `mixing.json`; None where there is no file, and where W was not written whole."""
         if not path.exists():
             return None
         with intact(path):
             found = json.loads(path.read_text(encoding="utf-8"))
+            if "neighbours" in found:
+                return None
             distances = found.get("distances")
             return cls(
                 weights=np.array(found["weights"], dtype=np.float64),

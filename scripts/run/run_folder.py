@@ -14,11 +14,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from fedap_core.errors import InvalidInput
+from fedap_core.neighbours import NearestMembers
 from fedap_core.strategies import Mixing
+from scripts.run.damage import intact
 from scripts.run.records import Json, MixingRecord, RoundRecord, read_rounds
 from scripts.run.results import Summary, summarise
 from scripts.run.settings import RunSettings
+
+_NEAREST = ("places", "weights", "others", "givers", "similarity")
+"""Arrays of `NearestMembers` in a run folder's `mixing.npz`."""
 
 
 class RunFolder:
@@ -40,6 +47,10 @@ class RunFolder:
     @property
     def _mixing_path(self) -> Path:
         return self.path / "mixing.json"
+
+    @property
+    def _nearest_path(self) -> Path:
+        return self.path / "mixing.npz"
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -66,6 +77,7 @@ class RunFolder:
         shutil.rmtree(self.path / "models", ignore_errors=True)
         write_text(self._rounds_path, "")
         self._mixing_path.unlink(missing_ok=True)
+        self._nearest_path.unlink(missing_ok=True)
 
     def _describe(self, versions: dict[str, str], cohort: Json, *, keep_models: bool) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -131,6 +143,36 @@ class RunFolder:
         if found is None:
             return None
         return Mixing(weights=found.weights, layers=found.layers, distances=found.distances)
+
+    def write_nearest(self, nearest: NearestMembers, members: list[str], from_round: int, *, neighbours: int) -> None:
+        """Write a W that is not whole: `mixing.npz` to go on from, and in `mixing.json` every row as it is when all
+        updates can be used."""
+        layers = {f"features_{number}": layer for number, layer in enumerate(nearest.features)}
+        arrays = {name: getattr(nearest, name) for name in _NEAREST}
+        half = self.path / "half-written-mixing.npz"
+        np.savez(half, self_weight=nearest.self_weight, allow_pickle=False, **arrays, **layers)
+        half.replace(self._nearest_path)
+        described = {
+            "members": members,
+            "from_round": from_round,
+            "self_weight": nearest.self_weight,
+            "neighbours": nearest.places[:, :neighbours].tolist(),
+            "neighbour_weights": nearest.shares(neighbours).tolist(),
+            "similarity": nearest.similarity.tolist(),
+        }
+        write_text(self._mixing_path, json.dumps(described))
+
+    def read_nearest(self) -> NearestMembers | None:
+        """The same, to the bit; None where W was written whole."""
+        if not self._nearest_path.exists():
+            return None
+        with intact(self._nearest_path), np.load(self._nearest_path, allow_pickle=False) as found:
+            count = sum(name.startswith("features_") for name in found.files)
+            return NearestMembers(
+                features=tuple(found[f"features_{number}"] for number in range(count)),
+                self_weight=float(found["self_weight"]),
+                **{name: found[name] for name in _NEAREST},
+            )
 
     def members(self) -> list[str]:
         """The clients' names, in the order of every list."""

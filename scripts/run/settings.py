@@ -193,7 +193,8 @@ class RunSettings(BaseModel):
             described.pop("anchor")
         elif self.anchor.kind == "file":
             described["anchor"]["path"] = file_digest(Path(self.anchor.path))
-        if not self.strategy().depends_on_rounds and self.sgd.lr_schedule == "constant":
+        same_start = not self.strategy().depends_on_rounds and self.sgd.lr_schedule == "constant"
+        if same_start and self.participation == 1.0:  # else the last round alone gives everybody a model
             described.pop("rounds")
         return digest(_without_later_fields(described))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedap_core.aggregation import mix, mix_sparse
+from fedap_core.aggregation import entries_of, mix, mix_entries, mix_sparse
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.distances import diagonal_distances, diagonal_rows, total_distance
@@ -101,3 +101,55 @@ def test_the_product_by_entries_is_that_of_the_whole_matrix(parameters: int) -> 
     mix_sparse(sparse, parameters, read=read, write=write)
     for one, other in zip(updates, expected, strict=True):
         assert np.allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 1.0])
+@pytest.mark.parametrize("remembered", [1, 16])
+def test_remembered_entries_give_the_bits_of_the_whole_row(
+    remembered: int, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one entry remembered per neighbour most rows find too few usable givers and are made anew."""
+    monkeypatch.setattr("fedap_core.neighbours.REMEMBERED", remembered)
+    stats = (*STATS[:-2], STATS[0], STATS[0])  # three twins, who have weight for each other alone
+    strategy = make_strategy("fedap", {"neighbours": 4, "self_weight": 0.4})
+    evidence = Evidence(counts=(10,) * MEMBERS, stats=stats)
+    whole, nearest = strategy.mixing(evidence), strategy.nearest(evidence)
+    usable = np.random.default_rng(3).random(MEMBERS) < share
+    usable[5] = True
+    own, discount = usable & (np.arange(MEMBERS) % 2 == 0), np.linspace(0.1, 1.0, MEMBERS)
+    expected = strategy.narrowed(whole.weights, usable=usable)
+    assert nearest is not None
+    assert whole.similarity is not None
+    assert np.array_equal(nearest.similarity, whole.similarity)
+    assert np.array_equal(nearest.rows(range(MEMBERS), usable=usable, neighbours=4), expected)
+    restricted = strategy.restrict(expected, usable=usable, own=own, discount=discount)
+    some = [3, 17, 38]
+    rows = nearest.rows(some, usable=usable, neighbours=4)
+    found = strategy.restrict(rows, usable=usable, own=own, discount=discount, places=some)
+    assert np.array_equal(found, restricted[some])
+
+
+@pytest.mark.parametrize("option", ["max_peer_weight", "min_similarity"])
+def test_options_that_look_at_all_of_w_have_no_shorter_form(option: str) -> None:
+    evidence = Evidence(counts=(10,) * MEMBERS, stats=STATS)
+    assert make_strategy("fedap", {"neighbours": 4, option: 0.5}).nearest(evidence) is None
+    assert make_strategy("fedap").nearest(evidence) is None
+    assert make_strategy("fedap", {"neighbours": MEMBERS}).nearest(evidence) is None
+
+
+def test_the_product_by_entries_has_the_same_bits_tile_by_tile_and_row_by_row() -> None:
+    sparse = keep_nearest(DENSE, range(MEMBERS), usable=EVERYBODY, neighbours=4)
+    updates = [RNG.standard_normal(70_001, dtype=np.float32) for _ in range(MEMBERS)]
+    by_rows, by_tiles = ([np.empty_like(one) for one in updates] for _ in range(2))
+
+    def read(start: int, tile: Float32Array) -> None:
+        for row, update in zip(tile, updates, strict=True):
+            row[:] = update[start : start + row.size]
+
+    def write(start: int, mixed: Float32Array) -> None:
+        for target, row in zip(by_tiles, mixed, strict=True):
+            target[start : start + row.size] = row
+
+    mix_sparse(sparse, 70_001, read=read, write=write)
+    mix_entries(entries_of(sparse), updates, by_rows)
+    assert all(np.array_equal(one, other) for one, other in zip(by_rows, by_tiles, strict=True))

@@ -1,0 +1,192 @@
+"""Clients of which only one lives at a time: the models and home states of all lie in memory-mapped files.
+
+The same `LocalClient` does the work as where all clients live in memory, so it leaves the same bits. Decides where a
+client's state lies between two pieces of work, and when a client is brought to life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedap_core.arrays import Float32Array
+from fedap_core.bn_stats import BnStats
+from fedap_core.metrics import Evaluation
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.state import State, copy_into, flat_size
+from fedap_core.strategies import Measure
+from participant.record.model_file import module_of, read_model
+from participant.training.local import LocalClient, LocalPlan, LocalReport, use_threads
+from scripts.engines.pool import Chosen, resolve_device, write_client
+from scripts.engines.tables import Table
+from scripts.run.cohort import Client, Cohort
+from scripts.run.kept_files import read_kept
+
+Layout = tuple[tuple[str, torch.dtype, torch.Size], ...]
+
+MODULE_BYTES = 300_000
+"""About what the objects of one living client take beside tensors and samples."""
+
+
+def living_bytes(cohort: Cohort, spec: ModelSpec, plan: LocalPlan) -> int:
+    """About what all clients take when all of them live in memory."""
+    models = 1 + len(plan.strategy.keeps) + int(plan.strategy.hands_over_another)
+    weights = models * 4 * flat_size(spec.tensors, plan.strategy.home)
+    return len(cohort.clients) * (MODULE_BYTES + weights) + cohort.data.x.nbytes
+
+
+class StoredPool:
+    """rows: (clients, shared values), in a memory map; live, as those of any pool."""
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        clients: Sequence[Client],
+        *,
+        start: Path,
+        plan: LocalPlan,
+        device: str,
+        rows: Table,
+        places: Sequence[int] | None = None,
+        folder: Path,
+        memory_bytes: int,
+    ) -> None:
+        """places: where these clients' rows are in the table; memory_bytes: beyond it tables are let go of after every
+        piece of work."""
+        use_threads(plan.compute.threads)
+        self._cohort, self._clients, self._plan = cohort, clients, plan
+        self._device = resolve_device(device)
+        self._spec, self._start, _ = read_model(start)
+        self._module = module_of(self._spec, self._start).to(self._device)
+        size = flat_size(self._spec.tensors, plan.strategy.home)
+        self._buffer = torch.empty(size, device=self._device)
+        self._shared = frozenset(tensor.name for tensor in self._spec.shared(plan.strategy.home))
+        self._table, self._homes = rows, _HomeStates(folder, len(clients))
+        self._rows: list[Float32Array] = [rows.array[place] for place in places or range(len(clients))]
+        self._memory_bytes = memory_bytes
+        self._first_row = self._born(clients[0]).shared.copy() if clients else np.empty(0, dtype=np.float32)
+        for row in self._rows:
+            row[...] = self._first_row
+
+    @property
+    def rows(self) -> Sequence[Float32Array]:
+        return self._rows
+
+    def measure(self, anchor: Path, what: Measure) -> list[BnStats]:
+        state = read_model(anchor)[1]
+        return [client.measure(state, what) for _, client in self._alive(None, changes=False)]
+
+    def train(self, round_no: int, what: Measure, chosen: Chosen = None) -> list[LocalReport]:
+        return [client.train(round_no, measure=what) for _, client in self._alive(chosen)]
+
+    def deliver(self, round_no: int, chosen: Chosen = None, entering: Sequence[int] = ()) -> None:
+        new = set(entering)
+        acting = chosen if self._plan.strategy.acts_on_delivery else sorted(new)
+        for place, client in self._alive(acting):
+            client.deliver(round_no, untrained=self._first_row if place in new else None)
+
+    def evaluate(self, split: str, model: str, round_no: int, chosen: Chosen = None) -> list[Evaluation]:
+        alive = self._alive(chosen, changes=False)
+        return [client.evaluate(split, model, round_no=round_no) for _, client in alive]
+
+    def save(self, folder: Path, round_no: int) -> None:
+        for _, client in self._alive(None, changes=False):
+            write_client(folder, client, self._spec, round_no)
+
+    def load(self, folder: Path) -> None:
+        for place, client in self._alive(None):
+            client.load(*read_kept(folder, self._clients[place].name))
+
+    def close(self) -> None:
+        self._clients, self._rows = (), []
+
+    def _alive(self, chosen: Chosen, *, changes: bool = True) -> Iterator[tuple[int, LocalClient]]:
+        """One client after the other; what it has become is stored when the next one is asked for."""
+        for place in range(len(self._clients)) if chosen is None else chosen:
+            client = self._born(self._clients[place], self._homes.get(place))
+            client.shared[...] = self._rows[place]
+            yield place, client
+            if changes:
+                self._rows[place][...] = client.shared
+                home = {name: tensor for name, tensor in client.state().items() if name not in self._shared}
+                self._homes.put(place, {_MODEL + name: tensor for name, tensor in home.items()} | client.kept())
+        if self._table.size_bytes + self._homes.size_bytes > self._memory_bytes:
+            self._table.let_go()
+            self._homes.let_go()
+
+    def _born(self, client: Client, home: State | None = None) -> LocalClient:
+        """A client as it was stored, without its shared weights; None: as before its first round."""
+        if home is None:
+            copy_into(self._module, self._start)
+        made = LocalClient(
+            client.name,
+            splits=self._cohort.samples(client, self._device),
+            module=self._module,
+            spec=self._spec,
+            plan=self._plan,
+            buffer=self._buffer,
+        )
+        if home is not None:
+            model = {name.removeprefix(_MODEL): tensor for name, tensor in home.items() if name.startswith(_MODEL)}
+            made.load(model, {name: tensor for name, tensor in home.items() if not name.startswith(_MODEL)})
+        return made
+
+
+_MODEL = "home/"
+"""Before the names of tensors of the model itself; others are what the algorithm keeps."""
+
+
+class _HomeStates:
+    """The named tensors that every client has beside its shared weights. Slots grow with the largest state."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._folder = folder
+        self._table = Table(folder, count, 0, np.dtype(np.uint8))
+        self._layouts: list[Layout] = []
+        self._which = np.full(count, -1, dtype=np.int64)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._table.size_bytes
+
+    def let_go(self) -> None:
+        self._table.let_go()
+
+    def put(self, place: int, state: State) -> None:
+        layout: Layout = tuple((name, tensor.dtype, tensor.shape) for name, tensor in state.items())
+        if layout not in self._layouts:
+            self._layouts.append(layout)
+        pieces = [tensor.cpu().contiguous().reshape(-1).numpy().view(np.uint8) for tensor in state.values()]
+        size = sum(_padded(piece.size) for piece in pieces)
+        if size > self._table.array.shape[1]:
+            self._grow(size)
+        at, slot = 0, self._table.array[place]
+        for piece in pieces:
+            slot[at : at + piece.size] = piece
+            at += _padded(piece.size)
+        self._which[place] = self._layouts.index(layout)
+
+    def get(self, place: int) -> State | None:
+        """Views, to be copied from at once; None: nothing was put."""
+        if self._which[place] < 0:
+            return None
+        found: State = {}
+        at, slot = 0, self._table.array[place]
+        for name, dtype, shape in self._layouts[self._which[place]]:
+            size = shape.numel() * dtype.itemsize
+            found[name] = torch.from_numpy(slot[at : at + size]).view(dtype).reshape(shape)
+            at += _padded(size)
+        return found
+
+    def _grow(self, width: int) -> None:
+        wider, before = Table(self._folder, len(self._which), width, np.dtype(np.uint8)), self._table.array
+        if before.shape[1]:
+            wider.array[:, : before.shape[1]] = before
+        self._table = wider
+
+
+def _padded(size: int) -> int:
+    return -(-size // 64) * 64

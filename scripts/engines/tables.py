@@ -1,0 +1,36 @@
+"""Arrays in files that have no name: memory that need not fit, shared with forked children, gone when nobody uses it.
+
+Pages lie in the system's page cache and are written to disk when it needs the room. Knows neither models nor clients.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Table:
+    """`array` of zeros, (count, width), in a file of `folder`; rows begin on 64 bytes."""
+
+    def __init__(self, folder: Path, count: int, width: int, dtype: np.dtype[Any]) -> None:
+        stride = -(-max(width * dtype.itemsize, 1) // 64) * 64
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.truncate(count * stride)
+            self._memory = mmap.mmap(file.fileno(), count * stride)
+        whole = np.frombuffer(self._memory, dtype=dtype).reshape(count, stride // dtype.itemsize)
+        self.array: NDArray[Any] = whole[:, :width]
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._memory)
+
+    def let_go(self) -> None:
+        """Count no longer as memory of this process; the next access finds everything again."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._memory.madvise(mmap.MADV_DONTNEED)
