@@ -70,8 +70,8 @@ def test_a_run_with_nearest_members_goes_on_from_its_saved_round(
         if round_no == 3:
             raise KeyboardInterrupt
 
+    options = EngineOptions(root=tmp_path / "twice", memory_gb=NO_MEMORY, on_round=stop)
     with pytest.raises(KeyboardInterrupt):
-        options = EngineOptions(root=tmp_path / "twice", memory_gb=NO_MEMORY, on_round=stop)
         run_inline(settings, clients_of(settings), options)
     assert RunFolder(tmp_path / "twice", settings).saved_round() == 2
     require_equal(run_stored(tmp_path / "twice", settings), run_stored(tmp_path / "once", settings))
