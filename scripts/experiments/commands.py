@@ -31,6 +31,13 @@ Partition = Annotated[
         "without --clients."
     ),
 ]
+Jobs = Annotated[
+    int, typer.Option(help="Runs at once; 0: as many as there are cores, or one with an engine that uses them all.")
+]
+Memory = Annotated[
+    float | None,
+    typer.Option(help="Gigabytes that clients may take before they lie in files. Default: half of the machine's."),
+]
 
 
 def demo(
@@ -81,14 +88,9 @@ def compare(
     engine: Annotated[str, typer.Option(help="inline, or processes: a real federation; the same bits.")] = "inline",
     mode: Annotated[str, typer.Option(help="barrier, or continuous: nobody waits (needs processes).")] = "barrier",
     participants_per_process: Annotated[int, typer.Option(help="With --engine processes.", min=1)] = 1,
-    jobs: Annotated[
-        int, typer.Option(help="Runs at once; 0: as many as there are cores, or one with --engine processes.")
-    ] = 0,
+    jobs: Jobs = 0,
     workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that jobs leave.")] = 0,
-    memory: Annotated[
-        float | None,
-        typer.Option(help="Gigabytes that clients may take before they lie in files. Default: half of the machine's."),
-    ] = None,
+    memory: Memory = None,
     keep_models: Annotated[bool, typer.Option(help="Save models, so that a run can be continued.")] = True,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS,
     track: Annotated[list[str] | None, typer.Option(help="mlflow:URI or tensorboard:FOLDER; repeatable.")] = None,
