@@ -33,7 +33,7 @@ from scripts.engines.base import EngineOptions
 from scripts.engines.opening import open_pool
 from scripts.engines.pool import Chosen, ClientPool
 from scripts.engines.sampling import Sampling
-from scripts.engines.tables import Table
+from scripts.engines.tables import MappedRows
 from scripts.engines.transport import Transport
 from scripts.run.anchors import require_same_model, train_pooled_anchor
 from scripts.run.cohort import Cohort, model_file_name
@@ -301,7 +301,7 @@ class InlineFederation:
         """Where mixed rows lie until all of them have been made."""
         if count * size * 4 <= MADE_IN_MEMORY:
             return [np.empty(size, dtype=np.float32) for _ in range(count)]
-        return list(Table(self._options.root, count, size, np.dtype(np.float32)).array)
+        return list(MappedRows(self._options.root, count, size, np.dtype(np.float32)).array)
 
     def _mix(self, weights: FloatArray, phase: Phase, round_no: int, receivers: Chosen) -> None:
         rows = givers = self._pool.rows

@@ -17,7 +17,7 @@ from scripts.engines.base import EngineOptions
 from scripts.engines.forked_pool import ForkedPool
 from scripts.engines.pool import ClientPool, InlinePool, make_clients
 from scripts.engines.stored_pool import StoredPool, living_bytes
-from scripts.engines.tables import Table
+from scripts.engines.tables import MappedRows
 from scripts.run.cohort import Cohort
 from scripts.run.settings import RunSettings
 
@@ -57,7 +57,7 @@ def _forked(settings: RunSettings, cohort: Cohort, start: Path, *, workers: int)
 def _stored(settings: RunSettings, cohort: Cohort, start: Path, options: EngineOptions, *, workers: int) -> ClientPool:
     plan, spec = settings.local_plan(), read_spec(start)
     shared = sum(tensor.size for tensor in spec.shared(plan.strategy.home))
-    rows = Table(options.root, len(cohort.clients), shared, np.dtype(np.float32))
+    rows = MappedRows(options.root, len(cohort.clients), shared, np.dtype(np.float32))
 
     def make_pool(mine: range) -> StoredPool:
         return StoredPool(

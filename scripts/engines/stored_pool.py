@@ -21,7 +21,7 @@ from fedap_core.strategies import Measure
 from participant.record.model_file import module_of, read_model
 from participant.training.local import LocalClient, LocalPlan, LocalReport, use_threads
 from scripts.engines.pool import Chosen, resolve_device, write_client
-from scripts.engines.tables import Table
+from scripts.engines.tables import MappedRows
 from scripts.run.cohort import Client, Cohort
 from scripts.run.kept_files import read_kept
 
@@ -49,7 +49,7 @@ class StoredPool:
         start: Path,
         plan: LocalPlan,
         device: str,
-        rows: Table,
+        rows: MappedRows,
         places: Sequence[int] | None = None,
         folder: Path,
         memory_bytes: int,
@@ -144,7 +144,7 @@ class _HomeStates:
 
     def __init__(self, folder: Path, count: int) -> None:
         self._folder = folder
-        self._table = Table(folder, count, 0, np.dtype(np.uint8))
+        self._table = MappedRows(folder, count, 0, np.dtype(np.uint8))
         self._layouts: list[Layout] = []
         self._which = np.full(count, -1, dtype=np.int64)
 
@@ -182,7 +182,7 @@ class _HomeStates:
         return found
 
     def _grow(self, width: int) -> None:
-        wider, before = Table(self._folder, len(self._which), width, np.dtype(np.uint8)), self._table.array
+        wider, before = MappedRows(self._folder, len(self._which), width, np.dtype(np.uint8)), self._table.array
         if before.shape[1]:
             wider.array[:, : before.shape[1]] = before
         self._table = wider

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Table:
+class MappedRows:
     """`array` of zeros, (count, width), in a file of `folder`; rows begin on 64 bytes."""
 
     def __init__(self, folder: Path, count: int, width: int, dtype: np.dtype[Any]) -> None:
