@@ -48,7 +48,9 @@ TABLES = (  # of the data folder, the second set is reached by what the user nam
     Table(  # the virtual clock's own settings are no run's: it is not named by a user
         folder="scripts/engines",
         name="ENGINES",
-        support=frozenset({"base", "pool", "forked_pool", "transport", "sampling", "workbench"})
+        support=frozenset(
+            {"base", "pool", "forked_pool", "transport", "sampling", "workbench", "opening", "stored_pool", "tables"}
+        )
         | {"continuous", "virtual_members"},
     ),
 )
