@@ -94,7 +94,7 @@ def play(
 
 def _small_disks(drill: Drill, folder: Path, stack: ExitStack) -> dict[str, SmallDisk]:
     """One for each party: room for all that a run of this size keeps, and little more."""
-    size = DISK_BYTES + DISK_MODELS * drill.model_bytes
+    size = DISK_BYTES + DISK_MODELS * drill.model_bytes * (2 if drill.sealed else 1)  # sealed values take twice as much
     return {party: stack.enter_context(SmallDisk(folder / f"disk-{party}", size_bytes=size)) for party in PARTIES}
 
 
