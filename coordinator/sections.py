@@ -18,7 +18,7 @@ from protocol.contracts import Record
 from protocol.errors import InvalidField
 from protocol.host.web.address import PageAddress
 from protocol.limits import IN_FLIGHT_BYTES, MIB
-from protocol.plan import PEER_NAME, PEER_NAME_IN_WORDS, Compute, Sgd
+from protocol.plan import MAX_PEER_WEIGHT, PEER_NAME, PEER_NAME_IN_WORDS, Compute, Sgd
 
 
 class Section(BaseModel):
@@ -186,7 +186,10 @@ class SealingSection(Section):
         description="Who sees statistics and sample counts: the members alone, or the coordinator as in other runs.",
     )
     max_peer_weight: float = Field(
-        default=0.25, gt=0.0, le=1.0, description="Most that one member gives another; more where members are few."
+        default=MAX_PEER_WEIGHT,
+        gt=0.0,
+        le=1.0,
+        description="Most that one member gives another; more where members are few.",
     )
     scores: Literal["clear", "sealed"] = Field(
         default="clear", description="Whether the coordinator sees losses and scores."

@@ -23,6 +23,7 @@ from coordinator.runs import StoredRun
 from fedap_core.errors import shortened
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
+from fedap_core.sealing.limitations import cannot_be_had
 from fedap_core.similarity import strangers
 from fedap_core.strategies import Measure
 from protocol.encodings import downward, encoding_of, stored
@@ -105,13 +106,10 @@ def _sealed(plan: Plan) -> Iterator[str]:
     statistics = "statistics and sample counts" if sealing.statistics_to == "members" else ""
     scores = "losses and scores" if sealing.scores == "sealed" else ""
     hidden = ", ".join(filter(None, ("updates", statistics, scores)))
-    yield (
-        f"Sealed: {hidden} cannot be read here; W, who is there, sizes and times can. Values are not inspected: each"
-        f" member checks what it receives. One peer gives at most {sealing.max_peer_weight:g}, more where members are"
-        " few."
-    )
-    if sealing.statistics_to == "members":
-        yield "Sealed: members see each other's statistics, and every member computes its own row of W."
+    most = f"One peer gives at most {sealing.max_peer_weight:g}, more where members are few."
+    yield f"Sealed: {hidden} cannot be read here. {most}"
+    for line in cannot_be_had(statistics_to_members=sealing.statistics_to == "members"):
+        yield f"Sealed: {line}"
 
 
 def _when(plan: Plan, rules: Rules) -> Iterator[str]:

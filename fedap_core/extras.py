@@ -28,6 +28,7 @@ EXTRAS: Mapping[str, str] = {
     "dp_accounting": "privacy",
     "mlflow": "mlflow",
     "tensorboard": "tensorboard",
+    "tenseal": "bench",
     "atheris": "fuzz",
 }
 """Name in an `import` -> the extra. A library that several extras bring has the one that most users lack."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,22 +18,25 @@ from participant.progress import configure_logging, is_terminal, showing, watchi
 from participant.record.bundle import export_bundle
 from participant.record.predictions import predict as predict_new
 from participant.record.predictions import write_predictions
-from participant.sealing.group_key import make_group_key
+from participant.sealing.group_key import make_group_key, read_group_key
 from participant.sealing.opened_scores import scores_table
 from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from participant.wire.keys import make_keys
 from protocol.encodings import ENCODINGS
 from protocol.host.command import ExampleFlag, Given, TableFlag, settings_text, with_settings
 from protocol.host.web.address import PageAddress
+from protocol.messages import Sealing
 
 Config = Annotated[Path | None, typer.Option(help="TOML file with any of these settings; options win over it.")]
 DataOption = Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder of the data files (else FEDAP_DATA).")]
 
+ScoresTo = Literal["clear", "sealed"]
+
 SHORT = {"data_options": "--data-option", "page_hosts": "--page-host", "page_certificate": "--page-cert"}
 """Flags with other names than their settings."""
 PRIVACY = tuple(f"{kind.SECTION}.{name}" for kind in (StatisticsPrivacy, UpdatePrivacy) for name in kind.model_fields)
-CHECKED = (*DataSettings.model_fields, "algorithm", "allow", "trust_code", *PRIVACY)
+CHECKED = (*DataSettings.model_fields, "algorithm", "allow", "trust_code", "group_key", "statistics_to", *PRIVACY)
 """The settings that `check` is about."""
 
 
@@ -78,6 +81,9 @@ def check(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of the federation.")] = 100,
     warmup_rounds: Annotated[int, typer.Option(min=0, help="Rounds that make the anchor.")] = 0,
     encoding: Annotated[str, typer.Option(help=f"One of {', '.join(ENCODINGS)}.")] = "f32",
+    scores: Annotated[
+        ScoresTo, typer.Option(help="Whether the coordinator of a sealed run sees losses and scores.")
+    ] = "clear",
 ) -> None:
     """Load the data, build the model, print what stays home, what leaves, what is allowed; refuse what cannot work."""
     if config is None:
@@ -95,11 +101,20 @@ def check(
         encoding=encoding,
         statistics=settings.private_statistics,
         updates=settings.private_updates,
+        sealing=_sealing_of(settings, scores),
     )
     typer.echo(text)
     typer.echo("\na plan may ask for; anything else is refused, and ends the participant before it trains:")
     for line in allowance.lines():
         typer.echo(f"  {line}")
+
+
+def _sealing_of(settings: JoinSettings, scores: str) -> Sealing | None:
+    """What a sealed run of this participant's group key hides; None without a key."""
+    if settings.group_key is None:
+        return None
+    fingerprint = read_group_key(settings.group_key).fingerprint
+    return Sealing(fingerprint=fingerprint, statistics_to=settings.statistics_to, scores=scores)
 
 
 def keygen(

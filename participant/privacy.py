@@ -7,23 +7,37 @@ from the algorithm and the model alone, before anybody is spoken to.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedap_core.errors import InvalidInput, shortened, unknown_name
 from fedap_core.measures import statistics_arrays
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.batchnorm import require_batch_norm
 from fedap_core.splits import MIN_TRAIN_SAMPLES
-from fedap_core.strategies import Measure, Strategy, make_strategy
+from fedap_core.strategies import Measure, Strategy, make_strategy, sealing_objection
 from participant.config import DataSettings
 from participant.decisions.layouts import shared_layout
 from participant.joining import LocalSetup
 from participant.private_words import privacy_lines, update_lines
 from participant.record.model_file import module_of
+from participant.sealed_words import sealed_layouts, sealed_lines
 from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from protocol.encodings import ENCODINGS, Encoding, encoding_of
 from protocol.limits import SLICE_BYTES
-from protocol.messages import Cancel, Error, Goodbye, Grant, Heartbeat, Hello, Leave, Message, Slice, Stats, Update
+from protocol.messages import (
+    Cancel,
+    Error,
+    Goodbye,
+    Grant,
+    Heartbeat,
+    Hello,
+    Leave,
+    Message,
+    Sealing,
+    Slice,
+    Stats,
+    Update,
+)
 from protocol.tensors import Layout, WireTensor
 
 SMALL_TALK: tuple[type[Message], ...] = (Hello, Heartbeat, Error, Grant, Cancel, Leave)
@@ -74,18 +88,13 @@ class Subject:
     encoding: Encoding = "f32"
     share_class_counts: bool = False
     share_comparison: bool = False
+    sealing: Sealing | None = None
 
 
 def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
     """Everything. A message or tensor that is not in this list is never sent."""
     messages = [_plain(kind) for kind in SMALL_TALK]
-    first = subject.strategy.first_measure
-    if first is not Measure.NONE:
-        moments = _moments(subject, first)
-        messages.append(_with(Stats, "once, before the first round proper", {"moments": moments}, "f32"))
-    else:
-        nothing = {"moments": Layout(())}
-        messages.append(_with(Stats, "once, empty, where training starts from an anchor", nothing, "f32"))
+    messages.append(_statistics(subject))
     if subject.warmup_rounds:
         everything = {"weights": shared_layout(subject.spec, ())}
         messages.append(_update(subject, f"each of {subject.warmup_rounds} warm-up rounds", everything))
@@ -100,7 +109,7 @@ def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
         when = f"in round {measured[0] + 1}, or a later one where the coordinator lacks them"
         messages.append(_update(subject, when, with_statistics))
     compared = ", with the scores of the model trained alone" if subject.share_comparison else ""
-    messages.append(_with(Goodbye, f"once, at the end{compared}", _tables(subject), "f32"))
+    messages.append(_sealed(subject, Goodbye, f"once, at the end{compared}", _tables(subject), "f32"))
     if any(one.tensor_bytes > SLICE_BYTES for one in messages):
         messages.append(_plain(Slice, "the bytes of tensors above, in pieces of at most 4 MiB"))
     return tuple(messages)
@@ -108,7 +117,8 @@ def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
 
 def stays_home(subject: Subject) -> tuple[str, ...]:
     """Tensors of the model that never leave."""
-    leaving = {name for one in what_leaves(subject) for name in one.tensor_names}
+    clear = replace(subject, sealing=None)  # what is sealed leaves under one name
+    leaving = {name for one in what_leaves(clear) for name in one.tensor_names}
     return tuple(tensor.name for tensor in subject.spec.tensors if tensor.name not in leaving)
 
 
@@ -123,11 +133,12 @@ def describe(
     encoding: str,
     statistics: StatisticsPrivacy | None = None,
     updates: UpdatePrivacy | None = None,
+    sealing: Sealing | None = None,
 ) -> str:
     """The list in words, for a person who must decide; refuses what cannot work."""
     subject = subject_of(
         home, settings, algorithm=algorithm, options=options, rounds=rounds, warmup_rounds=warmup_rounds,
-        encoding=encoding,
+        encoding=encoding, sealing=sealing,
     )  # fmt: skip
     parts = home.split(settings)
     counts = ", ".join(f"{len(positions)} {part}" for part, positions in parts.items())
@@ -152,6 +163,8 @@ def describe(
         names = shortened(one.tensor_names, _SHOWN_TENSORS, none="none")
         size = f", {one.tensor_bytes:,} bytes of tensors: {names}" if one.tensors else ""
         lines.append(f"  {one.kind} ({one.when}): {', '.join(one.fields)}{size}")
+    if sealing is not None:
+        lines += ["", *sealed_lines(sealing)]
     if len(parts["train"]) < MIN_TRAIN_SAMPLES:
         lines += ["", f"note: {len(parts['train'])} training samples; most federations ask for {MIN_TRAIN_SAMPLES}."]
     return "\n".join(lines)
@@ -166,6 +179,7 @@ def subject_of(
     rounds: int,
     warmup_rounds: int,
     encoding: str,
+    sealing: Sealing | None = None,
 ) -> Subject:
     """What the list is computed from; an algorithm that this model cannot run is refused."""
     if encoding not in ENCODINGS:
@@ -173,6 +187,10 @@ def subject_of(
     if warmup_rounds >= rounds:
         raise InvalidInput("warmup_rounds", warmup_rounds, f"fewer than the {rounds} rounds")
     strategy = make_strategy(algorithm, options)
+    if sealing is not None and (refused := sealing_objection(strategy)):
+        raise InvalidInput("algorithm", algorithm, f"one that can be sealed: {refused}")
+    if sealing is not None and encoding != "f32":
+        raise InvalidInput("encoding", encoding, "f32: sealed values have a width of their own")
     spec = home.spec
     module = module_of(spec, {})  # refuses a model whose code has changed
     if strategy.needs_batch_norm:
@@ -187,6 +205,7 @@ def subject_of(
         encoding=encoding_of(encoding),
         share_class_counts=settings.shares_class_counts,
         share_comparison=settings.shares_comparison,
+        sealing=sealing,
     )
 
 
@@ -195,13 +214,34 @@ def _plain(kind: type[Message], when: str = "") -> Leaving:
 
 
 def _with(kind: type[Message], when: str, tensors: Mapping[str, Layout], encoding: Encoding) -> Leaving:
-    optional = {"statistics", "tables"}
+    optional = {"statistics", "tables", "row"}
     fields = tuple(name for name, _ in kind.CONTRACTS if name not in optional or name in tensors)
     return Leaving(kind=kind.KIND, when=when, fields=fields, tensors=tuple(tensors.items()), encoding=encoding)
 
 
 def _update(subject: Subject, when: str, tensors: Mapping[str, Layout]) -> Leaving:
-    return _with(Update, when, {**tensors, **_tables(subject)}, subject.encoding)
+    return _sealed(subject, Update, when, {**tensors, **_tables(subject)}, subject.encoding)
+
+
+def _statistics(subject: Subject) -> Leaving:
+    """The answer to `anchor`; in a sealed run whose members compute W it brings the number of samples in any case."""
+    first = subject.strategy.first_measure
+    if first is not Measure.NONE:
+        moments = {"moments": _moments(subject, first)}
+        return _sealed(subject, Stats, "once, before the first round proper", moments, "f32")
+    nothing = {"moments": Layout(())}
+    if subject.sealing is not None and subject.sealing.statistics_to == "members":
+        return _sealed(subject, Stats, "once, before the first round proper", nothing, "f32")
+    return _with(Stats, "once, empty, where training starts from an anchor", nothing, "f32")
+
+
+def _sealed(
+    subject: Subject, kind: type[Message], when: str, tensors: Mapping[str, Layout], encoding: Encoding
+) -> Leaving:
+    if subject.sealing is not None:
+        splits = () if kind is Stats else subject.splits
+        tensors = sealed_layouts(subject.sealing, tensors, splits=splits, requests=kind is Update)
+    return _with(kind, when, tensors, encoding)
 
 
 def _tables(subject: Subject) -> dict[str, Layout]:

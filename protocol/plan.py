@@ -112,6 +112,10 @@ class Compute(Record):
     evaluation_batch_size: Annotated[int, whole(1, 2**20)] = 256
 
 
+MAX_PEER_WEIGHT = 0.25
+"""What a sealed run lets one member give another, unless it says otherwise."""
+
+
 @record
 class Sealing(Record):
     """What a sealed run hides from the coordinator, and the rules by which members mix without showing it.
@@ -125,7 +129,7 @@ class Sealing(Record):
 
     fingerprint: Digest
     statistics_to: Annotated[str, one_of("members", "coordinator")] = "members"
-    max_peer_weight: Annotated[float, real(0.0, 1.0, above=True)] = 0.25
+    max_peer_weight: Annotated[float, real(0.0, 1.0, above=True)] = MAX_PEER_WEIGHT
     scores: Annotated[str, one_of("clear", "sealed")] = "clear"
     age_exponent: Annotated[float, real(0.0)] | None = 0.5
 

@@ -16,6 +16,7 @@ from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.strategies import STRATEGIES, Strategy
 from protocol.encodings import ENCODINGS
 from protocol.messages import Welcome
+from protocol.plan import MAX_PEER_WEIGHT
 
 BUILT_IN = "built in"
 OPTION = "option."
@@ -76,7 +77,8 @@ def fields(cores: int) -> dict[str, Field]:
 
     The bounds are far above what trainings of this kind use: they keep a plan from harming, not from being unwise. Only
     what makes more leave than an algorithm does by itself is not allowed unless it is asked for: in warm-up rounds
-    batch norm leaves, too, and `full_covariance` sends a matrix per layer.
+    batch norm leaves, too, `full_covariance` sends a matrix per layer, and in a sealed run the more one member gives
+    another, the more that one learns of it.
     """
 
     def number(path: str, low: float, high: float) -> Field:
@@ -99,6 +101,9 @@ def fields(cores: int) -> dict[str, Field]:
         "participation": number("plan.participation", 0, 1),
         "choose_from": word("plan.choose_from", "members", "present"),
         "encoding": word("plan.encoding", *ENCODINGS),
+        "max_peer_weight": number("plan.sealed.max_peer_weight", 0, MAX_PEER_WEIGHT),
+        "scores": word("plan.sealed.scores", "clear", "sealed"),
+        "age_exponent": number("plan.sealed.age_exponent", 0, 100),
         "learning_rate": number("plan.sgd.learning_rate", 0, 10),
         "lr_schedule": word("plan.sgd.lr_schedule", "constant", "cosine"),
         "momentum": number("plan.sgd.momentum", 0, 0.9999),
@@ -116,7 +121,7 @@ def fields(cores: int) -> dict[str, Field]:
     }
 
 
-UNBOUNDED = frozenset({"model_layout", "shared_layout", "sealed"})
+UNBOUNDED = frozenset({"model_layout", "shared_layout", "sealed.fingerprint", "sealed.statistics_to"})
 """Fields of a plan that are compared with this participant's own model, key and settings instead."""
 
 
@@ -235,7 +240,7 @@ def _agreeing(value: object, limit: Limit) -> str:
 def _at(welcome: Welcome, path: str) -> object:
     found: object = welcome
     for part in path.split("."):
-        found = getattr(found, part)
+        found = None if found is None else getattr(found, part)  # what a plan does not have asks for nothing
     return len(found) if isinstance(found, Mapping) else found
 
 

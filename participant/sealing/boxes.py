@@ -7,6 +7,7 @@ one's; its round stands inside. Decides the form of a box; what its contents mea
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from collections.abc import Mapping
@@ -24,6 +25,11 @@ from protocol.tensors import Array, Layout, TensorSet
 _NONCE_BYTES = 12
 _LEAD_BYTES = 16
 """The nonce, filled up to whole words."""
+
+
+def plan_digest(plan: Mapping[str, object]) -> str:
+    """By which boxes are bound to the plan that everybody agreed to. plan: as it is written in a welcome."""
+    return hashlib.blake2b(json.dumps(plan, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,6 @@ latest, or when its check value is wrong.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import secrets
 from collections.abc import Mapping
@@ -27,7 +25,7 @@ from fedap_core.sealing import rows
 from fedap_core.strategies import Evidence, Measure, Phase, Strategy, mixing_of_phase
 from participant.decisions.consent import OrderRefused, Refusal
 from participant.record.private_state import SavedRound
-from participant.sealing.boxes import Boxes, Contents
+from participant.sealing.boxes import Boxes, Contents, plan_digest
 from participant.sealing.group_key import GroupKey
 from participant.sealing.updates import SALT_BYTES, BrokenSeal, Sealer, Upload
 from protocol.errors import InvalidField
@@ -38,11 +36,6 @@ from protocol.tensors import Layout, TensorSet
 STATISTICS, SCORES = "statistics", "scores"
 _ROWS_KEPT = 2
 """Requested rows that may still be in use: the latest, and the one before while the latest is on its way."""
-
-
-def plan_digest(welcome: Welcome) -> str:
-    """By which boxes are bound to the plan that everybody agreed to."""
-    return hashlib.blake2b(json.dumps(welcome.plan.write([]), sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -302,4 +295,4 @@ class SealedRun:
 
     @property
     def _boxes(self) -> Boxes:
-        return Boxes(key=self.key, run=self.welcome.run, plan=plan_digest(self.welcome))
+        return Boxes(key=self.key, run=self.welcome.run, plan=plan_digest(self.welcome.plan.write([])))

@@ -26,9 +26,9 @@ def bench(
 ) -> None:
     """Measure this project against plain PyTorch, memory and sockets, side by side: ratios, noise, bars.
 
-    Parts: round, startup, memory, aggregate, wire, scale, step, recover, coordinator. All of them take about twelve
-    minutes on two quiet cores. One more runs only when it is named: bytes, accuracy against bytes under every encoding,
-    about twenty minutes; its runs, table and figure stay beside the JSON file, and a stopped one goes on.
+    Parts: round, startup, memory, aggregate, wire, scale, step, recover, coordinator, sealed. All of them take about
+    fifteen minutes on two quiet cores. One more runs only when it is named: bytes, accuracy against bytes under every
+    encoding, about twenty minutes; its runs, table and figure stay beside the JSON file, and a stopped one goes on.
     """
     from scripts.bench import machine, sheet
     from scripts.bench.job import BenchScope

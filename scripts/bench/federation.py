@@ -19,7 +19,9 @@ from coordinator.decisions.facts import RoundClosed, UpdateAccepted
 from coordinator.observers.log_lines import configure_logs
 from coordinator.record.journal import JOURNAL, Entry, SqliteJournal
 from coordinator.runs import open_run
+from coordinator.sections import SealingSection
 from participant.config import JoinSettings
+from participant.sealing.group_key import make_group_key, read_group_key
 from participant.wire.keys import make_keys
 from protocol.host.keys import generate_keys, write_key_file
 from scripts.bench.job import BenchJob
@@ -33,7 +35,7 @@ from scripts.engines.processes.shards import write_shards
 PATIENCE_S = 300.0
 """Longest wait for a round that must close."""
 GLANCE_S = 0.05
-COORDINATOR_KEY, MEMBERS = "coordinator.key", "members.txt"
+COORDINATOR_KEY, MEMBERS, GROUP_KEY = "coordinator.key", "members.txt", "group.key"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,7 @@ class Shape:
     mode: str = "barrier"
     curve: bool = False
     durable: bool = True
+    sealed: bool = False
 
 
 class ForgetfulJournal(SqliteJournal):
@@ -72,13 +75,16 @@ class BenchFederation:
         shards = write_shards(self._home / "shards", self._job.cohort)
         write_config(self._home / "run.toml", settings, self._job.cohort, start, folder=self.run_folder)
         secrets = self._make_keys() if self._shape.curve else {}
+        group: dict[str, object] = {"group_key": self._home / GROUP_KEY} if self._shape.sealed else {}
+        if group:
+            make_group_key(self._home / GROUP_KEY)
         self._children = Children(self._home / "logs").__enter__()
         try:
             endpoint = self._start_coordinator()
             joining = [
                 join_settings(
                     settings, name, endpoint=endpoint, shard=shards[name], initial=start.initial, state=self.state(name)
-                ).model_copy(update=secrets.get(name, {}))
+                ).model_copy(update={**secrets.get(name, {}), **group})
                 for name in self.members
             ]
             for at in range(0, len(joining), self._shape.per_process):
@@ -144,6 +150,9 @@ class BenchFederation:
 
     def _config(self) -> RunConfig:
         config = read_config(self._home / "run.toml")
+        if self._shape.sealed:
+            sealing = SealingSection(group_key=read_group_key(self._home / GROUP_KEY).fingerprint)
+            config = config.model_copy(update={"sealed": True, "sealing": sealing})
         if not self._shape.curve:
             return config
         network = config.network.model_copy(update={"secret_key": self._home / COORDINATOR_KEY})

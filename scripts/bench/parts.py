@@ -39,6 +39,7 @@ PARTS: dict[str, BenchPart] = {
     "step": BenchPart(about="a training step against a plain PyTorch step, per model", seconds=60),
     "recover": BenchPart(about="going on after SIGKILL with a long journal against a fresh start", seconds=45),
     "coordinator": BenchPart(about="the coordinator's processor time per round, plain and encrypted", seconds=60),
+    "sealed": BenchPart(about="rounds, bytes and mixing of a sealed run against a clear one, and CKKS", seconds=150),
     "bytes": BenchPart(
         about="accuracy against megabytes per participant, all encodings, OrganAMNIST and HAR", seconds=1200, alone=True
     ),

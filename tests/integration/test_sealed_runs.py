@@ -18,35 +18,22 @@ import numpy as np
 import pytest
 
 from coordinator.record.blobs import describe, read_bytes
+from participant.config import DataSettings
+from participant.joining import open_home
+from participant.privacy import stays_home, subject_of, what_leaves
 from participant.record.model_file import read_model
-from participant.sealing.boxes import Boxes
+from participant.sealing.boxes import Boxes, plan_digest
 from participant.sealing.group_key import GroupKey, make_group_key
-from participant.sealing.sealed_run import STATISTICS, plan_digest
-from protocol.contracts import Frames
-from protocol.messages import Plan, Welcome
+from participant.sealing.sealed_run import STATISTICS
+from protocol.messages import Sealing
 from tests.integration.test_kills_of_both_sides import LIVES, MORTAL, Undertaker
 from tests.support.cohorts import MODELS, small_run, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
 from tests.support.processes import Process
-from tests.support.run_files import coordinator_file, participant_file
+from tests.support.sealing import joining, sealed_file
 from tests.support.whole_runs import run_to_its_end
 
 ROUNDS = 3
-
-
-def sealed_file(
-    folder: Path, reference: Reference, key: GroupKey, *, pace: dict[str, object] | None = None, **sealing: object
-) -> Path:
-    """A run.toml; a cap of 1 leaves W as it is in clear."""
-    section = {"group_key": key.fingerprint, "max_peer_weight": 1.0, **sealing}
-    network = {"endpoint": f"ipc://{folder}/socket"}
-    return coordinator_file(folder, reference, pace=pace, network=network, sealed=True, sealing=section)
-
-
-def joining(folder: Path, reference: Reference, statistics_to: str = "members") -> tuple[str, ...]:
-    anchor = () if reference.anchor is None else ("--anchor-file", str(reference.anchor))
-    config = ("--config", str(participant_file(folder)))
-    return (*config, "--group-key", str(folder / "group.key"), "--statistics-to", statistics_to, *anchor)
 
 
 @pytest.mark.parametrize("statistics_to", ["members", pytest.param("coordinator", marks=pytest.mark.slow)])
@@ -62,6 +49,28 @@ def test_a_sealed_run_ends_with_the_models_of_a_clear_one(tmp_path: Path, statis
         for tensor, bits in tensors.items():
             expected = np.frombuffer(bits, dtype=found[tensor].dtype).reshape(found[tensor].shape)
             np.testing.assert_allclose(found[tensor], expected, atol=2e-3)
+    require_listed(made["c1"], tmp_path, reference, key, statistics_to)
+
+
+def require_listed(player: Player, folder: Path, reference: Reference, key: GroupKey, statistics_to: str) -> None:
+    """What the member recorded as sent is what `check` lists, by kind, tensors and size; rows name members."""
+    described = {"data": folder / "c1.npz", "model_file": reference.initial, "name": "c1", "validation": 0.0}
+    settings = DataSettings.model_validate({name: str(value) for name, value in described.items()})
+    sealing = Sealing(fingerprint=key.fingerprint, statistics_to=statistics_to)
+    algorithm = reference.settings.algorithm
+    subject = subject_of(
+        open_home(settings), settings, algorithm=algorithm, options={}, rounds=ROUNDS, warmup_rounds=0, encoding="f32",
+        sealing=sealing,
+    )  # fmt: skip
+    assert "bn1.weight" in stays_home(subject)
+    assert "conv1.weight" not in stays_home(subject)
+    entries = {one.kind: one for one in what_leaves(subject)}
+    for line in player.sent():
+        entry = entries[str(line["kind"])]
+        names = [str(name) for name in line["names"]] if isinstance(line["names"], list) else []
+        assert {name for name in names if name not in reference.names} == set(entry.tensor_names)
+        assert isinstance(line["bytes"], int)
+        assert -16 <= line["bytes"] - entry.tensor_bytes < 1500
 
 
 def test_a_wrong_key_is_refused_at_the_door_with_a_sentence(tmp_path: Path) -> None:
@@ -191,11 +200,11 @@ def is_stored(folder: Path, player: Player) -> bool:
     return bool(saved) and (folder / "run" / "blobs" / "update" / number / player.name).is_file()
 
 
-def agreed(player: Player) -> Welcome:
-    """The welcome of a run, as its member has noted it."""
-    terms = json.loads((player.state / "state" / "whole" / "agreement.json").read_text())
-    plan = Plan.read(terms["plan"], Frames(()), newer=False)
-    return Welcome(run="whole", participant=player.name, round_no=0, heartbeat_s=1.0, plan=plan, initial=None)
+def agreed(player: Player) -> dict[str, object]:
+    """The plan of a run, as its member has noted it."""
+    noted = json.loads((player.state / "state" / "whole" / "agreement.json").read_text())
+    plan: dict[str, object] = noted["plan"]
+    return plan
 
 
 # ---- kills

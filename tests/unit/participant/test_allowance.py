@@ -10,7 +10,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.strategies import make_strategy
 from participant.decisions.allowance import UNBOUNDED, Allowance, fields, parse_allowance
 from protocol.contracts import Record
-from protocol.messages import Compute, Plan, Sgd, Welcome
+from protocol.messages import Compute, Plan, Sealing, Sgd, Welcome
 from tests.unit.protocol.samples import WELCOME
 
 SGD = Sgd(learning_rate=0.05, batch_size=16)
@@ -26,13 +26,16 @@ def welcome(*, heartbeat_s: float = 5.0, sgd: Sgd = SGD, **plan: object) -> Welc
     return replace(WELCOME, heartbeat_s=heartbeat_s, plan=changed)
 
 
+SEALED = Sealing(fingerprint="ab" * 16, max_peer_weight=0.5)
+
+
 def test_every_field_of_a_plan_has_a_bound() -> None:
     """A field that is added to the plan without one would be obeyed whatever it says."""
     bounded = {field.path for field in fields(2).values()}
-    nested: dict[str, type[Record]] = {"sgd": Sgd, "compute": Compute}
-    expected = {f"plan.{name}" for name, _ in Plan.CONTRACTS if name not in nested and name not in UNBOUNDED}
-    expected |= {f"plan.{outer}.{name}" for outer, kind in nested.items() for name, _ in kind.CONTRACTS}
-    assert bounded == expected | {"heartbeat_s"}
+    nested: dict[str, type[Record]] = {"sgd": Sgd, "compute": Compute, "sealed": Sealing}
+    expected = {name for name, _ in Plan.CONTRACTS if name not in nested}
+    expected |= {f"{outer}.{name}" for outer, kind in nested.items() for name, _ in kind.CONTRACTS}
+    assert bounded == {f"plan.{name}" for name in expected - UNBOUNDED} | {"heartbeat_s"}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,7 @@ def test_every_field_of_a_plan_has_a_bound() -> None:
         (welcome(options={f"o{number}": 1 for number in range(17)}), "plan.options"),
         (welcome(options={"self_weight": 1e7}), "plan.options.self_weight"),
         (welcome(strategy="some.module:Thing"), "plan.strategy"),
+        (welcome(sealed=SEALED), "plan.sealed.max_peer_weight"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -142,3 +146,15 @@ def test_lines_for_people_name_every_bound_and_who_set_it() -> None:
     assert "rounds: at least 1 and at most 200 (--allow)" in lines
     assert "algorithm: fedap (--algorithm)" in lines
     assert "heartbeat_s: at least 0.1 and at most 300 (built in)" in lines
+
+
+def test_more_of_one_peer_than_the_default_is_taken_only_where_the_operator_agrees() -> None:
+    allowance("max_peer_weight<=0.5").refuse_excess(welcome(sealed=SEALED))
+    with pytest.raises(InvalidInput, match=r"at most 0.1: more is not allowed here \(--allow\)"):
+        allowance("max_peer_weight<=0.1").refuse_excess(welcome(sealed=replace(SEALED, max_peer_weight=0.2)))
+
+
+def test_scores_in_clear_are_refused_where_the_operator_wants_them_sealed() -> None:
+    allowance("scores=sealed").refuse_excess(welcome(sealed=replace(SEALED, max_peer_weight=0.2, scores="sealed")))
+    with pytest.raises(InvalidInput, match=r"plan.sealed.scores: got clear, expected sealed"):
+        allowance("scores=sealed").refuse_excess(welcome(sealed=replace(SEALED, max_peer_weight=0.2)))

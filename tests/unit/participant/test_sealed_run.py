@@ -16,9 +16,9 @@ from fedap_core.sealing.fixed_point import WHOLE
 from participant.decisions.allowance import parse_allowance
 from participant.decisions.consent import Consent, OrderRefused
 from participant.record.private_state import PrivateState
-from participant.sealing.boxes import Boxes
+from participant.sealing.boxes import Boxes, plan_digest
 from participant.sealing.group_key import GroupKey, make_group_key, read_group_key
-from participant.sealing.sealed_run import STATISTICS, plan_digest
+from participant.sealing.sealed_run import STATISTICS
 from participant.sealing.updates import BrokenSeal
 from participant.training.home_run import HomeRun
 from participant.training.home_settings import HomeSettings
@@ -223,7 +223,7 @@ def test_statistics_and_counts_leave_in_a_box_alone(first: tuple[Members, dict[s
     assert stats.samples == 0
     assert members.runs["c1"].counts == (0, 0)
     assert [spec.name for spec in stats.moments.layout.specs] == ["sealed"]
-    boxes = Boxes(key=KEY, run=RUN, plan=plan_digest(welcome("c1", members.how)))
+    boxes = Boxes(key=KEY, run=RUN, plan=plan_digest(welcome("c1", members.how).plan.write([])))
     found = boxes.open(box_of(stats.moments), purpose=STATISTICS, member="c1")
     assert found.facts["samples"] == 48
     assert any(name.endswith("/mean") for name in found.arrays)
@@ -238,7 +238,7 @@ def test_scores_leave_sealed_where_the_plan_says_so(tmp_path: Path) -> None:
     update = members.first_round()["c1"]
     assert (update.steps, update.train_loss, update.scores) == (0, None, ())
     assert update.tables is not None
-    boxes = Boxes(key=KEY, run=RUN, plan=plan_digest(welcome("c1", members.how)))
+    boxes = Boxes(key=KEY, run=RUN, plan=plan_digest(welcome("c1", members.how).plan.write([])))
     told = boxes.open(box_of(update.tables), purpose="scores", member="c1").facts
     assert told["steps"] > 0
     assert told["train_loss"] > 0.0
@@ -263,7 +263,7 @@ def test_a_plan_sealed_otherwise_than_agreed_is_refused(
 ) -> None:
     consent = Consent(
         spec=SPEC,
-        allowance=parse_allowance((), cores=2),
+        allowance=parse_allowance(("max_peer_weight<=0.5",), cores=2),
         name="c1",
         group_key=own,
         statistics_to=statistics_to,

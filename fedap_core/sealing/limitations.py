@@ -1,0 +1,16 @@
+"""What a sealed run cannot give, in words: one list for everybody who shows it."""
+
+from __future__ import annotations
+
+
+def cannot_be_had(*, statistics_to_members: bool) -> tuple[str, ...]:
+    """One sentence each."""
+    told = [
+        "The coordinator cannot inspect values; each member checks what it receives and may refuse it.",
+        "One member together with the coordinator can open everybody's updates: all members have the same key.",
+        "The coordinator still sees W, who takes part, sizes and times.",
+        "In a federation of two, each member can compute the other's update.",
+    ]
+    if statistics_to_members:
+        told.append("Members see each other's statistics and numbers of samples.")
+    return tuple(told)
