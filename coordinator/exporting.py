@@ -60,7 +60,7 @@ def _payload(past: StoredRun, participant: str, store: Store) -> tuple[Payload, 
     forms = ModelForms(
         initial=ModelFile(config.initial),
         anchor=anchor,
-        home=rules.strategy.home,
+        strategy=rules.strategy,
         encoding=config.encoding,
         store=store,
     )

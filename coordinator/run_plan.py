@@ -91,7 +91,7 @@ def _plan(config: RunConfig, spec: ModelSpec, strategy: Strategy) -> Plan:
         choose_from=config.choose_from,
         encoding=config.encoding,
         model_layout=whole_layout(spec).digest,
-        shared_layout=shared_layout(spec, strategy.home).digest,
+        shared_layout=shared_layout(spec, strategy).digest,
         sgd=config.training.sgd,
         compute=config.training.compute,
         sealed=_sealing(config),

@@ -104,7 +104,7 @@ def open_run(
     forms = ModelForms(
         initial=initial,
         anchor=anchor,
-        home=rules.strategy.home,
+        strategy=rules.strategy,
         encoding=config.encoding,
         store=store,
         sealed=config.sealed,

@@ -17,7 +17,7 @@ from coordinator.decisions.state import State, Status
 from coordinator.evaluations import MODEL_WORDS, evaluation_line, latest_evaluations, rounds_in_words
 from coordinator.observers.log_lines import event_of, shown_round
 from coordinator.record.journal import fact_of
-from coordinator.record.model_forms import shared_layout
+from coordinator.record.model_forms import floating_layout, shared_layout
 from coordinator.run_plan import strategy_of
 from coordinator.runs import StoredRun
 from fedap_core.errors import shortened
@@ -85,7 +85,7 @@ def _where(config: RunConfig) -> str:
 
 def _what_travels(plan: Plan, rules: Rules, spec: ModelSpec) -> str:
     home = rules.strategy.home
-    layout = shared_layout(spec, home)
+    layout = shared_layout(spec, rules.strategy)
     kept = " and ".join(_PARTS[part] for part in sorted(home)) or "nothing"
     encoding = encoding_of(plan.encoding)
     values = f"{layout.elements:,} values of {len(layout.specs)} tensors"
@@ -165,8 +165,8 @@ def _mixed(rules: Rules) -> str:
 
 
 def _disk(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> str:
-    home = () if rules.warmup_rounds else rules.strategy.home
-    row = shared_layout(spec, home).size_bytes(stored(encoding_of(plan.encoding)))
+    layouts = [shared_layout(spec, rules.strategy), *([floating_layout(spec)] if rules.warmup_rounds else [])]
+    row = max(layout.size_bytes(stored(encoding_of(plan.encoding))) for layout in layouts)
     reserve = config.storage.reserve_bytes
     return f"Disk: at most {4 * row:,} bytes per member at a time, and {reserve:,} free; with less the run pauses."
 

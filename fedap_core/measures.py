@@ -34,11 +34,7 @@ def measured_channels(spec: ModelSpec, measure: Measure) -> dict[str, int]:
     if measure is Measure.NONE:
         return {}
     if measure is Measure.HEAD_INPUTS:
-        head = spec.head[-1]
-        weights = [
-            tensor for tensor in spec.tensors if tensor.name.rpartition(".")[0] == head and len(tensor.shape) > 1
-        ]
-        return {head: weights[0].shape[1]} if weights else {}
+        return {spec.head[-1]: spec.features} if spec.features else {}
     layers: dict[str, int] = {}
     for tensor in spec.tensors:
         if tensor.part is Part.BATCH_NORM and len(tensor.shape) == 1:

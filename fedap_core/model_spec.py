@@ -52,6 +52,13 @@ class ModelSpec:
         """What travels when `home` stays home, in wire order."""
         return shared_tensors(self.tensors, home)
 
+    @property
+    def features(self) -> int:
+        """Channels of the classification layer's inputs; 0 where it has no weight matrix."""
+        head = self.head[-1]
+        own = [one for one in self.tensors if one.name.rpartition(".")[0] == head and len(one.shape) > 1]
+        return own[0].shape[1] if own else 0
+
     def to_metadata(self, notes: Mapping[str, str] | None = None) -> dict[str, str]:
         """Description and notes as a safetensors file carries them: one key, so that equal models are equal bytes."""
         described = {

@@ -106,6 +106,11 @@ class LocalModel(Protocol):
     def loss(self) -> float:
         """Of the batch of the latest `step` or `gradient`; 0 before the first."""
 
+    @property
+    def reach(self) -> float:
+        """How far a constant gradient of 1 would have moved the values in the latest `train`: the step size times the
+        number of steps, more with momentum. 0 before the first."""
+
     def assign(self, values: Vector) -> None:
         """Set all trainable values."""
 
@@ -175,6 +180,13 @@ class Workspace(Protocol):
     @property
     def class_counts(self) -> Vector:
         """Training samples per class (classes,); stays at home like everything here."""
+
+    def received(self, name: str) -> Vector:
+        """A copy of a tensor in `Strategy.beside`, flat: as it was delivered last, or sent since. Zeros before any
+        member has sent it."""
+
+    def send(self, name: str, values: Vector) -> None:
+        """Set what such a tensor is sent as with this round's update."""
 
     def vector(self, values: Collection[float]) -> Vector:
         """A new vector of these numbers."""

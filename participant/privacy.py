@@ -16,7 +16,7 @@ from fedap_core.nn.batchnorm import require_batch_norm
 from fedap_core.splits import MIN_TRAIN_SAMPLES
 from fedap_core.strategies import Measure, Strategy, make_strategy, sealing_objection
 from participant.config import DataSettings
-from participant.decisions.layouts import shared_layout
+from participant.decisions.layouts import floating_layout, shared_layout
 from participant.joining import LocalSetup
 from participant.private_words import privacy_lines, update_lines
 from participant.record.model_file import module_of
@@ -96,9 +96,9 @@ def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
     messages = [_plain(kind) for kind in SMALL_TALK]
     messages.append(_statistics(subject))
     if subject.warmup_rounds:
-        everything = {"weights": shared_layout(subject.spec, ())}
+        everything = {"weights": floating_layout(subject.spec)}
         messages.append(_update(subject, f"each of {subject.warmup_rounds} warm-up rounds", everything))
-    weights = {"weights": shared_layout(subject.spec, subject.strategy.home)}
+    weights = {"weights": shared_layout(subject.spec, subject.strategy)}
     rounds = subject.rounds - subject.warmup_rounds
     plans = [subject.strategy.round_plan(number, rounds) for number in range(rounds)]
     measured = [number + subject.warmup_rounds for number, plan in enumerate(plans) if plan.measure is not Measure.NONE]

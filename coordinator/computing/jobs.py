@@ -224,7 +224,7 @@ class Jobs:
         return shape_of(self._tensors(phase))
 
     def _tensors(self, phase: Phase) -> tuple[TensorSpec, ...]:
-        return self._spec.shared(() if phase is Phase.WARMUP else self._rules.strategy.home)
+        return self._spec.shared(()) if phase is Phase.WARMUP else self._rules.strategy.travelling(self._spec)
 
     def _bounds(self, start: Payload, action: Inspect, typical: float | None) -> Bounds:
         warm = action.phase is Phase.WARMUP

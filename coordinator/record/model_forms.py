@@ -7,7 +7,7 @@ made tensor by tensor, so that no whole model need be in memory. Knows nothing o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,8 +19,7 @@ from coordinator.record.blobs import CHUNK_BYTES, opened, read_bytes, read_exact
 from coordinator.record.store import Store
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
-from fedap_core.parts import Part
-from fedap_core.strategies import Phase
+from fedap_core.strategies import Phase, Strategy
 from protocol.contracts import Buffer
 from protocol.encodings import Encoding, downward
 from protocol.limits import SLICE_BYTES
@@ -75,9 +74,14 @@ def whole_layout(spec: ModelSpec) -> Layout:
     return Layout.described(spec.tensors)
 
 
-def shared_layout(spec: ModelSpec, home: Collection[Part]) -> Layout:
-    """The tensors that leave when `home` stays home, in wire order."""
-    return Layout.described(spec.shared(home))
+def shared_layout(spec: ModelSpec, strategy: Strategy) -> Layout:
+    """The tensors that leave under an algorithm, in wire order."""
+    return Layout.described(strategy.travelling(spec))
+
+
+def floating_layout(spec: ModelSpec) -> Layout:
+    """All tensors of a model but its counters, in wire order: what leaves in warm-up rounds."""
+    return Layout.described(spec.shared(()))
 
 
 class ModelFile:
@@ -108,7 +112,7 @@ class ModelFile:
 
 
 class ModelForms:
-    """Everything about the model that a run sends or expects, for one strategy's `home` and one encoding.
+    """Everything about the model that a run sends or expects, for one strategy and one encoding.
 
     Asked by the socket's thread, which sends, and by the computing one, which compares with what was sent.
     """
@@ -118,7 +122,7 @@ class ModelForms:
         *,
         initial: ModelFile,
         anchor: ModelFile | None,
-        home: Collection[Part],
+        strategy: Strategy,
         encoding: Encoding,
         store: Store,
         sealed: bool = False,
@@ -136,8 +140,9 @@ class ModelForms:
         """How updates are expected."""
         self.sealed = sealed
         self.whole = whole_layout(initial.spec)
-        self._shared = shared_layout(initial.spec, home)
-        self._all_floating = shared_layout(initial.spec, ())
+        self._shared = shared_layout(initial.spec, strategy)
+        self._beside = frozenset(one.name for one in strategy.beside(initial.spec))
+        self._all_floating = floating_layout(initial.spec)
         self._made: dict[str, Payload] = {}
         self._making = threading.RLock()
         self._rows: dict[RowRef, Payload] = {}
@@ -224,9 +229,13 @@ class ModelForms:
         with self._making:
             if name not in self._made:
                 path = self._store.fixed_path(name)
-                _write_form(path, layout, encoding, tensor)
+                _write_form(path, layout, encoding, self._with_zeros(tensor))
                 self._made[name] = payload_of(path, layout, encoding)
             return self._made[name]
+
+    def _with_zeros(self, tensor: Callable[[WireTensor], Array]) -> Callable[[WireTensor], Array]:
+        """No model file has what travels beside the weights."""
+        return lambda spec: np.zeros(spec.shape, spec.dtype) if spec.name in self._beside else tensor(spec)
 
 
 def _write_form(path: Path, layout: Layout, encoding: Encoding, tensor: Callable[[WireTensor], Array]) -> None:

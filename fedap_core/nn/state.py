@@ -1,7 +1,8 @@
 """Decides where a model's tensors live: parameters and shared tensors are views of one flat float32 buffer.
 
-Order: home trainable | shared trainable | shared not trainable. So all trainable values are one slice (one SGD update)
-and all shared values are one slice (sending is a pointer, receiving a copy, mixing happens in place).
+Order: home trainable | shared trainable | shared not trainable | beside. So all trainable values are one slice (one SGD
+update) and all that travels is one slice (sending is a pointer, receiving a copy, mixing happens in place). `beside`:
+tensors of an algorithm that travel with the model's own and are no part of the module.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class FlatModel:
         home: Collection[Part],
         buffer: Tensor | None = None,
         *,
+        beside: tuple[TensorSpec, ...] = (),
         mirrored: bool | None = None,
     ) -> None:
         self.module = module
@@ -66,7 +68,7 @@ class FlatModel:
         shared_names = {spec.name for spec in self.layout}
         home_trainable = [spec for spec in tensors if spec.trainable and spec.name not in shared_names]
         entries = model_entries(module)
-        total = flat_size(tensors, home)
+        total = flat_size((*tensors, *beside), home)
         self.flat = torch.empty(total, device=device_of(module)) if buffer is None else buffer
         if self.flat.shape != (total,) or self.flat.dtype != torch.float32:
             raise InvalidInput("buffer", tuple(self.flat.shape), f"{total} float32 values")
@@ -77,6 +79,11 @@ class FlatModel:
             with torch.no_grad():
                 view.copy_(entries[spec.name])
             entries[spec.name].data = view
+            at += spec.size
+        self.beside: State = {}
+        """What travels beside the model, by name: flat views, zeros at first."""
+        for spec in beside:
+            self.beside[spec.name] = self.flat[at : at + spec.size].zero_()
             at += spec.size
         shared_from = sum(spec.size for spec in home_trainable)
         trainable = sum(spec.size for spec in tensors if spec.trainable)
@@ -116,7 +123,7 @@ class FlatModel:
             torch.from_numpy(self.host).copy_(self.shared)
 
     def twin(self) -> FlatModel:
-        """A second model with the same values and the same layout."""
+        """A second model with the same values and the same layout, without what travels beside it."""
         return FlatModel(copy.deepcopy(self.module), self.tensors, self._home)
 
     def parameters_outside(self, parts: Collection[Part]) -> list[Tensor]:

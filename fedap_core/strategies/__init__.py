@@ -26,6 +26,7 @@ from fedap_core.strategies.fedrep import FedRep
 from fedap_core.strategies.fedrod import FedRod
 from fedap_core.strategies.local import Base
 from fedap_core.strategies.pfedsim import PFedSim
+from fedap_core.strategies.scaffold import Scaffold
 
 __all__ = [
     "STRATEGIES",
@@ -63,6 +64,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "fedrod": FedRod,
     "fedavgm": FedAvgM,
     "fedadam": FedAdam,
+    "scaffold": Scaffold,
 }
 
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

@@ -5,7 +5,8 @@ coordinator imports all strategies. Who is present and when a round closes is th
 
 To add an algorithm, write one file in this folder and one line in `STRATEGIES`. Decide, in this order:
 
-1.  `home`: the parts (body, head, batch norm) whose tensors never leave a participant.
+1.  `home`: the parts (body, head, batch norm) whose tensors never leave a participant. `beside`: tensors of the
+    algorithm's own that travel with the weights in both directions and are mixed by the same W.
 2.  `mixing`: W, from sample counts or from statistics (`first_measure`, `round_measure`); `round_plan` and `mixing_of`
     where rounds of one run are mixed in different ways. A phase is any name the strategy gives it. Where weights follow
     from the values of a round's updates, `compares` and `affinity`.
@@ -20,7 +21,7 @@ To add an algorithm, write one file in this folder and one line in `STRATEGIES`.
 4.  `passes`: how often a round goes through the training data, if that is not the plan's number of epochs.
 
 Randomness comes from the workspace (`batches`, `train`) and derives from seed, participant and round. Nothing leaves a
-participant but the shared tensors of `work.model` and the statistics that the strategy names.
+participant but the shared tensors of `work.model`, those in `beside` and the statistics that the strategy names.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from fedap_core.arrays import BoolArray, FloatArray
 from fedap_core.bn_stats import BnStats
 from fedap_core.comparison import UpdateComparison
 from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
 from fedap_core.neighbours import NearestMembers
 from fedap_core.parts import Part, TensorSpec
 from fedap_core.robust import Robustness
@@ -181,6 +183,15 @@ class Strategy:
     def home(self) -> frozenset[Part]:
         """The parts whose tensors never leave the participant."""
         return frozenset()
+
+    def beside(self, spec: ModelSpec) -> tuple[TensorSpec, ...]:
+        """Tensors that travel beside the weights, not trainable and zero at first; see `Workspace.received`."""
+        del spec
+        return ()
+
+    def travelling(self, spec: ModelSpec) -> tuple[TensorSpec, ...]:
+        """All that a participant sends in a round and is given, in wire order."""
+        return (*spec.shared(self.home), *self.beside(spec))
 
     @property
     def first_measure(self) -> Measure:

@@ -2,9 +2,10 @@
 
 The vector b takes up what is peculiar to a participant's features, so that the body need not: logits are
 head(body(x) + b). b is learnt at home with everything else, and the mean of a batch's features without b is pulled to
-a fixed mean. The paper averages that mean over all participants before the first round. Here every participant takes
-it from its own training data, under the first delivered model, with batch norm re-estimated: a mean of features never
-leaves. What predicts is the delivered model with b folded into the bias of its head.
+a fixed mean. That is the average over all participants of their mean features under the first delivered model, with
+batch norm re-estimated. Means travel beside the weights, so the average is known from the second round on; the first
+is trained without the pull. With `own_mean` everyone's features are pulled to its own mean, from the first round, and
+no mean leaves. What predicts is the delivered model with b folded into the bias of its head.
 """
 
 from __future__ import annotations
@@ -14,40 +15,74 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedap_core.errors import InvalidInput
+from fedap_core.model_spec import ModelSpec
+from fedap_core.parts import Part, TensorSpec
 from fedap_core.strategies.base import Strategy
-from fedap_core.workspace import LocalModel, Objective, Workspace
+from fedap_core.workspace import LocalModel, Objective, Vector, Workspace
 
 SHIFT, MEAN = "shift", "mean"
+
+FEATURES = "feddbe.mean"
+"""Sent: a participant's mean of the head's inputs. Received: the average of all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedDbe(Strategy):
-    """strength: the paper's kappa, of the pull on the mean. 0 leaves only the vector b."""
+    """strength: the paper's kappa, of the pull on the mean; 0 leaves only the vector b. own_mean: pull everyone's
+    features to its own mean instead of the average of all."""
 
     name: ClassVar[str] = "feddbe"
-    label: ClassVar[str] = "FedDBE, own mean"
+    label: ClassVar[str] = "FedDBE"
     paper: ClassVar[str] = "https://arxiv.org/abs/2311.14975"
 
     strength: float = 1.0
+    own_mean: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0.0 <= self.strength < math.inf:
             raise InvalidInput("feddbe.strength", self.strength, "a finite number >= 0")
 
+    def require_continuous(self) -> None:
+        if not self.own_mean:
+            expected = "barrier: the mean of feddbe is an average over everyone"
+            raise InvalidInput("mode", "continuous", expected, "Use mode = barrier, or own_mean = true.")
+
+    def beside(self, spec: ModelSpec) -> tuple[TensorSpec, ...]:
+        if self.own_mean:
+            return ()
+        return (TensorSpec(name=FEATURES, shape=(spec.features,), part=Part.BODY, trainable=False),)
+
     def deliver(self, work: Workspace) -> None:
         if MEAN in work.vectors:
             return
+        if not self.own_mean and _is_known(average := work.received(FEATURES)):
+            work.vectors[MEAN] = average
+            if SHIFT not in work.vectors:
+                work.vectors[SHIFT] = average * 0.0
+            return
         trial = work.copy(work.model)
         trial.reestimate()
-        work.vectors[MEAN] = trial.head_input_mean()
-        work.vectors[SHIFT] = work.vectors[MEAN] * 0.0
+        mean = trial.head_input_mean()
+        work.vectors[SHIFT] = mean * 0.0
+        if self.own_mean:
+            work.vectors[MEAN] = mean
+        else:
+            work.send(FEATURES, mean)
 
     def train(self, work: Workspace) -> None:
-        shift, mean = work.vectors[SHIFT], work.vectors[MEAN]
-        work.model.train(objective=Objective(head_shift=shift, feature_pull=self.strength, feature_mean=mean))
+        objective = Objective(head_shift=work.vectors[SHIFT])
+        if MEAN in work.vectors:
+            mean = work.vectors[MEAN]
+            objective = Objective(head_shift=work.vectors[SHIFT], feature_pull=self.strength, feature_mean=mean)
+        work.model.train(objective=objective)
 
     def hand_over(self, work: Workspace) -> LocalModel:
         model = work.copy(work.model)
         model.fold_shift(work.vectors[SHIFT])
         return model
+
+
+def _is_known(average: Vector) -> bool:
+    """Zeros are what travels before anybody has trained."""
+    return float(average.dot(average)) > 0.0

@@ -17,7 +17,7 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.strategies import Measure, Phase, RoundPlan, Strategy, make_strategy, sealing_objection
 from participant.decisions.actions import Order
 from participant.decisions.allowance import Allowance
-from participant.decisions.layouts import model_layout, shared_layout
+from participant.decisions.layouts import floating_layout, model_layout, shared_layout
 from protocol.encodings import downward, encoding_of
 from protocol.messages import Anchor, Finish, Plan, Train, Welcome
 from protocol.plan import RESERVED_RUNS
@@ -48,8 +48,8 @@ class Terms:
         self._plan = plan
         self._strategy = strategy
         self._whole = model_layout(spec)
-        self._everything = shared_layout(spec, ())
-        self._shared = shared_layout(spec, strategy.home)
+        self._everything = floating_layout(spec)
+        self._shared = shared_layout(spec, strategy)
 
     def refusal(self, order: Order) -> Refusal | None:
         """Why the plan does not know such an order; None: it does. A run may be ended at any time, so that a `finish`
@@ -204,7 +204,7 @@ def require_layouts(plan: Plan, spec: ModelSpec, strategy: Strategy) -> None:
     """Refuse a plan that this program would carry out otherwise than it says."""
     for field, got, expected in (
         ("plan.model_layout", plan.model_layout, model_layout(spec).digest),
-        ("plan.shared_layout", plan.shared_layout, shared_layout(spec, strategy.home).digest),
+        ("plan.shared_layout", plan.shared_layout, shared_layout(spec, strategy).digest),
     ):
         if got != expected:
             raise InvalidInput(field, got, f"{expected}, the tensors of {spec.model} under {plan.strategy}")

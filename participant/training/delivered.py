@@ -18,7 +18,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from participant.decisions.consent import OrderRefused, Refusal
-from participant.decisions.layouts import shared_layout
+from participant.decisions.layouts import floating_layout
 from participant.record.model_file import read_model
 from participant.record.private_state import RunState
 from participant.training.outgoing import model_of, weights_of
@@ -102,7 +102,7 @@ def require_finite(state: State, round_no: int) -> None:
 
 def unsound_state(state: State, spec: ModelSpec, what: str) -> Refusal | None:
     """The same judgement for a whole model, counters left out."""
-    layout = shared_layout(spec, ())
+    layout = floating_layout(spec)
     if not layout.specs:
         return None
     flat = np.concatenate([state[one.name].numpy().reshape(-1) for one in layout.specs])

@@ -17,7 +17,7 @@ from fedap_core.arrays import Float32Array
 from fedap_core.nn.state import State
 from participant.record.private_state import SavedRound
 from participant.training.outgoing import OutgoingTensors
-from participant.training.reports import ARRIVED, LOST, flat_weights
+from participant.training.reports import ARRIVED, LOST, flat_weights, travelling_of
 from protocol.encodings import DIFFERENCES
 from protocol.tensors import Layout, TensorSet
 
@@ -44,7 +44,7 @@ class Feedback:
         """
         if not layout.elements or not (self._differs or self._outgoing.changes):
             return saved, None
-        values, told, kept = flat_weights(saved.model, layout), None, {}
+        values, told, kept = flat_weights(travelling_of(saved), layout), None, {}
         base = self._delivered
         if base is not None and base.size != values.size:
             base = None

@@ -17,12 +17,11 @@ from fedap_core import measures
 from fedap_core.arrays import Float32Array
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
-from fedap_core.parts import Part
 from fedap_core.strategies import Measure, Strategy, make_strategy
 from fedap_core.workspace import DELIVERED, HANDED_OVER
 from participant.decisions.consent import Refusal, require_layouts, strategy_of
 from participant.decisions.events import Report
-from participant.decisions.layouts import shared_layout
+from participant.decisions.layouts import floating_layout, shared_layout
 from participant.record.agreement import keep_agreement, refuse_another_algorithm
 from participant.record.model_file import module_of
 from participant.record.privacy_ledger import PrivacyLedger
@@ -121,7 +120,7 @@ class HomeRun:
             return None
         if saved.kind == Goodbye.KIND:
             return goodbye_of(self._welcome.run, saved, self._outgoing, self._sealed)
-        layout = shared_layout(self._spec, self._home_of(saved.phase))
+        layout = shared_layout(self._spec, self._strategy_of(saved.phase))
         return update_of(self._welcome.run, saved, layout, self._outgoing, self._sealed)
 
     # --- orders -------------------------------------------------------------------------------------------------
@@ -131,7 +130,7 @@ class HomeRun:
         gives the same."""
         self.refused = None
         if self._sealed is not None:
-            order = self._sealed.opened_anchor(order, shared_layout(self._spec, ()), self._latest)
+            order = self._sealed.opened_anchor(order, floating_layout(self._spec), self._latest)
         anchor = anchor_model(order, self._spec, self._files, self._start, self._settings.anchor_file)
         if self._plan.start_from == "anchor" and self._has_not_begun():
             self._files.write_start(anchor)
@@ -178,7 +177,7 @@ class HomeRun:
                 "scores": saved_scores(self._scores(evaluations)),
             },
         )
-        layout = shared_layout(self._spec, self._home_of(order.phase))
+        layout = shared_layout(self._spec, self._strategy_of(order.phase))
         saved, told = self._feedback.told(saved, layout, self._latest, self._start)
         if self._sealed is not None:
             saved = self._sealed.noted(saved, order, self._latest)
@@ -195,7 +194,7 @@ class HomeRun:
         personal model is then what one's own training made last."""
         if not self._has_not_begun() or order.weights is not None:
             self._enter("mixed")
-        self._take(order, order.weights, shared_layout(self._spec, self._strategy.home))
+        self._take(order, order.weights, shared_layout(self._spec, self._strategy))
         evaluations = self._examiner.examine(self._client, order.round_no)
         scores = self._scores(evaluations)
         if self._settings.share_comparison:
@@ -293,14 +292,11 @@ class HomeRun:
     def _strategy_of(self, phase: str) -> Strategy:
         return make_strategy("fedavg") if phase == WARMUP else self._strategy
 
-    def _home_of(self, phase: str) -> frozenset[Part]:
-        return self._strategy_of(phase).home
-
     # --- rounds -------------------------------------------------------------------------------------------------
 
     def _deliver(self, order: Train) -> None:
         """Load the weights of an order."""
-        layout = shared_layout(self._spec, self._home_of(order.phase))
+        layout = shared_layout(self._spec, self._strategy_of(order.phase))
         untrained = None
         if order.phase != WARMUP and self._has_not_begun():  # only then: a copy of a large model is not for nothing
             untrained = self._outgoing.as_delivered(layout, self._client.shared)

@@ -87,7 +87,8 @@ class LocalClient:
         self._plan = plan
         if plan.compute.layers == "stock":
             use_stock_layers(module)
-        self._model = FlatModel(module, spec.tensors, plan.strategy.home, buffer, mirrored=mirrored)
+        beside = plan.strategy.beside(spec)
+        self._model = FlatModel(module, spec.tensors, plan.strategy.home, buffer, beside=beside, mirrored=mirrored)
         trade = Trade(
             participant=name,
             samples=splits["train"],
@@ -223,10 +224,10 @@ class LocalClient:
     def load(self, state: State, kept: State | None = None) -> None:
         """Take over a stored state. kept: None leaves what is kept beside the model as it is."""
         self._model.load(state)
-        self._model.publish()
-        self._finished = None
         if kept is not None:
             self._work.load(kept)
+        self._model.publish()
+        self._finished = None
 
     def _to_hand_over(self, round_no: int) -> FlatModel:
         strategy = self._plan.strategy

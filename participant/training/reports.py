@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from fedap_core.nn.state import State
 from participant.record.private_state import SavedRound
 from participant.sealing.sealed_run import SealedRun
 from participant.training.outgoing import OutgoingTensors
+from participant.training.workspace import BESIDE
 from protocol.messages import Goodbye, Score, Update
 from protocol.tensors import Layout, TensorSet
 
@@ -40,21 +42,27 @@ def update_of(
     return update if sealed is None else sealed.update(update, facts)
 
 
-def flat_weights(model: State, layout: Layout) -> Float32Array:
-    """A copy of what a model shares, (elements,)."""
+def travelling_of(saved: SavedRound) -> State:
+    """What a trained round may share: the model, and what travels beside it."""
+    return saved.model | saved.extras_of(f"home/{BESIDE.rstrip('/')}")
+
+
+def flat_weights(state: State, layout: Layout) -> Float32Array:
+    """A copy of what is shared, (elements,). A model that nobody has trained has nothing beside it: zeros."""
     flat = np.zeros(layout.elements, dtype=np.float32)
     at = 0
     for spec in layout.specs:
-        values = model[spec.name].detach().numpy().reshape(-1)
-        flat[at : at + values.size] = values
-        at += values.size
+        size = math.prod(spec.shape)
+        if spec.name in state:
+            flat[at : at + size] = state[spec.name].detach().numpy().reshape(-1)
+        at += size
     return flat
 
 
 def _weights(saved: SavedRound, layout: Layout, outgoing: OutgoingTensors) -> TensorSet:
     if ARRIVED in saved.extras:  # told once; again it must be the same to the coordinator
         return outgoing.in_full(layout, saved.extras[ARRIVED].numpy().copy())
-    return outgoing.weights(layout, flat_weights(saved.model, layout), round_no=saved.round_no)
+    return outgoing.weights(layout, flat_weights(travelling_of(saved), layout), round_no=saved.round_no)
 
 
 def goodbye_of(run: str, saved: SavedRound, outgoing: OutgoingTensors, sealed: SealedRun | None = None) -> Goodbye:

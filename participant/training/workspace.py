@@ -35,6 +35,9 @@ from fedap_core.randomness import derive_seed
 from fedap_core.workspace import CROSS_ENTROPY, EVERY_PART, Batch, LocalModel, Objective, Vector
 
 _MODEL, _VECTOR, _VELOCITY = "model/", "vector/", "velocity/"
+BESIDE = "beside/"
+"""Before the names, among what is kept, of tensors that travel beside the model."""
+
 SHARED, COPY = "", "copy"
 """Names, in seeds, of the model that is exchanged and of the working copy."""
 
@@ -66,6 +69,7 @@ class HomeModel:
         """The optimiser's state where the plan carries it from round to round; else every training starts afresh."""
         self._momentum: Tensor | None = None
         self._loss = torch.zeros(())
+        self.reach = 0.0
 
     @property
     def loss(self) -> float:
@@ -108,6 +112,7 @@ class HomeModel:
             velocity=self.velocity,
             should_stop=work.ask,
         )
+        self.reach = work.learning_rate * momentum_steps(work.trade.sgd.momentum, metrics.steps, self.velocity is None)
         if self is work.shared_model:
             work.metrics = work.metrics.then(metrics)
 
@@ -216,6 +221,12 @@ class HomeWorkspace:
     def class_counts(self) -> Tensor:
         return torch.bincount(self.trade.samples.y, minlength=self._classes).to(torch.float32)
 
+    def received(self, name: str) -> Tensor:
+        return self._beside(name).clone()
+
+    def send(self, name: str, values: Vector) -> None:
+        self._beside(name).copy_(values)  # type: ignore[arg-type]  # every vector here is a tensor
+
     def vector(self, values: Collection[float]) -> Tensor:
         return torch.tensor(list(values), dtype=torch.float32, device=self.shared_model.values.device)
 
@@ -271,7 +282,7 @@ class HomeWorkspace:
             tensor = _tensor(vector)
             if tensor is not None:
                 state[_VECTOR + name] = tensor.detach().cpu().clone()
-        return state
+        return state | {BESIDE + name: one.cpu().clone() for name, one in self.shared_model.flat.beside.items()}
 
     def load(self, kept: Mapping[str, Tensor]) -> None:
         """Take over what `kept` gave."""
@@ -285,11 +296,21 @@ class HomeWorkspace:
         for key, tensor in kept.items():
             if key.startswith(_VECTOR):
                 self.vectors[key.removeprefix(_VECTOR)] = tensor.to(device, copy=True)
+            elif key.startswith(BESIDE):
+                self._beside(key.removeprefix(BESIDE)).copy_(tensor)
 
     @property
     def progress(self) -> float:
         """The share of the run's rounds that are over."""
         return self.trade.progress(self._round_no) if self._scheduled else 0.0
+
+    def _beside(self, name: str) -> Tensor:
+        found = self.shared_model.flat.beside
+        if name not in found:
+            raise InvalidInput(
+                "tensor", name, f"one that the strategy lists in `beside` ({', '.join(found) or 'none'})"
+            )
+        return found[name]
 
     # --- for models ---------------------------------------------------------------------------------------------
 
@@ -317,6 +338,20 @@ class HomeWorkspace:
         self._epoch_samples += samples
         mean = self._epoch_loss / self._epoch_samples
         self.metrics = self.metrics.then(TrainingMetrics(samples=samples, steps=1, loss=mean))
+
+
+def momentum_steps(momentum: float, steps: int, fresh: bool) -> float:
+    """What `steps` steps come to in steps without momentum: the factor of a constant gradient in the way they make.
+
+    fresh: whether the first step starts without velocity, so that early gradients are repeated more often than late
+    ones; else velocity is taken to be what the same gradient has left."""
+    if not fresh:
+        return steps / (1.0 - momentum)
+    way = velocity = 0.0
+    for _ in range(steps):
+        velocity = momentum * velocity + 1.0
+        way += velocity
+    return way
 
 
 def _tensor(vector: Vector | None) -> Tensor | None:

@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from fedap_core.parts import Part
-from participant.decisions.layouts import model_layout, shared_layout
+from participant.decisions.layouts import floating_layout, model_layout
 from participant.record.model_file import read_spec
 from participant.wire.line import Address, Context, Line
 from participant.wire.post import Post
@@ -43,9 +42,9 @@ def hello_of(initial: Path, name: str, *, run: str | None = None) -> Hello:
     )
 
 
-def layout_of(initial: Path, home: frozenset[Part]) -> Layout:
-    """What travels when `home` stays home."""
-    return shared_layout(read_spec(initial), home)
+def layout_of(initial: Path) -> Layout:
+    """What travels when nothing stays home."""
+    return floating_layout(read_spec(initial))
 
 
 class LightPeer:

@@ -101,7 +101,7 @@ def _findings(freight: Freight, found: dict[str, Measurements]) -> list[BenchRes
 def _rates(freight: Freight, initial: Path, folder: Path, passes: int) -> dict[str, Measurements]:
     """GB/s of the raw sockets, our sockets alone, the plain line and the encrypted one; then of what is held against
     raw sockets with files, apart: what those leave for the disk to do would be in the others' way."""
-    size = layout_of(initial, frozenset()).size_bytes("f32")
+    size = layout_of(initial).size_bytes("f32")
     with ExitStack() as stack:
         raws = [stack.enter_context(RawSocket(size, duty, folder / f"{duty.name}.bytes")) for duty in Duty]
         bare = BareLine(stack)
@@ -149,7 +149,7 @@ class MeasuredLine:
             settings |= _secured(folder, ours, theirs)
         self._coordinator = stack.enter_context(WatchedCoordinator(settings, folder / "coordinator.log"))
         self._keys = Keys(public=theirs.public, secret=theirs.secret, coordinator=ours.public) if keys else None
-        self._layout = layout_of(initial, frozenset())
+        self._layout = layout_of(initial)
         self._flat = np.zeros(self._layout.elements, dtype=np.float32)
 
     def connect(self) -> None:

@@ -87,7 +87,7 @@ def _run_missing(folder: RunFolder, settings: RunSettings, cohort: Cohort, optio
     start = anchor if settings.start_from == "anchor" and anchor is not None else initial
     pool = open_pool(settings, cohort, start, options)
     try:
-        tensors = read_spec(initial).shared(settings.strategy().home)
+        tensors = settings.strategy().travelling(read_spec(initial))
         InlineFederation(settings, cohort, folder, pool, options, tensors).run(first, anchor)
     finally:
         pool.close()

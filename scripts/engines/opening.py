@@ -40,11 +40,11 @@ def open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: Engin
 
 def _forked(settings: RunSettings, cohort: Cohort, start: Path, *, workers: int) -> ForkedPool:
     plan, spec = settings.local_plan(), read_spec(start)
-    count, size = len(cohort.clients), flat_size(spec.tensors, plan.strategy.home)
+    count, size = len(cohort.clients), flat_size((*spec.tensors, *plan.strategy.beside(spec)), plan.strategy.home)
     stride = -(-size // _ALIGNED_FLOATS) * _ALIGNED_FLOATS
     memory = mmap.mmap(-1, max(count * stride * 4, 1))
     table = np.frombuffer(memory, dtype=np.float32, count=count * stride).reshape(count, stride)[:, :size]
-    shared = sum(tensor.size for tensor in spec.shared(plan.strategy.home))
+    shared = sum(tensor.size for tensor in plan.strategy.travelling(spec))
 
     def make_pool(mine: range) -> InlinePool:
         buffers = [torch.from_numpy(table[place]) for place in mine]
@@ -56,7 +56,7 @@ def _forked(settings: RunSettings, cohort: Cohort, start: Path, *, workers: int)
 
 def _stored(settings: RunSettings, cohort: Cohort, start: Path, options: EngineOptions, *, workers: int) -> ClientPool:
     plan, spec = settings.local_plan(), read_spec(start)
-    shared = sum(tensor.size for tensor in spec.shared(plan.strategy.home))
+    shared = sum(tensor.size for tensor in plan.strategy.travelling(spec))
     rows = MappedRows(options.root, len(cohort.clients), shared, np.dtype(np.float32))
 
     def make_pool(mine: range) -> StoredPool:

@@ -34,7 +34,7 @@ MODULE_BYTES = 300_000
 def living_bytes(cohort: Cohort, spec: ModelSpec, plan: LocalPlan) -> int:
     """About what all clients take when all of them live in memory."""
     models = 1 + len(plan.strategy.keeps) + int(plan.strategy.hands_over_another)
-    weights = models * 4 * flat_size(spec.tensors, plan.strategy.home)
+    weights = models * 4 * flat_size((*spec.tensors, *plan.strategy.beside(spec)), plan.strategy.home)
     return len(cohort.clients) * (MODULE_BYTES + weights) + cohort.data.x.nbytes
 
 
@@ -61,9 +61,9 @@ class StoredPool:
         self._device = resolve_device(device)
         self._spec, self._start, _ = read_model(start)
         self._module = module_of(self._spec, self._start).to(self._device)
-        size = flat_size(self._spec.tensors, plan.strategy.home)
+        size = flat_size((*self._spec.tensors, *plan.strategy.beside(self._spec)), plan.strategy.home)
         self._buffer = torch.empty(size, device=self._device)
-        self._shared = frozenset(tensor.name for tensor in self._spec.shared(plan.strategy.home))
+        self._shared = frozenset(tensor.name for tensor in plan.strategy.travelling(self._spec))
         self._table, self._homes = rows, _HomeStates(folder, len(clients))
         self._rows: list[Float32Array] = [rows.array[place] for place in places or range(len(clients))]
         self._memory_bytes = memory_bytes

@@ -94,7 +94,7 @@ class Workbench:
     def __init__(self, rules: Rules, spec: ModelSpec, *, start: Float32Array, anchor: State) -> None:
         self._strategy = rules.strategy
         self._admission = rules.admission
-        tensors = spec.shared(rules.strategy.home)
+        tensors = rules.strategy.travelling(spec)
         self._shape = shape_of(tensors)
         self._tensors = tensors
         self._start = start

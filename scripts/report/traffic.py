@@ -14,7 +14,6 @@ from statistics import fmean, median
 
 from fedap_core.measures import measured_channels
 from fedap_core.model_spec import ModelSpec
-from fedap_core.parts import shared_tensors
 from fedap_core.strategies import Measure, Strategy
 from participant.record.model_file import read_spec
 from protocol.encodings import Encoding, downward, wire_bytes
@@ -47,7 +46,7 @@ class Traffic:
 
 def computed(spec: ModelSpec, strategy: Strategy, *, encoding: Encoding = "f32", pooled_anchor: bool = True) -> Traffic:
     """From the layout alone; heads and framing, some hundred bytes a message, are left out."""
-    shared = sum(tensor.size for tensor in shared_tensors(spec.tensors, strategy.home))
+    shared = sum(tensor.size for tensor in strategy.travelling(spec))
     measures = strategy.first_measure
     once = 0
     if measures is not Measure.NONE and pooled_anchor:

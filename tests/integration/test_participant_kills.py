@@ -28,6 +28,7 @@ MOMENTS = {
     "ditto": ("said train 0", "heard update 0", "heard update 1", "said finish 3"),
     "apfl": ("said train 0", "heard update 0", "heard update 1", "said finish 3"),
     "feddbe": ("said train 0", "heard update 1", "said finish 3"),
+    "scaffold": ("heard update 0", "said train 1", "heard update 1", "said finish 3"),
     "fedala": ("said train 1", "heard update 1", "said finish 3"),
     "fedavgm": ("said train 1", "heard update 1", "said finish 3"),
     "fedrep": ("said train 0", "heard update 1", "said finish 3"),
@@ -35,7 +36,7 @@ MOMENTS = {
 }
 """f-FedAP of three rounds measures in round 0: a killed participant must repeat its statistics as they were.
 Ditto keeps a second model at home, APFL vectors too, FedRep trains twice in a round; FedALA and FedAvgM act on
-delivery."""
+delivery; SCAFFOLD and FedDBE send tensors beside the weights."""
 
 
 class Executioner:

@@ -26,10 +26,11 @@ ALGORITHMS = [
     "f-fedap",
     "fedper",
     "base",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("fedavg", "fedprox", "fedbn")),
+    "scaffold",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("fedavg", "fedprox", "fedbn", "feddbe")),
 ]
-"""All eight; those without a list of their own kind are slow: FedProx sends what FedAvg does, FedBN what FedAP does
-after its statistics, and FedAvg is the plainest of all."""
+"""The paper's eight, and two that send tensors beside the weights; those without a list of their own kind are slow: FedProx sends what FedAvg does, FedBN what FedAP does
+after its statistics, FedAvg is the plainest of all, and FedDBE sends a tensor as SCAFFOLD does."""
 
 
 @dataclass(frozen=True, kw_only=True)

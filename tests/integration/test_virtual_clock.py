@@ -60,7 +60,9 @@ def updates_of(run: VirtualRun) -> list[tuple[str, float]]:
     return [(fact.member, at) for fact, at in run.facts if isinstance(fact, facts.UpdateAccepted)]
 
 
-@pytest.mark.parametrize("algorithm", ["fedap", "f-fedap", "fedavg", "base", "ditto", "fedrep", "fedap-plus"])
+@pytest.mark.parametrize(
+    "algorithm", ["fedap", "f-fedap", "fedavg", "base", "ditto", "fedrep", "fedap-plus", "scaffold"]
+)
 def test_barrier_run_of_equal_clients_ends_with_the_inline_engines_models(algorithm: str, tmp_path: Path) -> None:
     settings = settings_of(algorithm)
     folder = run_virtual(settings, clients_of(settings.run), VirtualOptions(root=tmp_path))

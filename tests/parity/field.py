@@ -196,13 +196,17 @@ def _fedrod_round(book: Book, number: int, model: SmoothNet, home: dict[str, Ten
         descend(model, for_model, x, y, offset)
 
 
-def feddbe(strength: float) -> Callable[[Book], FloatArray]:
-    """A vector b of everyone's own on the head's inputs; the mean without b is pulled to that of the first model."""
+def feddbe(strength: float, *, own_mean: bool) -> Callable[[Book], FloatArray]:
+    """A vector b of everyone's own on the head's inputs; the mean without b is pulled to the average of everyone's mean
+    under the first model, once round 0 has brought it about, or from the start to one's own."""
 
     def play(book: Book) -> FloatArray:
         means = [_mean_features(model, x) for model, (x, _) in zip(book.models, book.train_data, strict=True)]
+        if not own_mean:
+            means = [sum(float(w) * mean for w, mean in zip(row, means, strict=True)) for row in book.by_counts()]
         shifts = [torch.zeros(8, requires_grad=True) for _ in book.models]
-        for _ in range(given.ROUNDS):
+        for round_no in range(given.ROUNDS):
+            pull = strength if own_mean or round_no > 0 else 0.0
             for number, model in enumerate(book.models):
                 model.train()
                 for_model, for_shift = optimiser(model), torch.optim.SGD([shifts[number]], lr=given.LEARNING_RATE)
@@ -211,7 +215,7 @@ def feddbe(strength: float) -> Callable[[Book], FloatArray]:
                     for_shift.zero_grad()
                     z = model.features(x)
                     loss = F.cross_entropy(model.fc(z + shifts[number]), y)
-                    loss = loss + strength * ((z.mean(0) - means[number]) ** 2).mean()
+                    loss = loss + pull * ((z.mean(0) - means[number]) ** 2).mean()
                     loss.backward()  # type: ignore[no-untyped-call]
                     for_model.step()
                     for_shift.step()
@@ -233,6 +237,35 @@ def _mean_features(model: SmoothNet, x: Tensor) -> Tensor:
     trial(x)
     trial.eval()
     return trial.features(x).mean(0).detach()
+
+
+def scaffold(book: Book) -> FloatArray:
+    """Option II; with momentum, c_i is the mean of the gradients by how far each of them moved the model."""
+    common = [torch.zeros_like(one) for one in book.models[0].parameters()]
+    controls = [[torch.zeros_like(one) for one in model.parameters()] for model in book.models]
+    for _ in range(given.ROUNDS):
+        for number, model in enumerate(book.models):
+            own, start = controls[number], values(model)
+            model.train()
+            optimiser_, velocity, way = optimiser(model), 0.0, 0.0
+            for x, y in ordered(book, number, "", epochs=given.EPOCHS):
+                optimiser_.zero_grad()
+                F.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+                for parameter, c, c_i in zip(model.parameters(), common, own, strict=True):
+                    if parameter.grad is not None:
+                        parameter.grad += c - c_i
+                optimiser_.step()
+                velocity = given.MOMENTUM * velocity + given.LEARNING_RATE
+                way += velocity
+            moved = zip(own, common, start, values(model), strict=True)
+            controls[number] = [c_i - c + (x - y) / way for c_i, c, x, y in moved]
+        book.round_no += 1
+        book.average(book.by_counts(), textbook.nothing)
+        shares = book.by_counts()[0]
+        common = [
+            sum(float(w) * one for w, one in zip(shares, each, strict=True)) for each in zip(*controls, strict=True)
+        ]
+    return book.by_counts()
 
 
 def fedamp(own: float, sigma: float) -> Callable[[Book], FloatArray]:

@@ -154,11 +154,13 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "apfl": ("apfl", {}, field.apfl(0.5, adaptive=True)),
     "apfl-0.2": ("apfl", {"alpha": 0.2, "adaptive": False}, field.apfl(0.2, adaptive=False)),
     "fedala": ("fedala", {}, field.fedala),
-    "feddbe": ("feddbe", {"strength": 5.0}, field.feddbe(5.0)),
+    "feddbe": ("feddbe", {"strength": 5.0}, field.feddbe(5.0, own_mean=False)),
+    "feddbe-own": ("feddbe", {"strength": 5.0, "own_mean": True}, field.feddbe(5.0, own_mean=True)),
     "fedamp": ("fedamp", {"self_weight": 0.4, "sigma": 0.7}, field.fedamp(0.4, 0.7)),
     "pfedsim": ("pfedsim", {}, field.pfedsim),
     "fedrod": ("fedrod", {}, field.fedrod),
     "fedavgm": ("fedavgm", {"momentum": 0.7}, field.momentum_of_steps(0.7)),
+    "scaffold": ("scaffold", {}, field.scaffold),
     "fedadam": ("fedadam", {"tau": 0.1}, field.adam_of_steps(0.01, 0.9, 0.99, 0.1)),
 }
 

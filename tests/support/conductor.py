@@ -79,7 +79,7 @@ class Conductor:
         self._spec, self._initial, _ = read_model(initial)
         self._anchor = None if anchor is None else read_model(anchor)[1]
         self._strategy = make_strategy(plan.strategy, dict(plan.options))
-        self._layout = shared_layout(self._spec, self._strategy.home)
+        self._layout = shared_layout(self._spec, self._strategy)
         self._members = {name: Member(name) for name in sorted(members)}
         self._posts: dict[bytes, Post] = {}
         self._names: dict[bytes, str] = {}
@@ -280,7 +280,10 @@ class Conductor:
         return TensorSet.of(arrays)
 
     def _row(self, state: State) -> Float32Array:
-        parts = [state[spec.name].numpy().reshape(-1) for spec in self._layout.specs]
+        parts = [
+            state[spec.name].numpy().reshape(-1) if spec.name in state else np.zeros(spec.shape, dtype=np.float32)
+            for spec in self._layout.specs
+        ]
         row: Float32Array = np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
         return row
 

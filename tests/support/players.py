@@ -66,7 +66,7 @@ def plan_of(reference: Reference, **others: object) -> Plan:
         "anchor": "none" if reference.anchor is None else "file",
         "encoding": "f32",
         "model_layout": model_layout(spec).digest,
-        "shared_layout": shared_layout(spec, strategy.home).digest,
+        "shared_layout": shared_layout(spec, strategy).digest,
         "sgd": settings.sgd,
         "compute": Compute(),
     }

@@ -21,7 +21,7 @@ import zmq
 from fedap_core.strategies import make_strategy
 from participant.config import DataSettings, JoinSettings
 from participant.decisions.actions import End
-from participant.decisions.layouts import model_layout, shared_layout
+from participant.decisions.layouts import floating_layout, model_layout, shared_layout
 from participant.joining import LocalSetup, join, open_home
 from participant.record.model_file import make_initial, read_model, write_model
 from protocol.codec import decode, encode
@@ -109,7 +109,7 @@ class ScenarioData:
             "split": "paper",
             "encoding": "f32",
             "model_layout": model_layout(spec).digest,
-            "shared_layout": shared_layout(spec, strategy.home).digest,
+            "shared_layout": shared_layout(spec, strategy).digest,
             "sgd": Sgd(learning_rate=0.05, batch_size=16),
             "compute": Compute(),
         }
@@ -124,9 +124,10 @@ class ScenarioData:
 
     def weights(self, fill: float | None = None, *, everything: bool = False) -> TensorSet:
         """What FedAP shares (or all that floats), as in the initial model or full of one value."""
-        home = () if everything else make_strategy("fedap").home
+        spec = self.home.spec
+        layout = floating_layout(spec) if everything else shared_layout(spec, make_strategy("fedap"))
         arrays = self.whole().arrays()
-        chosen = {spec.name: np.array(arrays[spec.name]) for spec in shared_layout(self.home.spec, home).specs}
+        chosen = {one.name: np.array(arrays[one.name]) for one in layout.specs}
         return TensorSet.of({n: a if fill is None else np.full_like(a, fill) for n, a in chosen.items()})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 import numpy as np
 
-from participant.decisions.layouts import shared_layout
+from participant.decisions.layouts import floating_layout
 from protocol.codec import encode
 from protocol.limits import MIB
 from protocol.messages import Compute, HelloRequired, Message, Reject, Sgd, Welcome
@@ -45,7 +45,7 @@ def welcoming(**fields: Any) -> Play:  # noqa: ANN401
 
 
 def _bn_too(cast: ScenarioData) -> str:
-    return shared_layout(cast.home.spec, ()).digest
+    return floating_layout(cast.home.spec).digest
 
 
 def _all_tensors_shared(stage: FalseCoordinator) -> None:

@@ -16,8 +16,7 @@ import numpy as np
 
 from fedap_core.measures import measured_channels
 from fedap_core.model_spec import ModelSpec
-from fedap_core.parts import Part
-from fedap_core.strategies import Measure
+from fedap_core.strategies import Measure, make_strategy
 from participant.decisions.layouts import shared_layout
 from participant.record.model_file import read_spec
 from participant.wire.keys import read_keys
@@ -154,7 +153,7 @@ def _report(order: Anchor | Train, liar: Liar, spec: ModelSpec, rng: random.Rand
             moments[f"{layer}/variance"] = np.ones(size)
         return Stats(run=order.run, round_no=order.round_no, samples=SAMPLES, moments=TensorSet.of(moments))
     value = liar.value(rng)
-    layout = shared_layout(spec, frozenset({Part.BATCH_NORM}))
+    layout = shared_layout(spec, make_strategy("fedap"))
     weights = TensorSet.of({one.name: np.full(one.shape, value, dtype=np.float32) for one in layout.specs})
     return Update(run=order.run, round_no=order.round_no, steps=3, train_loss=1.0, scores=(), weights=weights)
 

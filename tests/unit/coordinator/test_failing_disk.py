@@ -16,7 +16,7 @@ from coordinator.record.disk import SpaceGuard
 from coordinator.record.journal import Draft, Ledger, NotWritten, SqliteJournal
 from coordinator.record.model_forms import ModelFile, ModelForms
 from coordinator.record.store import Store
-from fedap_core.strategies import Measure, Phase
+from fedap_core.strategies import Measure, Phase, make_strategy
 from protocol.messages import Step
 from protocol.tensors import TensorSet
 from tests.support.machines import Bench, find, messages, open_members, rules_for
@@ -63,7 +63,7 @@ def test_reports_are_judged_and_none_is_blamed_where_blobs_cannot_be_written(tmp
     model, rules = tiny_model(), rules_for("fedavg")
     store = Store(tmp_path)
     initial = ModelFile(model.write(tmp_path / "i.safetensors"))
-    forms = ModelForms(initial=initial, anchor=None, home=(), encoding="f32", store=store)
+    forms = ModelForms(initial=initial, anchor=None, strategy=make_strategy("fedavg"), encoding="f32", store=store)
     jobs = Jobs(store=store, forms=forms, spec=model.spec, rules=rules)
     asked = []
     for name, value in (("a", 1.0), ("b", np.nan)):

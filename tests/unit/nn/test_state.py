@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fedap_core.errors import InvalidInput
 from fedap_core.nn.state import FlatModel, copy_into, describe_tensors, flat_size, model_entries
-from fedap_core.parts import Part
+from fedap_core.parts import Part, TensorSpec
 from tests.support.models import TINY_SHAPE, ZOO, Tied, TinyNet, draw, draw_labels
 
 HOMES = {
@@ -203,3 +203,16 @@ def test_a_mirrored_model_takes_and_shows_its_shared_values_only_when_told() -> 
     assert (flat.host == 3.0).all()
     flat.publish()
     assert (flat.host == 4.0).all()
+
+
+def test_what_travels_beside_the_model_ends_the_shared_slice_and_is_no_part_of_the_module() -> None:
+    model = ZOO["tiny"].make()
+    tensors = describe_tensors(model, ["fc"])
+    beside = (TensorSpec(name="control", shape=(2, 2), part=Part.BODY, trainable=False),)
+    buffer = torch.ones(flat_size((*tensors, *beside), HOMES["bn"]))
+    flat = FlatModel(model, tensors, HOMES["bn"], buffer, beside=beside)
+    assert flat.beside["control"].tolist() == [0.0] * 4
+    flat.shared[-4:] = 3.0
+    assert flat.beside["control"].tolist() == [3.0] * 4
+    assert "control" not in flat.state()
+    assert flat.twin().shared.numel() == flat.shared.numel() - 4

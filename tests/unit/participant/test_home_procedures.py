@@ -24,6 +24,8 @@ CASES: dict[str, tuple[str, dict[str, object], Sgd]] = {
         "ditto", {"finetune": 1}, Sgd(learning_rate=0.05, batch_size=16, momentum=0.9, keep_momentum=True),
     ),
     "a vector": ("fedap-plus", {"self_weight": 0.6, "final_self_weight": 0.2}, Sgd(learning_rate=0.05, batch_size=16)),
+    "a tensor that travels beside the weights": ("scaffold", {}, Sgd(learning_rate=0.05, batch_size=16)),
+    "a mean that is known after a round": ("feddbe", {}, Sgd(learning_rate=0.05, batch_size=16)),
     "two trainings in a round": ("fedrep", {"head_epochs": 2}, Sgd(learning_rate=0.05, batch_size=16)),
     "int8": ("fedap", {}, Sgd(learning_rate=0.05, batch_size=16)),
     "topk": ("fedap", {}, Sgd(learning_rate=0.05, batch_size=16)),
@@ -33,7 +35,7 @@ CASES: dict[str, tuple[str, dict[str, object], Sgd]] = {
 
 def plan_of(case: str) -> Plan:
     name, options, sgd = CASES[case]
-    layout = shared_layout(SPEC, make_strategy(name, options).home)
+    layout = shared_layout(SPEC, make_strategy(name, options))
     encoding = case if case in DIFFERENCES else "f32"
     return plan(name, sgd, options=options, rounds=ROUNDS, shared_layout=layout.digest, encoding=encoding)
 

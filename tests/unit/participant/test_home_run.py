@@ -44,7 +44,7 @@ def plan(strategy: str = "fedap", sgd: Sgd | None = None, **others: object) -> P
         "split": "paper",
         "encoding": "f32",
         "model_layout": model_layout(SPEC).digest,
-        "shared_layout": shared_layout(SPEC, make_strategy(strategy).home).digest,
+        "shared_layout": shared_layout(SPEC, make_strategy(strategy)).digest,
         "sgd": sgd or Sgd(learning_rate=0.05, batch_size=16),
         "compute": Compute(),
     }
@@ -56,8 +56,11 @@ def whole(state: State) -> TensorSet:
 
 
 def shared(state: State, strategy: str = "fedap", *, spec: ModelSpec = SPEC) -> TensorSet:
-    layout = shared_layout(spec, make_strategy(strategy).home)
-    return TensorSet.of({one.name: state[one.name].numpy() for one in layout.specs})
+    layout = shared_layout(spec, make_strategy(strategy))
+    zeros = {one.name: np.zeros(one.shape, dtype=np.float32) for one in layout.specs if one.name not in state}
+    return TensorSet.of(
+        {one.name: zeros[one.name] if one.name in zeros else state[one.name].numpy() for one in layout.specs}
+    )
 
 
 def opened(

@@ -15,7 +15,7 @@ from fedap_core.nn.state import FlatModel, describe_tensors
 from fedap_core.parts import Part
 from fedap_core.preprocessing import Preprocessing
 from fedap_core.workspace import Objective
-from participant.training.workspace import HomeModel, HomeWorkspace, Trade
+from participant.training.workspace import HomeModel, HomeWorkspace, Trade, momentum_steps
 from protocol.plan import Sgd
 from tests.support.models import TINY_SHAPE, ZOO, draw, draw_labels
 
@@ -165,3 +165,14 @@ def test_what_is_no_vector_of_the_workspace_cannot_be_kept() -> None:
     work.vectors["alpha"] = 0.5  # type: ignore[assignment]
     with pytest.raises(InvalidInput, match=r"work\.vector"):
         work.kept()
+
+
+@pytest.mark.parametrize(("momentum", "fresh", "expected"), [(0.0, True, 3.0), (0.5, True, 4.25), (0.5, False, 6.0)])
+def test_momentum_makes_steps_count_for_more(momentum: float, fresh: bool, expected: float) -> None:
+    """Velocities of three steps under a gradient of 1: 1, 1.5, 1.75 from rest; 2 each, 1 / (1 - 0.5), in full motion."""
+    assert momentum_steps(momentum, 3, fresh) == expected
+
+
+def test_only_tensors_that_the_strategy_lists_travel_beside_the_weights() -> None:
+    with pytest.raises(InvalidInput, match="tensor: got control, expected one in `beside` of the strategy: none"):
+        workspace().received("control")

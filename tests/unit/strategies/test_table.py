@@ -112,6 +112,18 @@ def test_what_is_no_strategy_is_refused(attribute: str) -> None:
         make_strategy(f"{HERE}:{attribute}")
 
 
+@pytest.mark.parametrize("name", ["fedavgm", "fedadam", "fedamp", "pfedsim", "scaffold", "feddbe"])
+def test_algorithms_whose_rounds_need_everyone_are_refused_without_barriers(name: str) -> None:
+    with pytest.raises(InvalidInput, match="mode: got continuous, expected barrier: .*Use mode = barrier"):
+        make_strategy(name).require_continuous()
+
+
+def test_feddbe_with_means_of_ones_own_sends_none_and_needs_no_barrier() -> None:
+    own = make_strategy("feddbe", {"own_mean": True})
+    own.require_continuous()
+    assert own.acts_on_delivery
+
+
 @pytest.mark.parametrize(
     ("name", "option", "value"),
     [
