@@ -307,9 +307,7 @@ class HomeWorkspace:
     def _beside(self, name: str) -> Tensor:
         found = self.shared_model.flat.beside
         if name not in found:
-            raise InvalidInput(
-                "tensor", name, f"one that the strategy lists in `beside` ({', '.join(found) or 'none'})"
-            )
+            raise InvalidInput("tensor", name, f"one in `beside` of the strategy: {', '.join(found) or 'none'}")
         return found[name]
 
     # --- for models ---------------------------------------------------------------------------------------------

@@ -29,8 +29,9 @@ ALGORITHMS = [
     "scaffold",
     *(pytest.param(name, marks=pytest.mark.slow) for name in ("fedavg", "fedprox", "fedbn", "feddbe")),
 ]
-"""The paper's eight, and two that send tensors beside the weights; those without a list of their own kind are slow: FedProx sends what FedAvg does, FedBN what FedAP does
-after its statistics, FedAvg is the plainest of all, and FedDBE sends a tensor as SCAFFOLD does."""
+"""The paper's eight, and two that send tensors beside the weights. Those without a list of their own kind are slow:
+FedProx sends what FedAvg does, FedBN what FedAP does after its statistics, FedAvg is the plainest of all, and FedDBE
+sends a tensor as SCAFFOLD does."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,10 +57,8 @@ def whole(state: State) -> TensorSet:
 
 def shared(state: State, strategy: str = "fedap", *, spec: ModelSpec = SPEC) -> TensorSet:
     layout = shared_layout(spec, make_strategy(strategy))
-    zeros = {one.name: np.zeros(one.shape, dtype=np.float32) for one in layout.specs if one.name not in state}
-    return TensorSet.of(
-        {one.name: zeros[one.name] if one.name in zeros else state[one.name].numpy() for one in layout.specs}
-    )
+    zeros = {one.name: np.zeros(one.shape, dtype=np.float32) for one in layout.specs}
+    return TensorSet.of({name: state[name].numpy() if name in state else zero for name, zero in zeros.items()})
 
 
 def opened(

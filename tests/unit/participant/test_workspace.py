@@ -169,7 +169,7 @@ def test_what_is_no_vector_of_the_workspace_cannot_be_kept() -> None:
 
 @pytest.mark.parametrize(("momentum", "fresh", "expected"), [(0.0, True, 3.0), (0.5, True, 4.25), (0.5, False, 6.0)])
 def test_momentum_makes_steps_count_for_more(momentum: float, fresh: bool, expected: float) -> None:
-    """Velocities of three steps under a gradient of 1: 1, 1.5, 1.75 from rest; 2 each, 1 / (1 - 0.5), in full motion."""
+    """Velocities of three steps under a gradient of 1: 1, 1.5, 1.75 from rest; 2 each once in motion."""
     assert momentum_steps(momentum, 3, fresh) == expected
 
 

@@ -47,7 +47,7 @@ def test_an_algorithm_whose_rounds_need_everyone_is_refused_without_barriers() -
         needs_barrier: ClassVar[bool] = True
 
     make_strategy("fedavg").require_continuous()
-    with pytest.raises(InvalidInput, match="mode: got continuous, expected barrier: a round of together needs"):
+    with pytest.raises(InvalidInput, match=r"mode: got continuous, expected barrier: a round of together needs"):
         Together().require_continuous()
 
 
@@ -114,7 +114,7 @@ def test_what_is_no_strategy_is_refused(attribute: str) -> None:
 
 @pytest.mark.parametrize("name", ["fedavgm", "fedadam", "fedamp", "pfedsim", "scaffold", "feddbe"])
 def test_algorithms_whose_rounds_need_everyone_are_refused_without_barriers(name: str) -> None:
-    with pytest.raises(InvalidInput, match="mode: got continuous, expected barrier: .*Use mode = barrier"):
+    with pytest.raises(InvalidInput, match=r"mode: got continuous, expected barrier: .*Use mode = barrier"):
         make_strategy(name).require_continuous()
 
 
