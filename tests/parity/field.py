@@ -203,7 +203,7 @@ def feddbe(strength: float, *, own_mean: bool) -> Callable[[Book], FloatArray]:
     def play(book: Book) -> FloatArray:
         means = [_mean_features(model, x) for model, (x, _) in zip(book.models, book.train_data, strict=True)]
         if not own_mean:
-            means = [sum(float(w) * mean for w, mean in zip(row, means, strict=True)) for row in book.by_counts()]
+            means = [torch.from_numpy(row).float() @ torch.stack(means) for row in book.by_counts()]
         shifts = [torch.zeros(8, requires_grad=True) for _ in book.models]
         for round_no in range(given.ROUNDS):
             pull = strength if own_mean or round_no > 0 else 0.0
