@@ -156,7 +156,7 @@ def describe(
     if statistics is not None:
         lines += privacy_lines(home, subject.strategy, statistics, train=parts["train"], model_file=settings.model_file)
     if updates is not None:
-        shared = shared_layout(home.spec, subject.strategy.home).elements
+        shared = shared_layout(home.spec, subject.strategy).elements
         lines += update_lines(subject.strategy, updates, rounds=rounds, values=shared)
     lines.append("leaves:")
     for one in what_leaves(subject):
