@@ -67,7 +67,7 @@ class Registered:
     """One line of the table. where: `module:function`, loaded when it is needed, and torch with it.
 
     modes: the run modes that it can do. fills_machine: whether one run alone uses all cores. repeats_noise: whether
-    noise of private statistics comes from the seed; participants of their own draw it from secrets.
+    noise for privacy comes from the seed; participants of their own draw it from secrets.
     """
 
     where: str
@@ -80,5 +80,6 @@ class Registered:
         if settings.mode not in self.modes:
             fix = "Use --engine processes, or `fedap-lab asynchronous` for a virtual clock."
             raise InvalidInput("mode", settings.mode, f"{' or '.join(self.modes)} with this engine", fix)
-        if settings.statistics_privacy is not None and not self.repeats_noise:
-            raise InvalidInput("statistics_privacy", "given", "none with this engine", "Use --engine inline.")
+        for budget in (settings.statistics_privacy, settings.update_privacy):
+            if budget is not None and not self.repeats_noise:
+                raise InvalidInput(budget.SECTION, "given", "none with this engine", "Use --engine inline.")

@@ -39,6 +39,7 @@ from scripts.run.anchors import require_same_model, train_pooled_anchor
 from scripts.run.cohort import Cohort, model_file_name
 from scripts.run.forked import run_in_child
 from scripts.run.private_measuring import measured_privately
+from scripts.run.private_training import PrivateRows
 from scripts.run.records import ClientScore, RoundRecord
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
@@ -178,6 +179,7 @@ class InlineFederation:
         self._followed = Followed.of(len(cohort.clients)) if self._strategy.looks_at_directions else None
         self._transport = Transport(settings.encoding, pool.rows)
         self._sampling = Sampling(settings, len(cohort.clients))
+        self._private = PrivateRows(settings, [client.name for client in cohort.clients], tensors)
 
     def run(self, first: int, anchor: Path | None) -> None:
         """Rounds first .. rounds - 1; round `first` continues from the saved models of the one before."""
@@ -263,7 +265,9 @@ class InlineFederation:
         """Those chosen train; where a rule asks for it, one looks which way they went."""
         followed = self._followed
         before = [] if followed is None else [row[: self._trained].copy() for row in self._pool.rows]
+        self._private.begin(self._pool.rows, range(len(self._counts)) if chosen is None else chosen)
         reports = self._pool.train(round_no, measure, chosen)
+        self._private.release(self._pool.rows, round_no)
         self._transport.report(self._pool.rows, chosen)
         self._sampling.trained(chosen or range(len(self._counts)), round_no)
         if followed is not None:

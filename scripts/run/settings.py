@@ -27,7 +27,7 @@ from fedap_core.errors import InvalidInput, in_words
 from fedap_core.participation import require_participation
 from fedap_core.splits import OVERLAPPING_LABEL, PROTOCOLS
 from fedap_core.strategies import Strategy, make_strategy
-from participant.training.privacy_budget import StatisticsPrivacy
+from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from protocol.encodings import Encoding
 from protocol.plan import Compute, Sgd, is_evaluated
 
@@ -45,6 +45,7 @@ _LATER_FIELDS = {
     "encoding": "f32",
     "participation": 1.0,
     "statistics_privacy": None,
+    "update_privacy": None,
 }
 """Fields that older results do not have, with the value those were computed by: only another value has a part in a
 run's name."""
@@ -127,6 +128,9 @@ class RunSettings(BaseModel):
     statistics_privacy: StatisticsPrivacy | None = None
     """Noise in what clients measure, as participants may choose it; here all of them do, and noise comes from the seed:
     results can be repeated, and protect nobody."""
+
+    update_privacy: UpdatePrivacy | None = None
+    """The same for the updates of all clients."""
 
     @model_validator(mode="before")
     @classmethod

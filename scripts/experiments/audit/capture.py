@@ -5,10 +5,11 @@ Own models, the weights that leave, the mixtures that others receive, W. What an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.model_spec import ModelSpec
@@ -19,6 +20,7 @@ from scripts.engines.base import EngineOptions
 from scripts.engines.inline import initial_file, run_inline
 from scripts.engines.pool import InlinePool, make_clients
 from scripts.run.cohort import Cohort
+from scripts.run.private_training import PrivateRows
 from scripts.run.settings import RunSettings
 
 
@@ -38,6 +40,21 @@ class Captured:
     weights: FloatArray
 
 
+def with_updates(captured: Captured, seen: Float32Array) -> Captured:
+    """The same where an attacker reads other values of what is sent. seen: (n, values), in the order of `shared`."""
+    sizes = np.cumsum([captured.initial[name].numel() for name in captured.shared])[:-1]
+
+    def one(update: State, row: Float32Array) -> State:
+        parts = dict(zip(captured.shared, np.split(row, sizes), strict=True))
+        return {
+            name: torch.from_numpy(parts[name].copy()).reshape(tensor.shape) if name in parts else tensor
+            for name, tensor in update.items()
+        }
+
+    updates = tuple(one(update, row) for update, row in zip(captured.updates, seen, strict=True))
+    return replace(captured, updates=updates)
+
+
 def capture(settings: RunSettings, cohort: Cohort, root: Path, *, workers: int) -> Captured:
     """Run what is missing of a run, then its next round."""
     options = EngineOptions(root=root, workers=workers)
@@ -51,9 +68,13 @@ def capture(settings: RunSettings, cohort: Cohort, root: Path, *, workers: int) 
     pool = InlinePool(clients, spec)
     pool.load(folder.models(settings.rounds - 1))
     own = tuple(client.handed_over(settings.rounds) for client in clients)
-    pool.train(settings.rounds, Measure.NONE)
-    updates = tuple(client.state() for client in clients)
     strategy = settings.strategy()
+    tensors = spec.shared(strategy.home)
+    private = PrivateRows(settings, [client.name for client in cohort.clients], tensors)
+    private.begin(pool.rows, range(len(clients)))
+    pool.train(settings.rounds, Measure.NONE)
+    private.release(pool.rows, settings.rounds)
+    updates = tuple(client.state() for client in clients)
     mixing = folder.read_mixing()
     if mixing is None:
         mixing = strategy.mixing(Evidence(counts=tuple(client.train_samples for client in clients), stats=()))
@@ -63,7 +84,7 @@ def capture(settings: RunSettings, cohort: Cohort, root: Path, *, workers: int) 
         row[...] = values
     mixed = tuple(client.state() for client in clients)
     pool.close()
-    shared = tuple(tensor.name for tensor in spec.shared(strategy.home))
+    shared = tuple(tensor.name for tensor in tensors)
     return Captured(
         spec=spec, initial=initial, shared=shared, own=own, updates=updates, mixed=mixed, sent=sent, given=given,
         weights=mixing.weights,

@@ -1,31 +1,39 @@
 """`fedap-lab audit`: attacks on runs of ours, as tables. Reads options, runs what is missing, prints and writes.
 
-A killed command goes on where it was: findings are kept by algorithm and budget in audit.json.
+A killed command goes on where it was: findings are kept by algorithm and budget in audit.json. The tables are the
+report's (`report.page.leakage`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 from fedap_core.arrays import FloatArray
 from fedap_core.strategies import make_strategy
-from participant.training.privacy_budget import StatisticsPrivacy
+from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy, spent_epsilon
 from protocol.plan import Sgd
+from scripts.report.page.leakage import ABOUT, ALGORITHM, AUDIT, EXACT, RECOVERY, STATISTICS, UPDATES, leakage_of
 from scripts.run.cohort import Cohort, make_cohort
 from scripts.run.settings import AnchorSettings, CohortSettings, RunSettings
 
+if TYPE_CHECKING:  # torch comes with them: only when there is something to run
+    from scripts.experiments.audit.membership import Outside
+    from scripts.experiments.audit.statistics import StatisticsAudit
+
 MODELS = {"watch": "har-cnn", "har": "har-cnn"}
-EXACT = "exact"
-SINGULAR = 1e12
-"""A condition number beyond which W cannot be solved for."""
 UNITS = "averaged by unit"
 """Statistics without noise or clipping, with every unit counted once."""
+PERSONAL = "fedap"
+"""The algorithm whose statistics and updates get noise, and that is also attacked in a sealed run."""
+LEAVING = "weights that leave"
 
 
 def audit(
@@ -35,100 +43,137 @@ def audit(
     clients: Annotated[int, typer.Option(min=4, help="How many, where they are not sites.")] = 10,
     algorithms: Annotated[str, typer.Option(help="Which, by commas.")] = "base,fedavg,fedbn,fedap",
     epsilons: Annotated[str, typer.Option(help="Budgets of private statistics, by commas.")] = "0.3,1,3,10,100",
+    update_epsilons: Annotated[str, typer.Option(help="Budgets of one round's private update, by commas.")] = "",
+    update_clip: Annotated[float, typer.Option(help="Clip of private updates.")] = 1.0,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each run.")] = 30,
     momentum: Annotated[float, typer.Option(help="Of local training.")] = 0.9,
     workers: Annotated[int, typer.Option(min=1, help="Processes that train clients.")] = 1,
     seed: Annotated[int, typer.Option(help="Of data, models and attacks.")] = 0,
 ) -> None:
     """What leaks: membership inference, class proportions from statistics, updates recovered from what is delivered."""
-    for name in algorithms.split(","):
+    names = algorithms.split(",")
+    for name in names:
         make_strategy(name)  # a misspelt name is said before any data is read
     described = CohortSettings.model_validate({"data": data, "partition": partition, "clients": clients})
     base = RunSettings(
-        cohort=described, model=MODELS.get(data, "lenet5"), algorithm="fedap", rounds=rounds, seed=seed,
+        cohort=described, model=MODELS.get(data, "lenet5"), algorithm=PERSONAL, rounds=rounds, seed=seed,
         sgd=Sgd(momentum=momentum), anchor=AnchorSettings(kind="pooled"), evaluate_every=rounds,
     )  # fmt: skip
     budgets = {epsilon: StatisticsPrivacy(epsilon=float(epsilon)) for epsilon in epsilons.split(",") if epsilon}
-    cohort = make_cohort(described, seed)
+    noises = {one: UpdatePrivacy(epsilon=float(one), clip=update_clip) for one in update_epsilons.split(",") if one}
     out.mkdir(parents=True, exist_ok=True)
-    kept = out / "audit.json"
+    kept = out / AUDIT
     found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    attacks = Attacks(base, make_cohort(described, seed), out / "runs", workers)
 
-    def keep(key: str, value: object) -> None:
-        found[key] = value
-        kept.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        typer.echo(f"{key}: done")
-
-    for name in algorithms.split(","):
-        if f"algorithm {name}" not in found:
-            keep(f"algorithm {name}", _attacked(base.model_copy(update={"algorithm": name}), cohort, out, workers))
-    for epsilon in (EXACT, UNITS, *budgets):
-        if f"statistics {epsilon}" not in found:
-            keep(f"statistics {epsilon}", _measured(base, cohort, out, epsilon, budgets.get(epsilon), workers))
-    lines = table(found, f"{data}, {len(cohort.clients)} clients, {rounds} rounds, seed {seed}")
+    for key, make in attacks.wanted(names, budgets, noises).items():
+        if key not in found:
+            found[key] = make()
+            _keep(found, kept)
+            typer.echo(f"{key}: done")
+    found[ABOUT] = f"{data}, {len(attacks.cohort.clients)} clients, {rounds} rounds, seed {seed}"
+    _keep(found, kept)
+    leakage = leakage_of(found)
+    lines = [f"{leakage.about}."]
+    for table in leakage.tables:
+        lines += ["", *table.markdown()]
     if budgets:
         from scripts.experiments.audit.drawing import budget_figure
 
-        by_epsilon = {float(name): found[f"statistics {name}"] for name in budgets}
-        budget_figure(by_epsilon, found[f"statistics {EXACT}"], out / "budgets")
+        by_epsilon = {float(name): found[f"{STATISTICS}{name}"] for name in budgets}
+        budget_figure(by_epsilon, found[f"{STATISTICS}{EXACT}"], out / "budgets")
     (out / "audit.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     typer.echo("\n".join(lines))
 
 
-def _attacked(settings: RunSettings, cohort: Cohort, out: Path, workers: int) -> dict[str, Any]:
-    from scripts.experiments.audit.capture import capture  # torch: only when there is something to run
-    from scripts.experiments.audit.membership import membership, outside_of
-    from scripts.experiments.audit.recovery import recovery
-
-    captured = capture(settings, cohort, out / "runs", workers=workers)
-    outside = outside_of(captured, cohort, settings.sgd, settings.seed)
-    strengths = membership(captured, cohort, outside, settings.seed)
-    described: dict[str, Any] = {name: dataclasses.asdict(one) for name, one in strengths.items()}
-    if captured.shared and settings.strategy().name != "base":
-        described["recovery"] = recovery(captured.weights, captured.sent, captured.given, settings.seed).plain()
-    return described
+def _keep(found: dict[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def _measured(
-    base: RunSettings, cohort: Cohort, out: Path, name: str, privacy: StatisticsPrivacy | None, workers: int
-) -> dict[str, float | None]:
-    from scripts.experiments.audit.statistics import StatisticsAudit
+class Attacks:
+    """All attacks on one cohort. base: the settings of the runs, changed one by one."""
 
-    return StatisticsAudit(base, cohort, out / "runs", workers=workers).judge(name, privacy)
+    def __init__(self, base: RunSettings, cohort: Cohort, root: Path, workers: int) -> None:
+        self.cohort = cohort
+        self._base = base
+        self._root = root
+        self._workers = workers
 
+    def wanted(
+        self, names: Sequence[str], budgets: Mapping[str, StatisticsPrivacy], noises: Mapping[str, UpdatePrivacy]
+    ) -> dict[str, Callable[[], dict[str, Any]]]:
+        """Every finding by its name, in the order of the tables, and what makes it."""
+        found: dict[str, Callable[[], dict[str, Any]]] = {
+            f"{ALGORITHM}{name}": partial(self.attacked, {"algorithm": name}) for name in names
+        }
+        if PERSONAL in names:
+            found[f"{ALGORITHM}{PERSONAL}, sealed"] = self.sealed
+        if PERSONAL in names and budgets:
+            strictest = min(budgets, key=float)
+            changed = {"statistics_privacy": budgets[strictest]}
+            found[f"{ALGORITHM}{PERSONAL}, statistics with ε = {strictest}"] = partial(self.attacked, changed)
+        for name in (EXACT, UNITS, *budgets):
+            found[f"{STATISTICS}{name}"] = partial(self.measured, name, budgets.get(name))
+        for name in (EXACT, *noises) if noises else ():
+            found[f"{UPDATES}{name}"] = partial(self.updates, noises.get(name))
+        return found
 
-def table(found: dict[str, Any], title: str) -> list[str]:
-    """All findings as Markdown."""
-    attacked = {key.removeprefix("algorithm "): value for key, value in found.items() if key.startswith("algorithm ")}
-    lines = [
-        f"{title}.", "",
-        "| algorithm | what is attacked, how | AUC (95 % interval) | members found at 1 % false alarms |",
-        "|---|---|---|---|",
-    ]  # fmt: skip
-    for name, attacks in attacked.items():
-        for attack, one in attacks.items():
-            if attack != "recovery":
-                interval = f"{one['auc']:.3f} ({one['low']:.3f} to {one['high']:.3f})"
-                lines.append(f"| {name} | {attack} | {interval} | {100 * one['hits']:.1f} % |")
-    lines += [
-        "", "| algorithm | condition of W | largest weight of a peer | error: all rows seen | one member | sealed |",
-        "|---|---|---|---|---|---|",
-    ]  # fmt: skip
-    for name, attacks in attacked.items():
-        if one := attacks.get("recovery"):
-            condition = "singular" if one["condition"] > SINGULAR else f"{one['condition']:.3g}"
-            shown = [condition, *(f"{one[key]:.3g}" for key in ("largest", "all_rows", "one_member", "sealed"))]
-            lines.append(f"| {name} | {' | '.join(shown)} |")
-    head = ("statistics of fedap", "W's correlation with the exact one", "accuracy", "error of class shares (guessing)")
-    lines += ["", f"| {' | '.join(head)} | AUC of present classes |", "|---|---|---|---|---|"]
-    for key, one in found.items():
-        if key.startswith("statistics "):
-            name = key.removeprefix("statistics ")
-            shown_name = name if name in (EXACT, UNITS) else f"ε = {name}"
-            accuracy = "–" if one["accuracy"] is None else f"{100 * one['accuracy']:.2f} %"
-            shares = f"{one['error']:.3f} ({one['guess']:.3f})"
-            lines.append(f"| {shown_name} | {one['correlation']:.3f} | {accuracy} | {shares} | {one['auc']:.3f} |")
-    return lines
+    def measured(self, name: str, privacy: StatisticsPrivacy | None) -> dict[str, Any]:
+        """What statistics tell, exact, averaged or under a budget."""
+        return self._statistics.judge(name, privacy)
+
+    @cached_property
+    def _statistics(self) -> StatisticsAudit:
+        from scripts.experiments.audit.statistics import StatisticsAudit
+
+        return StatisticsAudit(self._base, self.cohort, self._root, workers=self._workers)
+
+    @cached_property
+    def _outside(self) -> Outside:
+        """What the attacker has of its own is the same for all runs: they start from one model."""
+        from scripts.experiments.audit.membership import outside_of
+
+        return outside_of(self._base, self.cohort, self._root)
+
+    def attacked(self, changed: dict[str, object]) -> dict[str, Any]:
+        """Membership inference against everything, and recovery of updates from what is delivered."""
+        from scripts.experiments.audit.capture import capture
+        from scripts.experiments.audit.membership import membership
+        from scripts.experiments.audit.recovery import recovery
+
+        settings = self._base.model_copy(update=changed)
+        captured = capture(settings, self.cohort, self._root, workers=self._workers)
+        strengths = membership(captured, self.cohort, self._outside, settings.seed)
+        described: dict[str, Any] = {name: dataclasses.asdict(one) for name, one in strengths.items()}
+        if captured.shared and settings.strategy().name != "base":
+            described[RECOVERY] = recovery(captured.weights, captured.sent, captured.given, settings.seed).plain()
+        return described
+
+    def sealed(self) -> dict[str, Any]:
+        """What a coordinator of a sealed run gets out of weights that leave; members hold what they hold in clear."""
+        from scripts.experiments.audit.capture import capture, with_updates
+        from scripts.experiments.audit.membership import membership
+        from scripts.experiments.audit.recovery import padded
+
+        captured = capture(self._base, self.cohort, self._root, workers=self._workers)
+        seen = padded(captured.sent, self._base.seed)
+        seen *= captured.sent.std() / seen.std()  # an attacker knows how large weights are
+        strengths = membership(with_updates(captured, seen), self.cohort, self._outside, self._base.seed)
+        return {name: dataclasses.asdict(one) for name, one in strengths.items() if name.startswith(LEAVING)}
+
+    def updates(self, privacy: UpdatePrivacy | None) -> dict[str, Any]:
+        """What noise in updates costs, and what is left to find in them."""
+        from scripts.experiments.audit.statistics import accuracy_of
+
+        changed = {"update_privacy": privacy}
+        settings = self._base.model_copy(update=changed)
+        together = None
+        if privacy is not None:
+            together = spent_epsilon([privacy.noise_multiplier] * settings.rounds, privacy.delta)
+        accuracy = accuracy_of(settings, self.cohort, self._root, workers=self._workers)
+        found = self.attacked(changed)
+        by_attack = {attack: found[f"{LEAVING}, {attack}"] for attack in ("loss", "reference")}
+        return {"together": together, "accuracy": accuracy, **by_attack}
 
 
 def off_diagonal_correlation(one: FloatArray, other: FloatArray) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,11 +21,13 @@ from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel, State
 from fedap_core.nn.training import Randomness, train
 from fedap_core.randomness import derive_seed, generator
-from participant.record.model_file import module_of
-from protocol.plan import Sgd
+from participant.record.model_file import module_of, read_model
+from scripts.engines.base import EngineOptions
+from scripts.engines.inline import initial_file
 from scripts.experiments.audit.capture import Captured
 from scripts.experiments.audit.strength import Strength, strength_of
 from scripts.run.cohort import Cohort
+from scripts.run.settings import RunSettings
 
 MOST_SAMPLES = 500
 """Members and others that are looked at per client."""
@@ -45,16 +48,17 @@ class Outside:
         return self.samples[side], self.references[side]
 
 
-def outside_of(captured: Captured, cohort: Cohort, sgd: Sgd, seed: int) -> Outside:
+def outside_of(settings: RunSettings, cohort: Cohort, root: Path) -> Outside:
     """Reference models of both sides, trained from the initial model."""
-    samples, models = [], []
+    spec, initial, _ = read_model(initial_file(settings, cohort, EngineOptions(root=root)))
+    seed, samples, models = settings.seed, [], []
     for side in (0, 1):
         positions = np.concatenate([client.splits["test"] for client in cohort.clients[side::2]])
         samples.append(cohort.gather(positions, _CPU))
-        model = FlatModel(module_of(captured.spec, captured.initial), captured.spec.tensors, frozenset())
+        model = FlatModel(module_of(spec, initial), spec.tensors, frozenset())
         noise = derive_seed(seed, purpose=f"audit noise {side}")
         randomness = Randomness(order=derive_seed(seed, purpose=f"audit order {side}"), noise=noise)
-        train(model, samples[-1], settings=sgd, randomness=randomness, epochs=REFERENCE_EPOCHS)
+        train(model, samples[-1], settings=settings.sgd, randomness=randomness, epochs=REFERENCE_EPOCHS)
         models.append(model.state())
     return Outside(samples=(samples[0], samples[1]), references=(models[0], models[1]))
 

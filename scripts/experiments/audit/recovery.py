@@ -42,9 +42,7 @@ def recovery(weights: FloatArray, sent: Float32Array, given: Float32Array, seed:
         rest = (given[place] - row[place] * truth[place]) / max(1.0 - row[place], 1e-12)
         alone.append(_error(rest, truth[peer], centre))
         largest = max(largest, float(peers[peer]))
-    pads = generator(seed, purpose="audit pads").integers(0, 2**64, truth.shape, dtype=np.uint64, endpoint=False)
-    padded = np.stack([to_words(row) for row in sent]) + pads
-    seen = np.stack([to_values(signed(row)) for row in padded]).astype(np.float64)
+    seen = padded(sent, seed).astype(np.float64)
     return RecoveryErrors(
         condition=float(np.linalg.cond(weights)),
         all_rows=float(np.mean([_error(a, b, centre) for a, b in zip(solved, truth, strict=True)])),
@@ -52,6 +50,13 @@ def recovery(weights: FloatArray, sent: Float32Array, given: Float32Array, seed:
         sealed=float(np.min([_error(_fitted(a, b), b, centre) for a, b in zip(seen, truth, strict=True)])),
         largest=largest,
     )
+
+
+def padded(sent: Float32Array, seed: int) -> Float32Array:
+    """(n, values): what a coordinator of a sealed run would read out of updates, if it took padded words for values."""
+    pads = generator(seed, purpose="audit pads").integers(0, 2**64, sent.shape, dtype=np.uint64, endpoint=False)
+    words = np.stack([to_words(row) for row in sent]) + pads
+    return np.stack([to_values(signed(row)) for row in words])
 
 
 def _error(guess: FloatArray, truth: FloatArray, centre: FloatArray) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from fedap_core.arrays import FloatArray
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.private_statistics import private_statistics
@@ -14,8 +16,9 @@ from participant.record.model_file import module_of, read_model
 from participant.training.privacy_budget import StatisticsPrivacy
 from scripts.engines.base import EngineOptions
 from scripts.engines.inline import anchor_file, initial_file, run_inline
-from scripts.experiments.audit.command import EXACT, UNITS, off_diagonal_correlation
+from scripts.experiments.audit.command import UNITS, off_diagonal_correlation
 from scripts.experiments.audit.properties import ProportionAttack
+from scripts.report.page.leakage import EXACT
 from scripts.run.cohort import Cohort
 from scripts.run.private_measuring import measured_privately, unit_moments
 from scripts.run.settings import RunSettings
@@ -24,7 +27,7 @@ _NO_CLIP = 1e12
 
 
 class StatisticsAudit:
-    """One cohort under one anchor."""
+    """One cohort under one anchor. What does not depend on a budget is computed once."""
 
     def __init__(self, base: RunSettings, cohort: Cohort, root: Path, *, workers: int) -> None:
         self._base = base
@@ -35,45 +38,55 @@ class StatisticsAudit:
 
     def judge(self, name: str, privacy: StatisticsPrivacy | None) -> dict[str, float | None]:
         """name: exact, averaged by unit, or a budget's."""
-        stats = self._statistics(name, privacy)
-        weights = self._weights(stats)
-        apart = off_diagonal_correlation(self._weights(self._statistics(EXACT, None)), weights)
+        stats = self._exact if name == EXACT else self._statistics(privacy)
+        apart = off_diagonal_correlation(self._exact_weights, self._weights(stats))
         error, guess, auc = self._properties(stats)
-        accuracy = None if name == UNITS else self._accuracy(privacy)
+        accuracy = None
+        if name != UNITS:
+            settings = self._base.model_copy(update={"statistics_privacy": privacy})
+            accuracy = accuracy_of(settings, self._cohort, self._options.root, workers=self._options.workers)
         return {"correlation": apart, "accuracy": accuracy, "error": error, "guess": guess, "auc": auc}
 
-    def _statistics(self, name: str, privacy: StatisticsPrivacy | None) -> tuple[BnStats, ...]:
-        if privacy is not None:
-            settings = self._base.model_copy(update={"statistics_privacy": privacy})
-            return measured_privately(settings, self._cohort, self._anchor)
-        settings = self._base
-        if name == EXACT:
-            settings = settings.model_copy(update={"statistics_privacy": StatisticsPrivacy(unit="sample")})
+    @cached_property
+    def _exact(self) -> tuple[BnStats, ...]:
+        by_sample = self._base.model_copy(update={"statistics_privacy": StatisticsPrivacy(unit="sample")})
+        return self._averaged(by_sample)
+
+    @cached_property
+    def _exact_weights(self) -> FloatArray:
+        return self._weights(self._exact)
+
+    def _statistics(self, privacy: StatisticsPrivacy | None) -> tuple[BnStats, ...]:
+        """With noise, or averaged by units alone."""
+        if privacy is None:
+            return self._averaged(self._base)
+        settings = self._base.model_copy(update={"statistics_privacy": privacy})
+        return measured_privately(settings, self._cohort, self._anchor)
+
+    def _averaged(self, settings: RunSettings) -> tuple[BnStats, ...]:
         return tuple(
             private_statistics(one, clip=_NO_CLIP, noise_multiplier=0.0, noise=np.zeros(one.vectors.shape[1]))
             for one in unit_moments(settings, self._cohort, self._anchor)
         )
 
-    def _weights(self, stats: tuple[BnStats, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    def _weights(self, stats: tuple[BnStats, ...]) -> FloatArray:
         return self._base.strategy().mixing(Evidence(counts=self._counts, stats=stats)).weights
 
-    def _accuracy(self, privacy: StatisticsPrivacy | None) -> float:
-        """Mean test accuracy of a whole run, over its clients."""
-        settings = self._base.model_copy(update={"statistics_privacy": privacy})
-        folder = run_inline(settings, self._cohort, self._options)
-        last = folder.records()[-1].mean
-        if last is None:
-            raise InvalidInput("audit", folder.path, "a run that was evaluated at its end")
-        return float(last)
-
-    def _properties(self, stats: tuple[BnStats, ...]) -> tuple[float, float, float]:
+    @cached_property
+    def _attacks(self) -> tuple[ProportionAttack, ProportionAttack]:
         """Clients at even places are attacked with data of those at odd ones, and the other way round."""
         spec, state, _ = read_model(self._anchor)
         anchor = module_of(spec, state)
-        found = []
-        for side in (0, 1):
+
+        def against(side: int) -> ProportionAttack:
             others = [client.splits["test"] for client in self._cohort.clients[1 - side :: 2]]
-            attack = ProportionAttack(self._cohort, np.concatenate(others), anchor, seed=self._base.seed)
+            return ProportionAttack(self._cohort, np.concatenate(others), anchor, seed=self._base.seed)
+
+        return against(0), against(1)
+
+    def _properties(self, stats: tuple[BnStats, ...]) -> tuple[float, float, float]:
+        found = []
+        for side, attack in enumerate(self._attacks):
             labels = [self._cohort.data.y[client.splits["train"]] for client in self._cohort.clients[side::2]]
             width = len(self._cohort.data.classes)
             truth = np.stack([np.bincount(one, minlength=width) / len(one) for one in labels])
@@ -83,3 +96,12 @@ class StatisticsAudit:
             float(np.mean([one.guess for one in found])),
             float(np.mean([one.auc for one in found])),
         )
+
+
+def accuracy_of(settings: RunSettings, cohort: Cohort, root: Path, *, workers: int) -> float:
+    """Mean test accuracy of a whole run, over its clients."""
+    folder = run_inline(settings, cohort, EngineOptions(root=root, workers=workers))
+    last = folder.records()[-1].mean
+    if last is None:
+        raise InvalidInput("audit", folder.path, "a run that was evaluated at its end")
+    return float(last)

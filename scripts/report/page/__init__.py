@@ -9,10 +9,12 @@ from pathlib import Path
 def write_report(folders: Sequence[Path], out: Path, *, where: Mapping[str, str] | None = None) -> Path:
     """Read the runs in these folders and write one page about them; returns where it lies.
 
-    folders: of runs, of sweeps with runs in them, or of a coordinator. where: only runs with these settings.
+    folders: of runs, of sweeps with runs in them, or of a coordinator; an audit beside them makes a section of its own.
+    where: only runs with these settings.
     """
     from scripts.report.page.finding import find_runs
+    from scripts.report.page.leakage import read_leakage
     from scripts.report.page.study import make_study
     from scripts.report.page.writing import write
 
-    return write(make_study(find_runs(folders, where)), out)
+    return write(make_study(find_runs(folders, where)), out, read_leakage(folders))

@@ -15,15 +15,16 @@ from fedap_core.errors import InvalidInput
 from protocol.host.web.colours import Style
 from scripts.report.algorithms import style
 from scripts.report.page import wording
+from scripts.report.page.leakage import Leakage
 from scripts.report.page.overview_view import overview, share
 from scripts.report.page.participant_view import participant_views
 from scripts.report.page.study import Study
 from scripts.report.tables import written_difference
 
 
-def write(study: Study, out: Path) -> Path:
+def write(study: Study, out: Path, leakage: Leakage | None = None) -> Path:
     """Write one page about a comparison; returns where it lies."""
-    return write_page(render(study), out)
+    return write_page(render(study, leakage), out)
 
 
 def write_page(text: str, out: Path) -> Path:
@@ -38,12 +39,18 @@ def write_page(text: str, out: Path) -> Path:
     return out
 
 
-def render(study: Study) -> str:
-    """The page as text."""
+def render(study: Study, leakage: Leakage | None = None) -> str:
+    """The page as text. leakage: what an audit of these runs found."""
     return (
         environment()
         .get_template("report.html.j2")
-        .render(page=overview(study), participants=participant_views(study), study=study, styles=_styles(study))
+        .render(
+            page=overview(study),
+            participants=participant_views(study),
+            study=study,
+            styles=_styles(study),
+            leakage=leakage,
+        )
     )
 
 

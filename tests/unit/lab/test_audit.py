@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from fedap_core.errors import InvalidInput
 from scripts.experiments.audit.recovery import recovery
 from scripts.experiments.audit.strength import roc_of, strength_of
 from scripts.lab import app
+from scripts.report.page.leakage import read_leakage
 
 
 def test_area_is_one_for_a_perfect_attack_and_a_half_for_guessing() -> None:
@@ -47,20 +49,37 @@ def test_all_rows_give_updates_away_and_one_row_or_pads_do_not() -> None:
     assert found.largest == pytest.approx(0.1)
 
 
-def test_audit_writes_tables_and_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_audit_writes_tables_and_a_section_of_the_report_and_goes_on_where_it_was(tmp_path: Path) -> None:
     options = ["--data", "synthetic", "--partition", "dirichlet", "--clients", "4", "--rounds", "1", "--epsilons", "1"]
-    command = ["audit", *options, "--algorithms", "base,fedap", "--out", str(tmp_path)]
+    command = ["audit", *options, "--algorithms", "base,fedap", "--update-epsilons", "10", "--out", str(tmp_path)]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "audit.json").read_text())
     assert set(found) == {
-        "algorithm base", "algorithm fedap", "statistics exact", "statistics averaged by unit", "statistics 1"
+        "about", "algorithm base", "algorithm fedap", "algorithm fedap, sealed",
+        "algorithm fedap, statistics with ε = 1", "statistics exact", "statistics averaged by unit", "statistics 1",
+        "updates exact", "updates 10",
     }  # fmt: skip
     assert "weights that leave, loss" in found["algorithm fedap"]
     assert found["statistics exact"]["correlation"] == pytest.approx(1.0)
     assert found["statistics 1"]["correlation"] < 1.0
+    assert found["updates exact"]["loss"] == found["algorithm fedap"]["weights that leave, loss"]
+    assert found["updates 10"]["accuracy"] < found["updates exact"]["accuracy"]
+    assert found["updates 10"]["together"] == pytest.approx(10.0)
     assert "ε = 1" in (tmp_path / "audit.md").read_text()
     assert (tmp_path / "budgets.svg").stat().st_size > 2000
     again = CliRunner().invoke(app, command)
     assert "done" not in again.output
     assert "| fedap | own model, loss |" in again.output
+    for folder in (tmp_path, tmp_path / "runs"):
+        assert CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path / "page.html")]).exit_code == 0
+        page = (tmp_path / "page.html").read_text()
+        assert page.count('id="leakage"') == 1
+        assert "fedap, statistics with ε = 1" in page
+
+
+def test_a_report_without_an_audit_says_nothing_of_leaks(tmp_path: Path) -> None:
+    assert read_leakage([tmp_path]) is None
+    (tmp_path / "audit.json").write_text("[")
+    with pytest.raises(InvalidInput, match=r"audit\.json"):
+        read_leakage([tmp_path])
