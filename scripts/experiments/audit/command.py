@@ -135,13 +135,13 @@ class Attacks:
 
         return outside_of(self._base, self.cohort, self._root)
 
-    def attacked(self, changed: dict[str, object]) -> dict[str, Any]:
+    def attacked(self, changed: Mapping[str, object]) -> dict[str, Any]:
         """Membership inference against everything, and recovery of updates from what is delivered."""
         from scripts.experiments.audit.capture import capture
         from scripts.experiments.audit.membership import membership
         from scripts.experiments.audit.recovery import recovery
 
-        settings = self._base.model_copy(update=changed)
+        settings = self._base.model_copy(update=dict(changed))
         captured = capture(settings, self.cohort, self._root, workers=self._workers)
         strengths = membership(captured, self.cohort, self._outside, settings.seed)
         described: dict[str, Any] = {name: dataclasses.asdict(one) for name, one in strengths.items()}
@@ -166,7 +166,7 @@ class Attacks:
         from scripts.experiments.audit.statistics import accuracy_of
 
         changed = {"update_privacy": privacy}
-        settings = self._base.model_copy(update=changed)
+        settings = self._base.model_copy(update=dict(changed))
         together = None
         if privacy is not None:
             together = spent_epsilon([privacy.noise_multiplier] * settings.rounds, privacy.delta)

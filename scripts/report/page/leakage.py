@@ -26,12 +26,13 @@ Found = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class LeakTable:
-    """One table. note: what its numbers mean, in a sentence or two."""
+    """One table. note: what its numbers mean, in a sentence or two. words: how many columns come before the numbers."""
 
     title: str
     note: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    words: int = 1
 
     def markdown(self) -> list[str]:
         return [f"| {' | '.join(row)} |" for row in (self.head, ("---",) * len(self.head), *self.rows)]
@@ -66,18 +67,19 @@ def _of(found: Found, kind: str) -> Iterator[tuple[str, Found]]:
 
 
 def _membership(found: Found) -> LeakTable:
-    rows = [
-        (name, attack, _area(one), f"{100 * one['hits']:.1f} %")
-        for name, attacks in _of(found, ALGORITHM)
-        for attack, one in attacks.items()
-        if attack != RECOVERY
-    ]
+    rows = []
+    for name, attacks in _of(found, ALGORITHM):
+        for target in dict.fromkeys(key.partition(", ")[0] for key in attacks if key != RECOVERY):
+            both = [attacks[f"{target}, {how}"] for how in ("loss", "reference")]
+            rows.append((name, target, *map(_area, both), *(f"{100 * one['hits']:.1f} %" for one in both)))
     return LeakTable(
         title="Was a sample among the training samples?",
-        note="An area under the curve (AUC) of 0.5 is guessing. «loss»: by the sample's loss; «reference»: by how much "
-        "lower it is than under a model that the attacker trained on data of its own.",
-        head=("algorithm", "what is attacked, how", "AUC (95 % interval)", "members found at 1 % false alarms"),
+        note="AUC with its 95 % interval over clients: 0.5 is guessing. By loss: of the sample alone. By reference: "
+        "how much lower it is than under a model that the attacker trained on data of its own. Found: members at 1 % "
+        "false alarms.",
+        head=("algorithm", "what is attacked", "AUC by loss", "AUC by reference", "found by loss", "by reference"),
         rows=tuple(rows),
+        words=2,
     )
 
 
