@@ -97,6 +97,11 @@ class RunConfig(BaseModel):
     storage: StorageSection = Field(default_factory=StorageSection, description="The disk.")
     page: PageSection = Field(default_factory=PageSection, description="The web page.")
 
+    @property
+    def seals_scores(self) -> bool:
+        """Whether losses and scores cannot be read here."""
+        return self.sealed and self.sealing.scores == "sealed"
+
     @model_validator(mode="before")
     @classmethod
     def _without_comparing(cls, fields: object) -> object:

@@ -187,6 +187,8 @@ def status_lines(past: StoredRun) -> Iterator[str]:
     yield from stranger_lines(past)
     if evaluated := latest_evaluations(past):
         yield evaluation_line(evaluated)
+    if config.seals_scores:
+        yield "Scores are sealed: members open them with their key."
 
 
 def _rounds_at_work(state: State, rules: Rules) -> str:

@@ -53,7 +53,13 @@ class RunFollower:
         state, found = self._machine.state, self._beside()
         waits = "" if state.ended else self._machine.waiting_for(found.now_s).reason
         config = self._config
-        subject = RunSubject(run=config.run, algorithm=config.algorithm.name, mode=config.mode, rounds=config.rounds)
+        subject = RunSubject(
+            run=config.run,
+            algorithm=config.algorithm.name,
+            mode=config.mode,
+            rounds=config.rounds,
+            scores_sealed=config.seals_scores,
+        )
         return overview_of(
             subject,
             state,

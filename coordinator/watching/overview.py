@@ -82,6 +82,8 @@ class RunOverview:
     lowest_accuracy: float | None
     lowest_member: str | None
     scored_members: int
+    scores_sealed: bool
+    """Whether members hide their scores from whoever watches."""
     disk_free_bytes: int
     disk_reserve_bytes: int
     members: tuple[MemberOverview, ...]
@@ -105,6 +107,7 @@ class RunSubject:
     algorithm: str
     mode: str
     rounds: int
+    scores_sealed: bool = False
 
 
 def overview_of(
@@ -121,6 +124,7 @@ def overview_of(
     taking_part = [member.name for member in state.active()]
     summary = progress.summary(taking_part or list(state.members))
     is_open = state.is_training or state.is_measuring
+    givers, weights = _weights(state)
     return RunOverview(
         run=subject.run,
         algorithm=subject.algorithm,
@@ -141,14 +145,27 @@ def overview_of(
         lowest_accuracy=summary.lowest if summary else None,
         lowest_member=summary.lowest_member if summary else None,
         scored_members=summary.members if summary else 0,
+        scores_sealed=subject.scores_sealed,
         disk_free_bytes=machine.disk_free_bytes,
         disk_reserve_bytes=machine.disk_reserve_bytes,
         members=tuple(_member(member, state, progress, machine) for member in state.members.values()),
         scores={name: tuple((one.round, one.accuracy) for one in mine) for name, mine in progress.scores.items()},
-        weights_members=state.weighed_members,
-        weights=() if state.weighed is None else tuple(tuple(map(float, row)) for row in state.weighed),
+        weights_members=givers,
+        weights=weights,
         fit_nobody=fit_nobody,
         events=events,
+    )
+
+
+def _weights(state: State) -> tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]:
+    """Members and W over them: the run's own or, where members compute it, the rows that they have requested."""
+    if state.weighed is not None:
+        return state.weighed_members, tuple(tuple(map(float, row)) for row in state.weighed)
+    requested = {member.name: dict(member.row) for member in state.active() if member.row}
+    if not requested or any(set(row) != set(requested) for row in requested.values()):
+        return (), ()
+    return tuple(requested), tuple(
+        tuple(row[name] / sum(row.values()) for name in requested) for row in requested.values()
     )
 
 

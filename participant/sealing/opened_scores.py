@@ -1,4 +1,4 @@
-"""Scores of a sealed run as a table, for a member: boxes in a copy of the coordinator's folder, opened with the key.
+"""Scores of a sealed run, for a member: boxes in a copy of the coordinator's folder, opened with the key.
 
 The plan that boxes are bound to is the one that this member agreed to, in its own state folder. Reads files of the
 coordinator's form (wire bytes, then a footer) and trusts nothing in them: what cannot be opened is refused.
@@ -7,14 +7,16 @@ coordinator's form (wire bytes, then a footer) and trusts nothing in them: what 
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from fedap_core.errors import InvalidInput
-from participant.sealing.boxes import Boxes
+from participant.sealing.boxes import Boxes, Contents, plan_digest
 from participant.sealing.group_key import read_group_key
 from participant.sealing.sealed_run import SCORES
 from participant.sealing.updates import BrokenSeal
@@ -23,29 +25,59 @@ _FOOTER = struct.Struct("<I8s")
 _COLUMNS = ("participant", "round", "model", "split", "samples", "correct", "loss", "macro_f1")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Seal:
+    """What a member opens scores with. state: its own folder, which knows the plan."""
+
+    state: Path
+    key_file: Path
+
+    def opened(self, folder: Path) -> Mapping[tuple[int, str], Contents]:
+        """As `opened_scores`; a folder is read once."""
+        return _cached(folder, self.state, self.key_file)
+
+
 def scores_table(folder: Path, state: Path, key_file: Path) -> str:
-    """Every score that members sent, as CSV. folder: the coordinator's, or a copy of it. state: this participant's."""
-    current = state / "state" / "current"
-    if not current.is_file():
-        raise InvalidInput("state", str(state), "the state folder of a participant that has joined the run")
-    run = current.read_text(encoding="utf-8").strip()
-    terms = json.loads((state / "state" / run / "agreement.json").read_text(encoding="utf-8"))
-    digest = hashlib.blake2b(json.dumps(terms["plan"], sort_keys=True).encode(), digest_size=16).hexdigest()
-    boxes = Boxes(key=read_group_key(key_file), run=run, plan=digest)
-    files = sorted((folder / "tables").glob("*/*"))
-    if not files:
-        raise InvalidInput("folder", str(folder), "a folder of a run with sealed scores: tables/ROUND/MEMBER")
+    """Every score that members sent, as CSV."""
     text = io.StringIO()
     table = csv.DictWriter(text, _COLUMNS, extrasaction="ignore")
     table.writeheader()
+    for (round_no, member), contents in opened_scores(folder, state, key_file).items():
+        for score in contents.facts["scores"]:
+            table.writerow({"participant": member, "round": round_no, **score})
+    return text.getvalue()
+
+
+def opened_scores(folder: Path, state: Path, key_file: Path) -> dict[tuple[int, str], Contents]:
+    """(round of the report, member) -> what was in its box. folder: the coordinator's, or a copy of it. state: this
+    participant's."""
+    run, boxes = _boxes(state, key_file)
+    files = sorted((folder / "tables").glob("*/*"))
+    if not files:
+        raise InvalidInput("folder", str(folder), "a folder of a run with sealed scores: tables/ROUND/MEMBER")
+    found = {}
     for path in files:
         try:
             contents = boxes.open(_box(path), purpose=SCORES, member=path.name)
         except BrokenSeal as error:
             raise InvalidInput(str(path), str(error), f"scores of run {run}, sealed under this key") from error
-        for score in contents.facts["scores"]:
-            table.writerow({"participant": path.name, "round": contents.round_no, **score})
-    return text.getvalue()
+        found[contents.round_no, path.name] = contents
+    return found
+
+
+@cache
+def _cached(folder: Path, state: Path, key_file: Path) -> Mapping[tuple[int, str], Contents]:
+    return opened_scores(folder, state, key_file)
+
+
+def _boxes(state: Path, key_file: Path) -> tuple[str, Boxes]:
+    """The run that a participant takes part in, and what its boxes are bound to."""
+    current = state / "state" / "current"
+    if not current.is_file():
+        raise InvalidInput("state", str(state), "the state folder of a participant that has joined the run")
+    run = current.read_text(encoding="utf-8").strip()
+    terms = json.loads((state / "state" / run / "agreement.json").read_text(encoding="utf-8"))
+    return run, Boxes(key=read_group_key(key_file), run=run, plan=plan_digest(terms["plan"]))
 
 
 def _box(path: Path) -> bytes:

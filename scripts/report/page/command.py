@@ -12,10 +12,14 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders with runs in them.")],
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
     where: Annotated[list[str] | None, typer.Option(help="Only runs with setting=value; repeatable.")] = None,
+    group_key: Annotated[
+        Path | None, typer.Option(help="The members' common key: opens the scores of a run that seals them.")
+    ] = None,
+    state: Annotated[Path | None, typer.Option(help="Your own folder of that run, that join used.")] = None,
 ) -> None:
     """Write one self-contained HTML page about a comparison."""
     from fedap_core.errors import parse_pairs
     from scripts.report.page import write_report
 
     chosen = {key: str(value) for key, value in parse_pairs("where", where or []).items()}
-    typer.echo(f"Report: {write_report(runs, out, where=chosen)}")
+    typer.echo(f"Report: {write_report(runs, out, where=chosen, group_key=group_key, state=state)}")

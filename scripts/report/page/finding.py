@@ -8,18 +8,19 @@ from pathlib import Path
 
 from coordinator.record.journal import JOURNAL
 from fedap_core.errors import InvalidInput, unknown_name
+from participant.sealing.opened_scores import Seal
 from scripts.report.page.journal_folder import read_alone_run, read_journal_run
 from scripts.report.page.lab_folder import SETTINGS, read_lab_run
 from scripts.run.records import Run
 
 
-def find_runs(folders: Sequence[Path], where: Mapping[str, str] | None = None) -> list[Run]:
+def find_runs(folders: Sequence[Path], where: Mapping[str, str] | None = None, seal: Seal | None = None) -> list[Run]:
     """Every run of the folders, each once, in the order named; `where`: only those with these settings.
 
-    A setting is named by its dotted path (cohort.alpha) or its last word (alpha).
+    A setting is named by its dotted path (cohort.alpha) or its last word (alpha). seal: opens sealed scores.
     """
     places = dict.fromkeys(place.resolve() for folder in folders for place in _places(folder))
-    runs = [run for place in places for run in _read(place)]
+    runs = [run for place in places for run in _read(place, seal)]
     for key, wanted in (where or {}).items():
         known = [value for run in runs if (value := _setting(run, key)) is not None]
         if not known:
@@ -54,12 +55,12 @@ def _is_run(folder: Path) -> bool:
     return (folder / SETTINGS).is_file() or (folder / JOURNAL).is_file()
 
 
-def _read(folder: Path) -> list[Run]:
+def _read(folder: Path, seal: Seal | None) -> list[Run]:
     """The run, and what its members reached alone beside it, where they share that."""
     if (folder / SETTINGS).is_file():
         return [read_lab_run(folder)]
-    alone = read_alone_run(folder)
-    return [read_journal_run(folder), *([] if alone is None else [alone])]
+    alone = read_alone_run(folder, seal)
+    return [read_journal_run(folder, seal), *([] if alone is None else [alone])]
 
 
 def _setting(run: Run, key: str) -> str | None:

@@ -23,6 +23,9 @@ from coordinator.record.blobs import describe
 from coordinator.record.journal import JOURNAL, SqliteJournal, facts_of
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import METADATA_KEY, ModelSpec
+from fedap_core.sealing.limitations import cannot_be_had
+from participant.sealing.opened_scores import Seal
+from protocol.contracts import Frames
 from protocol.messages import Score
 from protocol.tensors import Array, TensorSet
 from scripts.run.damage import intact
@@ -33,15 +36,17 @@ Tables = Mapping[str, Array]
 Timed = tuple[float, facts.Fact]
 
 
-def read_journal_run(folder: Path) -> Run:
-    """The run whose journal lies in this folder, while it is running or afterwards."""
-    config, spec, told = _told(folder)
+def read_journal_run(folder: Path, seal: Seal | None = None) -> Run:
+    """The run whose journal lies in this folder, while it is running or afterwards. seal: opens scores that members
+    have sealed."""
+    config, spec, told = _told(folder, seal)
     clients = tuple(sorted({fact.member for _, fact in told if isinstance(fact, facts.Joined)}))
-    tables = {(round_no, member): arrays for round_no, member, arrays in _tables(folder / "tables")}
+    tables = _shared_tables(folder, config, seal)
     counts = _class_counts(tables, clients)
     rounds, notes = list(_rounds(told, clients, tables, _traffic(folder / "traffic.jsonl"))), list[str]()
     if config.mode == "continuous":
         rounds, notes = _with_last_scores(rounds, clients)
+    notes += _sealed_notes(config)
     return Run(
         source=config.run,
         algorithm=config.algorithm.name,
@@ -58,17 +63,17 @@ def read_journal_run(folder: Path) -> Run:
     )
 
 
-def read_alone_run(folder: Path) -> Run | None:
+def read_alone_run(folder: Path, seal: Seal | None = None) -> Run | None:
     """What members that share it reached on their own, as a run of its own beside the federation's: its last round.
     None where nobody shares it."""
-    config, _, told = _told(folder)
+    config, _, told = _told(folder, seal)
     clients = tuple(sorted({fact.member for _, fact in told if isinstance(fact, facts.Joined)}))
     found = {
         fact.member: ClientScore.of(score)
         for _, fact in told
         if isinstance(fact, facts.GoodbyeAccepted) and (score := alone_score(fact, "test")) is not None
     }
-    federated = read_journal_run(folder)
+    federated = read_journal_run(folder, seal)
     if not found or not federated.evaluated:
         return None
     last = RoundRecord(
@@ -100,7 +105,7 @@ def _with_last_scores(rounds: list[RoundRecord], clients: Sequence[str]) -> tupl
     return [at_end if record is scored[-1] else record for record in rounds], [note]
 
 
-def _told(folder: Path) -> tuple[RunConfig, ModelSpec | None, list[Timed]]:
+def _told(folder: Path, seal: Seal | None) -> tuple[RunConfig, ModelSpec | None, list[Timed]]:
     journal = SqliteJournal(folder / JOURNAL, read_only=True)
     try:
         stored = journal.metadata("config")
@@ -111,9 +116,38 @@ def _told(folder: Path) -> tuple[RunConfig, ModelSpec | None, list[Timed]]:
         if described is not None:
             spec = ModelSpec.from_metadata({METADATA_KEY: described}, source=str(folder / JOURNAL))
         with intact(folder / JOURNAL):
-            return make_config(json.loads(stored)), spec, [(at, fact) for fact, at in facts_of(journal)]
+            config, told = make_config(json.loads(stored)), [(at, fact) for fact, at in facts_of(journal)]
+        if not config.seals_scores:
+            return config, spec, told
+        if seal is None:
+            fix = "A member makes the report: give --group-key, and --state with the folder that join used."
+            raise InvalidInput("run", config.run, "scores that can be read; those of this run are sealed", fix)
+        return config, spec, [(at, _opened(fact, folder, seal)) for at, fact in told]
     finally:
         journal.close()
+
+
+def _opened(fact: facts.Fact, folder: Path, seal: Seal) -> facts.Fact:
+    """A report with the scores that its member has sealed."""
+    if not isinstance(fact, facts.UpdateAccepted | facts.GoodbyeAccepted):
+        return fact
+    contents = seal.opened(folder).get((fact.round_no, fact.member))
+    told = () if contents is None else contents.facts["scores"]
+    return replace(fact, scores=tuple(Score.read(one, Frames(()), newer=False) for one in told))
+
+
+def _sealed_notes(config: RunConfig) -> list[str]:
+    if not config.sealed:
+        return []
+    limits = cannot_be_had(statistics_to_members=config.sealing.statistics_to == "members")
+    return ["The run is sealed: the coordinator cannot read updates.", *limits]
+
+
+def _shared_tables(folder: Path, config: RunConfig, seal: Seal | None) -> Mapping[tuple[int, str], Tables]:
+    """(round, member) -> arrays by name; none where they are sealed and there is no key."""
+    if not config.seals_scores:
+        return {(round_no, member): arrays for round_no, member, arrays in _tables(folder / "tables")}
+    return {} if seal is None else {place: one.arrays for place, one in seal.opened(folder).items() if one.arrays}
 
 
 def _tables(folder: Path) -> Iterator[tuple[int, str, Tables]]:
@@ -206,7 +240,11 @@ def _traffic(path: Path) -> Mapping[tuple[int, str], Mapping[str, int]]:
 
 
 def _mixing(told: Sequence[Timed], clients: Sequence[str]) -> MixingRecord | None:
-    """The last W, where it covers everybody who ever joined."""
+    """The last W, where it covers everybody who ever joined. In a sealed run it is made of the rows they requested."""
+    requested = {fact.member: dict(fact.row) for _, fact in told if isinstance(fact, facts.UpdateAccepted) and fact.row}
+    if requested and all(set(requested.get(client, ())) == set(clients) for client in clients):
+        rows = np.array([[requested[client][one] for one in clients] for client in clients], dtype=np.float64)
+        return MixingRecord(weights=rows / rows.sum(axis=1, keepdims=True))
     weighed = [fact for _, fact in told if isinstance(fact, facts.Weighed)]
     if not weighed or sorted(weighed[-1].members) != list(clients):
         return None
