@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file of the run; flags override its fields.")]
-PageToken = Annotated[Path | None, typer.Option(help="File with the token of the page; made if it is missing.")]
-PageHost = Annotated[list[str] | None, typer.Option(help="Name under which a proxy serves the page; repeatable.")]
-PageCert = Annotated[Path | None, typer.Option(help="PEM file with certificate and key: the page uses TLS.")]
+PageToken = Annotated[Path | None, typer.Option(help="File with the access token of the page; created if missing.")]
+PageHost = Annotated[list[str] | None, typer.Option(help="Host name under which a proxy serves the page; repeatable.")]
+PageCert = Annotated[Path | None, typer.Option(help="PEM file with certificate and key; enables TLS for the page.")]
 RunsFolder = Annotated[
-    Path | None, typer.Option("--runs", help="Serve every .toml file of this folder, each run in a process of its own.")
+    Path | None, typer.Option("--runs", help="Serve every .toml file of this folder, each run in its own process.")
 ]
 Folder = Annotated[Path, typer.Argument(help="Folder of the run.")]
 
@@ -61,13 +61,13 @@ SHORT = {
 
 @app.callback()
 def coordinator(_version: VersionFlag = False) -> None:
-    """Coordinate a federation: who takes part, when a round closes, what is durable. Never sees data."""
+    """Run the coordinator of a federation: admit members, close rounds, mix weights. It never sees data."""
 
 
 @app.command()
 @with_settings(RunConfig, SHORT)
 def serve(given: Given, config: ConfigFile = None, runs: RunsFolder = None) -> None:
-    """Start or resume a run and serve it to its end. SIGTERM ends it after the round, a second SIGTERM at once."""
+    """Start or resume a run. SIGTERM ends it after the current round, a second SIGTERM at once."""
     if runs is not None:
         _supervise(runs, alone=config is None and not given)
     settings = overlaid(config, given)
@@ -129,7 +129,7 @@ def _allow_many_files() -> None:
 @app.command()
 @with_settings(RunConfig, SHORT)
 def check(given: Given, config: ConfigFile = None) -> None:
-    """Check a configuration and print who takes part, what stays at home and when rounds close. Starts nothing."""
+    """Check a configuration and print who takes part, what stays local and when rounds close. Starts nothing."""
     settings = overlaid(config, given)
     require_safe(settings.network)
     if settings.network.secret_key is not None:
@@ -153,8 +153,10 @@ def show_config(example: ExampleFlag = False, table: TableFlag = False) -> None:
 @app.command()
 def status(
     folder: Folder,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON, on one line.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Print it again whenever it changes, until the end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Print again whenever the state changes, until the run has ended.")
+    ] = False,
 ) -> None:
     """Print the state of a run and what it waits for. Works while it is running and afterwards."""
     for text in status_texts(folder, as_json=as_json, watch=watch):
@@ -172,7 +174,7 @@ def page(
     page_host: PageHost = None,
     page_cert: PageCert = None,
 ) -> None:
-    """Serve a web page of a run that another process is running, or that has ended. Only reads the run's folder."""
+    """Serve the web page of a running or finished run. Only reads the run's folder."""
     from coordinator.page.serving import run_page  # of the extra `page`
     from protocol.host.web.serving import serve_page
 
@@ -194,11 +196,11 @@ def replay(folder: Folder) -> None:
 @app.command()
 def export(
     folder: Folder,
-    participant: Annotated[str, typer.Option(help="Whose weights.")],
+    participant: Annotated[str, typer.Option(help="Name of the participant.")],
     out: Annotated[Path, typer.Option(help="The safetensors file to write.")],
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
-    """Write the shared weights that were last mixed for a participant. Its batch norm is its own and not in there."""
+    """Write the weights that were last mixed for a participant, without its local batch norm."""
     if out.exists() and not force:
         raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
     typer.echo(export_weights(read_run(folder), participant, out))
@@ -207,9 +209,9 @@ def export(
 @app.command()
 def backup(
     folder: Folder,
-    out: Annotated[Path, typer.Option(help="The folder to make.")],
+    out: Annotated[Path, typer.Option(help="The folder to create.")],
 ) -> None:
-    """Copy a run's folder while the run goes on, and check the copy. To restore it, copy it back."""
+    """Copy the folder of a run, also while it is running, and verify the copy. To restore it, copy it back."""
     typer.echo(back_up(folder, out, read_run(folder).machine.rules))
 
 
@@ -219,11 +221,11 @@ def recover(
     yes: Annotated[bool, typer.Option("--yes", help="Carry out the steps.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the steps; the default.")] = False,
     accept_older: Annotated[
-        bool, typer.Option("--accept-older", help="Go on from what members hold, though this folder lacks part of it.")
+        bool, typer.Option("--accept-older", help="Continue from the members' state although this folder is older.")
     ] = False,
-    backup: Annotated[Path | None, typer.Option("--from", help="A backup to take missing files from.")] = None,
+    backup: Annotated[Path | None, typer.Option("--from", help="Backup to restore missing files from.")] = None,
 ) -> None:
-    """Print what is damaged in a run's folder and the steps to resume it; --yes does them. Nothing is deleted."""
+    """Print what is damaged in a run's folder and how to repair it; --yes repairs it. Nothing is deleted."""
     done = yes and not dry_run
     found = plan_recovery(folder, accept_older=accept_older, backup=backup, agreed=done)
     for line in found.lines():
@@ -235,9 +237,11 @@ def recover(
 
 @app.command()
 def keygen(
-    out: Annotated[Path, typer.Option(help="Secret key file to write; NAME.pub beside it.")] = Path("coordinator.key"),
+    out: Annotated[
+        Path, typer.Option(help="Secret key file to write; the public key goes to NAME.pub next to it.")
+    ] = Path("coordinator.key"),
 ) -> None:
-    """Make the coordinator's keys; participants are given the public one."""
+    """Create the coordinator's key pair; participants need the public key."""
     public = write_key_file(out, generate_keys())
     typer.echo(f"{out}: secret, for --secret-key; keep it here")
     typer.echo(f"{public}: public, for every participant's --coordinator-key")

@@ -42,18 +42,21 @@ class RunConfig(BaseModel):
         pattern=r"^[a-z0-9][a-z0-9-]{0,63}$", description="Name of the run: a-z, 0-9 and -.", examples=["liver"]
     )
     folder: Path = Field(
-        description="Where the run is kept: journal, blobs, results. A restart finds it again.", examples=["liver"]
+        description="Folder of the run: journal, blobs, results. A restart resumes from it.", examples=["liver"]
     )
     initial: Path = Field(
-        description="The initial model file, made with `fedap-participant init`.", examples=["initial.safetensors"]
+        description="The initial model file, created by `fedap-participant init`.", examples=["initial.safetensors"]
     )
     rounds: int = Field(default=100, ge=1, le=1_000_000, description="Rounds that each participant trains.")
-    seed: int = Field(default=0, ge=0, lt=2**63, description="Where all randomness of the run derives from.")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of all random numbers of the run.")
     mode: Literal["barrier", "continuous"] = Field(
-        default="barrier", description="Whether rounds wait for everyone, or everyone goes on at once."
+        default="barrier",
+        description="Whether rounds wait for all members (barrier), or each continues at once (continuous).",
     )
     split: Literal["paper", "reference"] = Field(
-        default="paper", description="How participants divide their data: half and half, or 40/30/30 with validation."
+        default="paper",
+        description="How participants split their data: half training, half test (paper), or 40/30/30 with"
+        " validation (reference).",
     )
     validation: float = Field(
         default=VALIDATION_SHARE,
@@ -62,16 +65,18 @@ class RunConfig(BaseModel):
         description="Share of the training samples that participants hold back to choose between models; 0: none.",
     )
     start_from: Literal["initial", "anchor"] = Field(default="initial", description="The model of the first round.")
-    evaluate_every: int = Field(default=1, ge=1, description="Rounds between evaluations; the last ten always count.")
+    evaluate_every: int = Field(
+        default=1, ge=1, description="Rounds between evaluations; the last ten rounds are always evaluated."
+    )
     participation: float = Field(
-        default=1.0, gt=0.0, le=1.0, description="Share of the members that takes part in a round, drawn for each."
+        default=1.0, gt=0.0, le=1.0, description="Share of the members that takes part in each round, drawn at random."
     )
     choose_from: Literal["members", "present"] = Field(
-        default="members", description="Draw from all members, or from those that are there when the round begins."
+        default="members", description="Draw from all members, or from those present when the round begins."
     )
     encoding: Encoding = Field(default="f32", description=ENCODING_HELP)
     sealed: bool = Field(
-        default=False, description="Hide updates from the coordinator: members pad them with a key of their own."
+        default=False, description="Hide updates from the coordinator: members pad them with a common key."
     )
     sealing: SealingSection = Field(default_factory=SealingSection, description="What a sealed run hides.")
     algorithm: AlgorithmSection = Field(default_factory=AlgorithmSection, description="What is learnt from whom.")
@@ -86,13 +91,13 @@ class RunConfig(BaseModel):
     pace: PaceSection = Field(default_factory=PaceSection, description="When something is late.")
     network: NetworkSection = Field(default_factory=NetworkSection, description="The socket.")
     observers: tuple[str, ...] = Field(
-        default=(), description="What follows the run beside the log: package.module:factory, or a built-in name."
+        default=(), description="Observers of the run: package.module:factory, or a built-in name."
     )
     track: tuple[str, ...] = Field(
         default=(), description="Experiment trackers that the run is logged to: mlflow:URI or tensorboard:FOLDER."
     )
     log_file: Path | None = Field(
-        default=None, description="File of the log instead of stderr; rotated at 10 MB.", examples=["coordinator.log"]
+        default=None, description="Log to this file instead of stderr; rotated at 10 MB.", examples=["coordinator.log"]
     )
     storage: StorageSection = Field(default_factory=StorageSection, description="The disk.")
     page: PageSection = Field(default_factory=PageSection, description="The web page.")

@@ -37,16 +37,16 @@ class AlgorithmSection(Section):
 
     robust: Literal["none", "limit", "median", "trimmed-mean"] = Field(
         default="limit",
-        description="What one member may do to the others' models: limit scales outliers back and caps the share"
-        " of each; median and trimmed-mean replace the average, value by value; none trusts everybody.",
+        description="How to limit one member's influence on the others' models: limit scales outliers back and caps"
+        " every share; median and trimmed-mean replace the average, value by value; none disables it.",
     )
 
     min_similarity: float = Field(
         default=MIN_SIMILARITY,
         ge=0.0,
         le=1.0,
-        description="FedAP and its variants: a member that is less similar than this to everybody else fits nobody; it"
-        " keeps its own model, and the others get nothing of it. 0 mixes everybody.",
+        description="FedAP and its variants: a member whose similarity to all others is below this limit keeps its own"
+        " model, and the others get nothing from it. 0: off.",
     )
 
     @field_validator("options")
@@ -65,7 +65,9 @@ class AnchorSection(Section):
         default=None, description="A model file with the layout of the initial one.", examples=["anchor.safetensors"]
     )
     warmup_rounds: int = Field(
-        default=0, ge=0, description="First rounds that make it by plain averaging; they count towards `rounds`."
+        default=0,
+        ge=0,
+        description="Rounds of plain averaging at the start that produce the anchor; they count towards `rounds`.",
     )
 
 
@@ -119,29 +121,29 @@ class MembersSection(Section):
         examples=["members"],
     )
     names: tuple[str, ...] = Field(
-        default=(), description="Names of the members where no keys are used (this machine only)."
+        default=(), description="Names of the members if no keys are used (this machine only)."
     )
-    at_least: int = Field(default=2, ge=1, description="Members that the first round needs.")
-    at_most: int = Field(default=10_000, ge=1, description="Members beyond which a newcomer is refused.")
+    at_least: int = Field(default=2, ge=1, description="Members needed for the first round.")
+    at_most: int = Field(default=10_000, ge=1, description="Maximum number of members.")
     enrolment_s: float | None = Field(
         default=None,
         ge=0.0,
-        description="Start so many seconds after the beginning if `at_least` are there; none: wait for the whole list.",
+        description="Start after this many seconds if `at_least` members are present; none: wait for the whole list.",
         examples=[600.0],
     )
-    late_join: bool = Field(default=True, description="Whether somebody may become a member after the start.")
-    min_samples: int = Field(default=32, ge=1, description="Training samples that a member must have.")
+    late_join: bool = Field(default=True, description="Whether new members may join after the start.")
+    min_samples: int = Field(default=32, ge=1, description="Minimum number of training samples of a member.")
     max_samples: int = Field(
         default=10_000_000,
         ge=1,
-        description="Most training samples that a member may announce: they weigh its updates.",
+        description="Maximum number of training samples of a member; samples determine the weight of its updates.",
     )
     max_growth: float = Field(
-        default=2.0, ge=1.0, description="By which factor a member's samples may differ from those it joined with."
+        default=2.0, ge=1.0, description="Factor by which a member's number of samples may change after it joined."
     )
     strikes: int = Field(default=3, ge=1, description="Refused messages after which a member is excluded.")
     forgive_after: int = Field(
-        default=50, ge=1, description="Admitted updates in a row that take back one refused message."
+        default=50, ge=1, description="Admitted updates in a row that cancel one refused message."
     )
 
     @field_validator("names")
@@ -158,17 +160,20 @@ class AdmissionSection(Section):
 
     max_value: float = Field(default=1e4, gt=0.0, description="Largest magnitude of a weight.")
     max_statistic: float = Field(
-        default=1e6, gt=0.0, description="Largest mean and standard deviation of a layer's inputs, running ones too."
+        default=1e6,
+        gt=0.0,
+        description="Largest mean and standard deviation of a layer's inputs, also for running statistics.",
     )
     max_step: float = Field(
         default=10.0,
         gt=0.0,
-        description="How far one update may go from what was sent, in lengths of the initial model's weights.",
+        description="Largest step of one update, in norms of the initial model.",
     )
     max_outlier: float = Field(
         default=10.0,
         gt=1.0,
-        description="The same in steps typical of the run: the largest median of a round so far (three members up).",
+        description="Largest step of one update, relative to the typical step of the run (the largest median of"
+        " a round so far; from three members).",
     )
 
 
@@ -183,13 +188,13 @@ class SealingSection(Section):
     )
     statistics_to: Literal["members", "coordinator"] = Field(
         default="members",
-        description="Who sees statistics and sample counts: the members alone, or the coordinator as in other runs.",
+        description="Who sees statistics and sample counts: only the members, or the coordinator as in other runs.",
     )
     max_peer_weight: float = Field(
         default=MAX_PEER_WEIGHT,
         gt=0.0,
         le=1.0,
-        description="Most that one member gives another; more where members are few.",
+        description="Largest weight of one member in another's model; higher if there are few members.",
     )
     scores: Literal["clear", "sealed"] = Field(
         default="clear", description="Whether the coordinator sees losses and scores."
@@ -199,34 +204,37 @@ class SealingSection(Section):
 class PaceSection(Section):
     """When something is late, and what is done about it."""
 
-    heartbeat_s: float = Field(default=10.0, gt=0.0, description="Longest pause between two messages of either side.")
-    dead_after_s: float = Field(default=60.0, gt=0.0, description="Silence after which a member is not waited for.")
-    quorum: int = Field(default=1, ge=1, description="Updates that a round needs to close without everyone.")
+    heartbeat_s: float = Field(default=10.0, gt=0.0, description="Longest pause between two messages from either side.")
+    dead_after_s: float = Field(
+        default=60.0, gt=0.0, description="Silence after which rounds no longer wait for a member."
+    )
+    quorum: int = Field(default=1, ge=1, description="Updates that a round needs to close if members are missing.")
     deadline_s: float | None = Field(
         default=None,
         ge=0.0,
-        description="How long a round waits for members that are there; none: as `stalled_after_s` says.",
+        description="How long a round waits for connected members; none: until `stalled_after_s`.",
         examples=[3600.0],
     )
     stalled_after_s: float = Field(
         default=86_400.0,
         gt=0.0,
-        description="Without a deadline: a member that is there and has not reported for so long is left out until it"
-        " does. The end of the run waits no longer for its goodbye. inf: never.",
+        description="Without a deadline: a connected member that has not reported for this long is left out until it"
+        " does; the end of the run waits no longer for its goodbye. inf: never.",
     )
     give_up_s: float | None = Field(
         default=None,
         ge=0.0,
-        description="End the run when enrolment or a round lacks its quorum so long; none: never.",
+        description="End the run if enrolment or a round lacks its quorum for this long; none: never.",
         examples=[86_400.0],
     )
-    linger_s: float = Field(default=60.0, ge=0.0, description="How long the end waits for members that are not there.")
+    linger_s: float = Field(default=60.0, ge=0.0, description="How long the end of the run waits for absent members.")
     late_updates: Literal["discount", "drop"] = Field(
-        default="discount", description="Whether an absent member's last update still counts, by its age."
+        default="discount",
+        description="Whether the last update of an absent member still counts, discounted by its age, or is dropped.",
     )
-    age_exponent: float = Field(default=0.5, ge=0.0, description="a in (1 + age) ** -a, what an old update is worth.")
+    age_exponent: float = Field(default=0.5, ge=0.0, description="a in (1 + age) ** -a, the discount of an old update.")
     patience: int | None = Field(
-        default=None, ge=1, description="End after so many evaluations without a better validation accuracy."
+        default=None, ge=1, description="End the run after this many evaluations without a better validation accuracy."
     )
 
 
@@ -236,18 +244,22 @@ class NetworkSection(Section):
     endpoint: str = Field(
         default="tcp://127.0.0.1:*",
         pattern=r"^(tcp|ipc)://.+",
-        description="Where to listen: tcp://address:port (* picks a free one) or ipc://path.",
+        description="Address to listen on: tcp://address:port (*: any free port) or ipc://path.",
     )
     secret_key: Path | None = Field(
         default=None,
-        description="Key file of `fedap-coordinator keygen`: turns CURVE on.",
+        description="Key file from `fedap-coordinator keygen`; enables CURVE.",
         examples=["coordinator.key"],
     )
-    insecure: bool = Field(default=False, description="Listen without keys on an address that others can reach.")
-    in_flight_bytes: int = Field(
-        default=IN_FLIGHT_BYTES, ge=4 * MIB, description="Bytes of all transfers under way, each direction."
+    insecure: bool = Field(
+        default=False, description="Listen without keys on an address that other machines can reach."
     )
-    messages_per_s: float = Field(default=500.0, gt=0.0, description="Messages per second that one peer may send.")
+    in_flight_bytes: int = Field(
+        default=IN_FLIGHT_BYTES,
+        ge=4 * MIB,
+        description="Limit on the bytes of all transfers in flight, in each direction.",
+    )
+    messages_per_s: float = Field(default=500.0, gt=0.0, description="Messages per second allowed from one peer.")
 
     @field_validator("endpoint")
     @classmethod
@@ -264,19 +276,20 @@ class PageSection(Section):
 
     listen: str | None = Field(
         default=None,
-        description="HOST:PORT of the page, as in 127.0.0.1:8600; none: no page.",
+        description="HOST:PORT of the web page, for example 127.0.0.1:8600; none: no page.",
         examples=["127.0.0.1:8600"],
     )
     token: Path | None = Field(
         default=None,
-        description="File with the token that readers show; made if it is missing. Needed beyond this machine.",
+        description="File with the access token of the page; created if missing. Required if other machines can"
+        " reach the page.",
         examples=["page.token"],
     )
     hosts: tuple[str, ...] = Field(
-        default=(), description="Further host names under which the page is reached, such as a proxy's."
+        default=(), description="Additional host names of the page, such as that of a proxy."
     )
     certificate: Path | None = Field(
-        default=None, description="PEM file with certificate and key: the page uses TLS.", examples=["page.pem"]
+        default=None, description="PEM file with certificate and key; enables TLS for the page.", examples=["page.pem"]
     )
 
     def address(self) -> PageAddress | None:
@@ -289,6 +302,4 @@ class PageSection(Section):
 class StorageSection(Section):
     """The disk."""
 
-    reserve_bytes: int = Field(
-        default=256 * MIB, ge=0, description="Free disk that a round must leave; below it the run pauses."
-    )
+    reserve_bytes: int = Field(default=256 * MIB, ge=0, description="Free disk space to keep; below it the run pauses.")

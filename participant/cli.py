@@ -23,29 +23,31 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 @app.callback()
 def participant(_version: VersionFlag = False) -> None:
-    """A hospital's side of a federation: its data and its batch-norm layers never leave home."""
+    """Run a hospital's side of a federation. Its data never leave the machine."""
 
 
 @app.command()
 def init(
-    data: Annotated[str, typer.Option(help="Data that show the input shape and the classes; no sample is stored.")],
+    data: Annotated[
+        str, typer.Option(help="Data to take the input shape and the classes from; no samples are stored.")
+    ],
     model: Annotated[str, typer.Option(help=f"{', '.join(MODELS)}, monai:NAME or package.module:factory.")],
     out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("initial.safetensors"),
     classes: Annotated[
-        str | None, typer.Option(help="Classes of all hospitals, in order, as in a,b,c; else those of the data.")
+        str | None, typer.Option(help="Classes of all hospitals, in order, as in a,b,c; default: those of the data.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
     weights: Annotated[
         Path | None, typer.Option(help="Pre-trained weights to start from: .safetensors, or a torch state_dict.")
     ] = None,
     head: Annotated[
-        list[str] | None, typer.Option(help="Name of the classification layer, where guessing fails.")
+        list[str] | None, typer.Option(help="Name of the classification layer, if it is not found automatically.")
     ] = None,
-    data_root: Annotated[Path | None, typer.Option(help="Folder of the data files (else FEDAP_DATA).")] = None,
+    data_root: Annotated[Path | None, typer.Option(help="Folder of the data files; default: FEDAP_DATA.")] = None,
     data_option: Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")] = None,
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
-    """Write the initial model file that a whole federation starts from."""
+    """Write the initial model file of a federation."""
     if out.exists() and not force:
         raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
     dataset = load_dataset(data, DataOptions(root=data_root, options=parse_pairs("data-option", data_option or [])))
@@ -75,7 +77,7 @@ def init(
 
 @app.command()
 def formats() -> None:
-    """Print every format of data that a participant reads, with its options and an example."""
+    """Print every data format with its options and an example."""
     typer.echo(formats_text())
 
 

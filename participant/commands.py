@@ -27,9 +27,9 @@ from protocol.host.command import ExampleFlag, Given, TableFlag, settings_text, 
 from protocol.host.web.address import PageAddress
 from protocol.messages import Sealing
 
-Config = Annotated[Path | None, typer.Option(help="TOML file with any of these settings; options win over it.")]
+Config = Annotated[Path | None, typer.Option(help="TOML file with any of these settings; options override it.")]
 DataOption = Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")]
-DataRoot = Annotated[Path | None, typer.Option(help="Folder of the data files (else FEDAP_DATA).")]
+DataRoot = Annotated[Path | None, typer.Option(help="Folder of the data files; default: FEDAP_DATA.")]
 
 ScoresTo = Literal["clear", "sealed"]
 
@@ -42,7 +42,7 @@ CHECKED = (*DataSettings.model_fields, "algorithm", "allow", "trust_code", "grou
 
 @with_settings(JoinSettings, SHORT)
 def join(given: Given, config: Config = None) -> None:
-    """Take part in a federation until it ends. May be killed and started again at any moment."""
+    """Take part in a federation until it ends. May be killed and restarted at any time."""
     settings = read_settings(config, given)
     terminal = is_terminal()
     configure_logging(terminal=terminal, file=settings.log_file)
@@ -56,11 +56,11 @@ def join(given: Given, config: Config = None) -> None:
 
 
 def page(
-    state: Annotated[Path, typer.Option(help="The folder that join uses.")],
+    state: Annotated[Path, typer.Option(help="The state folder that join uses.")],
     listen: Annotated[str, typer.Option(help="HOST:PORT of the page.")] = "127.0.0.1:8601",
-    page_token: Annotated[Path | None, typer.Option(help="File with the token; made if it is missing.")] = None,
+    page_token: Annotated[Path | None, typer.Option(help="File with the access token; created if missing.")] = None,
 ) -> None:
-    """Serve a web page of a participant that another process is running, or that has ended. Only reads its folder."""
+    """Serve the web page of a running or finished participant. Only reads its folder."""
     from participant.page.reading import HomeFollower
     from participant.page.serving import home_page
     from protocol.host.web.serving import serve_page  # of the extra `page`
@@ -79,13 +79,13 @@ def check(
     config: Config = None,
     option: Annotated[list[str] | None, typer.Option(help="key=value of the algorithm; repeatable.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of the federation.")] = 100,
-    warmup_rounds: Annotated[int, typer.Option(min=0, help="Rounds that make the anchor.")] = 0,
+    warmup_rounds: Annotated[int, typer.Option(min=0, help="Rounds that produce the anchor.")] = 0,
     encoding: Annotated[str, typer.Option(help=f"One of {', '.join(ENCODINGS)}.")] = "f32",
     scores: Annotated[
         ScoresTo, typer.Option(help="Whether the coordinator of a sealed run sees losses and scores.")
     ] = "clear",
 ) -> None:
-    """Load the data, build the model, print what stays home, what leaves, what is allowed; refuse what cannot work."""
+    """Check data, model and settings, and print what stays, what is sent and what a plan may ask for."""
     if config is None:
         given = {"coordinator": "tcp://127.0.0.1:1", "name": "participant", **given}
     settings = read_settings(config, given)
@@ -119,9 +119,9 @@ def _sealing_of(settings: JoinSettings, scores: str) -> Sealing | None:
 
 def keygen(
     name: Annotated[str, typer.Option(help="The participant's name.")],
-    folder: Annotated[Path, typer.Option(help="Where to write NAME.key, the secret, and NAME.pub.")] = Path("keys"),
+    folder: Annotated[Path, typer.Option(help="Folder for NAME.key (secret) and NAME.pub.")] = Path("keys"),
 ) -> None:
-    """Make a key pair; the public half goes to the coordinator's list of members."""
+    """Create a key pair; the public key goes to the coordinator's list of members."""
     made = make_keys(folder, name)
     typer.echo(f"{made.secret_file}: secret, for --keys; keep it here")
     typer.echo(f"{made.public_file}: public, for the coordinator's folder of members")
@@ -129,9 +129,9 @@ def keygen(
 
 
 def group_key(
-    out: Annotated[Path, typer.Option(help="The key file to write, readable by you alone.")] = Path("group.key"),
+    out: Annotated[Path, typer.Option(help="The key file to write, readable only by you.")] = Path("group.key"),
 ) -> None:
-    """Make the common key of a sealed federation; give the file to the other members, never to the coordinator."""
+    """Create the common key of a sealed federation; give it to the other members, never to the coordinator."""
     made = make_group_key(out)
     typer.echo(f"secret, for --group-key of every member:  {out}")
     typer.echo(f"fingerprint, for sealing.group_key:       {made.fingerprint}")
@@ -140,20 +140,20 @@ def group_key(
 def scores(
     folder: Annotated[Path, typer.Option(help="The coordinator's folder of the run, or a copy of it.")],
     key: Annotated[Path, typer.Option("--group-key", help="The members' common key.")],
-    state: Annotated[Path, typer.Option(help="Your own folder, that join used.")] = Path("fedap-state"),
+    state: Annotated[Path, typer.Option(help="The state folder that join used.")] = Path("fedap-state"),
 ) -> None:
     """Print the scores of a run that seals them, as CSV."""
     typer.echo(scores_table(folder, state, key), nl=False)
 
 
 def predict(
-    model: Annotated[Path, typer.Option(help="A personal model or a bundle of export.")],
+    model: Annotated[Path, typer.Option(help="A model file or bundle from export.")],
     data: Annotated[str, typer.Option(help="Samples, with labels or without: a file, a folder or any data source.")],
-    out: Annotated[Path | None, typer.Option(help="The csv to write; else it is printed.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The csv to write; default: print it.")] = None,
     data_option: DataOption = None,
     data_root: DataRoot = None,
 ) -> None:
-    """Write the personalised model's class probabilities for new samples, by file name or id."""
+    """Write class probabilities for new samples, by file name or id."""
     found = predict_new(model, data, root=data_root, options=parse_pairs("data-option", data_option or []))
     if out is None:
         typer.echo(found.to_csv(), nl=False)
@@ -163,15 +163,16 @@ def predict(
 
 
 def export(
-    state: Annotated[Path, typer.Option(help="The folder that join used.")],
+    state: Annotated[Path, typer.Option(help="The state folder that join used.")],
     out: Annotated[Path, typer.Option(help="The file to write (.safetensors or .onnx), or the folder (monai).")],
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
     which: Annotated[
-        str, typer.Option(help="federated, fine-tuned, alone, or best: the one that your validation samples say.")
+        str, typer.Option(help="federated, fine-tuned, alone, or best: the best one on your validation samples.")
     ] = BEST,
-    own: Annotated[bool, typer.Option(help="The model that your own training made last, before the last mix.")] = False,
+    own: Annotated[bool, typer.Option(help="The model after your own last training, before the last mix.")] = False,
     form: Annotated[
-        str | None, typer.Option("--format", help="safetensors, onnx or monai (a bundle); else by the name of --out.")
+        str | None,
+        typer.Option("--format", help="safetensors, onnx or monai (a bundle); default: by the name of --out."),
     ] = None,
 ) -> None:
     """Write the personalised model as one self-describing file: all weights, classes, provenance, metrics."""

@@ -38,15 +38,18 @@ class DataSettings(BaseModel):
         description="A known data set, a path (.npz, .csv, folder) or package.module:factory.",
         examples=["north.npz"],
     )
-    data_options: dict[str, str] = Field(default={}, description="What the data source is told.")
-    data_root: Path | None = Field(default=None, description="Folder of the data files; else FEDAP_DATA.")
+    data_options: dict[str, str] = Field(default={}, description="Options of the data source.")
+    data_root: Path | None = Field(default=None, description="Folder of the data files; default: FEDAP_DATA.")
     model_file: Path | None = Field(
         default=None, description="The federation's initial model file.", examples=["initial.safetensors"]
     )
-    model: str | None = Field(default=None, description="Or the model's name; its initial values then come by welcome.")
+    model: str | None = Field(
+        default=None,
+        description="Name of the model, instead of a file; the initial weights then come from the coordinator.",
+    )
     name: str = Field(
         pattern=f"^{PEER_NAME}$",
-        description="What the participant calls itself: up to 64 letters, digits, dots, _ and -.",
+        description="Name of the participant: up to 64 letters, digits, dots, _ and -.",
         examples=["north"],
     )
     split: Literal["paper", "reference"] = Field(default="paper", description="Split assumed in the first hello.")
@@ -59,8 +62,8 @@ class DataSettings(BaseModel):
     seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of the split assumed in the first hello.")
     share: tuple[Literal["class_counts", "comparison"], ...] = Field(
         default=(),
-        description="class_counts: class counts and confusion matrices may leave home; comparison: what training alone"
-        " reached.",
+        description="Also send class_counts (class counts and confusion matrices) or comparison (scores of the model"
+        " trained alone).",
     )
 
     @property
@@ -78,67 +81,81 @@ class JoinSettings(DataSettings):
     """Everything of `fedap-participant join`."""
 
     coordinator: str = Field(description="tcp://host:port or ipc://path.", examples=["tcp://coordinator.example:5555"])
-    keys: Path | None = Field(default=None, description="Own secret key file, of keygen.", examples=["keys/north.key"])
+    keys: Path | None = Field(
+        default=None, description="Your secret key file, from keygen.", examples=["keys/north.key"]
+    )
     coordinator_key: str | None = Field(
         default=None,
         description="The coordinator's public key: the file coordinator.pub, or the 40 characters.",
         examples=["coordinator.pub"],
     )
     group_key: Path | None = Field(
-        default=None, description="The members' common key, of group-key: take part in sealed runs only."
+        default=None, description="The members' common key, from group-key; only sealed runs are then accepted."
     )
     statistics_to: Literal["members", "coordinator"] = Field(
         default="members", description="Who may see statistics and sample counts in a sealed run."
     )
-    anchor_file: Path | None = Field(default=None, description="Your own copy of the anchor, to compare with.")
-    insecure: bool = Field(default=False, description="Allow a line without keys to another machine.")
-    state: Path = Field(default=Path("fedap-state"), description="Folder of everything that must survive a crash.")
+    anchor_file: Path | None = Field(
+        default=None, description="Your own copy of the anchor, to verify the coordinator's."
+    )
+    insecure: bool = Field(default=False, description="Connect to another machine without keys.")
+    state: Path = Field(
+        default=Path("fedap-state"), description="Folder for the participant's state; a restart resumes from it."
+    )
     threads: Literal["plan", "auto"] = Field(
-        default="plan", description="auto: all cores of this machine; results are then not reproducible to the bit."
+        default="plan",
+        description="plan: as the plan says; auto: all cores of this machine, results are then not reproducible"
+        " bit for bit.",
     )
     evaluate_beside: bool = Field(
-        default=True, description="Evaluate on a core that training leaves free; else before training. The same bits."
+        default=True,
+        description="Evaluate in parallel with training if a core is free, instead of before training; results"
+        " are identical.",
     )
     also_local: bool = Field(
         default=True,
-        description="Also train alone at home, while no order waits: to compare, and to keep the better model.",
+        description="Also train a model alone between orders, to compare and to keep the better one.",
     )
     page: str | None = Field(
         default=None,
-        description="HOST:PORT of a web page of your own, as in 127.0.0.1:8601; none: no page.",
+        description="HOST:PORT of the participant's web page, for example 127.0.0.1:8601; none: no page.",
         examples=["127.0.0.1:8601"],
     )
     page_token: Path | None = Field(
         default=None,
-        description="File with the token that readers of the page show; made if it is missing.",
+        description="File with the access token of the page; created if missing.",
         examples=["page.token"],
     )
-    page_hosts: tuple[str, ...] = Field(default=(), description="Names under which a proxy serves the page.")
+    page_hosts: tuple[str, ...] = Field(default=(), description="Host names under which a proxy serves the page.")
     page_certificate: Path | None = Field(
-        default=None, description="PEM file with certificate and key: the page uses TLS.", examples=["page.pem"]
+        default=None, description="PEM file with certificate and key; enables TLS for the page.", examples=["page.pem"]
     )
-    reconnect_s: Seconds = Field(default=0.5, description="First pause before connecting again; it doubles.")
-    reconnect_cap_s: Seconds = Field(default=30.0, description="Longest pause before connecting again.")
-    answer_s: Seconds = Field(default=5.0, description="Until an unanswered hello is said again.")
-    silence_beats: Seconds = Field(default=4.0, description="Missed heartbeats after which the line counts as dead.")
-    farewell_s: Seconds = Field(default=10.0, description="How long the last message is repeated at the end.")
-    give_up_s: Seconds | None = Field(default=None, description="End after this long without a coordinator.")
-    algorithm: str | None = Field(
-        default=None, description="The only algorithm to take part in; else any built-in one."
+    reconnect_s: Seconds = Field(default=0.5, description="First pause before reconnecting; it doubles each time.")
+    reconnect_cap_s: Seconds = Field(default=30.0, description="Longest pause before reconnecting.")
+    answer_s: Seconds = Field(default=5.0, description="Seconds after which an unanswered hello is sent again.")
+    silence_beats: Seconds = Field(
+        default=4.0, description="Missed heartbeats after which the connection counts as dead."
     )
+    farewell_s: Seconds = Field(
+        default=10.0, description="How long the last message is repeated if it is not acknowledged."
+    )
+    give_up_s: Seconds | None = Field(
+        default=None, description="Exit after this many seconds without a coordinator; none: never."
+    )
+    algorithm: str | None = Field(default=None, description="The only algorithm to accept; default: any built-in one.")
     allow: tuple[str, ...] = Field(
-        default=(), description="Bounds of what a plan may ask for, such as rounds<=200; in place of the built-in ones."
+        default=(), description="Bounds on the plan, such as rounds<=200; they replace the built-in ones."
     )
     trust_code: tuple[str, ...] = Field(
-        default=(), description="package.module:name of your own code that a plan may name; nothing else is imported."
+        default=(), description="package.module:name of your own code that a plan may use; nothing else is imported."
     )
     log_file: Path | None = Field(
-        default=None, description="File of the log instead of stderr; rotated at 10 MB.", examples=["participant.log"]
+        default=None, description="Log to this file instead of stderr; rotated at 10 MB.", examples=["participant.log"]
     )
     accept_plan: str | None = Field(
         default=None,
         pattern=r"^[0-9a-f]{16}$",
-        description="Digest of a changed plan that you agree to: 16 hex digits.",
+        description="Digest of a changed plan that you accept: 16 hex digits.",
         examples=["0123456789abcdef"],
     )
 

@@ -1,6 +1,6 @@
-"""How bulk bytes ride with a header: inside it, in a frame behind it, or announced by it and sent by a transfer.
+"""How tensor sets are attached to a header: inside it, in a separate frame, or announced by it and sent by a transfer.
 
-The size alone decides, on both sides, so there is one form for each set. This file must not know which message a set
+Only the size decides, on both sides, so there is one form for each set. This file must not know which message a set
 belongs to, nor how a transfer proceeds.
 """
 

@@ -1,7 +1,7 @@
-"""Messages to frames and back. The one place where bytes from outside are believed or refused.
+"""Encode messages into frames and decode them. The only place where bytes from outside are accepted or refused.
 
-decode() gives a message or raises RemoteProtocolError, whatever it is fed, and reserves no memory that the limits do
-not allow. It keeps no state and must not know sockets, peers, or what may follow what.
+For any input, decode() returns a message or raises RemoteProtocolError, and allocates no more memory than the limits
+allow. It keeps no state and must not know sockets, peers, or the order of messages.
 """
 
 from __future__ import annotations

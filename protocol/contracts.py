@@ -1,4 +1,5 @@
-"""What one field may hold, and how it looks in a header. A contract's sentence serves its error and SPEC.md alike.
+"""Contracts of fields: which values are valid, and how they are encoded in a header. The description of a contract
+appears both in errors and in SPEC.md.
 
 A record is a frozen class whose fields carry contracts in their types; it checks itself when built, whoever builds it.
 This file must not know any message, nor msgpack: `write` gives plain values (None, bool, int, float, str, bytes, tuple,

@@ -1,13 +1,14 @@
-"""What may follow what, between one participant and one coordinator.
+"""Which message may follow which, between one participant and one coordinator.
 
 Rules for this file:
 1. TABLE is complete. A transition that is not in it does not exist; no code below names a state to make one.
-2. Both sides run the same table, each over what it sends and what it receives.
+2. Both sides apply the same table to the messages they send and receive.
 3. Sending what the table does not allow is our fault, always: LocalProtocolError, and nothing is sent.
-4. Receiving it proves nothing. The network loses, repeats and delays, and both views of a conversation differ by what
-   is under way; such a message is stale and is dropped. Only what no network can excuse is the peer's fault: sending
-   what belongs to the other side, or reporting on a round that was never ordered.
-5. A hello is legal at any time and starts afresh. So every state has a way out, and a restart needs no memory.
+4. Receiving it is not a fault. The network loses, repeats and delays messages, and the two views of a conversation
+   differ by those in flight; such a message is stale and is dropped. Only what the network cannot cause is the peer's
+   fault: sending a kind that belongs to the other side, or reporting on a round that was never ordered.
+5. A hello is allowed at any time and restarts the conversation. So no state is a dead end, and a restart needs no
+   memory.
 6. No clocks, no payloads, no policy. Whether a participant is welcome, or a round over, is decided elsewhere.
 """
 

@@ -1,9 +1,9 @@
 """When to send an order or a report again: the have/want rule of heartbeats.
 
-A broken connection swallows what was under way and leaves both sides healthy and waiting. So each side holds the latest
-step it sent until the peer is known to have it, and sends it again when the peer has asked twice: once may have crossed
-it on the way. A side holds one step per peer, because a newer one makes the older useless. This file must not know
-clocks (asking is counted, not timed), nor what a step contains.
+A broken connection loses messages in flight and leaves both sides waiting. So each side keeps the latest step it sent
+until the peer is known to have it, and sends it again after the peer has asked twice: a single request may have crossed
+the step in flight. A side keeps one step per peer, because a newer one replaces the older. This file must not know
+clocks (requests are counted, not timed), nor what a step contains.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The parts of SPEC.md that code knows better: messages, fields, transitions, codes, drawn from the tables themselves.
+"""Generate the parts of SPEC.md that come from code: messages, fields, transitions, codes.
 
-`python -m protocol.describe < protocol/SPEC.md` prints the document with these parts drawn anew between their marks.
-Decides only how they look; prose, grammar and limits are written by hand and compared by a test.
+`python -m protocol.describe < protocol/SPEC.md` prints the document with these parts regenerated between their marks.
+Decides only their form; prose, grammar and limits are written by hand and compared by a test.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _MARKED = re.compile(r"(<!-- drawn: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 def meanings(record: type[Record]) -> tuple[str, dict[str, str]]:
     """What a record's docstring says: its first paragraph, and a sentence for every field."""
     paragraph, _, rest = inspect.cleandoc(record.__doc__ or "").partition("\n\n")
-    fields = {match[1]: match[2] for line in rest.splitlines() if (match := _FIELD.match(line))}
+    unwrapped = re.sub(r"\n +", " ", rest)
+    fields = {match[1]: match[2] for line in unwrapped.splitlines() if (match := _FIELD.match(line))}
     return " ".join(paragraph.split()), fields
 
 

@@ -1,4 +1,4 @@
-"""Which addresses belong to this machine alone: the ones where both sides may do without keys."""
+"""Which addresses only this machine can reach: there both sides may do without keys."""
 
 from __future__ import annotations
 

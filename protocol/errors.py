@@ -1,7 +1,7 @@
-"""Who broke the protocol, and what the wire calls it: LocalProtocolError is our fault, RemoteProtocolError the peer's.
+"""Errors of the protocol and their codes on the wire: LocalProtocolError is our fault, RemoteProtocolError the peer's.
 
-Every code that may travel in `error`, `reject` or `cancel` stands in one of three tables here. This file must not know
-what a shell does about an error (answer, count, quarantine): it only gives it a name and a sentence.
+Every code of `error`, `reject` or `cancel` is in one of three tables here. This file must not know how a shell handles
+an error (answer, count, quarantine); it only defines a name and a sentence.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ WIRE_CODES = {
 REFUSAL_CODES = {
     "version": WIRE_CODES["version"],
     "unknown-key": "the public key is not on the list of members",
-    "name-taken": "another key holds this name",
+    "name-taken": "this name belongs to another key",
     "name-in-use": "another process uses this name or key and is alive",
     "wrong-layout": "the model's tensors differ",
     "wrong-classes": "the class names or their order differ",
     "wrong-input-shape": "the model's input shape differs",
     "wrong-preprocessing": "the inputs are scaled differently",
-    "wrong-group-key": "the members' common key is another one, or missing",
-    "too-few-samples": "fewer samples than the policy asks for",
-    "too-many-samples": "more samples than the policy allows, or another number than at first",
-    "full": "the federation has as many members as it wants",
+    "wrong-group-key": "the members' common key differs or is missing",
+    "too-few-samples": "fewer samples than required",
+    "too-many-samples": "more samples than allowed, or a number that changed too much since the first hello",
+    "full": "the federation has its maximum number of members",
     "run-over": "the run has ended",
     "quarantined": "too many refused messages",
 }
@@ -47,12 +47,12 @@ REFUSAL_CODES = {
 CONTENT_CODES = {
     "not-finite": "a NaN or an infinity in tensors that would be mixed",
     "out-of-range": "a value beyond the admitted magnitude",
-    "too-far": "an update much further from what was sent than the others'",
+    "too-far": "an update whose step is much larger than allowed or than the others' steps",
     "bad-statistics": "statistics with wrong layers, channels, counts or a negative variance",
     "wrong-tensors": "the tensors are not those the plan shares",
     "bad-seal": "a sealed sum that is not the announced one",
     "bad-row": "a requested row of W outside the run's rules",
-    "superseded": "a newer message has made this one useless",
+    "superseded": "a newer message replaces this one",
     "no-space": "no disk space for the payload",
     "rate": "more messages than the limit allows",
 }
@@ -75,7 +75,7 @@ def shown(value: object) -> str:
 
 
 class ProtocolError(Exception):
-    """The rules of the wire were broken; catch one of the two subclasses, which tell by whom."""
+    """A rule of the protocol was broken. Catch one of the two subclasses, which say by whom."""
 
 
 class LocalProtocolError(ProtocolError):
@@ -97,7 +97,7 @@ class InvalidField(LocalProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent something illegal. `code` is what to answer with; the message is for our log and its."""
+    """The peer sent something illegal. `code` is sent back; the message is for both logs."""
 
     code: ClassVar[str]
 
@@ -118,7 +118,7 @@ class TooLarge(RemoteProtocolError):
 
 
 class BadHeader(RemoteProtocolError):
-    """The header is not what the grammar says, so nothing in it can be believed."""
+    """The header does not follow the grammar, so nothing in it can be trusted."""
 
     code = "bad-header"
 
@@ -164,12 +164,12 @@ class BadRound(RemoteProtocolError):
 
 
 class BadTransfer(RemoteProtocolError):
-    """A grant or slice that no honest transfer produces, however the network mistreats it."""
+    """A grant or slice that no honest transfer produces, whatever the network does."""
 
     code = "bad-transfer"
 
 
 class BadChecksum(RemoteProtocolError):
-    """All bytes are there and they are not the offered ones; what was received is worthless."""
+    """All bytes have arrived, but they are not the offered ones; they are discarded."""
 
     code = "bad-checksum"

@@ -1,7 +1,7 @@
 """A pair of CURVE keys as text: the one format of key files, for coordinators and participants alike.
 
 TOML with `public` and `secret`, each the 40 characters of Z85 in which ZeroMQ itself shows a key. A file without the
-secret half is what one hands out. Where files lie and who may read them is decided by the packages that keep them.
+secret half is the public one. The packages that store key files decide where they are and who may read them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Messages by which a participant comes and goes: hello, welcome, reject, hello-required, leave.
+"""Messages for joining and leaving: hello, welcome, reject, hello-required, leave.
 
-Whether somebody is let in is policy and must not be known here.
+Who is admitted is policy and must not be known here.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from protocol.plan import Count, Digest, FreeText, PeerName, Plan, RoundNo, RunI
 
 @record
 class Hello(Message):
-    """First message of a connection, repeated until answered: who comes, with which model and how much data.
+    """First message of a connection, repeated until answered: who connects, with which model and how much data.
 
-    name: what the participant calls itself; on an authenticated connection the key decides, not this.
-    instance: random, made once per installation: tells a restart from a second process with the same name or key.
+    name: name of the participant; on an authenticated connection the key decides, not this field.
+    instance: random, created once per installation: distinguishes a restart from a second process with the same name or
+        key.
     software: name and version of the program, for the log.
-    run: the run it was part of, when it comes back; nil otherwise.
+    run: the run it was part of, if it reconnects; nil otherwise.
     model_layout: digest of the layout of its whole model.
     classes: digest of its class names in order.
     input_shape: shape of one input of its model.
-    preprocessing: digest of how it scales inputs.
+    preprocessing: digest of its preprocessing.
     train_samples: samples it trains on.
     test_samples: samples it evaluates on.
-    group_key: fingerprint of the members' common key; nil where it has none. Then sample counts may be 0: not told.
+    group_key: fingerprint of the members' common key; nil: it has none. With a key, sample counts may be 0 (not
+        disclosed).
     """
 
     KIND = "hello"
@@ -48,14 +50,14 @@ class Hello(Message):
 
 @record
 class Welcome(Message):
-    """The participant is a member: the run, the plan, and the model everybody starts from.
+    """The participant is a member: the run, the plan, and the initial model.
 
     run: the run.
-    participant: the name under which the run knows it.
-    round_no: the latest round ordered from this participant, or the one it will enter at.
+    participant: its name in the run.
+    round_no: the latest round ordered from this participant, or the one in which it will enter.
     heartbeat_s: both sides send a heartbeat at least this often.
-    plan: everything that shapes the numbers.
-    initial: the initial model, all tensors; nil for one who comes back.
+    plan: everything that determines the numbers.
+    initial: the initial model, all tensors; nil for a member that reconnects.
     """
 
     KIND = "welcome"
@@ -71,13 +73,13 @@ class Welcome(Message):
 
 @record
 class Reject(Message):
-    """The participant may not take part, and why, with both values where two differ.
+    """The participant may not take part: the reason, with both values if two differ.
 
     code: the reason.
     reason: the same for a person.
-    ours: what the coordinator has; empty where nothing is compared.
-    yours: what the participant sent; empty where nothing is compared.
-    wait_s: seconds after which to try again, if the process that uses the name stays silent; nil: waiting is no use.
+    ours: the coordinator's value; empty if nothing is compared.
+    yours: the participant's value; empty if nothing is compared.
+    wait_s: seconds after which to try again, if the process that uses the name stays silent; nil: do not retry.
     """
 
     KIND = "reject"
@@ -92,7 +94,7 @@ class Reject(Message):
 
 @record
 class HelloRequired(Message):
-    """The coordinator does not know this connection (it restarted, or the participant had gone): send hello."""
+    """The coordinator does not know this connection (it restarted, or the participant was gone): send hello."""
 
     KIND = "hello-required"
     SENDERS = FROM_COORDINATOR
@@ -100,7 +102,7 @@ class HelloRequired(Message):
 
 @record
 class Leave(Message):
-    """The participant leaves before the end, on purpose; it may come back with a hello.
+    """The participant leaves the run before its end; it may come back with a hello.
 
     run: the run.
     reason: for the log.

@@ -1,4 +1,4 @@
-"""What every message has in common: who may send it, the steps of a run, scores, tensor sets.
+"""Common parts of messages: who may send them, the steps of a run, scores, tensor sets.
 
 This file must not know any message by name beyond the kinds of orders and reports.
 """
@@ -34,7 +34,7 @@ ORDERS = ("anchor", "train", "finish")
 """What a coordinator asks for, in the order in which it can ask within one round."""
 
 MOST_WEIGHTS = 64
-"""Of a row of W in a message, the heaviest; a row over thousands of members would not fit a header."""
+"""Most entries of a row of W in a message, the largest ones; a row over thousands of members would not fit a header."""
 
 REPORTS = ("stats", "update", "goodbye")
 """What a participant answers: each to the order at the same place of ORDERS."""
@@ -50,7 +50,7 @@ class Message(Record):
 
 @record
 class Step(Record):
-    """One order or report of a run, by name: what a heartbeat has or wants.
+    """One order or report of a run, as named in heartbeats.
 
     kind: kind of the order or report.
     round_no: its round.
@@ -61,25 +61,25 @@ class Step(Record):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where the step stands in a run; an order and its report share a place."""
+        """Position of the step in a run; an order and its report share a place."""
         return self.round_no, (ORDERS if self.kind in ORDERS else REPORTS).index(self.kind)
 
 
 @record
 class Score(Record):
-    """How good one model was on one part of the data; never which sample was wrong.
+    """Scores of one model on one part of the data; never results of single samples.
 
     model: `delivered` is the mixed model before further training, `trained` the one after it, `handed-over` the one to
         keep if the run ended now, where the algorithm has another for that; `alone` the one that was trained on the
         participant's own data only, in a `goodbye` whose sender shares it.
     split: the part of the participant's data.
-    samples: how many samples.
-    correct: how many of them were classified correctly.
-    loss: mean loss; nil when it is not finite.
-    macro_f1: mean of the classes' F1.
-    balanced_accuracy: mean of the classes' recall; nil when it was not computed, as in all that follow.
-    auroc: mean of the classes' area under the ROC curve, each against the rest; nil when there is one class only.
-    sensitivity: mean of the classes' sensitivity at a specificity of 95 %; nil when there is one class only.
+    samples: number of samples.
+    correct: number of samples that were classified correctly.
+    loss: mean loss; nil if it is not finite.
+    macro_f1: mean F1 over classes.
+    balanced_accuracy: mean recall over classes; nil if it was not computed, as for all fields below.
+    auroc: mean area under the ROC curve, each class against the rest; nil if there is only one class.
+    sensitivity: mean sensitivity at a specificity of 95 %, each class against the rest; nil if there is only one class.
     calibration_error: expected calibration error, in 15 bins of equal width.
     """
 
@@ -104,7 +104,7 @@ class PeerWeight(Record):
     """How much of a mixed model comes from one member.
 
     member: whose update.
-    weight: its share; all of a model's are 1 together.
+    weight: its share; the shares of a model sum to 1.
     """
 
     member: PeerName

@@ -1,7 +1,7 @@
-"""Every message there is, in one table. A message is a frozen type which checks itself when it is built; its docstring
-says what it means and, line by line, what each field holds, and SPEC.md is drawn from that.
+"""The table of all messages. A message is a frozen type that validates itself when it is built; its docstring says what
+it means and, line by line, what each field holds. SPEC.md is generated from these docstrings.
 
-In which order messages may be sent is `conversation`'s to decide, how they become bytes is `codec`'s.
+`conversation` decides in which order messages may be sent, `codec` how they are encoded.
 """
 
 from __future__ import annotations

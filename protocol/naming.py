@@ -1,9 +1,9 @@
-"""The name of a payload: equal bytes have the same one, and bytes that changed on the way have another.
+"""The name of a payload: a digest of its bytes, which detects changes in transit.
 
-A name is the XXH3-128 of the XXH3-128s of the payload's slices, in order. So slices can be digested on all cores at
-once and in whatever thread holds them; no byte needs to be digested twice on one side. XXH3 finds faults at the speed
-of memory. It does not keep off an attacker, nor need it: who names a payload also chooses its bytes, and that others
-cannot change them on the way is CURVE's to see to. This file must not know tensors, messages, or how slices travel.
+A name is the XXH3-128 of the XXH3-128s of the payload's slices, in order. So slices can be hashed on all cores in
+parallel, in whichever thread holds them, and each side hashes every byte once. XXH3 detects errors at the speed of
+memory. It does not resist attackers and need not: whoever names a payload also chooses its bytes, and CURVE keeps
+others from changing them in transit. This file must not know tensors, messages, or how slices are sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The plan of a run: everything that shapes its numbers, agreed in `welcome`, so that two runs with equal plans, data
-and members compute the same thing. The words messages are made of (run, round, digest, name) are defined here too.
+and members compute the same numbers. The types of message fields (run, round, digest, name) are defined here too.
 
-What differs between participants' machines (addresses, folders, timeouts) is configuration and must not be known here.
+Settings that differ between participants' machines (addresses, folders, timeouts) are configuration, not part of the
+plan.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from protocol.limits import ITEMS, ROUNDS, TEXT_CHARS
 
 RunId = Annotated[str, matching(r"[a-z0-9][a-z0-9-]{0,63}", "1 to 64 of a-z, 0-9 and -, not beginning with -")]
 RESERVED_RUNS = frozenset({"current"})
-"""Names that no run may have: a participant keeps a file of this name among the folders of its runs."""
+"""Names that no run may have: a participant keeps a file of this name next to the folders of its runs."""
 
 PEER_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 PEER_NAME_IN_WORDS = "1 to 64 letters, digits, dots, _ and -, beginning with a letter or digit"
@@ -73,11 +74,11 @@ class Sgd(Record):
     lr_schedule: step size over the rounds after warm-up: constant, or falling along half a cosine towards 0.
     momentum: heavy-ball momentum; 0 is none.
     weight_decay: factor of the squared norm in the loss.
-    keep_momentum: carry the optimiser's state from round to round instead of starting it afresh.
+    keep_momentum: keep the optimiser's state from round to round instead of resetting it.
     batch_size: training samples per step; batch norm needs two.
-    batches: how an epoch is cut: into batches of nearly equal size, or full ones and a rest as data loaders do.
+    batches: how an epoch is divided: batches of nearly equal size, or full ones and a smaller last one.
     epochs: passes over the training data per round.
-    work_limit_s: stop after the batch in which this time runs out, and send what there is; nil is never.
+    work_limit_s: stop after the batch in which this time runs out, and send the result so far; nil: no limit.
     """
 
     learning_rate: Annotated[float, real(0.0, 1000.0, above=True)] = 0.01
@@ -92,7 +93,7 @@ class Sgd(Record):
 
 
 USER_RECIPE: Mapping[str, float | str] = {"learning_rate": 0.01, "lr_schedule": "cosine", "momentum": 0.9}
-"""What a new run is proposed: it reaches in tens of rounds what the paper's settings reach in hundreds."""
+"""Settings proposed for a new run: they reach in tens of rounds what the paper's settings reach in hundreds."""
 
 PAPER_RECIPE: Mapping[str, float | str] = {"learning_rate": 0.01, "lr_schedule": "constant", "momentum": 0.0}
 """The paper's settings, which are the defaults of the fields."""
@@ -103,7 +104,7 @@ class Compute(Record):
     """How a participant computes, as far as it changes bits.
 
     threads: threads of the training library.
-    layers: whether convolutions go by tiles, where that is faster, or as the training library computes them.
+    layers: tiled convolutions where they are faster, or those of the training library (stock).
     evaluation_batch_size: samples per forward pass when evaluating or measuring.
     """
 
@@ -118,13 +119,13 @@ MAX_PEER_WEIGHT = 0.25
 
 @record
 class Sealing(Record):
-    """What a sealed run hides from the coordinator, and the rules by which members mix without showing it.
+    """What a sealed run hides from the coordinator, and the rules for mixing it.
 
     fingerprint: of the members' common key.
-    statistics_to: who sees statistics and sample counts in clear: the members alone, or the coordinator as well.
-    max_peer_weight: most that one member gives another, in federations large enough for it.
-    scores: whether the coordinator sees losses and scores, or they are sealed too.
-    age_exponent: a in (1 + age) ** -a, what an update of an earlier round is worth; nil: nothing.
+    statistics_to: who sees statistics and sample counts in clear: only the members, or the coordinator as well.
+    max_peer_weight: largest weight of one member in another's model; higher if there are few members.
+    scores: whether losses and scores are sent in clear or sealed.
+    age_exponent: a in (1 + age) ** -a, the discount of an update from an earlier round; nil: such updates do not count.
     """
 
     fingerprint: Digest
@@ -135,7 +136,7 @@ class Sealing(Record):
 
 
 TAIL_ROUNDS = 10
-"""Delivered models swing from one round to the next, so results name the mean of this many last rounds, too."""
+"""The accuracy of delivered models varies between rounds, so results also give the mean of this many last rounds."""
 
 
 def is_evaluated(round_no: int, *, every: int, rounds: int) -> bool:
@@ -147,25 +148,25 @@ def is_evaluated(round_no: int, *, every: int, rounds: int) -> bool:
 class Plan(Record):
     """Everything that shapes the numbers of a run.
 
-    strategy: name of the algorithm, or `package.module:factory` for one's own.
+    strategy: name of the algorithm, or `package.module:factory` for your own.
     options: the algorithm's settings.
-    mode: whether rounds wait for everyone (barrier) or everyone goes on at once (continuous).
-    rounds: how many each participant trains.
-    seed: where all randomness of the run derives from.
-    split: how each participant divides its data into training, validation and test.
-    validation: share of the training samples that is held back to choose between models, where the split has none.
+    mode: whether rounds wait for all members (barrier), or each continues at once (continuous).
+    rounds: number of rounds that each participant trains.
+    seed: seed of all random numbers of the run.
+    split: how each participant splits its data into training, validation and test.
+    validation: share of the training samples held back to choose between models, if the split has no validation part.
     start_from: the model of round 0.
     anchor: where the model under which statistics are measured comes from.
-    warmup_rounds: rounds that make the anchor, when it comes from warm-up; they count towards `rounds`.
-    evaluate_every: rounds between evaluations; each of the last 10 rounds is evaluated, whatever this says.
-    participation: share of the members that takes part in a round, drawn anew for each; in continuous mode 1.
-    choose_from: whether they are drawn from all members, or from those that are there when the round begins.
-    encoding: how float32 tensors travel.
+    warmup_rounds: rounds that produce the anchor, if it comes from warm-up; they count towards `rounds`.
+    evaluate_every: rounds between evaluations; the last 10 rounds are always evaluated.
+    participation: share of the members that takes part in each round, drawn at random; 1 in continuous mode.
+    choose_from: whether they are drawn from all members, or from those present when the round begins.
+    encoding: how float32 tensors are encoded.
     model_layout: digest of the layout of the whole initial model.
     shared_layout: digest of the layout of the tensors that leave a participant.
     sgd: local training.
     compute: how a participant computes.
-    sealed: how updates are hidden from the coordinator; nil where they are not.
+    sealed: how updates are hidden from the coordinator; nil: they are not.
     """
 
     strategy: Annotated[str, matching(r"[A-Za-z0-9_.:-]{1,200}", "1 to 200 letters, digits, and _ . : -")]
@@ -196,6 +197,8 @@ class Plan(Record):
         if (self.anchor == "warmup") != (self.warmup_rounds > 0):
             raise InvalidField("warmup_rounds", self.warmup_rounds, "above 0 exactly when the anchor is from warm-up")
         if self.participation < 1.0 and self.mode == "continuous":
-            raise InvalidField("participation", self.participation, "1 in continuous mode: nobody waits for rounds")
+            raise InvalidField(
+                "participation", self.participation, "1 in continuous mode, which has no rounds to draw for"
+            )
         if self.warmup_rounds >= self.rounds:
             raise InvalidField("warmup_rounds", self.warmup_rounds, f"fewer than the {self.rounds} rounds of the run")

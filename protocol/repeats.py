@@ -1,7 +1,8 @@
-"""How often the same may be logged: the first few times at once, afterwards as a number. Pure: times are the caller's.
+"""Rate limit for repeated log lines: the first few are logged, later ones are counted. Pure: the caller passes the
+time.
 
-A peer that does wrong a thousand times a second must not make us write a thousand lines. Each subject has a window of
-its own, all subjects share one budget, and the number of subjects is bounded, too.
+A peer that misbehaves a thousand times a second must not cause a thousand log lines. Each subject has its own window,
+all subjects share one budget, and the number of subjects is limited as well.
 """
 
 from __future__ import annotations

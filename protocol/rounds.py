@@ -22,13 +22,13 @@ from protocol.plan import Count, RoundNo, RunId, StrategyName
 
 @record
 class Anchor(Message):
-    """Order: measure the inputs of your layers under this model, or only take it as the one to start from.
+    """Order: measure the inputs of your layers under this model, or only start from it.
 
     run: the run.
     round_no: the round that waits for the statistics.
-    measure: which statistics, by the algorithm's name for them; `none` is answered by an empty set.
-    weights: the anchor, all tensors; nil is the initial model; sealed where sealed warm-up rounds made it.
-    uploads: what a sealed anchor was mixed from, as in `train`.
+    measure: which statistics, by the name that the algorithm uses; `none` is answered by an empty set.
+    weights: the anchor, all tensors; nil: the initial model; sealed if it comes from sealed warm-up rounds.
+    uploads: the uploads that a sealed anchor was mixed from, as in `train`.
     """
 
     KIND = "anchor"
@@ -47,7 +47,7 @@ class Stats(Message):
 
     run: the run.
     round_no: the round of the order.
-    samples: training samples measured, or there where none are asked for.
+    samples: number of training samples measured, or available if nothing is measured.
     moments: per layer `NAME/count` (int64), `NAME/mean`, `NAME/variance` and perhaps `NAME/covariance` (float64).
     """
 
@@ -62,15 +62,15 @@ class Stats(Message):
 
 @record
 class Train(Message):
-    """Order: evaluate these weights as delivered, train on from them, report. Delivers the round before.
+    """Order: evaluate these weights as delivered, continue training from them, report. Delivers the previous round.
 
     run: the run.
     round_no: the round.
-    phase: what the round is for: `warmup`, or a name that the algorithm gives.
-    measure: statistics to send along with the update, by the algorithm's name for them; `none` for no statistics.
-    weights: the shared tensors mixed for this participant; an empty set where everything stays home.
-    uploads: of a sealed run: whose row it is, and every upload that went into it; nil where the weights are not sealed.
-    peers: sealed statistics by member, for whoever has to compute its row of W; nil otherwise.
+    phase: purpose of the round: `warmup`, or a name that the algorithm defines.
+    measure: statistics to send with the update, by the name that the algorithm uses; `none`: no statistics.
+    weights: the shared tensors mixed for this participant; an empty set if nothing is shared.
+    uploads: in a sealed run: the owner of the row, and every upload in it; nil: the weights are not sealed.
+    peers: sealed statistics by member, for a member that has to compute its row of W; nil otherwise.
     """
 
     KIND = "train"
@@ -87,17 +87,17 @@ class Train(Message):
 
 @record
 class Update(Message):
-    """Report: the shared tensors after local training, and how good the delivered model was.
+    """Report: the shared tensors after local training, and the scores of the delivered model.
 
     run: the run.
     round_no: the round of the order.
-    steps: optimiser steps made; fewer than the plan's when the work limit struck.
-    train_loss: mean loss over the last epoch; nil when it is not finite or nothing was trained.
-    scores: evaluations, where the plan asks for one.
-    weights: the shared tensors; an empty set where everything stays home.
-    statistics: as in `stats`, when the order asked for them; nil otherwise.
-    tables: class counts and confusion matrices, when the participant agreed to share them; nil otherwise.
-    row: the row of W that the participant requests, by member (int64), when the order brought `peers`; nil otherwise.
+    steps: optimiser steps made; fewer than planned if the work limit was reached.
+    train_loss: mean loss over the last epoch; nil if it is not finite or nothing was trained.
+    scores: evaluations, if the plan asks for them.
+    weights: the shared tensors; an empty set if nothing is shared.
+    statistics: as in `stats`, if the order asked for them; nil otherwise.
+    tables: class counts and confusion matrices, if the participant agreed to share them; nil otherwise.
+    row: the row of W that the participant requests, by member (int64), if the order had `peers`; nil otherwise.
     """
 
     KIND = "update"
@@ -116,12 +116,12 @@ class Update(Message):
 
 @record
 class Finish(Message):
-    """Order: the run is over. Brings the last personal weights; answered by goodbye.
+    """Order: the run is over. Delivers the last personal weights; answered by goodbye.
 
     run: the run.
-    round_no: rounds this participant was ordered to train.
+    round_no: number of rounds this participant was ordered to train.
     reason: why the run ended.
-    weights: the shared tensors mixed for this participant; nil when the run ended before any.
+    weights: the shared tensors mixed for this participant; nil if the run ended before any were mixed.
     uploads: as in `train`.
     mixed_from: this participant's row of W: of which updates these weights were mixed, the heaviest first; empty where
         nothing was mixed.
@@ -143,7 +143,7 @@ class Finish(Message):
 
 @record
 class Goodbye(Message):
-    """Report: the last model has arrived; how good it is.
+    """Report: the last model has arrived, with its scores.
 
     run: the run.
     round_no: the round of the order.

@@ -1,6 +1,6 @@
-"""How sealed things look as tensor sets: updates, mixed rows, the names of what went into them, requested rows.
+"""The form of sealed data as tensor sets: updates, mixed rows, lists of uploads, requested rows.
 
-Shapes and names only. What the words mean to those who hold the key, and which weights are allowed, must not be known
+Shapes and names only. How members decode the words, and which weights are allowed, must not be known
 here.
 """
 

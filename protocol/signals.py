@@ -1,7 +1,7 @@
 """Messages that keep a conversation alive and move its payloads: heartbeat, error, grant, slice, cancel.
 
-They carry no model and no result; any of them may be lost without losing anything but time. What a grant means is
-`transfer`'s, what a heartbeat asks for is `delivery`'s.
+They carry no model and no result; losing one costs only time. `transfer` defines what a grant means, `delivery`
+what a heartbeat asks for.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ ByteCount = Annotated[int, whole(0, SET_BYTES)]
 
 @record
 class Heartbeat(Message):
-    """Sign of life, at least every `heartbeat_s` unless something else was sent; lists what has come and what has not.
+    """Sent at least every `heartbeat_s` unless something else was sent; says what has arrived and what is missing.
 
     run: the run.
-    round_no: the round the sender is in.
-    have: the latest order or report it holds completely; nil before the first.
-    want: the next one it is waiting for; nil while it is busy itself.
+    round_no: the sender's current round.
+    have: the latest order or report that it holds completely; nil before the first.
+    want: the next one it waits for; nil while it is working itself.
     """
 
     KIND = "heartbeat"
@@ -39,11 +39,11 @@ class Heartbeat(Message):
 
 @record
 class Error(Message):
-    """A message of the peer was refused; the conversation goes on without it.
+    """A message of the peer was refused; the conversation continues without it.
 
     code: the reason.
     reason: the same for a person.
-    about: the order or report that was refused; nil when it could not even be read.
+    about: the order or report that was refused; nil if it could not be read.
     """
 
     KIND = "error"
@@ -61,12 +61,12 @@ class Error(Message):
 
 @record
 class Grant(Message):
-    """Leave to send slices, and receipt for those that came. Cumulative: the latest one replaces all others.
+    """Permission to send slices, and receipt for those that arrived. Cumulative: the latest one replaces all others.
 
     transfer: name of the payload.
-    received: every byte below this offset is held.
+    received: every byte below this offset has arrived.
     until: slices below this offset may be sent.
-    again: begin at `received`, whatever was sent before; false in a mere receipt or extension.
+    again: restart at `received`, whatever was sent before; false in a receipt or extension.
     """
 
     KIND = "grant"
@@ -84,10 +84,10 @@ class Grant(Message):
 
 @record
 class Slice(Message):
-    """A piece of a payload: one slice, or what remains at the end.
+    """One slice of a payload; the last one may be shorter.
 
     transfer: name of the whole payload.
-    offset: where the piece belongs; a multiple of the slice size.
+    offset: position of the slice; a multiple of the slice size.
     data: the bytes.
     """
 
@@ -101,7 +101,7 @@ class Slice(Message):
 
 @record
 class Cancel(Message):
-    """A transfer will not go on: its receiver declines it, or its sender withdraws it.
+    """A transfer ends: its receiver declines it, or its sender withdraws it.
 
     transfer: name of the payload.
     code: the reason.

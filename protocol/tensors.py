@@ -1,7 +1,7 @@
-"""Named arrays as one flat run of bytes, and the layout text that says what lies where.
+"""Named arrays as one contiguous buffer, and the layout text that describes it.
 
 A layout is agreed on by its digest, so its text is canonical: equal tensors, equal text. Sizes are computed from the
-layout and checked before a byte is reserved; only three dtypes exist, none of which can hold an object. This file must
+layout and checked before memory is allocated; only three dtypes exist, none of which can hold an object. This file must
 not know which tensors are shared, nor how a set reaches the other side.
 """
 

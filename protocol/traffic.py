@@ -1,8 +1,9 @@
-"""All transfers of a process in one direction: how credit and the line are shared so that memory stays bounded.
+"""All transfers of a process in one direction: how peers share credit and bandwidth so that memory stays bounded.
 
-Receiving (`Intake`), credit is what may arrive unbidden; sending (`Dispatch`), in flight is what the socket may hold.
-Each is capped over all peers together and by the window for each peer. Pure bookkeeping: both return what to send to
-whom. A peer that stops answering keeps its share until `drop`; noticing that is the caller's: there is no clock here.
+When receiving (`Intake`), credit limits what may arrive; when sending (`Dispatch`), bytes in flight limit what the
+socket holds. Each is limited over all peers together and by the window for each peer. Pure bookkeeping: both return the
+messages to send. A peer that stops answering keeps its share until `drop`; the caller must notice it, because there is
+no clock here.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""One payload on its way: how a sender and a receiver of slices behave, each on its own, over a link that may fail.
+"""The transfer of one payload in slices: the sender's and the receiver's rules, over a link that may fail.
 
-The payload's name stands for its bytes (`naming`), so a transfer has no session: whoever holds equal bytes can go on
-with it, after a cut or a restart. The receiver decides. It grants credit in cumulative grants, takes slices in order,
-ignores repeats, and asks to begin again where it stands when something is missing; the sender follows. No clock: a
-transfer that stands still is woken by the next offer, which the heartbeat's `want` brings about. This file must not
-know peers, caps over several transfers (that is `traffic`), or where bytes are kept.
+The payload's name identifies its bytes (`naming`), so a transfer has no session: a sender with equal bytes can resume
+it after a broken connection or a restart. The receiver decides. It gives credit in cumulative grants, accepts slices in
+order, ignores repeats, and asks the sender to restart at its position when something is missing. No clock: a stalled
+transfer resumes with the next offer, which the heartbeat's `want` causes. This file must not know peers, caps over
+several transfers (that is `traffic`), or where bytes are kept.
 """
 
 from __future__ import annotations

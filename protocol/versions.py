@@ -1,8 +1,8 @@
-"""Which versions of the protocol understand each other. The number belongs to SPEC.md, not to any release.
+"""Compatibility of protocol versions. The number belongs to SPEC.md, not to any release.
 
 A header of another major version is not read beyond its version. A minor version may add kinds, optional fields and
 codes. A receiver ignores fields it does not know when the header says a higher minor than its own, and refuses them
-otherwise: a newer peer is welcome, and a misspelt field is still found.
+otherwise: newer peers are accepted, and misspelt fields are still detected.
 """
 
 from __future__ import annotations

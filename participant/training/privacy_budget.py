@@ -64,15 +64,17 @@ class StatisticsPrivacy(PrivacyBudget):
     SECTION: ClassVar[str] = "statistics_privacy"
 
     epsilon: float | None = Field(
-        default=None, gt=0.0, le=100.0, description="Privacy loss of one release; without it statistics are exact."
+        default=None, gt=0.0, le=100.0, description="Privacy loss of one release; none: statistics are exact."
     )
     clip: float | None = Field(
         default=None,
         gt=0.0,
-        description="Longest vector of one unit, in standard deviations of the anchor; else the root of the channels.",
+        description="Clipping norm of one unit, in standard deviations of the anchor; default: the root of the"
+        " number of channels.",
     )
     unit: Literal["group", "sample"] = Field(
-        default="group", description="What is protected: group (a patient or recording, as the data have it) or sample."
+        default="group",
+        description="What is protected: group (a patient or recording, if the data have them) or sample.",
     )
 
     def clip_of(self, channels: int) -> float:

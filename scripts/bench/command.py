@@ -19,16 +19,23 @@ RULE = (
 
 
 def bench(
-    parts: Annotated[list[str] | None, typer.Argument(help="Parts to measure; none: all. --help lists them.")] = None,
-    passes: Annotated[int, typer.Option(help="Interleaved passes of everything.", min=1)] = 3,
-    out: Annotated[Path, typer.Option(help="JSON file with every pass; runs are made beside it.")] = Path("bench.json"),
-    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: shows that it works, measures nothing.")] = False,
+    parts: Annotated[
+        list[str] | None, typer.Argument(help="Parts to measure; default: all. --help lists them.")
+    ] = None,
+    passes: Annotated[int, typer.Option(help="Interleaved passes over all parts.", min=1)] = 3,
+    out: Annotated[Path, typer.Option(help="JSON file with every pass; runs are stored next to it.")] = Path(
+        "bench.json"
+    ),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Tiny sizes, to check that it works; the figures mean nothing.")
+    ] = False,
 ) -> None:
-    """Measure this project against plain PyTorch, memory and sockets, side by side: ratios, noise, bars.
+    """Measure speed as ratios against plain PyTorch, memory bandwidth and raw sockets, with noise and limits.
 
     Parts: round, startup, memory, aggregate, wire, scale, step, recover, coordinator, sealed. All of them take about
-    fifteen minutes on two quiet cores. One more runs only when it is named: bytes, accuracy against bytes under every
-    encoding, about twenty minutes; its runs, table and figure stay beside the JSON file, and a stopped one goes on.
+    fifteen minutes on two idle cores. One more runs only when it is named: bytes, accuracy against bytes under every
+    encoding, about twenty minutes; its runs, table and figure are kept next to the JSON file, and a stopped one
+    resumes.
     """
     from scripts.bench import machine, sheet
     from scripts.bench.job import BenchScope

@@ -25,35 +25,39 @@ COUNT = 36
 
 
 def drill(
-    minutes: Annotated[float | None, typer.Option(help="Go on with new seeds for so long.", min=0.01)] = None,
-    count: Annotated[int | None, typer.Option(help="How many drills, each with its own seed.", min=1)] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Keep running new seeds for this many minutes.", min=0.01)
+    ] = None,
+    count: Annotated[int | None, typer.Option(help="Number of drills, each with its own seed.", min=1)] = None,
     seed: Annotated[int, typer.Option(help="The first seed; the others follow it.", min=0)] = 0,
     model: Annotated[
-        str | None, typer.Option(help="small, large (travels in slices) or a number of bytes; none: in turn.")
+        str | None, typer.Option(help="small, large (sent in slices) or a number of bytes; default: alternate.")
     ] = None,
     curve: Annotated[
-        bool | None, typer.Option("--curve/--no-curve", help="Encrypted lines or plain ones; none: in turn.")
+        bool | None, typer.Option("--curve/--no-curve", help="With or without encryption; default: alternate.")
     ] = None,
-    mode: Annotated[str, typer.Option(help="barrier or continuous; only barrier promises equal bits.")] = "barrier",
+    mode: Annotated[str, typer.Option(help="barrier or continuous; only barrier guarantees equal bits.")] = "barrier",
     sealed: Annotated[
         bool, typer.Option("--sealed", help="The members hide their updates from the coordinator.")
     ] = False,
-    kind: Annotated[list[str] | None, typer.Option(help="A kind of --list; repeatable. None: all, in turn.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="A kind from --list; repeatable. Default: all, in turn.")
+    ] = None,
     hostile_minutes: Annotated[
         float | None,
-        typer.Option(help="Keep each kind of hostile traffic up for so long; one drill for each kind.", min=0.01),
+        typer.Option(help="Run each kind of hostile traffic for this many minutes, one drill per kind.", min=0.01),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Drills at the same time.", min=1, max=64)] = 2,
+    jobs: Annotated[int, typer.Option(help="Drills in parallel.", min=1, max=64)] = 2,
     out: Annotated[
-        Path, typer.Option(help="Folder for records, and for the logs of what was not survived; goes on where it was.")
+        Path, typer.Option(help="Folder for results and the logs of failed drills; an interrupted command resumes.")
     ] = Path("drill"),
-    replay: Annotated[int | None, typer.Option(help="Play the drill of one seed again, and keep nothing else.")] = None,
-    list_kinds: Annotated[bool, typer.Option("--list", help="Show the kinds of drills, and end.")] = False,
+    replay: Annotated[int | None, typer.Option(help="Repeat the drill of one seed.")] = None,
+    list_kinds: Annotated[bool, typer.Option("--list", help="List the kinds of drills and exit.")] = False,
 ) -> None:
-    """Disturb federations of real processes on this machine and compare their models with undisturbed ones.
+    """Inject faults into federations of real processes on this machine, and compare their models with undisturbed runs.
 
-    Every drill follows from its seed: what is done to whom, and after how much of the run. Exit code 0 only if all
-    drills were survived.
+    The seed of a drill determines its faults and when they occur. The exit code is 0 only if all drills
+    passed.
     """
     from scripts.drill.schedule import DEFAULT_KINDS, FLOODS, KINDS, SEALED_KINDS
     from scripts.drill.spec import DrillOptions, parse_kinds, parse_mode, parse_size

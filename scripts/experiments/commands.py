@@ -23,7 +23,7 @@ CLIENTS = 20
 
 LearningRate = Annotated[float | None, typer.Option(help="Step size of local training. Default: 0.01; 0.05 for watch.")]
 BatchSize = Annotated[int | None, typer.Option(help="Training samples per step. Default: 32; 16 for watch.")]
-Clients = Annotated[int | None, typer.Option(help="Number of clients (a division by site has its own). Default: 20.")]
+Clients = Annotated[int | None, typer.Option(help="Number of clients (a partition by site has its own). Default: 20.")]
 Partition = Annotated[
     str | None,
     typer.Option(
@@ -42,17 +42,21 @@ Memory = Annotated[
 
 def demo(
     rounds: Annotated[int, typer.Option(help="Communication rounds.", min=1)] = 40,
-    engine: Annotated[str, typer.Option(help="processes: a real federation, or inline; the same bits.")] = "processes",
+    engine: Annotated[
+        str, typer.Option(help="processes: a real federation, or inline; results are identical.")
+    ] = "processes",
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS / "demo",
 ) -> None:
-    """Ten people with a smartwatch: FedAP against FedBN, FedAvg and everyone alone, as processes on this machine."""
+    """Train FedAP, FedBN, FedAvg and Base on smartwatch data of ten people, as processes on this machine."""
     from scripts.experiments.demo import demo_comparison, run_demo
 
     run_demo(rounds, _sweep_options(out, runs=len(demo_comparison(rounds).runs), engine=engine), Console())
 
 
 def compare(
-    data: Annotated[str, typer.Option(help="A known name, package.module:factory, or a path to npz, csv or images.")],
+    data: Annotated[
+        str, typer.Option(help="Name of a data set, package.module:factory, or a path to npz, csv or images.")
+    ],
     algorithms: Annotated[
         str, typer.Option(help="Comma-separated; options as name:key=value:key=value.")
     ] = DEFAULT_ALGORITHMS,
@@ -62,7 +66,9 @@ def compare(
     partition: Partition = None,
     alpha: Annotated[float, typer.Option(help="Dirichlet concentration; smaller is more uneven.")] = 0.1,
     protocol: Annotated[str, typer.Option(help="paper (half/half) or reference (40/30/30).")] = "paper",
-    validation: Annotated[float, typer.Option(help="Share of the training samples held back to choose by.")] = 0.0,
+    validation: Annotated[
+        float, typer.Option(help="Share of the training samples held back to choose between models.")
+    ] = 0.0,
     model: Annotated[str, typer.Option(help="lenet5, har-cnn, alexnet or package.module:factory.")] = "",
     data_option: Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")] = None,
     overlapping_windows: Annotated[
@@ -73,25 +79,33 @@ def compare(
     lr_schedule: Annotated[
         str, typer.Option(help="constant, or cosine: the learning rate falls towards 0 over the run's rounds.")
     ] = "constant",
-    momentum: Annotated[float, typer.Option(help="Heavy-ball momentum; starts afresh in every round.")] = 0.0,
+    momentum: Annotated[float, typer.Option(help="Heavy-ball momentum; reset in every round.")] = 0.0,
     weight_decay: Annotated[float, typer.Option(help="Factor of the squared norm in the loss.")] = 0.0,
     batch_size: BatchSize = None,
-    batches: Annotated[str, typer.Option(help="even: of nearly equal size; reference: full ones and a rest.")] = "even",
-    epochs: Annotated[int, typer.Option(help="Local epochs a round.")] = 1,
+    batches: Annotated[
+        str, typer.Option(help="even: batches of nearly equal size; reference: full batches and a smaller last one.")
+    ] = "even",
+    epochs: Annotated[int, typer.Option(help="Local epochs per round.")] = 1,
     anchor: Annotated[str, typer.Option(help="pooled, warmup:ROUNDS or a model file.")] = "pooled",
-    start_from: Annotated[str, typer.Option(help="initial or anchor, for all algorithms alike.")] = "initial",
+    start_from: Annotated[str, typer.Option(help="initial or anchor, the same for all algorithms.")] = "initial",
     evaluate_every: Annotated[int, typer.Option(help="Evaluate in every k-th round and in the last ten.")] = 1,
-    participation: Annotated[float, typer.Option(help="Share of the clients that trains in a round.")] = 1.0,
+    participation: Annotated[float, typer.Option(help="Share of the clients that train in each round.")] = 1.0,
     encoding: Annotated[str, typer.Option(help=f"How weights travel: {', '.join(ENCODINGS)}.")] = "f32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
-    layers: Annotated[str, typer.Option(help="tiled, or stock: torch's own convolutions, other last bits.")] = "tiled",
-    engine: Annotated[str, typer.Option(help="inline, or processes: a real federation; the same bits.")] = "inline",
-    mode: Annotated[str, typer.Option(help="barrier, or continuous: nobody waits (needs processes).")] = "barrier",
+    layers: Annotated[
+        str, typer.Option(help="tiled, or stock: torch's own convolutions, equal up to rounding.")
+    ] = "tiled",
+    engine: Annotated[
+        str, typer.Option(help="inline, or processes: a real federation; results are identical.")
+    ] = "inline",
+    mode: Annotated[
+        str, typer.Option(help="barrier, or continuous: no barriers (needs --engine processes).")
+    ] = "barrier",
     participants_per_process: Annotated[int, typer.Option(help="With --engine processes.", min=1)] = 1,
     jobs: Jobs = 0,
-    workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that jobs leave.")] = 0,
+    workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that --jobs leaves free.")] = 0,
     memory: Memory = None,
-    keep_models: Annotated[bool, typer.Option(help="Save models, so that a run can be continued.")] = True,
+    keep_models: Annotated[bool, typer.Option(help="Save models, so that a run can be resumed.")] = True,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS,
     track: Annotated[list[str] | None, typer.Option(help="mlflow:URI or tensorboard:FOLDER; repeatable.")] = None,
 ) -> None:

@@ -12,25 +12,25 @@ from scripts.explore.scope import MODES, Scope
 
 
 def explore(
-    members: Annotated[int, typer.Option(help="Participants.")] = 2,
+    members: Annotated[int, typer.Option(help="Number of participants.")] = 2,
     rounds: Annotated[int, typer.Option(help="Rounds of the run.")] = 2,
-    faults: Annotated[int, typer.Option(help="Most faults on one path.")] = 1,
-    mode: Annotated[str | None, typer.Option(help="barrier or continuous; without it, both.")] = None,
+    faults: Annotated[int, typer.Option(help="Maximum number of faults on one path.")] = 1,
+    mode: Annotated[str | None, typer.Option(help="barrier or continuous; default: both.")] = None,
     sliced: Annotated[
-        bool | None, typer.Option("--sliced/--small", help="Payloads in slices, or inside messages; without it, both.")
+        bool | None, typer.Option("--sliced/--small", help="Payloads in slices, or inside messages; default: both.")
     ] = None,
     algorithm: Annotated[str, typer.Option(help="fedavg, or fedap for a run that measures first.")] = "fedavg",
-    minutes: Annotated[float, typer.Option(help="Longest time for each configuration.")] = 60.0,
+    minutes: Annotated[float, typer.Option(help="Time limit for each configuration.")] = 60.0,
     wander: Annotated[
-        bool, typer.Option("--wander", help="Random walks until the time is over, where every path would be too many.")
+        bool, typer.Option("--wander", help="Random walks until the time limit, if there are too many paths.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of the walks.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random walks.")] = 0,
 ) -> None:
-    """Explore every path of a small federation on the real code between the sockets: messages lost, doubled, late or
-    overtaken, connections cut or dead, either side killed and started again, at every point.
+    """Explore all paths of a small federation, with the real code between the sockets: messages lost, duplicated,
+    delayed or reordered, connections cut or dead, either side killed and restarted, at every point.
 
-    Prints states, transitions and, where a law breaks or a path cannot end, the steps that lead there; then the exit
-    code is 1.
+    Prints states and transitions. If a law is violated or a path cannot end, prints the steps that lead there and
+    exits with code 1.
     """
     modes = MODES if mode is None else (mode,)
     sizes = (False, True) if sliced is None else (sliced,)

@@ -17,20 +17,20 @@ _TARGETS = (*SHARES, "all")
 
 def fuzz(
     cases: Annotated[
-        int, typer.Option(help="Cases in all, those of earlier runs of this seed included.", min=1)
+        int, typer.Option(help="Total number of cases, including those of earlier runs with this seed.", min=1)
     ] = 100_000,
-    seed: Annotated[int, typer.Option(help="What the cases follow from.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the cases.", min=0)] = 0,
     target: Annotated[str, typer.Option(help=f"One of {', '.join(_TARGETS)}.")] = "all",
-    folder: Annotated[Path, typer.Option(help="Progress, findings and corpus; a run goes on where it ended.")] = Path(
-        "fuzz"
-    ),
+    folder: Annotated[
+        Path, typer.Option(help="Folder for progress, findings and corpus; an interrupted run resumes.")
+    ] = Path("fuzz"),
     replay: Annotated[Path | None, typer.Option(help="Replay this finding.")] = None,
     coverage: Annotated[
-        bool, typer.Option("--coverage", help="Guided by coverage, with atheris: codec and frames.")
+        bool, typer.Option("--coverage", help="Coverage-guided fuzzing of codec and frames, with atheris.")
     ] = False,
 ) -> None:
-    """Throw mutated messages at codec, transfers, conversation and both machines: nothing but the protocol's own errors
-    may come out, within bounds of time and memory. The exit code is 1 if something was found; it lies in the folder."""
+    """Send mutated messages to codec, transfers, conversation and both machines: only the protocol's own errors may be
+    raised, within limits of time and memory. The exit code is 1 if something was found; findings are in the folder."""
     if target not in _TARGETS:
         raise InvalidInput("target", target, f"one of {', '.join(_TARGETS)}")
     if coverage:

@@ -19,25 +19,27 @@ QUICK_ROUNDS = 6
 
 
 def asynchronous(
-    data: Annotated[str, typer.Option(help="watch, organamnist, or whatever `compare` takes.")] = "watch",
+    data: Annotated[str, typer.Option(help="watch, organamnist, or any data that `compare` takes.")] = "watch",
     algorithms: Annotated[str, typer.Option(help="Comma-separated.")] = "fedap,fedavg",
     conditions: Annotated[str, typer.Option(help="even, slow and lossy, comma-separated.")] = "even,slow,lossy",
     ways: Annotated[str, typer.Option(help="barrier, deadline, continuous.")] = "barrier,deadline,continuous",
     seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "0",
-    rounds: Annotated[int, typer.Option(help="Rounds of everybody; continuous runs get as many updates.", min=1)] = 40,
-    clients: Annotated[int, typer.Option(help="Number of clients, where data do not divide themselves.")] = 20,
+    rounds: Annotated[
+        int, typer.Option(help="Rounds of each member; continuous runs get as many updates.", min=1)
+    ] = 40,
+    clients: Annotated[int, typer.Option(help="Number of clients, if the data are not divided by site.")] = 20,
     slower: Annotated[float, typer.Option(help="How many times slower the slow member is.")] = 10.0,
-    lost: Annotated[float, typer.Option(help="Share of sendings of updates that are lost.")] = 0.3,
+    lost: Annotated[float, typer.Option(help="Share of sent updates that are lost.")] = 0.3,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in a minute or two.")] = False,
     engine: Annotated[str, typer.Option(help="virtual (clock), or processes: real sockets and real time.")] = "virtual",
-    least_s: Annotated[float, typer.Option(help="With processes: seconds a round of training takes, at least.")] = 0.2,
-    jobs: Annotated[int, typer.Option(help="Runs at once; 0: as many as there are cores.")] = 0,
+    least_s: Annotated[float, typer.Option(help="With processes: minimum seconds of training per round.")] = 0.2,
+    jobs: Annotated[int, typer.Option(help="Runs in parallel; 0: one per core.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("runs/asynchronous"),
 ) -> None:
-    """Rounds that wait for all, rounds with a deadline, no rounds: accuracy against time.
+    """Compare accuracy against time for rounds that wait for all, rounds with a deadline, and no barriers.
 
-    With a virtual clock, deterministic. With processes one member is slow for real, and waiting for all is compared
-    with not waiting; that takes as long as the waiting does.
+    With the virtual clock results are deterministic. With processes one member is really slow, and waiting for all
+    is compared with not waiting, in real time.
     """
     from rich.console import Console
 

@@ -30,18 +30,18 @@ ALONE = "alone"
 
 
 def attacks(
-    out: Annotated[Path, typer.Option(help="Where table.md and outcomes.json go.")] = Path("attacks"),
+    out: Annotated[Path, typer.Option(help="Folder for table.md and outcomes.json.")] = Path("attacks"),
     data: Annotated[str, typer.Option(help="Data set: watch, har, organamnist.")] = "watch",
     partition: Annotated[str, typer.Option(help="site, dirichlet-pairs, dirichlet or iid.")] = "site",
-    algorithms: Annotated[str, typer.Option(help="Which, by commas.")] = "fedap,fedavg,fedbn,fedper",
-    attacks: Annotated[str, typer.Option(help="Which, by commas; all of them by default.")] = ",".join(ATTACKS),
+    algorithms: Annotated[str, typer.Option(help="Comma-separated.")] = "fedap,fedavg,fedbn,fedper",
+    attacks: Annotated[str, typer.Option(help="Comma-separated; default: all.")] = ",".join(ATTACKS),
     defences: Annotated[str, typer.Option(help=f"Of {', '.join(DEFENCES)}.")] = "nothing,limit",
-    honest: Annotated[int, typer.Option(help="Honest members; one more is hostile.")] = 4,
+    honest: Annotated[int, typer.Option(help="Number of honest members; one hostile member is added.")] = 4,
     rounds: Annotated[int, typer.Option(help="Rounds of each run.")] = 30,
-    momentum: Annotated[float, typer.Option(help="Of local training.")] = 0.9,
-    seed: Annotated[int, typer.Option(help="Of data, models and attacks.")] = 0,
+    momentum: Annotated[float, typer.Option(help="Momentum of local training.")] = 0.9,
+    seed: Annotated[int, typer.Option(help="Seed of data, models and attacks.")] = 0,
 ) -> None:
-    """How much one hostile member costs the honest ones, attack by attack, under each defence."""
+    """Measure how much one hostile member costs the honest ones, for each attack and defence."""
     wanted = {name: _known("attack", name, ATTACKS) for name in attacks.split(",")}
     rules = [_known("defence", name, DEFENCES) for name in defences.split(",")]
     described = CohortSettings.model_validate({"data": data, "partition": partition, "clients": honest + 1})

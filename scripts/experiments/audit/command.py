@@ -37,20 +37,20 @@ LEAVING = "weights that leave"
 
 
 def audit(
-    out: Annotated[Path, typer.Option(help="Where audit.json and audit.md go; runs beside them.")] = Path("audit"),
+    out: Annotated[Path, typer.Option(help="Folder for audit.json, audit.md and the runs.")] = Path("audit"),
     data: Annotated[str, typer.Option(help="Data set, as for compare.")] = "watch",
     partition: Annotated[str, typer.Option(help="site, dirichlet-pairs, dirichlet or iid.")] = "site",
-    clients: Annotated[int, typer.Option(min=4, help="How many, where they are not sites.")] = 10,
-    algorithms: Annotated[str, typer.Option(help="Which, by commas.")] = "base,fedavg,fedbn,fedap",
-    epsilons: Annotated[str, typer.Option(help="Budgets of private statistics, by commas.")] = "0.3,1,3,10,100",
-    update_epsilons: Annotated[str, typer.Option(help="Budgets of one round's private update, by commas.")] = "",
-    update_clip: Annotated[float, typer.Option(help="Clip of private updates.")] = 1.0,
+    clients: Annotated[int, typer.Option(min=4, help="Number of clients, if the data are not divided by site.")] = 10,
+    algorithms: Annotated[str, typer.Option(help="Comma-separated.")] = "base,fedavg,fedbn,fedap",
+    epsilons: Annotated[str, typer.Option(help="Budgets of private statistics, comma-separated.")] = "0.3,1,3,10,100",
+    update_epsilons: Annotated[str, typer.Option(help="Budgets of private updates per round, comma-separated.")] = "",
+    update_clip: Annotated[float, typer.Option(help="Clipping norm of private updates.")] = 1.0,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each run.")] = 30,
-    momentum: Annotated[float, typer.Option(help="Of local training.")] = 0.9,
+    momentum: Annotated[float, typer.Option(help="Momentum of local training.")] = 0.9,
     workers: Annotated[int, typer.Option(min=1, help="Processes that train clients.")] = 1,
-    seed: Annotated[int, typer.Option(help="Of data, models and attacks.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of data, models and attacks.")] = 0,
 ) -> None:
-    """What leaks: membership inference, class proportions from statistics, updates recovered from what is delivered."""
+    """Measure what leaks: membership, class proportions from statistics, updates recovered from delivered models."""
     names = algorithms.split(",")
     for name in names:
         make_strategy(name)  # a misspelt name is said before any data is read

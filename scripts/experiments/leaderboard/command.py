@@ -15,21 +15,23 @@ def leaderboard(
     data: Annotated[
         str,
         typer.Option(
-            help="Data sets, comma-separated: organamnist, har-people, har, chest, watch … Default: all here."
+            help="Data sets, comma-separated: organamnist, har-people, har, chest, watch … Default: all available."
         ),
     ] = "",
     recipe: Annotated[str, typer.Option(help="paper, user or both, comma-separated.")] = "",
-    algorithms: Annotated[str, typer.Option(help="As in compare. Default: the recipe's own.")] = "",
-    seeds: Annotated[str, typer.Option(help="Comma-separated. Default: the data set's own.")] = "",
-    rounds: Annotated[int, typer.Option(help="0: the recipe's own.", min=0)] = 0,
+    algorithms: Annotated[str, typer.Option(help="As in compare. Default: those of the recipe.")] = "",
+    seeds: Annotated[str, typer.Option(help="Comma-separated. Default: those of the data set.")] = "",
+    rounds: Annotated[int, typer.Option(help="Rounds per run; 0: as the recipe says.", min=0)] = 0,
     quick: Annotated[
         bool, typer.Option("--quick", help="The smartwatch data for ten rounds: a minute or two.")
     ] = False,
-    run: Annotated[bool, typer.Option(help="--no-run: say how long it would take; a page of what is there.")] = True,
-    jobs: Annotated[int, typer.Option(help="Runs at once; 0: the cores.", min=0)] = 0,
-    out: Annotated[Path, typer.Option(help="Folder of the results; runs found there are used again.")] = OUT,
+    run: Annotated[
+        bool, typer.Option(help="--no-run: only print how long it would take, and write a page of the existing runs.")
+    ] = True,
+    jobs: Annotated[int, typer.Option(help="Runs in parallel; 0: one per core.", min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Folder of the results; existing runs are reused.")] = OUT,
 ) -> None:
-    """Run all algorithms on all data sets that are here, and write one page. Can be stopped and resumed."""
+    """Run all algorithms on all available data sets, and write one page. Can be stopped and resumed."""
     from scripts.experiments.comparison import seed_numbers
     from scripts.experiments.leaderboard.boards import Restriction, make_boards
     from scripts.experiments.leaderboard.running import run_leaderboard

@@ -13,22 +13,28 @@ OUT = Path("runs") / "reproduce"
 
 def reproduce(
     target: Annotated[
-        str, typer.Argument(help="A table or figure of the paper; `list` names them, `all` makes all.")
+        str, typer.Argument(help="A table or figure of the paper; `list` prints their names, `all` runs all.")
     ] = "list",
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
-    data: Annotated[str, typer.Option(help="Other data than the paper's, by name; comma-separated.")] = "",
+    data: Annotated[str, typer.Option(help="Data sets to use instead of the paper's; comma-separated.")] = "",
     seeds: Annotated[str, typer.Option(help="Comma-separated; default 0,1,2, quick 0.")] = "",
     rounds: Annotated[
-        int, typer.Option(help="Communication rounds, or epochs in all; 0: the target's own.", min=0)
+        int, typer.Option(help="Communication rounds, or total epochs; 0: as the target says.", min=0)
     ] = 0,
-    model: Annotated[str, typer.Option(help="Another model than the data set's own.")] = "",
-    engine: Annotated[str, typer.Option(help="inline, or processes: a real federation; the same bits.")] = "inline",
-    jobs: Annotated[int, typer.Option(help="Runs at once; 0: the cores, or one with --engine processes.", min=0)] = 0,
-    workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that jobs leave.", min=0)] = 0,
-    keep_models: Annotated[bool, typer.Option(help="Save models, so that a run can be continued.")] = True,
-    out: Annotated[Path, typer.Option(help="Folder of the results; runs found there are used again.")] = OUT,
+    model: Annotated[str, typer.Option(help="Model to use instead of the data set's own.")] = "",
+    engine: Annotated[
+        str, typer.Option(help="inline, or processes: a real federation; results are identical.")
+    ] = "inline",
+    jobs: Annotated[
+        int, typer.Option(help="Runs in parallel; 0: one per core, or one with --engine processes.", min=0)
+    ] = 0,
+    workers: Annotated[
+        int, typer.Option(help="Processes inside each run; 0: the cores that --jobs leaves free.", min=0)
+    ] = 0,
+    keep_models: Annotated[bool, typer.Option(help="Save models, so that a run can be resumed.")] = True,
+    out: Annotated[Path, typer.Option(help="Folder of the results; existing runs are reused.")] = OUT,
 ) -> None:
-    """Make a table or figure of the paper: csv, figure, and a page that says whether its claim held."""
+    """Reproduce a table or figure of the paper: csv, figure, and a page that says whether its claim was reproduced."""
     from scripts.experiments.comparison import seed_numbers
     from scripts.experiments.reproduce.running import print_list, run_named
     from scripts.experiments.reproduce.target import FULL_SEEDS, QUICK_SEEDS, Scale
