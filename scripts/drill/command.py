@@ -25,9 +25,7 @@ COUNT = 36
 
 
 def drill(
-    minutes: Annotated[
-        float | None, typer.Option(help="Keep running new seeds for this many minutes.", min=0.01)
-    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Run new seeds for this many minutes.", min=0.01)] = None,
     count: Annotated[int | None, typer.Option(help="Number of drills, each with its own seed.", min=1)] = None,
     seed: Annotated[int, typer.Option(help="The first seed; the others follow it.", min=0)] = 0,
     model: Annotated[
@@ -40,9 +38,7 @@ def drill(
     sealed: Annotated[
         bool, typer.Option("--sealed", help="The members hide their updates from the coordinator.")
     ] = False,
-    kind: Annotated[
-        list[str] | None, typer.Option(help="A kind from --list; repeatable. Default: all, in turn.")
-    ] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="A kind from --list; repeatable. Default: all.")] = None,
     hostile_minutes: Annotated[
         float | None,
         typer.Option(help="Run each kind of hostile traffic for this many minutes, one drill per kind.", min=0.01),
@@ -56,8 +52,7 @@ def drill(
 ) -> None:
     """Inject faults into federations of real processes on this machine, and compare their models with undisturbed runs.
 
-    The seed of a drill determines its faults and when they occur. The exit code is 0 only if all drills
-    passed.
+    The seed of a drill determines its faults. The exit code is 0 only if all drills passed.
     """
     from scripts.drill.schedule import DEFAULT_KINDS, FLOODS, KINDS, SEALED_KINDS
     from scripts.drill.spec import DrillOptions, parse_kinds, parse_mode, parse_size

@@ -42,9 +42,7 @@ Memory = Annotated[
 
 def demo(
     rounds: Annotated[int, typer.Option(help="Communication rounds.", min=1)] = 40,
-    engine: Annotated[
-        str, typer.Option(help="processes: a real federation, or inline; results are identical.")
-    ] = "processes",
+    engine: Annotated[str, typer.Option(help="processes (a real federation) or inline; same results.")] = "processes",
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS / "demo",
 ) -> None:
     """Train FedAP, FedBN, FedAvg and Base on smartwatch data of ten people, as processes on this machine."""
@@ -54,9 +52,7 @@ def demo(
 
 
 def compare(
-    data: Annotated[
-        str, typer.Option(help="Name of a data set, package.module:factory, or a path to npz, csv or images.")
-    ],
+    data: Annotated[str, typer.Option(help="Data set, package.module:factory, or path to npz, csv or images.")],
     algorithms: Annotated[
         str, typer.Option(help="Comma-separated; options as name:key=value:key=value.")
     ] = DEFAULT_ALGORITHMS,
@@ -66,9 +62,7 @@ def compare(
     partition: Partition = None,
     alpha: Annotated[float, typer.Option(help="Dirichlet concentration; smaller is more uneven.")] = 0.1,
     protocol: Annotated[str, typer.Option(help="paper (half/half) or reference (40/30/30).")] = "paper",
-    validation: Annotated[
-        float, typer.Option(help="Share of the training samples held back to choose between models.")
-    ] = 0.0,
+    validation: Annotated[float, typer.Option(help="Share of training samples held back for model choice.")] = 0.0,
     model: Annotated[str, typer.Option(help="lenet5, har-cnn, alexnet or package.module:factory.")] = "",
     data_option: Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")] = None,
     overlapping_windows: Annotated[
@@ -82,9 +76,7 @@ def compare(
     momentum: Annotated[float, typer.Option(help="Heavy-ball momentum; reset in every round.")] = 0.0,
     weight_decay: Annotated[float, typer.Option(help="Factor of the squared norm in the loss.")] = 0.0,
     batch_size: BatchSize = None,
-    batches: Annotated[
-        str, typer.Option(help="even: batches of nearly equal size; reference: full batches and a smaller last one.")
-    ] = "even",
+    batches: Annotated[str, typer.Option(help="even sizes, or reference: full ones and a smaller last.")] = "even",
     epochs: Annotated[int, typer.Option(help="Local epochs per round.")] = 1,
     anchor: Annotated[str, typer.Option(help="pooled, warmup:ROUNDS or a model file.")] = "pooled",
     start_from: Annotated[str, typer.Option(help="initial or anchor, the same for all algorithms.")] = "initial",
@@ -92,15 +84,9 @@ def compare(
     participation: Annotated[float, typer.Option(help="Share of the clients that train in each round.")] = 1.0,
     encoding: Annotated[str, typer.Option(help=f"How weights travel: {', '.join(ENCODINGS)}.")] = "f32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
-    layers: Annotated[
-        str, typer.Option(help="tiled, or stock: torch's own convolutions, equal up to rounding.")
-    ] = "tiled",
-    engine: Annotated[
-        str, typer.Option(help="inline, or processes: a real federation; results are identical.")
-    ] = "inline",
-    mode: Annotated[
-        str, typer.Option(help="barrier, or continuous: no barriers (needs --engine processes).")
-    ] = "barrier",
+    layers: Annotated[str, typer.Option(help="tiled, or stock: torch's own; equal up to rounding.")] = "tiled",
+    engine: Annotated[str, typer.Option(help="inline or processes (a real federation); same results.")] = "inline",
+    mode: Annotated[str, typer.Option(help="barrier, or continuous (needs --engine processes).")] = "barrier",
     participants_per_process: Annotated[int, typer.Option(help="With --engine processes.", min=1)] = 1,
     jobs: Jobs = 0,
     workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that --jobs leaves free.")] = 0,
