@@ -70,7 +70,7 @@ def test_what_is_wrong_is_named_with_the_way_out(change: dict[str, Any], sentenc
 
 
 def test_a_missing_field_is_named_with_its_meaning() -> None:
-    with pytest.raises(InvalidInput, match=r"folder: got nothing.*Where the run is kept"):
+    with pytest.raises(InvalidInput, match=r"folder: got nothing.*Folder of the run"):
         make_config({"run": "r", "initial": "i"})
 
 
