@@ -81,7 +81,7 @@ def audit(
         from scripts.experiments.audit.drawing import budget_figure
 
         by_epsilon = {float(name): found[f"{STATISTICS}{name}"] for name in budgets}
-        budget_figure(by_epsilon, found[f"{STATISTICS}{EXACT}"], out / "budgets")
+        budget_figure(by_epsilon, found[f"{STATISTICS}{EXACT}"], found[f"{STATISTICS}{UNITS}"], out / "budgets")
     (out / "audit.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     typer.echo("\n".join(lines))
 

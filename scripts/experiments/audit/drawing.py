@@ -10,12 +10,20 @@ from scripts.report.figures import INK, new_figure, save_figure, tidy
 _W, _ACCURACY = "#1f6f8b", "#b4501e"
 
 
-def budget_figure(by_epsilon: Mapping[float, Mapping[str, float]], exact: Mapping[str, float], path: Path) -> None:
-    """by_epsilon, exact: `correlation` and `accuracy` (a share) of each."""
+def budget_figure(
+    by_epsilon: Mapping[float, Mapping[str, float]],
+    exact: Mapping[str, float],
+    averaged: Mapping[str, float],
+    path: Path,
+) -> None:
+    """by_epsilon, exact: `correlation` and `accuracy` (a share) of each. averaged: by unit, without noise or clip; its
+    correlation alone is drawn."""
     budgets = sorted(by_epsilon)
     figure = new_figure(8.0, 3.2)
     left, right = figure.subplots(1, 2)
     left.plot(budgets, [by_epsilon[one]["correlation"] for one in budgets], marker="o", color=_W)
+    left.axhline(averaged["correlation"], color=INK, linewidth=1.0, linestyle="--", label="averaged by unit, no noise")
+    left.legend(fontsize=8, frameon=False, loc="lower right")
     left.set_ylabel("correlation of W with the exact W")
     left.set_ylim(min(0.0, *(by_epsilon[one]["correlation"] for one in budgets)) - 0.05, 1.05)
     right.plot(budgets, [100 * by_epsilon[one]["accuracy"] for one in budgets], marker="o", color=_ACCURACY)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from fedap_core.errors import InvalidInput
-from participant.training.privacy_budget import StatisticsPrivacy
+from participant.record.model_file import read_model
+from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from scripts.engines import find_engine
 from scripts.engines.base import EngineOptions
 from scripts.engines.inline import run_inline
-from scripts.run.cohort import make_cohort
+from scripts.run.cohort import make_cohort, model_file_name
 from scripts.run.settings import CohortSettings, RunSettings
 
 COHORT = CohortSettings(data="synthetic", data_options={"samples": "480"}, clients=4, partition="dirichlet", alpha=1.0)
@@ -47,7 +48,25 @@ def test_runs_with_noise_have_names_of_their_own() -> None:
     assert settings(None).identity != settings(1.0).identity
 
 
-def test_participants_of_their_own_draw_from_secrets() -> None:
-    find_engine("inline").require_able(settings(1.0))
-    with pytest.raises(InvalidInput, match="statistics_privacy"):
-        find_engine("processes").require_able(settings(1.0))
+def noisy_updates(epsilon: float) -> RunSettings:
+    return settings(None).model_copy(update={"update_privacy": UpdatePrivacy(epsilon=epsilon, clip=0.1)})
+
+
+def test_noise_in_updates_reaches_everybody_and_can_be_repeated(tmp_path: Path) -> None:
+    cohort = make_cohort(COHORT, 0)
+    found = []
+    for number, one in enumerate((settings(None), noisy_updates(1.0), noisy_updates(1.0))):
+        folder = run_inline(one, cohort, EngineOptions(root=tmp_path / str(number)))
+        models = (read_model(folder.models(0) / model_file_name(client.name))[1] for client in cohort.clients)
+        found.append(np.concatenate([model["fc1.weight"].numpy().ravel() for model in models]))
+    exact, noisy, again = found
+    assert noisy.std() > 3 * exact.std()
+    np.testing.assert_array_equal(noisy, again)
+    assert noisy_updates(1.0).identity != settings(None).identity
+
+
+@pytest.mark.parametrize("noisy", [settings(1.0), noisy_updates(1.0)])
+def test_participants_of_their_own_draw_from_secrets(noisy: RunSettings) -> None:
+    find_engine("inline").require_able(noisy)
+    with pytest.raises(InvalidInput, match="_privacy: got given"):
+        find_engine("processes").require_able(noisy)
