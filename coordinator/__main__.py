@@ -1,4 +1,5 @@
-"""Where `fedap-coordinator` begins: the command is imported here, so that an interrupt ends it in one line."""
+"""Entry point of `fedap-coordinator`: imports the command here, so that an interrupt during imports ends it in one
+line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The configuration of one run: what stands in run.toml, checked, and what follows from it (the plan, the rules).
+"""The configuration of one run: the fields of run.toml, validated.
 
-Every field is documented where it stands. An unknown field is refused with the nearest known name, so that a misspelt
-one never passes for a default. Which address may be bound without keys is decided here, before a socket exists.
+Every field has its description. An unknown field is refused with the nearest known name, so that a misspelt one is
+never ignored. Which address may be bound without keys is decided here, before a socket exists.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What members' models were worth when they were last evaluated: each member's latest score, whatever its round.
+"""The latest score of each member, whatever its round.
 
 Members of a run without barriers, and those of a round that is still open, are at different rounds; a mean over the
 latest round alone would be over whoever is ahead.

@@ -1,4 +1,4 @@
-"""A participant's last personalised shared weights out of a run's folder, as a safetensors file with its description.
+"""Export a participant's last mixed weights from a run's folder as a safetensors file with its description.
 
 The rows are mixed again from the stored updates, all of them together, so that the bits are those which were sent. The
 folder is only read. Batch norm and whatever else stays home was never here and is not in the file.

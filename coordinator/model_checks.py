@@ -1,4 +1,4 @@
-"""Whether the model files of a run can be used as it is configured: read whole before anybody is welcomed.
+"""Check that the model files of a run fit its configuration; they are read completely before any member is admitted.
 
 A weight that is not finite, or that the transport encoding cannot hold, would otherwise show when the first order is to
 be sent, weeks after the file was made and with everybody waiting. Sends and stores nothing.

@@ -1,4 +1,4 @@
-"""What follows from a configuration and the initial model file: the plan for everybody, and the machine's rules.
+"""Derive the plan and the machine's rules from a configuration and the initial model file.
 
 Pure but for the key list it is given. Refuses combinations that no single field shows to be wrong.
 """

@@ -1,4 +1,4 @@
-"""The folder of a run: who may write to it, what it says about itself, and a coordinator put together on top of it.
+"""The folder of a run: its lock, its description, and building a coordinator from it.
 
 journal.sqlite is the record and says under which plan, configuration and model the run began; blobs/ are the tensors it
 mentions; run.toml is a copy for people. One process at a time runs it. Everything about the run itself is decided

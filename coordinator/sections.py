@@ -1,6 +1,6 @@
-"""The sections of a run's configuration, field by field, each with its meaning and its default.
+"""The sections of a run's configuration: every field with its description and default.
 
-Checks that one section can make by itself stand here; what concerns several is `config`'s and `run_plan`'s.
+Checks within one section are here; checks across sections are in `config` and `run_plan`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where `fedap-participant` begins: the command is imported here, so that a missing library ends it in one line."""
+"""Entry point of `fedap-participant`: imports the command here, so that a missing library ends it in one line."""
 
 from __future__ import annotations
 

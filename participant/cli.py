@@ -1,4 +1,4 @@
-"""The `fedap-participant` command: reads options, calls the room's functions, prints; decides nothing."""
+"""The `fedap-participant` command: reads options, calls the package's functions, prints; decides nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of `fedap-participant` beside `init`: options in, the room's functions called, lines out."""
+"""The commands of `fedap-participant` except `init`: read options, call the package's functions, print."""
 
 from __future__ import annotations
 

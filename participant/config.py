@@ -1,6 +1,6 @@
-"""What a participant is told: by a TOML file, by options of the command, or both (an option wins). Checked as a whole.
+"""The settings of a participant: from a TOML file, from options of the command, or both (options override the file).
 
-Everything about the machine and its patience stands here; what shapes the numbers of a run comes with its plan.
+Settings of the machine, connections and timeouts are here; what determines the numbers of a run comes with its plan.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Takes part in a federation from beginning to end: the one function behind `join`, for commands and labs alike.
+"""Take part in a federation from beginning to end: the function behind `join`, also used by the lab.
 
 Puts the parts together (data, model, state, threads) and waits for their end. Everything that decides is elsewhere.
 """

@@ -1,4 +1,4 @@
-"""How a participant shows what it is doing: a bar on a terminal, one JSON line an event otherwise. Decides nothing."""
+"""How a participant shows its progress: a bar on a terminal, otherwise one JSON line per event. Decides nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The I/O thread: waits for the socket, finished work or the machine's deadline, and performs the machine's actions.
+"""The participant's I/O thread: waits for the socket, finished work or the machine's deadline, and performs the
+machine's actions.
 
 It owns the line and nothing else does; it never trains, so heartbeats survive an hour-long epoch. It decides nothing:
 what to do is the machine's, what may be sent is the post's. What happens is handled one by one: the machine has acted

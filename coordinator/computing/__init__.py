@@ -1,1 +1,1 @@
-"""What is computed beside the socket: inspecting reports, weighing members, mixing rows."""
+"""Computations outside the socket's thread: inspecting reports, computing W, mixing rows."""

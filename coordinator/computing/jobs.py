@@ -1,4 +1,4 @@
-"""The computing thread and its jobs: judge reports, weigh members by their statistics, mix rows. Files in, files out.
+"""The computing thread and its jobs: inspect reports, compute W from statistics, mix rows. Reads and writes files.
 
 Every job is a function of an action and returns the event that the machine waits for; one that fails returns its error,
 and the thread goes on. Large models are read tile by tile and are never in memory as a whole. When a job is due, and

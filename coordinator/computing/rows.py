@@ -1,4 +1,4 @@
-"""Mixing stored updates: the one product of `fedap_core.aggregation`, fed from blobs and giving rows.
+"""Mixing stored updates: reads blobs, applies `fedap_core.aggregation`, returns rows.
 
 Reads every giver in order, tile by tile (twice under the rule `limit`, which compares them first), and refuses the
 whole result if a byte has changed since it was stored. Rows go into files, and memory is one tile per giver and

@@ -1,4 +1,4 @@
-"""Mixing sealed updates: sums of padded words by whole-number weights, and the names of what went into each row.
+"""Mixing sealed updates: sums of padded words with integer weights, and the list of uploads in each row.
 
 Reads every giver in order, tile by tile, like `rows`, and refuses the whole result if a byte has changed since it was
 stored. Nothing here can tell what the words hide. Which weights these are is decided elsewhere.

@@ -1,1 +1,1 @@
-"""What the coordinator decides: pure functions and data; no file, socket, clock, thread or log."""
+"""The coordinator's decisions: pure functions and data; no files, sockets, clocks, threads or logs."""

@@ -1,5 +1,5 @@
-"""What the coordinator's machine asks of its shell, in the imperative. Order is meaning: the shell performs a list from
-front to back, and what follows a Persist waits until that is durable.
+"""Actions that the coordinator's machine asks of its shell. The order matters: the shell performs a list from front to
+back, and actions after a Persist wait until it is durable.
 
 Nothing here holds tensors. A blob that came is named BlobRef(member, kind, round_no); a row that mixing makes is named
 RowRef (its receiver, and the round whose order delivers it); what an order carries is a WeightsRef. Which bytes these

@@ -1,4 +1,4 @@
-"""What is let in: a hello that fits the run, statistics and updates whose values can be mixed without harm.
+"""Admission: which hello fits the run, and which statistics and updates have values that are safe to mix.
 
 `refuse_hello` judges before anything is remembered. `inspect_update` and `inspect_stats` look at values and are called
 off the socket's thread; they stream over blocks, so that a model never lies in memory twice. A refusal has the wire's

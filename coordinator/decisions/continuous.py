@@ -1,5 +1,5 @@
-"""Rounds without a barrier: each report is answered at once by a mix with the latest of the others, until as many
-updates have come as all rounds of all members together.
+"""Continuous mode: each report is answered at once by a mix with the others' latest updates, until as many updates
+have arrived as all rounds of all members have together.
 
 Pure: the state in, a fact out, or None. Enrolment, measuring and warm-up are `Barrier`'s here, too.
 """

@@ -1,4 +1,4 @@
-"""What the coordinator's machine hears, in the past tense: from socket, finished work, clock and operator.
+"""Events for the coordinator's machine: from the socket, finished work, the clock and the operator.
 
 The shell makes them. It has run the codec and the conversation before, so what arrives here is well formed, legal and
 of this run; it has put tensors aside under (member, kind, round_no) and names them only. Events are not journalled

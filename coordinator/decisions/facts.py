@@ -1,4 +1,5 @@
-"""What happened in a run, as the journal keeps it: the coordinator's durable state is a function of these facts alone.
+"""Facts: what happened in a run, as recorded in the journal. The coordinator's durable state is a function of these
+facts.
 
 The machine turns what it hears (`events`) into facts and asks for each to be journalled (`actions.Persist`) before
 anything that follows from it is done. Fed back into `machine.replay`, a fact changes the state exactly as it did live

@@ -1,4 +1,4 @@
-"""How each fact changes the state of a run. The only place that changes it, live and on replay alike.
+"""How each fact changes the state of a run. The only place that changes it, both live and on replay.
 
 Decides nothing: what had to be judged was judged before the fact was written down, by the clock and the network of that
 moment. Equal facts at equal times give equal states.

@@ -1,4 +1,4 @@
-"""Which of two processes under one name or key is let in: the one that has it, for as long as it lives.
+"""Which of two processes with one name or key is admitted: the one that holds it, as long as it is alive.
 
 A process is known by the digest of the token in its hello. Pure: what is known of a member and of its connection in, a
 refusal or None out. Without keys a name is all that somebody has, so strikes belong to the process that earned them,

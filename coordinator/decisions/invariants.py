@@ -1,4 +1,4 @@
-"""What holds after every event, whatever the network did: laws of the state that no fact may break.
+"""Invariants of the state, checked after every event.
 
 For tests, which ask after each step; a shell may ask too. Pure: state in, sentences about broken laws out.
 """

@@ -1,4 +1,4 @@
-"""The coordinator's decisions: `handle(event, now)` takes what happened and answers with what to do, in order.
+"""The coordinator's state machine: `handle(event, now)` takes an event and returns actions in order.
 
 Three steps: note what the event says; let every fact that has become true by it happen, one after the other (`modes`);
 ask for the work and send the orders that the state then calls for. The last two look at every member and are left out

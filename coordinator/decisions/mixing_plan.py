@@ -1,4 +1,4 @@
-"""Which updates go into which rows, and how heavily, given who has reported: the strategy's W applied to what is there.
+"""Which updates are mixed into which rows, and with which weights: the strategy's W applied to the available updates.
 
 Pure: state in, recipe out. The mathematics of W, of restriction and of age is `fedap_core`'s. Whether it is time to mix
 is decided elsewhere; tensors are named only.

@@ -1,4 +1,4 @@
-"""Which fact has become true by now: an exclusion, the end of the run, the next step of enrolment or of a round.
+"""Which fact is due: an exclusion, the end of the run, the next step of enrolment or of a round.
 
 A run has one of two modes, chosen once from its rules: `Barrier`, where a round waits for everyone, and
 `continuous.Continuous`, where every report is answered at once. The other decisions know `Mode` only. Pure: the state

@@ -1,4 +1,4 @@
-"""Whether members know more of the run than its folder does: somebody put back an old copy, or lost the journal.
+"""Whether members know a later state of the run than its folder: an old copy was restored, or the journal was lost.
 
 Everything that is ordered is journalled first, so a member that holds a later order shows that the folder is older than
 the federation. One member may err or lie; when most say so, the run waits for its operator. Agreed to, it goes on from

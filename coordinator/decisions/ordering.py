@@ -1,4 +1,4 @@
-"""Which order a member gets next, when it is sent, and the heartbeats between: everything sent to members unasked.
+"""Which order a member gets next and when, and the heartbeats in between: everything sent to members without a request.
 
 `history` makes orders by the first functions here (to measure, to train, to finish, and with which weights). One rule
 for sending them: a member is sent its present order once per connection, as soon as the weights exist, unless it is at

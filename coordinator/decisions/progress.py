@@ -1,4 +1,4 @@
-"""What a run's facts come to for people who watch it: scores by member and round, how long rounds take, time left.
+"""The progress of a run, computed from its facts: scores by member and round, duration of rounds, time left.
 
 Fed with facts one by one, live or from a journal; the same facts give the same answers. Decides nothing about the run.
 Rounds count from 1 here, as people count them; 0 is the model that the run began with.

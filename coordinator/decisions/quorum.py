@@ -1,5 +1,5 @@
-"""Whether it is time to go on (is enrolment complete, are the statistics in, may the round close?), and what must come
-before it can be.
+"""Whether the run may continue (is enrolment complete, have statistics arrived, may the round close?), and what it
+waits for.
 
 Pure questions of (state, rules, now). Every answer is a sentence with numbers, so that a person who asks why nothing
 happens is told. What follows from a yes is decided elsewhere. To ask after every event means to look at every member;

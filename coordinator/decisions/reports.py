@@ -1,4 +1,4 @@
-"""What becomes of a report: whether anybody wants it, what must be looked at in it, and whether it counts.
+"""Handling of a report: whether it is expected, what must be inspected, and whether it counts.
 
 Values are judged off the socket's thread (Inspect), so a report waits here for its judgement. If the process dies
 meanwhile, nothing was promised: the report is not acknowledged and comes again. A report that was admitted and whose

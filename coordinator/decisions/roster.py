@@ -1,5 +1,5 @@
-"""Who is connected: the newest connection of each member, when it was last heard from and sent to, what it was
-told. All of it ends with the process; what must survive is in `state`.
+"""Who is connected: the newest connection of each member, when messages were last received and sent, and which.
+All of it ends with the process; durable state is in `state`.
 
 Knows no wire and no policy: it remembers, and it counts have and want through the protocol's Outbox.
 """

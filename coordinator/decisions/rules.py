@@ -1,4 +1,4 @@
-"""The rules of one run: everything the coordinator's machine is told before it starts, and nothing that changes later.
+"""The rules of one run: all settings of the coordinator's machine, fixed before it starts.
 
 Made by the shell from its configuration and the initial model file. Says how long to wait and for whom; which numbers
 come out is the strategy's and the plan's.

@@ -1,4 +1,4 @@
-"""The run clock: seconds that coordinators of this run have been alive and awake.
+"""The run clock: seconds during which a coordinator of this run was running and not suspended.
 
 Deadlines are kept by it, so it stands still where members cannot be blamed: while no coordinator runs, and
 while this process was stopped, or held up by its machine, far longer than it had meant to take. What members said

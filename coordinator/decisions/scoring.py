@@ -1,4 +1,4 @@
-"""Which of a report's scores counts, and which round's model it judges: one rule for the coordinator and its readers.
+"""Which score of a report counts, and to which round's model it belongs: one rule for the coordinator and all readers.
 
 A report may judge several models: the one that would be handed over, the one that was delivered, the one that was
 trained from it. They count in this order (`fedap_core.workspace`). All but the trained one are the result of the round

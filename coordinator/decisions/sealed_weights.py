@@ -1,5 +1,5 @@
-"""Weights of a sealed run's mixes: whole numbers, from rows that members request or, where statistics come to the
-coordinator, from W.
+"""Mixing weights of a sealed run: integers, from rows that members request or, if the coordinator has the statistics,
+from W.
 
 Pure: state in, weights out. What a row may look like, and what becomes of it when members are absent, is
 `fedap_core.sealing.rows`', which members compute too: they compare.

@@ -1,4 +1,4 @@
-"""How far a run has come, and by which facts it goes on.
+"""The stages of a run, and the facts that lead from one to the next.
 
 Rules for this file:
 1. TABLE is the whole law of stages. `history.apply` asks `after` for every fact; no other code sets a stage.

@@ -1,4 +1,4 @@
-"""The durable state of a run: what a coordinator knows after a crash as well as before. Data and questions about it.
+"""The durable state of a run, which survives a crash: data and queries.
 
 It changes by facts alone (`history.apply`). Who is connected right now is `roster`'s and dies with the process. Tensors
 are named, never held; W is held, because who is missing changes it.

@@ -1,4 +1,4 @@
-"""The work that the present state calls for and that this process has not yet done or started: weighing and mixing.
+"""The work that the current state requires and this process has not started yet: computing W and mixing.
 
 Compared with what is needed after every event, so that a restart is no special case: a new process has done nothing,
 and whatever the state still needs is asked for again. Remembers tickets and finished rows; knows no tensors.

@@ -1,4 +1,4 @@
-"""The seam for whatever follows a run: log lines, notices, and what users add (a page, metrics, an experiment tracker).
+"""The interface for observers of a run: log lines, notices, and users' own (a page, metrics, an experiment tracker).
 
 An observer sees facts after they are durable and can change nothing; one that raises is logged once and dropped, and
 the run goes on. Which observers there are is `OBSERVERS`; an operator names more of them with `--observer`.

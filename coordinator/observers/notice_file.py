@@ -1,4 +1,4 @@
-"""What the operator must know while a run goes on, in a small file beside the journal: `status` reads it.
+"""Notices for the operator during a run, in a small file next to the journal; `status` reads it.
 
 Each notice has a subject and stands for as long as it holds. Nothing depends on the file: where it cannot be written,
 the log has the sentence. A new process begins without notices.

@@ -1,4 +1,4 @@
-"""When each member was last heard from, in a small file beside the journal: a page of the run reads it.
+"""When each member was last heard from, in a small file next to the journal; the page of the run reads it.
 
 Heartbeats are no facts, so the journal does not have them. Nothing depends on the file; it is not forced to disk, and
 where it cannot be written, nobody is told.

@@ -1,4 +1,4 @@
-"""Logs a run to experiment trackers as it goes on: each member's accuracy by round, mean, lowest, length of rounds.
+"""Log a run to experiment trackers: each member's accuracy by round, mean, lowest, duration of rounds.
 
 Trackers may be slow or out of reach: a thread talks to them, the coordinator never waits. One that fails is logged and
 given up; the run goes on.

@@ -1,4 +1,4 @@
-"""The page's process of `serve --page`: told by its parent what to show and where, and ends with it."""
+"""The page process of `serve --page`: gets its settings from its parent and exits with it."""
 
 from __future__ import annotations
 

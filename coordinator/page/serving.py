@@ -1,4 +1,4 @@
-"""Puts the page of a run together: follows its folder, draws, answers `/metrics`; `protocol.host.web` serves it."""
+"""Builds the page of a run: follows its folder, renders it, answers `/metrics`; `protocol.host.web` serves it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consistent copy of a run's folder, made while the run goes on: the journal as of one moment, and what it builds on.
+"""Make a consistent copy of a run's folder during the run: the journal at one moment, and the files it refers to.
 
 The journal is copied first, by SQLite's own means; then the files that this copy names. A file that was collected
 meanwhile means that the journal has moved on: everything is copied again. What can be made again (rows, forms of the

@@ -1,4 +1,4 @@
-"""How a tensor set lies in a file: its wire bytes first, so that any part can be read at its offset, then a footer.
+"""The file format of a tensor set: its wire bytes first, so that any part can be read at its offset, then a footer.
 
 The footer holds layout, encoding and the XXH3-64 of the bytes. A file without a whole footer was never finished and is
 refused. The checksum finds bytes that a disk has changed since; on the way here, the payload's name has guarded them.

@@ -1,4 +1,4 @@
-"""The disk of a run: files that are written over instead of deleted, and whether there is room for what comes next.
+"""The disk of a run: files that are overwritten instead of deleted, and checks of the free space.
 
 Deleting a file and allocating a new one costs the kernel more than writing and syncing its bytes, so reports of an
 earlier round become the files of the next. Room is checked before every round opens: an update and a row per member,

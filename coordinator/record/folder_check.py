@@ -1,4 +1,4 @@
-"""Whether a run's folder is whole: its journal, the reports that the journal still builds on, the models it began with.
+"""Check a run's folder: its journal, the reports that the journal still needs, its initial models.
 
 Only looks: whoever finds something wrong here stops before anything is written, says so in one sentence, and leaves
 the rest to the operator (`recovery`). Reports that the operator has agreed to fetch again may be missing.

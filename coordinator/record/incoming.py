@@ -1,4 +1,4 @@
-"""Slices on their way into files: written in order by one thread and digested by others, beside the socket's.
+"""Write incoming slices to files: one thread writes in order, others hash, outside the socket's thread.
 
 The socket's thread hands a slice over and hears the next one meanwhile; where writing or digesting is a window behind,
 it waits, so that what lies between socket and disk stays bounded. A write that failed is told with the next slice of

@@ -1,4 +1,4 @@
-"""The journal of a run: facts in the order in which they changed its state, each durable before anything follows it.
+"""The journal of a run: facts in order, each durable before any action that depends on it.
 
 `SqliteJournal` keeps numbered entries of bytes across any crash; other processes may read while it writes. Every entry
 carries a checksum over itself and the one before; the last one's stands in a file beside the journal, so that an older

@@ -1,4 +1,4 @@
-"""Whether a journal can be believed: readable to its end, unchanged since it was written, not older than its folder.
+"""Check a journal: readable to its end, unchanged since it was written, not older than its folder.
 
 Reads only; a journal that is in use may be looked at. Says what is wrong in words for the operator, and how far the
 journal can be read. What to do about it is decided elsewhere.

@@ -1,4 +1,4 @@
-"""The list of members: how it looks on disk and what is refused. No socket, no network.
+"""The list of members on disk: its format and what is refused. No sockets.
 
 It is a file with one line per member, name and public key, or a folder with one file NAME.pub per member. It may be
 edited during a run: it is read again when it has changed, and a broken edit leaves the list as it was. Who may connect

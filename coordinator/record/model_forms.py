@@ -1,4 +1,4 @@
-"""The forms in which the initial model and the anchor travel, each written once as a file that can be sent as it is.
+"""The encoded forms of the initial model and the anchor, each written once as a file that can be sent directly.
 
 Reads safetensors files and never a peer's word: every layout of a run comes from the initial model file. A form is
 made tensor by tensor, so that no whole model need be in memory. Knows nothing of who receives what.

@@ -1,4 +1,5 @@
-"""How to go on with a run whose folder is damaged, incomplete or older than the federation: examined, shown, then done.
+"""Repair a run's folder that is damaged, incomplete or older than the federation: examine, show the steps, perform
+them.
 
 Everything that is taken out of use is kept in the folder's `damaged`. What is missing comes from a backup, or from the
 members: they keep their latest update, and measure again. Nothing is done that was not shown to the operator before.

@@ -1,4 +1,4 @@
-"""The state of a run as text and back, so that replay need not begin at the beginning.
+"""Snapshots: the state of a run as text, so that replay need not start from the first fact.
 
 Follows the types of the state's own classes; a field added there needs nothing here. The text carries the state's
 digest: what does not come back with the same digest is not used, and the whole journal is replayed instead.

@@ -1,4 +1,4 @@
-"""Where a run's tensors lie, and when they are durable: staged reports, admitted blobs, mixed rows.
+"""Where a run's tensors are stored, and when they are durable: staged reports, admitted blobs, mixed rows.
 
 A blob is named (member, kind, round_no) inside the folder of its run, and checksummed. It is durable before the row of
 the journal that mentions it is written; until then the name means nothing, and a file of an earlier process is written

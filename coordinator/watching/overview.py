@@ -1,4 +1,4 @@
-"""What somebody who watches a run wants to know, at one moment: where it stands, its members, scores, W, time, disk.
+"""The overview of a run at one moment: its stage, members, scores, W, times, disk.
 
 Plain values only, so that a page, metrics and `status --json` show the same. Rounds count from 1; 0 is the model that
 the run began with. Pure: a state, its progress and the time in, an overview out.

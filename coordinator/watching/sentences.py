@@ -1,4 +1,4 @@
-"""A fact as a sentence for people: what happened, without its time. Rounds count from 1."""
+"""A fact as a sentence, without its time. Rounds count from 1."""
 
 from __future__ import annotations
 

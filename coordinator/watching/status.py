@@ -1,4 +1,4 @@
-"""`status` once, or again and again: as text for people or as JSON, printed whenever it has changed."""
+"""Print the `status` of a run, once or whenever it changes, as text or as JSON."""
 
 from __future__ import annotations
 

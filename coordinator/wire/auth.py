@@ -1,4 +1,4 @@
-"""Who may connect to the socket at all: CURVE keys and the ZAP authenticator, which runs in a thread of its own.
+"""Who may connect to the socket: CURVE keys and the ZAP authenticator, which runs in its own thread.
 
 A connection whose key is not admitted never gets further than its handshake, so not one of its messages is parsed.
 An admitted one carries its true public key as User-Id. What a member may do afterwards is not decided here.

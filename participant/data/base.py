@@ -1,4 +1,4 @@
-"""What a data set is, and what a source may be told: `Dataset`, `DataOptions` and the checks both make on themselves.
+"""The types of data sets and their options: `Dataset` and `DataOptions`, with their checks.
 
 It knows no file format and no source by name. Data sets are plain numpy arrays; batches become tensors elsewhere.
 """

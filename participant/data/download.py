@@ -1,4 +1,4 @@
-"""One published file on disk: found and verified, or fetched from its URL, or an exact hint how to put it there.
+"""A published file on disk: found and verified, downloaded, or an error that says how to get it.
 
 A download goes to a temporary file beside the target, is checked against the publisher's MD5 and renamed: the target
 either does not exist or is whole. Nothing is known here about what the file holds.

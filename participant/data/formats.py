@@ -1,4 +1,4 @@
-"""What a user's own data may look like, format by format, with an example each, in the words of the sources.
+"""The formats of users' own data, with an example each; descriptions come from the sources.
 
 The options are those that the sources themselves read; nothing is decided here.
 """

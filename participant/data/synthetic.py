@@ -1,4 +1,4 @@
-"""Made-up images or signals whose sites differ by as much label shift and feature shift as asked for.
+"""Generated images or signals whose sites differ by a given label shift and feature shift.
 
 For tests and first steps: no files, no network, and a small network learns them within a few epochs. Nothing here
 resembles any patient.

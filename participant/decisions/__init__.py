@@ -1,1 +1,1 @@
-"""What a participant decides: pure functions and data; no file, socket, clock, thread or log."""
+"""The participant's decisions: pure functions and data; no files, sockets, clocks, threads or logs."""

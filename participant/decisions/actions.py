@@ -1,4 +1,4 @@
-"""What the machine wants done, in the imperative; the shell performs a list in its order. Nothing here decides."""
+"""Actions of the participant's machine; the shell performs a list in order. Nothing here decides."""
 
 from __future__ import annotations
 

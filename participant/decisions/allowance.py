@@ -1,4 +1,4 @@
-"""What this participant lets a plan ask for: a bound for every field, built in or given by the operator.
+"""What a plan may ask of this participant: a bound for every field, built in or set by the operator.
 
 Pure: a welcome and the algorithm's own values in, a sentence of refusal out. `--allow` takes expressions of one small
 grammar, FIELD<=NUMBER, FIELD>=NUMBER, FIELD=VALUE[,VALUE...]; one that is given takes the place of the built-in bound,

@@ -1,4 +1,4 @@
-"""Whether the coordinator may ask for this: the plan against what the participant allows, every order against the plan.
+"""Consent: checks the plan against what the participant allows, and every order against the plan.
 
 Pure: messages in, refusals out; it knows no socket, file or clock, and whether values are sound is `soundness`'s. The
 law: which phase, measure and tensors an order may have follows from the plan alone, and the plan was agreed to. Nothing

@@ -1,4 +1,4 @@
-"""What can happen to a participant, in the past tense. Made by the shells, judged by the machine; nothing here acts."""
+"""Events of a participant, created by the shell and handled by the machine."""
 
 from __future__ import annotations
 

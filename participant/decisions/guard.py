@@ -1,4 +1,4 @@
-"""Stands between what the coordinator says and what the machine does: what was not agreed to goes no further.
+"""The guard between the coordinator's messages and the machine: refuses what was not agreed on.
 
 For `machine` alone, and pure like it. Keeps the terms of the present run and counts what had to be refused: one odd
 order is refused and told, and the participant goes on; a coordinator that keeps asking for more is left.

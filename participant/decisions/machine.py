@@ -1,4 +1,5 @@
-"""Decides what a participant does next: greet, work on orders, report, beat, come back, give up, end.
+"""The participant's state machine: decides when to send hello, work, report, send heartbeats, reconnect, give up and
+end.
 
 Pure: events and the time in, actions out. It must not know sockets, files, threads, models or clocks. Two facts move on
 their own: the line to the coordinator (`reconnection`) and the work at home; training goes on while the line is down.

@@ -1,4 +1,4 @@
-"""Decides when the line to the coordinator is opened, greeted over, found dead and given up: times only.
+"""Decides when to connect, when to send hello, when a connection counts as dead and when to give up: times only.
 
 Pure, for `machine` alone. Pauses double up to a cap and are shortened by chance, so that the members of a federation do
 not all come back in the same instant after their coordinator restarts; the chance is a generator passed in.

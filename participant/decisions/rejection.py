@@ -1,4 +1,4 @@
-"""What a `reject` means for one who is refused: an end, or another attempt. Pure, for `machine` alone."""
+"""What a participant does after a `reject`: end, or try again. Pure; used only by `machine`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which step of a run an order or a report is, which can come next, and where a participant stands, for people."""
+"""Which step of a run an order or a report is, which may follow, and a participant's position as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan that was agreed to at first contact: kept in the run's folder, compared with every later welcome.
+"""The plan that was agreed on at first contact: stored in the run's folder and compared with every later welcome.
 
 A run that continues under another plan is another run; the operator decides whether to take part in it, by the digest
 that the refusal names. Whether a plan may be agreed to at all is `consent`'s.

@@ -1,4 +1,4 @@
-"""Waiting for room on the disk: what a full one refuses is tried again until it is taken, and the operator is told.
+"""Waiting for disk space: writes that a full disk refuses are retried until they succeed, and the operator is notified.
 
 For the training thread, which may stand still; the socket's thread goes on giving signs of life. Decides nothing about
 what is written, and treats no other fault than a full disk (or a used-up quota).

@@ -1,4 +1,4 @@
-"""The models that a finished run leaves at home, and which of them is kept: read from a state folder alone.
+"""The models that a finished run leaves at the participant, and which of them is kept; read from the state folder.
 
 The federation's model, the same after further training, and the one that was trained alone, each with its scores. No
 data are needed: every model was judged when it was saved. The choice is `fedap_core.choosing`'s.

@@ -1,4 +1,4 @@
-"""What a personalised model says about new samples: a table of probabilities by file name or id.
+"""Predictions of a personalised model for new samples: a table of probabilities by file name or id.
 
 New files are read by the recipe that the model file carries; samples that were prepared otherwise are refused, because
 a model's answers to them mean nothing. Labels are never looked at.

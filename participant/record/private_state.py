@@ -1,4 +1,4 @@
-"""Everything of a run that stays home and must survive a crash: by (run, round), whole or not there at all.
+"""The local state of a run that must survive a crash, by (run, round); written atomically.
 
 A folder holds `state/RUN/` (the run's plan, the model it starts from, the latest finished round with its report, the
 final model), `personal.safetensors` (the latest final model), `instance` (by which the coordinator knows this folder's

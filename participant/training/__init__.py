@@ -1,1 +1,1 @@
-"""What is computed at home: measuring, training, evaluating, and checking delivered models."""
+"""A participant's computations: measuring, training, evaluating, and checking delivered models."""

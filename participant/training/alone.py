@@ -1,5 +1,5 @@
-"""What a participant makes for itself beside the federation: a model trained on its own data alone, and the federated
-one after one more round of training at home.
+"""Models that a participant trains for itself: one on its own data alone, and the federated one after one more round
+of local training.
 
 Made while no order waits, judged on the same samples as the federated model, saved after every round. Neither changes a
 bit of what is sent; which of them is kept is decided in `fedap_core.choosing`.

@@ -1,4 +1,4 @@
-"""Models that come from the coordinator, taken over only when they can be what they are said to be.
+"""Models from the coordinator, accepted only after they have been checked.
 
 The initial model must be the participant's own file, where it has one; the anchor must stay the same for a whole run,
 so that nobody measures the same data under one model after another; values must be sound (`soundness`). Called by the

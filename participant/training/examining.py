@@ -1,4 +1,4 @@
-"""Judges what was delivered while training already goes on from it: a copy of the model, in a thread of its own.
+"""Evaluates the delivered model in parallel with training: a copy of the model, in its own thread.
 
 So a round's update leaves as soon as it is trained. Where no core is free for that the model is judged before it is
 trained; the numbers are the same, to the bit.

@@ -1,4 +1,4 @@
-"""What the coordinator has of an update, where that is not what training made: it is kept with the round.
+"""The update as the coordinator decodes it, if it differs from the trained weights: saved with the round.
 
 Error feedback: an update that travels as a coarse difference carries over what the round before has lost. What gets
 lost stays at home, is saved with the round and added to the next difference, so that it arrives later. An update that a

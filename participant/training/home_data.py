@@ -1,4 +1,4 @@
-"""A participant's own samples, and the sides of their split: from a shard that brings its split, or made at home.
+"""A participant's samples and their split, which comes with a shard or is computed locally.
 
 The same split in every life of a process: it derives from the run's seed and the participant's name alone. Data never
 leave this module's callers; only their counts do.

@@ -1,4 +1,5 @@
-"""One run at home: from an order to its report, durable before it is said. The worker thread calls it; no socket here.
+"""One run at a participant: from an order to its report, which is saved before it is sent. Called by the worker thread;
+no sockets.
 
 Owns the local clients of the run (its own strategy's, and a FedAvg one for warm-up rounds, whose BN is shared). Which
 round comes next and what is sent is decided elsewhere; nothing that a plan does not ask for is computed.

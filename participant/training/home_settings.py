@@ -1,4 +1,4 @@
-"""What a participant itself decides about its part in a run, whatever the plan says. Data only."""
+"""Settings that a participant chooses itself, independent of the plan. Data only."""
 
 from __future__ import annotations
 

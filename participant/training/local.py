@@ -1,4 +1,4 @@
-"""One participant's work at home, whoever asks for it: measure, train a round, evaluate what was delivered.
+"""The local work of one participant: measure, train a round, evaluate the delivered model.
 
 Owns the model, the BN layers and the samples. Knows no socket and no file: the networked agent and the inline engine
 call the same methods and get the same bits.

@@ -1,4 +1,4 @@
-"""Counts the batches of a round of training: tells whoever watches, and says when to stop.
+"""Counts the batches of a training round: reports progress and says when to stop.
 
 The one clock at home: the plan's work limit ends a round early and keeps what was learnt, a request ends it for
 nothing.

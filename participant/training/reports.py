@@ -1,4 +1,4 @@
-"""Reports out of what is saved: the update and the goodbye of a finished step, the same in every life of a process."""
+"""Builds reports from saved state: the update and the goodbye of a finished step, identical after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether values that the coordinator delivers can be a model at all: finite, of a sane size, near one's own.
+"""Whether delivered values are plausible weights: finite, of limited size, close enough to the participant's own.
 
 Pure arithmetic on arrays; what follows from a refusal is decided elsewhere. The bounds are wide: models of honest
 federations are far inside, and a model that is merely bad passes. They keep what destroys from replacing what works.

@@ -1,4 +1,4 @@
-"""The training thread: one piece of work at a time, its end told as an event; the socket's thread never waits for it.
+"""The training thread: one task at a time, whose end is an event; the socket's thread never waits for it.
 
 A stop request reaches the work between two batches. Wrong input by anybody becomes `Failed` with its sentence; any
 other exception is ours, is kept for the caller to raise, and ends the participant too. Participants that share a

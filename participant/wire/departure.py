@@ -1,4 +1,4 @@
-"""How messages leave: each is recorded first, then handed to the socket; what cannot be recorded stays.
+"""Sending of messages: each is recorded first, then passed to the socket; one that cannot be recorded is not sent.
 
 A full disk ends nothing: records are tried again now and then, and signs of life, for which room was set aside, pass
 what waits. Any message may be lost, so of a long queue the oldest are dropped: what still matters is sent again.

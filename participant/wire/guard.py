@@ -1,4 +1,5 @@
-"""Watches what the coordinator sends from outside the socket; holds what comes too fast, ends what has no end.
+"""Watches the coordinator's traffic from outside the socket: pauses it if it is too fast, disconnects if a message does
+not end.
 
 A socket gives a message to nobody before it is whole and puts no limit on its frames, so one that never ends would take
 all memory. One thread for all lines of the process asks TCP how many bytes came in; `protocol.backlog` decides. A line

@@ -1,4 +1,4 @@
-"""One connection to the coordinator: a DEALER socket, its encryption, and the monitor that tells when it breaks.
+"""One connection to the coordinator: a DEALER socket, its encryption, and the monitor that reports when it breaks.
 
 A line is used once: it does not reconnect by itself, because what was under way on a broken connection is gone and only
 the machine knows what to send again. Knows frames, no messages.

@@ -1,4 +1,4 @@
-"""Messages on one line: bytes to complete messages and back, who may send what, and large payloads in slices.
+"""Messages of one connection: decoding and encoding, the rules of the conversation, and large payloads in slices.
 
 Pure: no socket, no clock. A message whose payloads are only offered is handed on when they have arrived, never before;
 whether they are worth fetching is asked of `wants`, and one whose payloads are not is only `announced`. What cannot be

@@ -1,4 +1,4 @@
-"""`sent.jsonl`: the participant's own record of everything that left its machine, one line a message.
+"""`sent.jsonl`: the participant's record of everything it sent, one line per message.
 
 Written before a message is handed to the socket, so that nothing leaves unrecorded; a line that breaks at that moment
 leaves a record of what never arrived. Time, kind, bytes, the names of its tensors, the SHA-256 of its frames. A slice
