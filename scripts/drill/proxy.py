@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -109,7 +110,7 @@ class Proxy:
         self._listener = socket.create_server((listen, 0))
         self.endpoint = f"tcp://{listen}:{self._listener.getsockname()[1]}"
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         self._start(self._accept)
         return self
 

@@ -1,4 +1,5 @@
-"""Claims about stragglers, absentees, leavers and late joiners, each with barriers between rounds and without.
+"""Claims about stragglers, absentees, leavers and late joiners, each with barriers between rounds and without,
+in clear and sealed.
 
 Real processes on both sides. A straggler is a process that is stopped and later goes on; an absentee never comes, or is
 killed; a leaver is asked to end. Nothing is timed: what was waited for stands in the run's journal.
@@ -11,16 +12,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coordinator.decisions import facts
 from coordinator.record.journal import JOURNAL
+from participant.sealing.group_key import GroupKey, make_group_key
 from tests.support.cohorts import BOTH_SIZES, MODELS, small_run, wait_until
 from tests.support.players import Player, Reference, players, run_reference
 from tests.support.processes import Process
 from tests.support.proxy import Hold, Proxy
 from tests.support.run_files import coordinator_file, has_finite_model, only, participant_file, told_facts
+from tests.support.sealing import KEY_FILE, sealed_options, sealing_section
 
 pytestmark = pytest.mark.slow
 MODES = ("barrier", "continuous")
@@ -34,6 +38,24 @@ def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     """Three clients; many short rounds, so that whatever happens in one of the first is well before the end."""
     settings = small_run("fedap", rounds=ROUNDS, model=MODELS[request.param])
     return run_reference(tmp_path_factory.mktemp("inline"), settings)
+
+
+@pytest.fixture(params=["clear", "sealed"])
+def key(request: pytest.FixtureRequest, tmp_path: Path) -> GroupKey | None:
+    """The common key of a sealed run's members; None: the run is not sealed."""
+    return make_group_key(tmp_path / KEY_FILE) if request.param == "sealed" else None
+
+
+def config_of(folder: Path, reference: Reference, key: GroupKey | None, **others: Any) -> Path:  # noqa: ANN401 - sections
+    """A run.toml of either kind."""
+    if key is not None:
+        others |= {"sealed": True, "sealing": sealing_section(key)}
+    return coordinator_file(folder, reference, **others)
+
+
+def options_of(folder: Path, reference: Reference, key: GroupKey | None, **patience: float) -> tuple[str, ...]:
+    config = ("--config", str(participant_file(folder, **patience)))
+    return config if key is None else (*config, *sealed_options(folder, reference))
 
 
 @dataclass
@@ -74,16 +96,17 @@ def led(
     folder: Path,
     reference: Reference,
     mode: str,
+    key: GroupKey | None,
     *,
     pace: Mapping[str, object] | None = None,
     members: Mapping[str, object] | None = None,
 ) -> Iterator[Led]:
     """A run with all of the reference's clients."""
-    run = coordinator_file(folder, reference, mode=mode, pace={**PATIENT, **(pace or {})}, members=members)
+    run = config_of(folder, reference, key, mode=mode, pace={**PATIENT, **(pace or {})}, members=members)
     coordinator = Process("serve", "--config", str(run), log=folder / "coordinator.log")
-    patience = ("--config", str(participant_file(folder, answer_s=30.0, silence_beats=100.0)))
+    options = options_of(folder, reference, key, answer_s=30.0, silence_beats=100.0)
     try:
-        with players(folder, reference, coordinator.ready(), *patience) as made:
+        with players(folder, reference, coordinator.ready(), *options) as made:
             yield Led(folder=folder, coordinator=coordinator, made=made)
     finally:
         coordinator.close()
@@ -93,11 +116,13 @@ def has_reported(member: str) -> Callable[[list[facts.Fact]], bool]:
     return lambda told: any(isinstance(fact, facts.UpdateAccepted) and fact.member == member for fact in told)
 
 
-def test_straggler_is_left_out_of_a_round_and_heard_afterwards(reference: Reference, tmp_path: Path) -> None:
+def test_straggler_is_left_out_of_a_round_and_heard_afterwards(
+    reference: Reference, tmp_path: Path, key: GroupKey | None
+) -> None:
     """It is stopped in the middle of the run. The first round that closes without it is still owed its update: that
     comes once it goes on, is admitted, and it reports in time for a later round."""
     *_, slow = reference.names
-    with led(tmp_path, reference, "barrier", pace={"deadline_s": 4.0}) as run:
+    with led(tmp_path, reference, "barrier", key, pace={"deadline_s": 4.0}) as run:
         run.wait_for(has_reported(slow), "its first update")
         run.made[slow].kill(signal.SIGSTOP)
         run.wait_for(lambda told: bool(missed(told, slow)), "a round without it")
@@ -120,10 +145,12 @@ def missed(told: list[facts.Fact], member: str) -> list[facts.RoundClosed]:
     return [fact for fact in told if isinstance(fact, facts.RoundClosed) and member in fact.missing]
 
 
-def test_without_barriers_nobody_waits_for_a_straggler(reference: Reference, tmp_path: Path) -> None:
+def test_without_barriers_nobody_waits_for_a_straggler(
+    reference: Reference, tmp_path: Path, key: GroupKey | None
+) -> None:
     """While it is stopped the others give six updates; it goes on, and the sum of all rounds ends the run."""
     *others, slow = reference.names
-    with led(tmp_path, reference, "continuous") as run:
+    with led(tmp_path, reference, "continuous", key) as run:
         run.wait_for(has_reported(slow), "its first update")
         run.made[slow].kill(signal.SIGSTOP)
         wanted = run.given(*others) + 6
@@ -136,18 +163,22 @@ def test_without_barriers_nobody_waits_for_a_straggler(reference: Reference, tmp
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_who_is_listed_and_never_comes_is_not_waited_for(mode: str, reference: Reference, tmp_path: Path) -> None:
+def test_who_is_listed_and_never_comes_is_not_waited_for(
+    mode: str, reference: Reference, tmp_path: Path, key: GroupKey | None
+) -> None:
     members = {"names": [*reference.names, "nobody"], "at_least": len(reference.names), "enrolment_s": 0.0}
-    with led(tmp_path, reference, mode, members=members) as run:
+    with led(tmp_path, reference, mode, key, members=members) as run:
         run.require_good_end(*reference.names)
     assert set(run.counts()) == set(reference.names)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_others_end_without_a_member_that_was_killed(mode: str, reference: Reference, tmp_path: Path) -> None:
+def test_others_end_without_a_member_that_was_killed(
+    mode: str, reference: Reference, tmp_path: Path, key: GroupKey | None
+) -> None:
     """Without barriers the sum of all rounds is still the same: the others give what the dead one owes."""
     *living, dead = reference.names
-    with led(tmp_path, reference, mode, pace={"dead_after_s": 4.0}) as run:
+    with led(tmp_path, reference, mode, key, pace={"dead_after_s": 4.0}) as run:
         run.wait_for(has_reported(dead), "its first update")
         run.made[dead].kill()
         run.require_good_end(*living)
@@ -159,10 +190,12 @@ def test_others_end_without_a_member_that_was_killed(mode: str, reference: Refer
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_leaver_is_let_go_and_the_others_go_on(mode: str, reference: Reference, tmp_path: Path) -> None:
+def test_leaver_is_let_go_and_the_others_go_on(
+    mode: str, reference: Reference, tmp_path: Path, key: GroupKey | None
+) -> None:
     """Without barriers the sum that ends the run is that of those who stayed, however many the leaver gave."""
     *staying, leaver = reference.names
-    with led(tmp_path, reference, mode) as run:
+    with led(tmp_path, reference, mode, key) as run:
         run.wait_for(has_reported(leaver), "its first update")
         run.made[leaver].kill(signal.SIGTERM)
         run.require_good_end(*staying)
@@ -179,13 +212,15 @@ def test_leaver_is_let_go_and_the_others_go_on(mode: str, reference: Reference, 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_who_comes_late_gets_a_model_and_takes_part(mode: str, reference: Reference, tmp_path: Path) -> None:
+def test_who_comes_late_gets_a_model_and_takes_part(
+    mode: str, reference: Reference, tmp_path: Path, key: GroupKey | None
+) -> None:
     """Its first word is held back until the two others have given four updates, with many still to come."""
     *early, late = reference.names
     members = {"at_least": 2, "enrolment_s": 0.0, "late_join": True}
-    config = coordinator_file(tmp_path, reference, mode=mode, pace=PATIENT, members=members)
+    config = config_of(tmp_path, reference, key, mode=mode, pace=PATIENT, members=members)
     coordinator = Process("serve", "--config", str(config), log=tmp_path / "coordinator.log")
-    patience = ("--config", str(participant_file(tmp_path, answer_s=60.0)))
+    patience = options_of(tmp_path, reference, key, answer_s=60.0)
     try:
         endpoint = coordinator.ready()
         with ExitStack() as stack:

@@ -30,6 +30,7 @@ from tests.integration.test_kills_of_both_sides import LIVES, MORTAL, Undertaker
 from tests.support.cohorts import MODELS, small_run, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
 from tests.support.processes import Process
+from tests.support.proxy import Cut, Proxy, Recorder
 from tests.support.sealing import joining, sealed_file
 from tests.support.whole_runs import run_to_its_end
 
@@ -164,11 +165,14 @@ def test_nothing_of_the_members_values_is_found_at_the_coordinator(tmp_path: Pat
     the search finds what is there is shown by a process that has read the member's own file."""
     reference = run_reference(tmp_path / "inline", small_run("fedap", rounds=ROUNDS))
     key = make_group_key(tmp_path / "group.key")
-    config = sealed_file(tmp_path, reference, key, pace={"dead_after_s": 60.0}, scores="sealed")
+    pace = {"dead_after_s": 60.0}
+    config = sealed_file(tmp_path, reference, key, pace=pace, endpoint="tcp://127.0.0.1:*", scores="sealed")
     coordinator = Process("serve", "--config", str(config), log=tmp_path / "coordinator.log")
-    endpoint = coordinator.ready()
     try:
-        with players(tmp_path, reference, endpoint, *joining(tmp_path, reference)) as made:
+        with (
+            Recorder(coordinator.ready()) as line,
+            players(tmp_path, reference, line.endpoint, *joining(tmp_path, reference)) as made,
+        ):
             first, *_, last = made.values()
             wait_until(lambda: is_saved(last, 0), "a round of the last member")
             last.kill(signal.SIGSTOP)
@@ -182,6 +186,8 @@ def test_nothing_of_the_members_values_is_found_at_the_coordinator(tmp_path: Pat
             assert found_in(needles, (path.read_bytes() for path in files)) == set()
             assert found_in(needles, iter([(tmp_path / "coordinator.log").read_bytes()])) == set()
             assert key.secret not in b"".join(memory_of(coordinator.child.pid))
+            assert found_in(needles, iter(line.passed)) == set()
+            assert found_in({"sealed": [stored_update(tmp_path, first)]}, iter(line.passed)) == {"sealed"}
             last.kill(signal.SIGCONT)
             wait_until(lambda: all(one.ended() is not None for one in made.values()), "the run to end")
             assert {name: one.ended() for name, one in made.items()} == dict.fromkeys(made, 0)
@@ -198,6 +204,12 @@ def is_stored(folder: Path, player: Player) -> bool:
     saved = sorted((player.state / "state" / "whole").glob("round-*-update.safetensors"))
     number = saved[-1].name.split("-")[1] if saved else ""
     return bool(saved) and (folder / "run" / "blobs" / "update" / number / player.name).is_file()
+
+
+def stored_update(folder: Path, player: Player) -> bytes:
+    """Some bytes of the latest update of a member, as the coordinator has it."""
+    latest = sorted((folder / "run" / "blobs" / "update").glob(f"*/{player.name}"))[-1]
+    return bytes(read_bytes(latest, 0, 256))
 
 
 def agreed(player: Player) -> dict[str, object]:
@@ -235,3 +247,37 @@ def test_whoever_is_killed_a_sealed_run_ends_with_the_same_bits(tmp_path: Path, 
     finally:
         (undertaker.coordinator if undertaker is not None else first).close()
     assert final_bits(made) == final_bits(calm)
+
+
+# ---- broken lines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("travels", [*MODELS])
+def test_cut_lines_change_no_bit_of_a_sealed_run(tmp_path: Path, travels: str) -> None:
+    """Cuts lie inside a greeting, a welcome, orders and updates; a sealed model has about twice its bytes."""
+    reference = run_reference(tmp_path / "inline", small_run("fedap", model=MODELS[travels]))
+    key = make_group_key(tmp_path / "group.key")
+    pace = {"quorum": len(reference.names)}
+    found = {}
+    for how in ("calm", "cut"):
+        folder = tmp_path / how
+        folder.mkdir()
+        (folder / "group.key").write_bytes((tmp_path / "group.key").read_bytes())
+        (folder / "group.key").chmod(0o600)
+        config = sealed_file(folder, reference, key, pace=pace, endpoint="tcp://127.0.0.1:*")
+        size = reference.initial.stat().st_size
+        cuts = [Cut(after=7), *(Cut(after=int(share * size)) for share in (3.3, 6.2, 12.0))] if how == "cut" else []
+        coordinator = Process("serve", "--config", str(config), log=folder / "coordinator.log")
+        try:
+            with (
+                Proxy(coordinator.ready(), cuts) as proxy,
+                players(folder, reference, proxy.endpoint, *joining(folder, reference)) as made,
+            ):
+                wait_until(lambda: all(one.ended() is not None for one in made.values()), "the end", deadline_s=300.0)
+                assert {name: one.ended() for name, one in made.items()} == dict.fromkeys(made, 0)
+        finally:
+            coordinator.close()
+        assert proxy.struck.is_set() == (how == "cut")
+        found[how] = final_bits(made)
+    assert found["cut"] == found["calm"]

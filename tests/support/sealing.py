@@ -13,10 +13,16 @@ KEY_FILE = "group.key"
 
 
 def sealed_file(
-    folder: Path, reference: Reference, key: GroupKey, *, pace: Mapping[str, object] | None = None, **sealing: object
+    folder: Path,
+    reference: Reference,
+    key: GroupKey,
+    *,
+    pace: Mapping[str, object] | None = None,
+    endpoint: str | None = None,
+    **sealing: object,
 ) -> Path:
     """A run.toml; a cap of 1 leaves W as it is in clear."""
-    network = {"endpoint": f"ipc://{folder}/socket"}
+    network = {"endpoint": endpoint or f"ipc://{folder}/socket"}
     section = sealing_section(key, **sealing)
     return coordinator_file(folder, reference, pace=pace, network=network, sealed=True, sealing=section)
 
