@@ -17,9 +17,9 @@ from coordinator.model_checks import require_usable_models
 from coordinator.observers.log_lines import configure_logs
 from coordinator.record.backup import back_up
 from coordinator.record.member_list import MemberList
-from coordinator.run_plan import make_plan, make_rules, require_enough_listed
+from coordinator.run_plan import make_plan, make_rules, require_enough_listed, with_measured_step
 from coordinator.runs import open_run, plan_recovery, read_run
-from coordinator.summaries import explain, history_lines
+from coordinator.summaries import explain, history_lines, measured_step_lines
 from coordinator.supervisor import Supervisor, find_runs
 from coordinator.watching.following import RunFollower
 from coordinator.watching.status import status_texts
@@ -137,9 +137,9 @@ def check(given: Given, config: ConfigFile = None) -> None:
     model = require_usable_models(settings)
     listed = MemberList(settings.members.keys) if settings.members.keys is not None else None
     plan = make_plan(settings, model.spec)
-    rules = make_rules(settings, model.spec, listed)
+    rules = make_rules(with_measured_step(settings, plan, model), model.spec, listed)
     require_enough_listed(settings, listed)
-    for line in explain(settings, plan, rules, model.spec):
+    for line in (*explain(settings, plan, rules, model.spec), *measured_step_lines(settings, plan, model)):
         typer.echo(line)
 
 

@@ -12,8 +12,9 @@ from dataclasses import fields
 from coordinator.config import RunConfig, endless
 from coordinator.decisions.rules import AdmissionRules, MemberRules, ModelRules, PaceRules, Rules
 from coordinator.record.member_list import MemberList
-from coordinator.record.model_forms import shared_layout, whole_layout
+from coordinator.record.model_forms import ModelFile, shared_layout, whole_layout
 from fedap_core.errors import InvalidInput
+from fedap_core.honest_step import MeasuredStep
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.strategies import Measure, Strategy, make_strategy, sealing_objection
@@ -139,6 +140,23 @@ def _require_quorum(config: RunConfig) -> None:
         raise InvalidInput("pace.quorum", config.pace.quorum, f"at most {drawn}, who take part in a round", fix)
 
 
+def with_measured_step(config: RunConfig, plan: Plan, initial: ModelFile) -> RunConfig:
+    """The configuration with the bound on steps that follows from the initial model file, where it leaves that open."""
+    measured = MeasuredStep.noted(initial.notes)
+    if config.admission.max_step is not None or measured is None or not is_covered(plan, measured):
+        return config
+    admission = config.admission.model_copy(update={"max_step": measured.bound})
+    return config.model_copy(update={"admission": admission})
+
+
+def is_covered(plan: Plan, measured: MeasuredStep) -> bool:
+    """Whether the run's training goes no further than the one that was measured."""
+    sgd = plan.sgd
+    return measured.covers(
+        learning_rate=sgd.learning_rate, momentum=sgd.momentum, epochs=sgd.epochs, batch_size=sgd.batch_size
+    )
+
+
 def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) -> Rules:
     """How the run is coordinated."""
     pace, members = config.pace, config.members
@@ -171,7 +189,7 @@ def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) ->
             strikes=members.strikes,
             forgive_after=members.forgive_after,
         ),
-        admission=AdmissionRules(**config.admission.model_dump()),
+        admission=AdmissionRules(**config.admission.model_dump(exclude_none=True)),
         sealing=_sealing(config),
         pace=PaceRules(
             heartbeat_s=pace.heartbeat_s,

@@ -39,6 +39,7 @@ from coordinator.run_plan import (
     plan_text,
     require_enough_listed,
     require_same_plan,
+    with_measured_step,
 )
 from coordinator.server import Coordinator, Parts
 from coordinator.wire.connections import Arrivals, Deliveries, Limits, Peers
@@ -83,6 +84,7 @@ def open_run(
     initial = ModelFile(config.initial)
     anchor = ModelFile(config.anchor.file) if config.anchor.file is not None else None
     plan = make_plan(config, initial.spec)
+    config = with_measured_step(config, plan, initial)
     listed = MemberList(config.members.keys) if config.members.keys is not None else None
     rules = make_rules(config, initial.spec, listed)
     keys = read_key_file(config.network.secret_key) if config.network.secret_key is not None else None

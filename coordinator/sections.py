@@ -164,10 +164,12 @@ class AdmissionSection(Section):
         gt=0.0,
         description="Largest mean and standard deviation of a layer's inputs, also for running statistics.",
     )
-    max_step: float = Field(
-        default=10.0,
+    max_step: float | None = Field(
+        default=None,
         gt=0.0,
-        description="Largest step of one update, in norms of the initial model.",
+        description="Largest step of one update, in norms of the initial model; none: ten times what"
+        " `init --measure-step` noted in the initial model file, else 10.",
+        examples=[10.0],
     )
     max_outlier: float = Field(
         default=10.0,

@@ -17,10 +17,11 @@ from coordinator.decisions.state import State, Status
 from coordinator.evaluations import MODEL_WORDS, evaluation_line, latest_evaluations, rounds_in_words
 from coordinator.observers.log_lines import event_of, shown_round
 from coordinator.record.journal import fact_of
-from coordinator.record.model_forms import floating_layout, shared_layout
-from coordinator.run_plan import strategy_of
+from coordinator.record.model_forms import ModelFile, floating_layout, shared_layout
+from coordinator.run_plan import is_covered, strategy_of
 from coordinator.runs import StoredRun
 from fedap_core.errors import shortened
+from fedap_core.honest_step import SLACK, MeasuredStep
 from fedap_core.model_spec import ModelSpec
 from fedap_core.parts import Part
 from fedap_core.sealing.limitations import cannot_be_had
@@ -150,6 +151,20 @@ def _admitted(rules: Rules) -> str:
         f" {members.max_samples:,} samples; {members.strikes} refusals exclude, {members.forgive_after} good updates"
         " take one back."
     )
+
+
+def measured_step_lines(config: RunConfig, plan: Plan, initial: ModelFile) -> Iterator[str]:
+    """What the initial model file says of honest steps, and what follows; nothing where it says nothing."""
+    measured = MeasuredStep.noted(initial.notes)
+    if measured is None or plan.sealed is not None:
+        return
+    if config.admission.max_step is not None:
+        use = "it is not used, because admission.max_step is set"
+    elif is_covered(plan, measured):
+        use = f"{SLACK:g} times that is admitted (admission.max_step)"
+    else:
+        use = "it is not used, because this run's training goes further; set admission.max_step, or measure anew"
+    yield f"Measured: one round of training went {measured}; {use}."
 
 
 def _mixed(rules: Rules) -> str:

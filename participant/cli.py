@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedap_core.errors import InvalidInput, parse_list, parse_pairs
+from fedap_core.honest_step import NOTE
 from fedap_core.models import MODELS
 from fedap_core.parts import Part
 from participant import commands
@@ -16,6 +17,7 @@ from participant.data.base import DataOptions
 from participant.data.formats import formats_text
 from participant.record.model_file import make_initial, write_model
 from participant.record.weights import with_weights
+from participant.training.honest_step import measure_step as measure
 from protocol.host.command import VersionFlag, run_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -45,6 +47,10 @@ def init(
     ] = None,
     data_root: Annotated[Path | None, typer.Option(help="Folder of the data files; default: FEDAP_DATA.")] = None,
     data_option: Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")] = None,
+    measure_step: Annotated[
+        bool, typer.Option(help="Train one round on all of the data to note how far honest updates go.")
+    ] = False,
+    epochs: Annotated[int, typer.Option(help="With --measure-step: epochs of that round.", min=1)] = 1,
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
     """Write the initial model file of a federation."""
@@ -64,7 +70,8 @@ def init(
     fresh: tuple[str, ...] = ()
     if weights is not None:
         state, fresh = with_weights(spec, state, weights)
-    write_model(out, spec, state)
+    measured = measure(dataset, spec, state, epochs=epochs) if measure_step else None
+    write_model(out, spec, state, {NOTE: measured.note()} if measured is not None else None)
     sizes = {part: sum(tensor.size for tensor in spec.tensors if tensor.part is part) for part in Part}
     typer.echo(
         f"{out}: {model} for {len(spec.classes)} classes, input {spec.input_shape}, head {', '.join(spec.head)}; "
@@ -73,6 +80,8 @@ def init(
     if weights is not None:
         drawn = f"; drawn anew, because theirs do not fit: {', '.join(fresh)}" if fresh else ""
         typer.echo(f"weights of {weights}{drawn}")
+    if measured is not None:
+        typer.echo(f"one round of training: {measured}; updates up to {measured.bound:.3g} lengths will be admitted")
 
 
 @app.command()

@@ -18,7 +18,7 @@ from coordinator.decisions.actions import BlobRef, RowRef, Source, WeightsRef
 from coordinator.record.blobs import CHUNK_BYTES, opened, read_bytes, read_exactly
 from coordinator.record.store import Store
 from fedap_core.errors import InvalidInput
-from fedap_core.model_spec import ModelSpec
+from fedap_core.model_spec import ModelSpec, notes_of
 from fedap_core.strategies import Phase, Strategy
 from protocol.contracts import Buffer
 from protocol.encodings import Encoding, downward
@@ -93,7 +93,9 @@ class ModelFile:
             raise InvalidInput("model file", path, "an existing file", "Write one with `fedap-participant init`.")
         try:
             with safe_open(path, framework="np") as file:
-                self.spec = ModelSpec.from_metadata(file.metadata() or {}, source=str(path))
+                metadata = file.metadata() or {}
+                self.spec = ModelSpec.from_metadata(metadata, source=str(path))
+                self.notes = notes_of(metadata)
                 missing = {tensor.name for tensor in self.spec.tensors} - set(file.keys())
         except (SafetensorError, OSError) as error:
             raise InvalidInput("model file", path, "an intact safetensors file", str(error)) from error

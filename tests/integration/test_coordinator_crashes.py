@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.decisions.facts import Lost
+from coordinator.decisions.facts import Lost, UpdateAccepted
 from fedap_core.arrays import Float32Array
 from protocol.limits import SLICE_BYTES
 from tests.support.cohorts import BOTH_SIZES
@@ -90,6 +90,14 @@ def test_what_is_known_of_directions_survives_a_kill(tmp_path: Path) -> None:
     as much as one that was not killed."""
     ends = [_rows_beside_one_who_pulls_back(tmp_path / name, kill=name == "killed") for name in ("quiet", "killed")]
     assert ends[0] == ends[1]
+    quiet, killed = (_directions(tmp_path / name / "run") for name in ("quiet", "killed"))
+    assert quiet == killed
+    assert all(quiet.values())
+
+
+def _directions(folder: Path) -> dict[tuple[str, int], str]:
+    told = (fact for fact in told_facts(folder) if isinstance(fact, UpdateAccepted))
+    return {(fact.member, fact.round_no): fact.direction for fact in told}
 
 
 def _rows_beside_one_who_pulls_back(folder: Path, *, kill: bool) -> list[bytes]:

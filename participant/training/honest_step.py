@@ -1,0 +1,47 @@
+"""Measures how far one round of training on these data goes from an initial model. What it trains is thrown away."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedap_core.arrays import FloatArray
+from fedap_core.honest_step import MeasuredStep
+from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.state import State
+from fedap_core.parts import Part
+from fedap_core.strategies import make_strategy
+from participant.data.base import Dataset
+from participant.record.model_file import module_of
+from participant.training.home_data import HomeData
+from participant.training.local import LocalClient, LocalPlan
+from protocol.plan import USER_RECIPE, Sgd
+
+
+def measure_step(dataset: Dataset, spec: ModelSpec, state: State, *, epochs: int) -> MeasuredStep:
+    """All samples are used, under the settings that a new run is proposed. Which parts travel with the body is the
+    algorithm's to say: the longest step of any choice counts, in lengths of the same parts."""
+    rate, momentum = float(USER_RECIPE["learning_rate"]), float(USER_RECIPE["momentum"])
+    sgd = Sgd(learning_rate=rate, momentum=momentum, epochs=epochs)
+    samples = HomeData(dataset=dataset).samples(np.arange(len(dataset.y)))
+    plan = LocalPlan(strategy=make_strategy("fedavg"), sgd=sgd, seed=0)
+    client = LocalClient("init", splits={"train": samples}, module=module_of(spec, state), spec=spec, plan=plan)
+    before = client.shared.astype(np.float64)
+    client.train(0)
+    squares: dict[Part, FloatArray] = {part: np.zeros(2) for part in Part}
+    place = 0
+    for tensor in spec.shared(plan.strategy.home):
+        values = slice(place, place + tensor.size)
+        place += tensor.size
+        if tensor.trainable:
+            step = client.shared[values] - before[values]
+            squares[tensor.part] += np.asarray([step @ step, before[values] @ before[values]])
+    body, head, norm = (squares[part] for part in (Part.BODY, Part.HEAD, Part.BATCH_NORM))
+    lengths = [np.sqrt(travels) for travels in (body, body + head, body + norm, body + head + norm)]
+    return MeasuredStep(
+        lengths=max(float(step / max(start, 1.0)) for step, start in lengths),
+        samples=len(dataset.y),
+        learning_rate=sgd.learning_rate,
+        momentum=sgd.momentum,
+        epochs=sgd.epochs,
+        batch_size=sgd.batch_size,
+    )
