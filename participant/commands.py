@@ -59,6 +59,12 @@ def page(
     state: Annotated[Path, typer.Option(help="The state folder that join uses.")],
     listen: Annotated[str, typer.Option(help="HOST:PORT of the page.")] = "127.0.0.1:8601",
     page_token: Annotated[Path | None, typer.Option(help="File with the access token; created if missing.")] = None,
+    page_host: Annotated[
+        list[str] | None, typer.Option(help="Name under which a proxy serves the page; repeatable.")
+    ] = None,
+    page_cert: Annotated[
+        Path | None, typer.Option(help="PEM file with certificate and key: the page uses TLS.")
+    ] = None,
 ) -> None:
     """Serve the web page of a running or finished participant. Only reads its folder."""
     from participant.page.reading import HomeFollower
@@ -66,7 +72,7 @@ def page(
     from protocol.host.web.serving import serve_page  # of the extra `page`
 
     HomeFollower(state).look()
-    address = PageAddress(listen=listen, token=page_token)
+    address = PageAddress(listen=listen, token=page_token, hosts=tuple(page_host or ()), certificate=page_cert)
     listening = address.bind()
     typer.echo(address.words(listening))
     sys.stdout.flush()

@@ -142,7 +142,10 @@ def _has_leavers(state: State) -> bool:
 
 
 def _s(seconds: float) -> str:
-    return f"{seconds:.3g} s"
+    """With the unit that keeps it short."""
+    if seconds < 600.0:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60.0:.3g} min" if seconds < 10_000.0 else f"{seconds / 3600.0:.3g} h"
 
 
 @dataclass(kw_only=True)

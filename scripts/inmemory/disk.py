@@ -144,7 +144,7 @@ class MemoryStore:
 class Forms:
     """The model as it is sent: the initial vector and mixed rows, all in memory."""
 
-    encoding = "f32"
+    encoding = upward = "f32"
     sealed = False
 
     def __init__(self, setup: Setup) -> None:

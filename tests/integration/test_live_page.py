@@ -165,7 +165,9 @@ def test_run_that_is_killed_and_resumed_under_its_page_ends_with_the_same_models
     assert "75.0" in seen["scores"].replace("\u202f", " ")  # 50 + 5 * 5: of the last model, by its goodbye
 
 
-def test_killing_the_page_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_killing_or_stopping_the_page_changes_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """A page that is stopped keeps what it had open: whatever that is, the run does not wait for it."""
     model, gate = tiny_model(), threading.Event()
     config = run_file(tmp_path, model)
     coordinator = Process("serve", "--config", str(config), "--page", "127.0.0.1:0", log=tmp_path / "log")
@@ -176,7 +178,7 @@ def test_killing_the_page_changes_nothing(tmp_path: Path) -> None:
         assert len(pages) == 1
         peers = peers_at(tmp_path, model, gate)
         with running(peers):
-            os.kill(pages[0], signal.SIGKILL)
+            os.kill(pages[0], number)
             gate.set()
             assert coordinator.wait() == 0
             for peer in peers:

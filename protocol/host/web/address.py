@@ -11,6 +11,7 @@ import ipaddress
 import os
 import secrets
 import socket
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,8 +36,8 @@ class PageAddress:
         host, port = self._parts()
         if not host or not port.isdecimal() or int(port) > 65_535:
             raise InvalidInput("page", self.listen, _EXPECTED)
-        if self.certificate is not None and not self.certificate.is_file():
-            raise InvalidInput("page-cert", self.certificate, "a PEM file with certificate and key")
+        if self.certificate is not None:
+            _require_certificate(self.certificate)
         if self.token is None and not (self.is_local and all(name in _LOCAL_NAMES for name in self.hosts)):
             raise InvalidInput(
                 "page", self.listen if not self.is_local else f"{self.listen} for {', '.join(self.hosts)}",
@@ -63,7 +64,9 @@ class PageAddress:
             return False
 
     def bind(self) -> socket.socket:
-        """A socket that listens there."""
+        """A socket that listens there. The token's file exists from then on."""
+        if self.token is not None:
+            read_token(self.token)
         try:
             found = socket.getaddrinfo(self.host, int(self._parts()[1]), type=socket.SOCK_STREAM)
             family, kind, protocol, _, place = found[0]
@@ -102,6 +105,15 @@ class PageAddress:
         if self.is_local:
             return name in _LOCAL_NAMES
         return _is_address(name)  # a name is how another page would come here; an address cannot be rebound
+
+
+def _require_certificate(path: Path) -> None:
+    """Refuse at once what the page's own process could not serve with."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path, path, password="")
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        expected = "a PEM file with a certificate and its key, without a password"
+        raise InvalidInput("page-cert", path, expected, f"{error}.") from error
 
 
 def _without_port(host: str) -> str:

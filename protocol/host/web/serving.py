@@ -82,8 +82,6 @@ class PageProcess:
 
 def start_page_process(module: str, address: PageAddress, settings: Mapping[str, object]) -> PageProcess:
     """Bind the address here, so that a wrong one is refused at once, and hand it to `python -m module`."""
-    if address.token is not None:
-        read_token(address.token)
     listening = address.bind()
     told = {
         **settings,
