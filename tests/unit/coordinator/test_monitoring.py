@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.page.metrics import RunMetrics
 from coordinator.watching.following import RunFollower
@@ -58,3 +61,30 @@ def test_every_metric_has_a_meaning(exposed: str) -> None:
     families = set(re.findall(r"^# TYPE (\w+)", exposed, re.MULTILINE))
     assert set(helps) == families
     assert all(text.endswith(".") for text in helps.values())
+
+
+def test_what_is_exposed_is_read_by_prometheus_own_parser(exposed: str) -> None:
+    families = {family.name: family for family in text_string_to_metric_families(exposed)}
+    assert len(families) >= 10
+    assert all(family.samples for family in families.values() if family.name.startswith("fedap_member"))
+
+
+@pytest.mark.parametrize(
+    ("check", "name"), [(("check", "rules"), "alerts.yml"), (("check", "config", "--syntax-only"), "prometheus.yml")]
+)
+def test_files_pass_the_check_of_prometheus(check: tuple[str, ...], name: str) -> None:
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.skip("promtool is not installed")
+    done = subprocess.run([tool, *check, FOLDER / name], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_metrics_pass_the_check_of_prometheus(exposed: str) -> None:
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.skip("promtool is not installed")
+    done = subprocess.run(
+        [tool, "check", "metrics"], input=exposed, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")

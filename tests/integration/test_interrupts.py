@@ -1,0 +1,102 @@
+"""Ctrl-C at any long command with its output piped: a plain line tells what it does, a sentence ends it, no traceback.
+
+The signal goes to the whole group, as from a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.support.cohorts import group_is_alive, wait_until
+from tests.support.prefork import ROOT
+from tests.unit.coordinator.test_following import ONE_ROUND, STARTED, write_run
+
+PATIENCE_S = 300.0
+LAB = "interrupted; runs that were begun go on with the same command"
+HOME = "--data synthetic --model-file initial.safetensors"
+SMALL = "--data synthetic --rounds 5000"
+
+
+def slow(text: str) -> object:
+    return pytest.param(text, marks=pytest.mark.slow, id=text.split()[1])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "coordinator.cli status run --watch",
+        f"participant.cli join {HOME} --coordinator ipc://nobody --name a --state state",
+        f"scripts.lab compare {SMALL} --algorithms fedavg --out out",
+        slow("scripts.lab demo --out out"),
+        slow("scripts.lab leaderboard --quick --out out"),
+        slow("scripts.lab asynchronous --quick --out out"),
+        slow(f"scripts.lab attacks {SMALL} --out out"),
+        slow(f"scripts.lab audit {SMALL} --out out"),
+        slow("scripts.lab bench --quick --out out"),
+        slow("scripts.lab drill --minutes 5 --out out"),
+        slow("scripts.lab explore --mode barrier --small --minutes 5"),
+        slow("scripts.lab fuzz --cases 1000000 --folder out"),
+        slow("scripts.lab reproduce split --quick --out out"),
+    ],
+    ids=lambda text: text.split()[1],
+)
+def test_interrupt_is_answered_with_a_sentence_and_130(words: str, tmp_path: Path) -> None:
+    write_run(tmp_path / "run", [*STARTED, *ONE_ROUND])
+    prepare(words, tmp_path)
+    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+    with subprocess.Popen(
+        [sys.executable, "-m", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=tmp_path, start_new_session=True, env=os.environ | environment,
+    ) as process:  # fmt: skip
+        try:
+            lines: queue.Queue[str] = queue.Queue()
+            complaints: list[str] = []
+            readers = [
+                threading.Thread(target=read, args=(process.stdout, lines, []), daemon=True),
+                threading.Thread(target=read, args=(process.stderr, lines, complaints), daemon=True),
+            ]
+            for reader in readers:
+                reader.start()
+            first = lines.get(timeout=PATIENCE_S)
+            assert "\x1b" not in first
+            assert "\r" not in first
+            assert process.poll() is None, complaints
+            os.killpg(process.pid, signal.SIGINT)
+            code = process.wait(PATIENCE_S)
+            for reader in readers:
+                reader.join(PATIENCE_S)
+            wait_until(lambda: not group_is_alive(process.pid), "the end of all its processes")
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    text = "".join(complaints)
+    assert code == 130, text
+    assert "Traceback" not in text
+    assert complaints[-1].strip(), text
+    if "scripts.lab" in words:
+        assert complaints[-1].strip() == LAB
+
+
+def read(stream: IO[str], lines: queue.Queue[str], kept: list[str]) -> None:
+    for line in stream:
+        kept.append(line)
+        lines.put(line)
+
+
+def prepare(words: str, folder: Path) -> None:
+    """An initial model that fits the data, for a participant."""
+    if " join " in words:
+        made = "init --data synthetic --model lenet5 --out initial.safetensors"
+        subprocess.run(
+            [sys.executable, "-m", "participant.cli", *made.split()], check=True, cwd=folder, capture_output=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
