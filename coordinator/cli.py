@@ -13,13 +13,14 @@ import typer
 
 from coordinator.config import RunConfig, overlaid, require_safe
 from coordinator.exporting import export_weights
+from coordinator.link_estimate import LinkSpeeds, link_lines
 from coordinator.model_checks import require_usable_models
 from coordinator.observers.log_lines import configure_logs
 from coordinator.record.backup import back_up
 from coordinator.record.member_list import MemberList
 from coordinator.run_plan import make_plan, make_rules, require_enough_listed, with_measured_step
 from coordinator.runs import open_run, plan_recovery, read_run
-from coordinator.summaries import explain, history_lines, measured_step_lines
+from coordinator.summaries import explain, history_lines, link_job, measured_step_lines
 from coordinator.supervisor import Supervisor, find_runs
 from coordinator.watching.following import RunFollower
 from coordinator.watching.status import status_texts
@@ -40,6 +41,16 @@ PageHost = Annotated[list[str] | None, typer.Option(help="Host name under which 
 PageCert = Annotated[Path | None, typer.Option(help="PEM file with certificate and key; enables TLS for the page.")]
 RunsFolder = Annotated[
     Path | None, typer.Option("--runs", help="Serve every .toml file of this folder, each run in its own process.")
+]
+MemberLink = Annotated[
+    str | None,
+    typer.Option("--link", help="Estimate rounds over lines of this speed at the members, such as 10Mbit/s."),
+]
+CoordinatorLink = Annotated[
+    str | None, typer.Option("--coordinator-link", help="The line that all members share; default: no limit.")
+]
+EpochSeconds = Annotated[
+    float | None, typer.Option("--epoch-seconds", help="With --link: one epoch at the slowest member.", min=0.001)
 ]
 Folder = Annotated[Path, typer.Argument(help="Folder of the run.")]
 
@@ -128,8 +139,17 @@ def _allow_many_files() -> None:
 
 @app.command()
 @with_settings(RunConfig, SHORT)
-def check(given: Given, config: ConfigFile = None) -> None:
-    """Check a configuration and print who takes part, what stays local and when rounds close. Starts nothing."""
+def check(
+    given: Given,
+    config: ConfigFile = None,
+    link: MemberLink = None,
+    coordinator_link: CoordinatorLink = None,
+    epoch_seconds: EpochSeconds = None,
+) -> None:
+    """Check a configuration and print who takes part, what stays local and when rounds close. Starts nothing.
+
+    With --link also how long rounds take over such a line, how many bytes travel, and which setting suits it.
+    """
     settings = overlaid(config, given)
     require_safe(settings.network)
     if settings.network.secret_key is not None:
@@ -141,6 +161,12 @@ def check(given: Given, config: ConfigFile = None) -> None:
     require_enough_listed(settings, listed)
     for line in (*explain(settings, plan, rules, model.spec), *measured_step_lines(settings, plan, model)):
         typer.echo(line)
+    if link is not None:
+        speeds = LinkSpeeds.parse(link, coordinator_link, epoch_seconds)
+        for line in link_lines(link_job(plan, rules, model.spec, speeds)):
+            typer.echo(line)
+    elif coordinator_link is not None or epoch_seconds is not None:
+        raise InvalidInput("link", "none", "the speed of a member's line beside these options, such as 10Mbit/s")
 
 
 @app.command("config")

@@ -15,9 +15,10 @@ from coordinator.decisions.rules import PaceRules, Rules
 from coordinator.decisions.scoring import scores_by_split
 from coordinator.decisions.state import State, Status
 from coordinator.evaluations import MODEL_WORDS, evaluation_line, latest_evaluations, rounds_in_words
+from coordinator.link_estimate import LinkJob, LinkSpeeds
 from coordinator.observers.log_lines import event_of, shown_round
 from coordinator.record.journal import fact_of
-from coordinator.record.model_forms import ModelFile, floating_layout, shared_layout
+from coordinator.record.model_forms import ModelFile, floating_layout, shared_layout, whole_layout
 from coordinator.run_plan import is_covered, strategy_of
 from coordinator.runs import StoredRun
 from fedap_core.errors import shortened
@@ -184,6 +185,23 @@ def _disk(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> str:
     row = max(layout.size_bytes(stored(encoding_of(plan.encoding))) for layout in layouts)
     reserve = config.storage.reserve_bytes
     return f"Disk: at most {4 * row:,} bytes per member at a time, and {reserve:,} free; with less the run pauses."
+
+
+def link_job(plan: Plan, rules: Rules, spec: ModelSpec, speeds: LinkSpeeds) -> LinkJob:
+    """What an estimate over links needs to know of a run; members are those listed, else as many as it starts with."""
+    shared, allowed = shared_layout(spec, rules.strategy.home), rules.members.allowed
+    members = rules.members.at_least if allowed is None else len(allowed)
+    whole = whole_layout(spec).size_bytes("f32")
+    return LinkJob(
+        shared=shared,
+        once_bytes=whole * (2 if rules.asks_first and plan.anchor != "none" else 1),
+        members=max(1, math.ceil(plan.participation * members)),
+        rounds=plan.rounds,
+        epochs=plan.sgd.epochs,
+        encoding=encoding_of(plan.encoding),
+        speeds=speeds,
+        sealed=update_layout(shared.elements).size_bytes("f32") if plan.sealed is not None else 0,
+    )
 
 
 def status_lines(past: StoredRun) -> Iterator[str]:

@@ -48,12 +48,12 @@ class Transport:
         for number in range(len(rows)) if chosen is None else chosen:
             row = rows[number]
             if self._lost is None or self._given is None:
-                row[...] = from_wire(to_wire(row, self._encoding), self._encoding, row.size)
-                continue
-            wire, arrived, lost = with_feedback(
-                row, delivered=self._given[number], error=self._lost[number], encoding=self._encoding
-            )
-            row[...], self._lost[number] = arrived, lost
+                wire = to_wire(row, self._encoding)
+                row[...] = from_wire(wire, self._encoding, row.size)
+            else:
+                wire, row[...], self._lost[number] = with_feedback(
+                    row, delivered=self._given[number], error=self._lost[number], encoding=self._encoding
+                )
             plain += wire.nbytes
             sent += memoryview(compressed(wire, self._encoding)).nbytes
         self.kept_share = sent / plain if self._encoding in COMPRESSED and plain else None

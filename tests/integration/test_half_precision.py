@@ -64,7 +64,8 @@ def run_of(folder: Path, model: TinyModel, encoding: str) -> tuple[dict[str, byt
 
 
 def test_f16_gives_the_values_of_its_conversions_in_half_the_bytes(tmp_path: Path) -> None:
-    """20,000 values are 80,000 bytes as f32, to which headers add some hundred; f16 takes half of all but those."""
+    """20,000 values are 80,000 bytes as f32, to which headers add some hundred; f16 takes half of all but those,
+    less what compression finds."""
     model = tiny_model(body=20_000)
     whole, many = run_of(tmp_path / "f32", model, "f32")
     half, few = run_of(tmp_path / "f16", model, "f16")
@@ -73,7 +74,7 @@ def test_f16_gives_the_values_of_its_conversions_in_half_the_bytes(tmp_path: Pat
     for name in MEMBERS:
         for way in ("in", "out"):
             assert many[name, 1, way] > 80_000
-            assert 0.5 <= few[name, 1, way] / many[name, 1, way] < 0.55, (name, way)
+            assert 0.4 <= few[name, 1, way] / many[name, 1, way] < 0.55, (name, way)
 
 
 class Overflowing(Peer):

@@ -28,7 +28,7 @@ def an_update(encoding: Encoding, count: int = VALUES.size) -> Update:
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("count", [0, 1, 1000, 200_000])
-def test_a_set_comes_back_as_it_was_and_only_int4_and_topk_are_shortened(encoding: Encoding, count: int) -> None:
+def test_a_set_comes_back_as_it_was_and_only_compressed_encodings_are_shortened(encoding: Encoding, count: int) -> None:
     """1,000 values are inside the header under every encoding, 200,000 in a frame of their own under all but topk."""
     update = an_update(encoding, count)
     frames = encode(update)
