@@ -189,7 +189,7 @@ def _disk(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> str:
 
 def link_job(plan: Plan, rules: Rules, spec: ModelSpec, speeds: LinkSpeeds) -> LinkJob:
     """What an estimate over links needs to know of a run; members are those listed, else as many as it starts with."""
-    shared, allowed = shared_layout(spec, rules.strategy.home), rules.members.allowed
+    shared, allowed = shared_layout(spec, rules.strategy), rules.members.allowed
     members = rules.members.at_least if allowed is None else len(allowed)
     whole = whole_layout(spec).size_bytes("f32")
     return LinkJob(
