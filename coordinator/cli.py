@@ -28,7 +28,6 @@ from fedap_core.errors import InvalidInput
 from protocol.host.command import ExampleFlag, Given, TableFlag, VersionFlag, run_app, settings_text, with_settings
 from protocol.host.keys import generate_keys, read_key_file, write_key_file
 from protocol.host.web.address import PageAddress
-from protocol.plan import USER_RECIPE
 
 if TYPE_CHECKING:
     from protocol.host.web.serving import PageProcess
@@ -172,8 +171,7 @@ def check(
 @app.command("config")
 def show_config(example: ExampleFlag = False, table: TableFlag = False) -> None:
     """Print every setting of a run: as a file to fill in (--example), or as a Markdown table (--table)."""
-    proposed = {f"training.{name}": value for name, value in USER_RECIPE.items()}
-    typer.echo(settings_text(RunConfig, SHORT, example=example, table=table, proposed=proposed), nl=False)
+    typer.echo(settings_text(RunConfig, SHORT, example=example, table=table), nl=False)
 
 
 @app.command()

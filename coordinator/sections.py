@@ -6,6 +6,7 @@ Checks within one section are here; checks across sections are in `config` and `
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -18,7 +19,7 @@ from protocol.contracts import Record
 from protocol.errors import InvalidField
 from protocol.host.web.address import PageAddress
 from protocol.limits import IN_FLIGHT_BYTES, MIB
-from protocol.plan import MAX_PEER_WEIGHT, PEER_NAME, PEER_NAME_IN_WORDS, Compute, Sgd
+from protocol.plan import MAX_PEER_WEIGHT, PEER_NAME, PEER_NAME_IN_WORDS, USER_RECIPE, Compute, Sgd
 
 
 class Section(BaseModel):
@@ -74,10 +75,12 @@ class AnchorSection(Section):
 R = TypeVar("R", bound=Record)
 
 
-def take_record(kind: type[R], table: dict[str, object], *, prefix: str = "") -> R:
-    """Take a record's fields out of a flat table; what is not in the table has the record's default."""
+def take_record(
+    kind: type[R], table: dict[str, object], *, prefix: str = "", defaults: Mapping[str, object] | None = None
+) -> R:
+    """Take a record's fields out of a flat table. What is not in the table is as in `defaults`, or the record's own."""
     standard = kind()
-    own = {name: table.pop(name) for name, _ in kind.CONTRACTS if name in table}
+    own = {**(defaults or {}), **{name: table.pop(name) for name, _ in kind.CONTRACTS if name in table}}
     # TOML and Python write whole numbers without a point; a plan has them as the float that the field is.
     floats = {name for name, value in own.items() if type(value) is int and isinstance(getattr(standard, name), float)}
     try:
@@ -86,10 +89,13 @@ def take_record(kind: type[R], table: dict[str, object], *, prefix: str = "") ->
         raise InvalidInput(prefix + error.field, error.got, error.expected) from error
 
 
+USER_TRAINING = take_record(Sgd, {}, defaults=USER_RECIPE)
+
+
 class TrainingSection(Section):
     """Local training. In a file it is one flat table, whose fields are those of the plan's records."""
 
-    sgd: Sgd = Field(default_factory=Sgd, description="Stochastic gradient descent, the same for everybody.")
+    sgd: Sgd = Field(default=USER_TRAINING, description="Stochastic gradient descent, the same for everybody.")
     compute: Compute = Field(default_factory=Compute, description="How a participant computes.")
 
     @model_validator(mode="before")
@@ -99,7 +105,7 @@ class TrainingSection(Section):
             return table
         rest = dict(table)
         records = {
-            "sgd": take_record(Sgd, rest, prefix="training."),
+            "sgd": take_record(Sgd, rest, prefix="training.", defaults=USER_RECIPE),
             "compute": take_record(Compute, rest, prefix="training."),
         }
         if rest:

@@ -47,18 +47,11 @@ ExampleFlag = Annotated[bool, typer.Option("--example", help="A TOML file with e
 TableFlag = Annotated[bool, typer.Option("--table", help="Every setting, its flag, values, default and meaning.")]
 
 
-def settings_text(
-    model: type[BaseModel],
-    short: Mapping[str, str],
-    *,
-    example: bool,
-    table: bool,
-    proposed: Mapping[str, object] | None = None,
-) -> str:
-    """What `config` prints about the settings of a model. proposed: values other than the defaults, in the example."""
+def settings_text(model: type[BaseModel], short: Mapping[str, str], *, example: bool, table: bool) -> str:
+    """What `config` prints about the settings of a model."""
     if example == table:
         raise InvalidInput("config", "both or none", "one of --example and --table")
-    return example_file(model, proposed) if example else reference_table(model, flags_of(model, short))
+    return example_file(model) if example else reference_table(model, flags_of(model, short))
 
 
 def run_app(app: typer.Typer, *, interrupted: str = "interrupted") -> None:

@@ -73,7 +73,7 @@ def settings_of(model: type[BaseModel], outer: tuple[str, ...] = ()) -> Iterator
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             later.append((name, kind))
         elif isinstance(kind, type) and issubclass(kind, Record):
-            yield from _of_record(kind, outer)
+            yield from _of_record(kind, outer, field.get_default(call_default_factory=True))
         else:
             yield _of_field((*outer, name), field)
     for name, section in later:
@@ -90,16 +90,19 @@ def _of_field(path: tuple[str, ...], field: FieldInfo) -> Setting:
     )
 
 
-def _of_record(record: type[Record], outer: tuple[str, ...]) -> Iterator[Setting]:
-    """A record's fields stand in its section as if they were the section's own; its docstring describes them."""
+def _of_record(record: type[Record], outer: tuple[str, ...], standard: object) -> Iterator[Setting]:
+    """A record's fields stand in its section as if they were the section's own; its docstring describes them.
+
+    standard: the section's default."""
     hints, words = get_type_hints(record, include_extras=True), _described(record)
     for field in fields(record):  # type: ignore[arg-type]
         kind, many, _ = _kind(hints[field.name])
         expected = next(contract.expected for name, contract in record.CONTRACTS if name == field.name)
         choices = tuple(expected.removeprefix("one of ").split(", ")) if expected.startswith("one of ") else ()
         about = words[field.name]
+        default = getattr(standard, field.name)
         yield Setting(
-            path=(*outer, field.name), kind=kind, many=many, choices=choices, default=field.default, description=about
+            path=(*outer, field.name), kind=kind, many=many, choices=choices, default=default, description=about
         )
 
 
@@ -196,11 +199,8 @@ def _fields_at(model: type[BaseModel], path: tuple[str, ...]) -> Mapping[str, Fi
     return model.model_fields
 
 
-def example_file(model: type[BaseModel], proposed: Mapping[str, object] | None = None) -> str:
-    """A file with every setting: what must be given with an example, everything else commented out with its default.
-
-    proposed: values by section.field that a new file should have instead of the default.
-    """
+def example_file(model: type[BaseModel]) -> str:
+    """A file with every setting: what must be given with an example, everything else commented out with its default."""
     lines: list[str] = []
     section: tuple[str, ...] = ()
     for setting in settings_of(model):
@@ -209,10 +209,7 @@ def example_file(model: type[BaseModel], proposed: Mapping[str, object] | None =
             lines += ["", f"[{'.'.join(section)}]"]
         choices = f" One of {', '.join(setting.choices)}." if setting.choices and setting.kind is not bool else ""
         unset = " Not set by default." if setting.default is None else ""
-        line = setting.line()
-        if proposed is not None and setting.name in proposed:
-            line = f"{setting.path[-1]} = {_toml(proposed[setting.name])}"
-        lines += [f"# {setting.description}{choices}{unset}", line]
+        lines += [f"# {setting.description}{choices}{unset}", setting.line()]
     return "\n".join(lines) + "\n"
 
 

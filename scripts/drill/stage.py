@@ -14,6 +14,7 @@ import numpy as np
 from participant.sealing.group_key import make_group_key
 from participant.wire.keys import make_keys
 from protocol.host.keys import generate_keys, write_key_file
+from protocol.plan import PAPER_RECIPE
 from scripts.drill.spec import COORDINATOR, MEMBERS, Drill
 from scripts.engines.processes.configuring import toml_lines
 
@@ -92,7 +93,7 @@ class DrillSite:
             "mode": self.drill.mode,
             "validation": 0.0,
             "algorithm": {"name": "fedap"},
-            "training": {"learning_rate": 0.05, "batch_size": 16},
+            "training": {**PAPER_RECIPE, "learning_rate": 0.05, "batch_size": 16},
             "members": members,
             "pace": {
                 "heartbeat_s": HEARTBEAT_S,

@@ -13,6 +13,7 @@ from PIL import Image
 
 from participant.config import JoinSettings
 from participant.joining import Host, join
+from protocol.plan import PAPER_RECIPE
 from tests.support.federation import Led, fields
 
 Given = Mapping[str, object]
@@ -30,7 +31,7 @@ def federate(
     """Run it to its end; the state folder of every hospital. hospitals: by name, `data` and other settings of join."""
     members = {"names": tuple(hospitals), "at_least": len(hospitals), "min_samples": 2}
     run = fields(folder / "run", initial, rounds=rounds, algorithm=algorithm, members=members)
-    led = Led(run | {"training": {"learning_rate": learning_rate, "batch_size": 8}})
+    led = Led(run | {"training": {**PAPER_RECIPE, "learning_rate": learning_rate, "batch_size": 8}})
     states = {name: folder / f"{name}-state" for name in hospitals}
     host = Host.of(len(hospitals))
     with ThreadPoolExecutor(len(hospitals)) as threads:

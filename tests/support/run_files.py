@@ -58,7 +58,7 @@ def coordinator_file(
                 "min_similarity": 0.0,
             },
             "anchor": _anchor(reference),
-            "training": {"learning_rate": settings.sgd.learning_rate, "batch_size": settings.sgd.batch_size},
+            "training": {name: value for name, value in settings.sgd.write([]).items() if value is not None},
             "members": {"names": reference.names, **(members or {})},
             "pace": {**PACE, **(pace or {})},
             "network": {"endpoint": "tcp://127.0.0.1:*", **(network or {})},

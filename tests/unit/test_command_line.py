@@ -137,9 +137,8 @@ def test_interrupt_is_answered_with_a_sentence(module: str, name: str, words: li
     assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "interrupted\n")
 
 
-def test_example_of_a_run_proposes_momentum_and_a_falling_learning_rate() -> None:
-    proposed = {"training.momentum": 0.9, "training.lr_schedule": "cosine"}
-    lines = example_file(RunConfig, proposed).splitlines()
-    assert "momentum = 0.9" in lines
-    assert 'lr_schedule = "cosine"' in lines
+def test_a_run_has_momentum_and_a_falling_learning_rate_unless_it_says_otherwise() -> None:
+    lines = example_file(RunConfig).splitlines()
+    assert "# momentum = 0.9" in lines
+    assert '# lr_schedule = "cosine"' in lines
     assert "# batch_size = 32" in lines

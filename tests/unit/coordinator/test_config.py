@@ -14,6 +14,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.strategies import make_strategy
 from protocol.endpoints import is_local
 from protocol.messages import Plan
+from protocol.plan import PAPER_RECIPE
 from tests.support.tiny_models import tiny_model
 
 MINIMAL: dict[str, Any] = {"run": "r", "folder": "out", "initial": "i.safetensors"}
@@ -138,7 +139,7 @@ def test_run_may_be_given_more_rounds_where_the_first_ones_stay_what_they_were()
     spec = tiny_model().spec
 
     def plan(rounds: int, algorithm: str = "fedap", **training: object) -> Plan:
-        fields = {"rounds": rounds, "algorithm": {"name": algorithm}, "training": training}
+        fields = {"rounds": rounds, "algorithm": {"name": algorithm}, "training": {**PAPER_RECIPE, **training}}
         return make_plan(make_config(MINIMAL | fields), spec)
 
     before = plan_text(plan(10))
