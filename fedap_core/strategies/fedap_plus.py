@@ -1,9 +1,10 @@
 """FedAP+: FedAP whose classification layer stays home too, and whose batch norm is re-estimated before it predicts.
 
 W mixes the body. The options switch its parts off one by one, for ablations: with `head_at_home = false` and
-`reestimate = false` it is FedAP. The share that a participant keeps of its own update may change over the rounds: a
-narrow mix is quick in the beginning, a wide one better in the end. W then holds the others' shares alone, and every
-participant adds its own at home, so nothing more is sent.
+`reestimate = false` it is FedAP. The share that a participant keeps of its own update may change over the rounds (a
+narrow mix is quick in the beginning, a wide one better in the end), be learnt, and differ between body, head and batch
+norm. W then holds the others' shares alone, and every participant adds its own at home, so nothing more is sent. The
+models delivered in the last rounds may be averaged before one is handed over.
 """
 
 from __future__ import annotations
@@ -14,19 +15,30 @@ from typing import ClassVar
 from fedap_core.errors import InvalidInput
 from fedap_core.parts import Part
 from fedap_core.strategies.fedap import FedAp
-from fedap_core.workspace import Workspace
+from fedap_core.workspace import LocalModel, Vector, Workspace
 
 OWN = "own"
 """The vector of a participant's own update, to be mixed with what the others give."""
 
+LEARNT = "self-weight"
+MEAN, COUNT = "mean", "count"
+"""The average of delivered models, and how many they are."""
+
 CONSTANT = -1.0
+
+LEAST, MOST = 0.1, 0.9
+"""Bounds of a learnt self-weight."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedApPlus(FedAp):
     """final_self_weight: what `self_weight` becomes by the last round, in equal steps; -1 leaves it as it is.
 
-    A changing self-weight needs a second vector of the model's size at home.
+    head_self_weight, batch_norm_self_weight: what a participant keeps of its own head and batch norm, which are then
+    shared and mixed; 1 keeps all of it; -1: the head as `head_at_home` says, batch norm at home. learning: step size
+    with which every participant learns its self-weight from the gradient of its training loss; 0 does not.
+    average_last: share of the rounds, at the end, whose delivered models are averaged to be handed over.
+    Own shares that are added at home and averages need a vector of the model's size there.
     """
 
     name: ClassVar[str] = "fedap-plus"
@@ -36,37 +48,97 @@ class FedApPlus(FedAp):
     reestimate: bool = True
     head_at_home: bool = True
     final_self_weight: float = CONSTANT
+    head_self_weight: float = CONSTANT
+    batch_norm_self_weight: float = CONSTANT
+    learning: float = 0.0
+    average_last: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.final_self_weight != CONSTANT and not 0.0 <= self.final_self_weight <= 1.0:
-            raise InvalidInput("fedap-plus.final_self_weight", self.final_self_weight, "a number in [0, 1], or -1")
+        for option in ("final_self_weight", "head_self_weight", "batch_norm_self_weight"):
+            value = getattr(self, option)
+            if value != CONSTANT and not 0.0 <= value <= 1.0:
+                raise InvalidInput(f"fedap-plus.{option}", value, "a number in [0, 1], or -1")
+        if not 0.0 <= self.average_last <= 1.0:
+            raise InvalidInput("fedap-plus.average_last", self.average_last, "a share of the rounds in [0, 1]")
+        if not 0.0 <= self.learning < float("inf"):
+            raise InvalidInput("fedap-plus.learning", self.learning, "a finite number >= 0")
+        if self.learning and self.final_self_weight != CONSTANT:
+            expected = "0 with final_self_weight: a self-weight is learnt, or follows the rounds"
+            raise InvalidInput("fedap-plus.learning", self.learning, expected)
 
     @property
     def home(self) -> frozenset[Part]:
-        return frozenset({Part.BATCH_NORM, Part.HEAD}) if self.head_at_home else frozenset({Part.BATCH_NORM})
+        head = self.head_at_home and self.head_self_weight == CONSTANT
+        norm = self.batch_norm_self_weight == CONSTANT
+        return frozenset({*([Part.HEAD] if head else []), *([Part.BATCH_NORM] if norm else [])})
 
     @property
-    def changes(self) -> bool:
-        """Whether the self-weight changes over the rounds."""
-        return self.final_self_weight != CONSTANT
+    def adds_own(self) -> bool:
+        """Whether a participant adds its own share at home."""
+        special = (self.final_self_weight, self.head_self_weight, self.batch_norm_self_weight)
+        return self.learning > 0.0 or any(weight != CONSTANT for weight in special)
 
     @property
     def kept_self_weight(self) -> float | None:
-        return 0.0 if self.changes else self.self_weight
+        return 0.0 if self.adds_own else self.self_weight
+
+    @property
+    def hands_over_another(self) -> bool:
+        return super().hands_over_another if self.average_last else self.finetune > 0 or self.reestimate
 
     def self_weight_at(self, round_no: int, rounds: int) -> float:
         """What is kept of one's own update of the round before `round_no`, which goes from 1 to `rounds`."""
+        if self.final_self_weight == CONSTANT:
+            return self.self_weight
         share = (round_no - 1) / max(rounds - 1, 1)
         return self.self_weight + share * (self.final_self_weight - self.self_weight)
 
     def deliver(self, work: Workspace) -> None:
-        if not self.changes or OWN not in work.vectors:  # nothing of one's own in the first delivery
-            return
-        own, weight = work.vectors[OWN], self.self_weight_at(work.round_no, work.rounds)
-        work.model.assign(weight * own + (1.0 - weight) * work.model.values)
+        if self.adds_own and OWN in work.vectors:  # nothing of one's own in the first delivery
+            if self.learning:
+                self._learn(work)
+            weight = self._weight(work, work.model)
+            work.model.assign(weight * work.vectors[OWN] + (1.0 - weight) * work.model.values)
+        if self.average_last and work.round_no > (1.0 - self.average_last) * work.rounds:
+            count = float(work.vectors[COUNT]) + 1.0 if COUNT in work.vectors else 1.0
+            mean = work.vectors.get(MEAN, work.model.values)
+            work.vectors[MEAN] = mean + (work.model.values - mean) / count
+            work.vectors[COUNT] = work.vector([count])
 
     def train(self, work: Workspace) -> None:
         super().train(work)
-        if self.changes:
+        if self.adds_own:
             work.vectors[OWN] = work.model.values.clone()
+
+    def hand_over(self, work: Workspace) -> LocalModel:
+        if MEAN not in work.vectors:
+            return work.model
+        model = work.copy(work.model)
+        model.assign(work.vectors[MEAN])
+        return model
+
+    def _weight(self, work: Workspace, model: LocalModel) -> Vector | float:
+        """What is kept of one's own update: of everything, or by part."""
+        common = self.self_weight_at(work.round_no, work.rounds)
+        if LEARNT in work.vectors:
+            common = float(work.vectors[LEARNT])
+        special = {Part.HEAD: self.head_self_weight, Part.BATCH_NORM: self.batch_norm_self_weight}
+        if all(weight == CONSTANT for weight in special.values()):
+            return common
+        weights = common * model.mask(frozenset(Part))
+        for part, weight in special.items():
+            if weight != CONSTANT:
+                weights = weights + (weight - common) * model.mask({part})
+        return weights
+
+    def _learn(self, work: Workspace) -> None:
+        """One step down the gradient of the training loss along the way from others' weights to one's own."""
+        others = work.model.values.clone()
+        way = work.vectors[OWN] - others
+        common = float(work.vectors[LEARNT]) if LEARNT in work.vectors else self.self_weight
+        trial = work.copy(work.model)
+        trial.assign(others + common * way)
+        slopes = [float(trial.gradient(batch).dot(way)) for batch in work.batches(epochs=1, share=0.5)]
+        slope = sum(slopes) / max(len(slopes), 1)
+        work.vectors[LEARNT] = work.vector([min(MOST, max(LEAST, common - self.learning * slope))])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from fedap_core.arrays import FloatArray
 from fedap_core.strategies import make_strategy
@@ -126,6 +128,56 @@ def narrowing(first: float, last: float) -> Callable[[Book], FloatArray]:
     return play
 
 
+def by_parts(body: float, head: float, norm: float, last: int) -> Callable[[Book], FloatArray]:
+    """FedAP+ whose members add their own shares by part to what the others give; the models of the `last` deliveries
+    are averaged in the end, batch-norm statistics are those of the final one."""
+
+    def play(book: Book) -> FloatArray:
+        weights = textbook.by_distances([one[BN_INPUTS] for one in anchor_moments(book)], 0.0)
+        delivered: list[list[list[Tensor]]] = []
+        for _ in range(ROUNDS):
+            book.train()
+            own = [[parameter.detach().clone() for parameter in model.parameters()] for model in book.models]
+            book.average(weights, textbook.nothing)
+            for model, mine in zip(book.models, own, strict=True):
+                for (key, parameter), value in zip(model.named_parameters(), mine, strict=True):
+                    share = head if textbook.head(key) else norm if textbook.batch_norm(key) else body
+                    parameter.data = share * value + (1 - share) * parameter.data
+            delivered.append([field.values(model) for model in book.models])
+        for number, model in enumerate(book.models):
+            picked = zip(*(one[number] for one in delivered[-last:]), strict=True)
+            field.put(model, [torch.stack(values).mean(0) for values in picked])
+        return weights
+
+    return play
+
+
+def learnt_self_weight(rate: float) -> Callable[[Book], FloatArray]:
+    """FedAP+ whose self-weights follow the slope of the training loss between what others give and one's own."""
+
+    def play(book: Book) -> FloatArray:
+        weights = textbook.by_distances([one[BN_INPUTS] for one in anchor_moments(book)], 0.0)
+        shares = [0.5 for _ in book.models]
+        for _ in range(ROUNDS):
+            book.train()
+            own = [field.values(model) for model in book.models]
+            book.average(weights, head_or_batch_norm)
+            for number, (model, mine) in enumerate(zip(book.models, own, strict=True)):
+                others = field.values(model)
+                slopes = []
+                for x, y in field.ordered(book, number, " batches/0", epochs=1, share=0.5):
+                    trial = copy.deepcopy(model).train()
+                    field.put(trial, [b + shares[number] * (a - b) for a, b in zip(mine, others, strict=True)])
+                    F.cross_entropy(trial(x), y).backward()  # type: ignore[no-untyped-call]
+                    ways = zip(trial.parameters(), mine, others, strict=True)
+                    slopes.append(sum(float((p.grad * (a - b)).sum()) for p, a, b in ways if p.grad is not None))
+                shares[number] = min(0.9, max(0.1, shares[number] - rate * sum(slopes) / len(slopes)))
+                field.put(model, [b + shares[number] * (a - b) for a, b in zip(mine, others, strict=True)])
+        return weights
+
+    return play
+
+
 BN_INPUTS, HEAD_INPUTS = slice(0, 2), slice(2, 3)
 
 CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], FloatArray]]] = {
@@ -147,6 +199,18 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
         {"reestimate": False, "self_weight": 0.6, "final_self_weight": 0.2},
         narrowing(0.6, 0.2),
     ),
+    "fedap-plus-parts": (
+        "fedap-plus",
+        {
+            "reestimate": False,
+            "self_weight": 0.3,
+            "head_self_weight": 0.8,
+            "batch_norm_self_weight": 0.6,
+            "average_last": 0.5,
+        },
+        by_parts(0.3, 0.8, 0.6, last=2),
+    ),
+    "fedap-plus-learnt": ("fedap-plus", {"reestimate": False, "learning": 0.2}, learnt_self_weight(0.2)),
     "ditto": ("ditto", {}, ditto(1.0)),
     "ditto-0.1": ("ditto", {"strength": 0.1}, ditto(0.1)),
     "fedrep": ("fedrep", {"head_epochs": 3}, fedrep),
