@@ -93,7 +93,7 @@ class Sgd(Record):
 
 
 USER_RECIPE: Mapping[str, float | str] = {"learning_rate": 0.01, "lr_schedule": "cosine", "momentum": 0.9}
-"""Settings of a run whose configuration names no others: they reach in tens of rounds what the paper's reach in hundreds."""
+"""Settings of a run that names no others: in tens of rounds they reach what the paper's reach in hundreds."""
 
 PAPER_RECIPE: Mapping[str, float | str] = {"learning_rate": 0.01, "lr_schedule": "constant", "momentum": 0.0}
 """The paper's settings, which are the defaults of the fields and of the lab."""
