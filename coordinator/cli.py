@@ -202,7 +202,7 @@ def page(
     from coordinator.page.serving import run_page  # of the extra `page`
     from protocol.host.web.serving import serve_page
 
-    RunFollower(folder).look()
+    RunFollower(folder).refresh()
     address = PageAddress(listen=listen, token=page_token, hosts=tuple(page_host or ()), certificate=page_cert)
     listening = address.bind()
     typer.echo(address.words(listening))

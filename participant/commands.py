@@ -71,7 +71,7 @@ def page(
     from participant.page.serving import home_page
     from protocol.host.web.serving import serve_page  # of the extra `page`
 
-    HomeFollower(state).look()
+    HomeFollower(state).refresh()
     address = PageAddress(listen=listen, token=page_token, hosts=tuple(page_host or ()), certificate=page_cert)
     listening = address.bind()
     typer.echo(address.words(listening))

@@ -85,7 +85,7 @@ def open_home(settings: DataSettings) -> LocalSetup:
     return LocalSetup(data=data.fitted_to(spec), spec=spec)
 
 
-def greeting_of(
+def hello_of(
     home: LocalSetup, settings: DataSettings, run: str | None, instance: str, key: GroupKey | None = None
 ) -> Hello:
     """The first message: digests of what must agree, and how many samples there are. instance: of the state folder.
@@ -148,7 +148,7 @@ def join(
         run = state.current_run()
         chance = generator(settings.seed, purpose="reconnect", participant=settings.name)
         machine = AgentMachine(
-            greeting=greeting_of(home, settings, run, state.instance(), key),
+            hello=hello_of(home, settings, run, state.instance(), key),
             lifeline=Lifeline(patience, chance, has_finished=state.has_finished(run)),
             model_bytes=_most_bytes(home.spec, key),
             consent=consent,

@@ -22,9 +22,9 @@ from participant.decisions.actions import Action, CloseLine, End, LetGo, Log, Op
 from participant.decisions.events import (
     Announced,
     Event,
-    Heard,
     LineLost,
     LineOpened,
+    MessageReceived,
     NotUnderstood,
     PayloadMoved,
     Ticked,
@@ -153,7 +153,7 @@ class Shell:
             if announced is not None:
                 self._handle(Announced(message=announced), worker)
             for message in complete:
-                self._handle(Heard(message=message), worker)
+                self._handle(MessageReceived(message=message), worker)
             self._flush()
 
     # --- acting -------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def run_in_thread(shell: Shell, worker: Worker) -> tuple[threading.Thread, queue
             ended.put(error)
             raise
 
-    told = contextvars.copy_context()  # lines of this thread are the caller's participant's
-    thread = threading.Thread(target=told.run, args=(body,), name="dealer", daemon=True)
+    context = contextvars.copy_context()  # lines of this thread are the caller's participant's
+    thread = threading.Thread(target=context.run, args=(body,), name="dealer", daemon=True)
     thread.start()
     return thread, ended

@@ -27,7 +27,7 @@ class Outbox:
         self.held = step
         self._asked = 0
 
-    def heard(self, beat: Heartbeat) -> Step | None:
+    def received(self, beat: Heartbeat) -> Step | None:
         """What a heartbeat of the peer calls for: the step to send again, or None.
 
         `want` names the next step the peer can use; the held one answers it if it is that step or a later one (a

@@ -33,9 +33,9 @@ class Continuous(Barrier):
     def is_complete(self, state: State) -> bool:
         return self._has_begun(state) and (state.is_mixing or self._is_done(state))
 
-    def next_fact(self, state: State, now: float, *, mixed: bool, told: Callable[[Member], bool]) -> Fact | None:
+    def next_fact(self, state: State, now: float, *, mixed: bool, was_sent: Callable[[Member], bool]) -> Fact | None:
         if not self._has_begun(state):
-            return super().next_fact(state, now, mixed=mixed, told=told)
+            return super().next_fact(state, now, mixed=mixed, was_sent=was_sent)
         if state.is_mixing:
             return self._finish(state) if mixed else None
         if self._is_done(state):

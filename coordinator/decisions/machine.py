@@ -15,7 +15,7 @@ from coordinator.decisions import (
     admission,
     events,
     facts,
-    greeting,
+    hello_answers,
     history,
     instances,
     ordering,
@@ -187,9 +187,9 @@ class RoundMachine:
         if due is not None or state.paused_at is not None:
             return due
         mixed = self.work.has_mixed(state.recipe)
-        return self.work.unmakeable(state) or self._mode.next_fact(state, now, mixed=mixed, told=self._is_told)
+        return self.work.unmakeable(state) or self._mode.next_fact(state, now, mixed=mixed, was_sent=self._was_sent)
 
-    def _is_told(self, member: Member) -> bool:
+    def _was_sent(self, member: Member) -> bool:
         link = self.roster.link(member.name)
         return link is not None and link.has_told(member)
 
@@ -250,7 +250,7 @@ class RoundMachine:
             name = self.roster.release(event.connection)
             return [Note(event="connection.lost", member=name)] if name is not None else []
         if isinstance(event, events.PeerFaulted):
-            name = self.roster.heard(event.connection, now)
+            name = self.roster.received(event.connection, now)
             refused = None if name is None else facts.Refused(member=name, code=event.code, reason=event.reason)
             return self._let(refused, now) if refused is not None else []
         member, actions = self._alive(event.connection, now)
@@ -277,19 +277,19 @@ class RoundMachine:
 
     def _hello_arrived(self, event: events.HelloArrived, now: float) -> list[Action]:
         """Let somebody in, or say why not. Its newest connection is the one that counts."""
-        refusal, fact, welcome = greeting.answer(event, self.state, self.rules, self.roster, now)
+        refusal, fact, welcome = hello_answers.answer(event, self.state, self.rules, self.roster, now)
         if refusal is not None or welcome is None:
             self.roster.release(event.connection)
-            told = self._contested(event, now) if refusal is not None and refusal.code == "name-in-use" else []
+            contested = self._contested(event, now) if refusal is not None and refusal.code == "name-in-use" else []
             answer = [Send(connection=event.connection, member=None, message=refusal)] if refusal is not None else []
-            return [*told, *answer]
+            return [*contested, *answer]
         actions = self._let(fact, now) if fact is not None else []
         earlier = self.roster.connect(welcome.member, event.connection, now)
         if earlier is not None and earlier != event.connection:
             actions.append(Forget(connection=earlier))
         beat_at = now + self.rules.pace.heartbeat_s
         self._deadline = beat_at if self._deadline is None else min(self._deadline, beat_at)
-        return [*actions, greeting.with_round(welcome, self.state)]
+        return [*actions, hello_answers.with_round(welcome, self.state)]
 
     def _contested(self, event: events.HelloArrived, now: float) -> list[Action]:
         """Another process wants a member's place: have it remembered and warn the one that has it, now and again."""
@@ -311,7 +311,7 @@ class RoundMachine:
 
     def _alive(self, connection: str, now: float) -> tuple[Member | None, list[Action]]:
         """Who spoke. A member that was thought dead is back by that; a stranger is asked to say hello."""
-        name = self.roster.heard(connection, now)
+        name = self.roster.received(connection, now)
         member = self.state.members.get(name) if name is not None else None
         if member is None:
             return None, [Send(connection=connection, member=None, message=HelloRequired())]
@@ -321,7 +321,7 @@ class RoundMachine:
         return member, self._let(facts.Returned(member=member.name, instance=member.instance, **samples), now)
 
     def _beat(self, member: Member, beat: Heartbeat, now: float) -> list[Action]:
-        self.older.heard(self.state, member, beat)
+        self.older.received(self.state, member, beat)
         if self.older.holds(self.state):
             self._awaited.freed = True
             return list(self.older.halts(self.state))

@@ -42,8 +42,8 @@ class Mode(ABC):
         """Whether a report of this round is answered by itself and at once, not when the round closes."""
 
     @abstractmethod
-    def next_fact(self, state: State, now: float, *, mixed: bool, told: Callable[[Member], bool]) -> Fact | None:
-        """mixed: the rows of the closed round are made. told: the member has been sent its present order."""
+    def next_fact(self, state: State, now: float, *, mixed: bool, was_sent: Callable[[Member], bool]) -> Fact | None:
+        """mixed: the rows of the closed round are made. was_sent: the member has been sent its current order."""
 
     @abstractmethod
     def waiting_for(self, state: State, now: float) -> quorum.Readiness:
@@ -173,14 +173,14 @@ class Barrier(Mode):
         del state
         return False
 
-    def next_fact(self, state: State, now: float, *, mixed: bool, told: Callable[[Member], bool]) -> Fact | None:
+    def next_fact(self, state: State, now: float, *, mixed: bool, was_sent: Callable[[Member], bool]) -> Fact | None:
         if state.is_enrolling:
             return self._enrol(state, now)
         if state.is_measuring:
             verdict = quorum.measuring(state, self.rules, now)
             return self._open(state, state.round_no) if verdict.ready else None
         if state.is_training:
-            return self._answer_latecomer(state, told) or self._close(state, now)
+            return self._answer_latecomer(state, was_sent) or self._close(state, now)
         if state.is_mixing and mixed and not state.awaits_measure(self.rules):
             return self._after_mixing(state)
         return None
@@ -228,7 +228,7 @@ class Barrier(Mode):
         places = mixing_plan.taking_part(self.rules, members, round_no)
         return RoundOpened(round_no=round_no, members=tuple(members[place].name for place in places))
 
-    def _answer_latecomer(self, state: State, told: Callable[[Member], bool]) -> RowPlanned | None:
+    def _answer_latecomer(self, state: State, was_sent: Callable[[Member], bool]) -> RowPlanned | None:
         """Who reported after its round was closed gets a mix with the others at once, and the open round."""
         before = self.rules.round_plan(max(state.round_no - 1, 0)).phase
         if state.round_no == self.rules.warmup_rounds or self.blocked(state, before):
@@ -236,7 +236,7 @@ class Barrier(Mode):
         for name in state.round_members:
             member = state.members[name]
             due = member.answer_due and member.status is Status.PRESENT and not member.has_answered(member.order)
-            if due and not told(member) and mixing_plan.can_mix(state, self, member):
+            if due and not was_sent(member) and mixing_plan.can_mix(state, self, member):
                 return RowPlanned(member=name, round_no=state.round_no)
         return None
 

@@ -30,7 +30,7 @@ class OlderFolder:
         """Who was ahead when it last spoke: the others cannot be, for the journal only grows."""
         self.accepted = accepted
 
-    def heard(self, state: State, member: Member, beat: Heartbeat) -> None:
+    def received(self, state: State, member: Member, beat: Heartbeat) -> None:
         """Costs the same for any number of members: asked at every heartbeat."""
         self._beats[member.name] = beat
         if self._rounds_ahead(state, member) > 0:
@@ -71,17 +71,17 @@ class OlderFolder:
         names = sorted(ahead)
         shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
         rounds, who = max(ahead.values()), f"{len(ahead)} of {len(state.active())} members ({shown})"
-        told = f"the folder is older than the federation by {rounds} round{'s' if rounds > 1 else ''}: {who} know more"
+        found = f"the folder is older than the federation by {rounds} round{'s' if rounds > 1 else ''}: {who} know more"
         if obstacle := self.obstacle(state):
-            return f"{told} than its journal of round {state.round_no + 1}. It cannot be made up for: {obstacle}"
+            return f"{found} than its journal of round {state.round_no + 1}. It cannot be made up for: {obstacle}"
         waits = "; the run waits" if self.holds(state) else ""
-        return f"{told} than its journal of round {state.round_no + 1}{waits}"
+        return f"{found} than its journal of round {state.round_no + 1}{waits}"
 
     def halts(self, state: State) -> list[Stop]:
         """After the operator agreed: the end of waiting, where most members have been told that the run is over."""
         known = (one.name for one in state.active())
-        told = sum(name in self._beats and _is_finish(self._beats[name]) for name in known)
-        if not self.accepted or 2 * told <= max(len(state.active()), self._rules.members.at_least):
+        finished = sum(name in self._beats and _is_finish(self._beats[name]) for name in known)
+        if not self.accepted or 2 * finished <= max(len(state.active()), self._rules.members.at_least):
             return []
         return [Stop(aborted=True, sentence=self.sentence(state), halted=True, obstacle=self.obstacle(state))]
 

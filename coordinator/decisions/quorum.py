@@ -190,14 +190,14 @@ class Awaited:
 
     def absorbs(self, event: events.Event, actions: Sequence[Action], now: float) -> bool:
         """Whether nothing follows from this event beyond the actions that it called for by itself."""
-        told = [action.fact for action in actions if isinstance(action, Persist)]
-        if not told:
+        persisted = [action.fact for action in actions if isinstance(action, Persist)]
+        if not persisted:
             return isinstance(event, _QUIET) and not self.freed
-        if len(told) > 1 or now >= self.until:
-            return self._enters(told, now)
-        fact = told[0]
+        if len(persisted) > 1 or now >= self.until:
+            return self._enters(persisted, now)
+        fact = persisted[0]
         if not isinstance(fact, _REPORTS) or fact.member not in self.members or not self._is_awaited(fact):
-            return self._enters(told, now)
+            return self._enters(persisted, now)
         self.members.discard(fact.member)
         return bool(self.members)
 
@@ -205,8 +205,8 @@ class Awaited:
         round_no, kind = self.place
         return isinstance(fact, _REPORTS[kind]) and round_no in (fact.round_no, -1)
 
-    def _enters(self, told: Sequence[facts.Fact], now: float) -> bool:
-        if len(told) != 1 or not isinstance(told[0], facts.Joined):
+    def _enters(self, persisted: Sequence[facts.Fact], now: float) -> bool:
+        if len(persisted) != 1 or not isinstance(persisted[0], facts.Joined):
             return False
         self.entering -= 1
         return self.entering > 0 or now < self.closed_until

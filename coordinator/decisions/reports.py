@@ -73,7 +73,7 @@ class LostReports:
         rounds = [ref.round_no for ref, gone in self._gone.items() if ref.member == member and not gone]
         return step_at("update", max(rounds)) if rounds else None
 
-    def heard(self, member: str, beat: Heartbeat) -> None:
+    def received(self, member: str, beat: Heartbeat) -> None:
         """A member whose kept order is a later one has forgotten what it reported before."""
         if beat.have is not None:
             for ref in self._gone:

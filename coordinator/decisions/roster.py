@@ -120,7 +120,7 @@ class Roster:
     def link(self, member: str) -> Link | None:
         return self._links.get(member)
 
-    def heard(self, connection: str, now: float) -> str | None:
+    def received(self, connection: str, now: float) -> str | None:
         """Note a sign of life; returns who gave it, None from a connection that is nobody's."""
         member = self._members.get(connection)
         if member is not None:
@@ -158,7 +158,7 @@ class Roster:
         held, want = outbox.held, beat.want
         if held is not None and want is not None and want.round_no == held.round_no:
             beat = replace(beat, want=held)
-        return outbox.heard(beat)
+        return outbox.received(beat)
 
     def faults(self) -> list[str]:
         """Empty, or how the two directions disagree."""

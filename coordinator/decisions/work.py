@@ -45,7 +45,7 @@ class PendingWork:
         somebody waits for its mix. The run halts then; empty otherwise."""
         if not self._gone:
             return []
-        self._gone.heard(member.name, beat)
+        self._gone.received(member.name, beat)
         row = _row_awaited(member, beat)
         lost = self._lost_report(state, row) if row is not None else None
         if lost is None and state.is_mixing:

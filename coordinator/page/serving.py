@@ -32,7 +32,7 @@ class SharedLook:
     def __call__(self) -> RunOverview:
         with self._lock:
             if self._overview is None or time.monotonic() >= self._looked_at + EVERY_S / 2:
-                self._overview = self._follower.look()
+                self._overview = self._follower.refresh()
                 self._looked_at = time.monotonic()
             return self._overview
 

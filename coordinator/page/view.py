@@ -108,8 +108,8 @@ def _by_round(scored: Mapping[str, Sequence[tuple[int, float]]]) -> dict[int, li
     """Of every round, the latest score by then of every member that has one."""
     latest: dict[str, float] = {}
     found: dict[int, list[float]] = {}
-    told = sorted((number, name, value) for name, points in scored.items() for number, value in points)
-    for number, name, value in told:
+    ordered = sorted((number, name, value) for name, points in scored.items() for number, value in points)
+    for number, name, value in ordered:
         latest[name] = value
         found[number] = list(latest.values())
     return found

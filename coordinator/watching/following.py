@@ -31,7 +31,7 @@ _QUIET = (facts.UpdateAccepted, facts.StatsAccepted, facts.RowPlanned, facts.Rou
 
 
 class RunFollower:
-    """One folder. `look` takes in what is new and says where the run stands. Not to be shared between threads."""
+    """One folder. `refresh` reads new facts and returns the state of the run. Not to be shared between threads."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -40,7 +40,7 @@ class RunFollower:
         self._weighed: facts.Weighed | None = None
         self._traffic = TrafficTotals(folder / "traffic.jsonl")
 
-    def look(self) -> RunOverview:
+    def refresh(self) -> RunOverview:
         """The run as it is now. InvalidInput where there is none to read."""
         journal = SqliteJournal(self._folder / JOURNAL, read_only=True)
         try:

@@ -21,7 +21,7 @@ def status_texts(folder: Path, *, as_json: bool, watch: bool) -> Iterator[str]:
     pause = threading.Event()
     before = None
     while True:
-        overview = follower.look()
+        overview = follower.refresh()
         text = json.dumps(overview.as_json()) if as_json else "\n".join(status_lines(read_run(folder)))
         if text != before:
             yield text

@@ -83,7 +83,7 @@ class ConnectionGuard:
 
     # ---- the socket's thread
 
-    def heard(self, connection: str, last: zmq.Frame, sizes: Iterable[int]) -> None:
+    def received(self, connection: str, last: zmq.Frame, sizes: Iterable[int]) -> None:
         """A message was taken. last: its last frame, which knows its descriptor."""
         size_bytes = wire_bytes(sizes, encrypted=self._encrypted)
         watched = self._by_connection.get(connection)

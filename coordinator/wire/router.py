@@ -168,7 +168,7 @@ class Router:
             if len(frames) < _MOST_FRAMES:
                 frames.append(frame)
         if self._guard is not None:
-            self._guard.heard(frames[0].bytes.hex(), frames[-1], sizes)
+            self._guard.received(frames[0].bytes.hex(), frames[-1], sizes)
         return frames
 
     def trust(self, connection: str) -> None:

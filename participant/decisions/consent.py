@@ -172,10 +172,10 @@ class Consent:
 
     def _require_sealed(self, plan: Plan, strategy: Strategy) -> None:
         sealing = plan.sealed
-        told = None if sealing is None else sealing.fingerprint
-        if told != self.group_key:
+        announced = None if sealing is None else sealing.fingerprint
+        if announced != self.group_key:
             expected = "none" if self.group_key is None else f"a run sealed under {self.group_key}, this group key"
-            raise InvalidInput("plan.sealed", told or "none", expected)
+            raise InvalidInput("plan.sealed", announced or "none", expected)
         if sealing is None:
             return
         if sealing.statistics_to != self.statistics_to:
@@ -227,8 +227,13 @@ def digest_of(text: str) -> str:
 def agreed_facts(welcome: Welcome) -> Mapping[str, object]:
     """What an operator is told of a plan that is agreed to; `plan` is its digest."""
     plan = welcome.plan
-    told = {"run": welcome.run, "participant": welcome.participant, "algorithm": plan.strategy, "rounds": plan.rounds}
-    return {**told, "plan": digest_of(terms_text(welcome))}
+    terms = {
+        "run": welcome.run,
+        "participant": welcome.participant,
+        "algorithm": plan.strategy,
+        "rounds": plan.rounds,
+    }
+    return {**summary, "plan": digest_of(terms_text(welcome))}
 
 
 def changes_between(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:

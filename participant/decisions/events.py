@@ -25,7 +25,7 @@ class LineLost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
+class MessageReceived:
     """A legal message of the coordinator has arrived with all its payloads. LocalProtocolError if one is missing."""
 
     message: Message
@@ -111,5 +111,5 @@ class Ticked:
 
 
 FromWork = Prepared | Reported | Stopped | Declined | Failed
-FromLine = LineOpened | LineLost | Heard | Announced | NotUnderstood | PayloadMoved
+FromLine = LineOpened | LineLost | MessageReceived | Announced | NotUnderstood | PayloadMoved
 Event = FromLine | FromWork | LeaveRequested | Ticked

@@ -47,14 +47,12 @@ class AgentMachine:
     consent: what the coordinator may ask for; None, for simulations of the protocol alone, is anything.
     """
 
-    def __init__(
-        self, *, greeting: Hello, lifeline: Lifeline, model_bytes: int, consent: Consent | None = None
-    ) -> None:
-        self._greeting = greeting
+    def __init__(self, *, hello: Hello, lifeline: Lifeline, model_bytes: int, consent: Consent | None = None) -> None:
+        self._hello = hello
         self._line = lifeline
         self._model_bytes = model_bytes
         self._guard = OrderGuard(consent)
-        self._stored_run = greeting.run
+        self._stored_run = hello.run
         self._welcome: Welcome | None = None
         self._prepared = False
         self._preparing = False
@@ -99,11 +97,11 @@ class AgentMachine:
             case events.PayloadMoved():
                 self._line.moved(now)
                 return []
-            case events.Heard(message=message):
-                self._line.heard(now)
+            case events.MessageReceived(message=message):
+                self._line.received(now)
                 return self._on_message(message, now)
             case events.Announced(message=message):
-                self._line.heard(now)
+                self._line.received(now)
                 return self._on_announced(message, now)
             case events.NotUnderstood(reason=reason):
                 return self._on_no_answer(reason)
@@ -141,7 +139,7 @@ class AgentMachine:
     def _greet(self, now: float) -> list[Action]:
         """Say hello; what it names as one's run is the one whose initial model is held."""
         self._line.greeted(now)
-        return [Say(message=replace(self._greeting, run=self._stored_run))]
+        return [Say(message=replace(self._hello, run=self._stored_run))]
 
     def _on_tick(self, now: float) -> list[Action]:
         due = self._line.tick(now)
@@ -233,8 +231,8 @@ class AgentMachine:
             return self._greet(now)
         objection = self._guard.objection(welcome)
         if objection:
-            told = Leave(run=welcome.run, reason=objection[:TEXT_CHARS])
-            return [StopWork(), Say(message=told), *self._end(2, objection)]
+            leave = Leave(run=welcome.run, reason=objection[:TEXT_CHARS])
+            return [StopWork(), Say(message=leave), *self._end(2, objection)]
         self._line.welcomed(welcome.heartbeat_s, now)
         self._rejections.welcomed()
         if not known:
@@ -292,7 +290,7 @@ class AgentMachine:
         if self._outbox.held is None and beat.want is not None and self._is_wanted_again(beat):
             self._outbox.hold(beat.want)
         held = self._outbox.held
-        again = self._outbox.heard(beat)
+        again = self._outbox.received(beat)
         if held is not None and self._outbox.held is None and self._report is not None:
             if isinstance(self._report, Goodbye):
                 return self._end(0, "the run is over")
@@ -337,8 +335,8 @@ class AgentMachine:
             self._take(event.report, now)
             self._have = order_step_of(event.report)
         counts = event.train_samples, event.test_samples
-        if counts != (self._greeting.train_samples, self._greeting.test_samples):
-            self._greeting = replace(self._greeting, train_samples=counts[0], test_samples=counts[1])
+        if counts != (self._hello.train_samples, self._hello.test_samples):
+            self._hello = replace(self._hello, train_samples=counts[0], test_samples=counts[1])
             if self._line.is_open:  # the plan splits the data otherwise than assumed: its numbers decide the weights
                 self._line.forgotten()
                 actions += self._greet(now)

@@ -123,7 +123,7 @@ class Lifeline:
         self._beat_at = now + heartbeat_s
         self._contact_at = now
 
-    def heard(self, now: float) -> None:
+    def received(self, now: float) -> None:
         """A message that counts is a sign of life."""
         self._heard_at = now
         if self.is_member:
@@ -131,7 +131,7 @@ class Lifeline:
 
     def moved(self, now: float) -> None:
         """So is a piece of a payload; it also delays a repeated hello, because the answer is on its way."""
-        self.heard(now)
+        self.received(now)
         if self._hello_at is not None:
             self._hello_at = now + self.patience.answer_s
         if self._farewell_at is not None:

@@ -36,10 +36,10 @@ def noting(state: Path) -> Callable[[Progress], None]:
 
 
 def _write(state: Path, progress: Progress) -> None:
-    told = {**dataclasses.asdict(progress), "run": current_run(state), "written_s": time.time()}
+    entry = {**dataclasses.asdict(progress), "run": current_run(state), "written_s": time.time()}
     part = state / f".{PROGRESS}.part"
-    part.write_text(json.dumps(told))
+    part.write_text(json.dumps(entry))
     part.replace(state / PROGRESS)
     if progress.loss is not None:
         with (state / ROUNDS).open("a") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(entry) + "\n")

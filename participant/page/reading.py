@@ -78,14 +78,14 @@ class HomeFollower:
         self._state = state
         self._ledger = SentLedger(state)
 
-    def look(self) -> HomeOverview:
+    def refresh(self) -> HomeOverview:
         """The participant as it is now. InvalidInput where the folder is no participant's."""
         if not (self._state / "sent.jsonl").is_file():
             raise InvalidInput("state", self._state, "the state folder of `fedap-participant join`")
         run = current_run(self._state)
         self._ledger.read()
-        told = _read_json(self._state / PROGRESS)
-        told = told if told.get("run") == run else {}
+        progress = _read_json(self._state / PROGRESS)
+        progress = progress if progress.get("run") == run else {}
         saved = _saved(self._state, run)
         models = {name: one for name, one in _models(saved).items() if "facts" in one}
         candidates = tuple(candidate_of(name, one["facts"].get("scores", ())) for name, one in models.items())
@@ -95,11 +95,11 @@ class HomeFollower:
             run=run,
             running=is_locked(self._state / "lock"),
             finished=any(one.get("kind") == "goodbye" for one in saved.values()),
-            round=int(told.get("round_no", -1)) + 1,
-            rounds=int(told.get("rounds", 0)),
-            done=_share(told),
-            loss=told.get("loss"),
-            told_s=max(time.time() - told["written_s"], 0.0) if "written_s" in told else None,
+            round=int(progress.get("round_no", -1)) + 1,
+            rounds=int(progress.get("rounds", 0)),
+            done=_share(progress),
+            loss=progress.get("loss"),
+            told_s=max(time.time() - progress["written_s"], 0.0) if "written_s" in progress else None,
             scores=tuple(_scores(self._state / ROUNDS, run, saved)),
             candidates=tuple(judged),
             choice=choose(judged) if judged else None,
@@ -117,10 +117,10 @@ def current_run(state: Path) -> str | None:
     return None
 
 
-def _share(told: Mapping[str, Any]) -> float:
+def _share(progress: Mapping[str, Any]) -> float:
     """How much of the present round is trained, from 0 to 1."""
-    whole = told.get("epochs", 1) * told.get("batches", 1)
-    done = told.get("epoch", 0) * told.get("batches", 1) + told.get("batch", 0)
+    whole = progress.get("epochs", 1) * progress.get("batches", 1)
+    done = progress.get("epoch", 0) * progress.get("batches", 1) + progress.get("batch", 0)
     return min(done / whole, 1.0) if whole else 0.0
 
 

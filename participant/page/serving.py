@@ -15,7 +15,7 @@ def home_page(state: Path) -> LivePage:
     follower = HomeFollower(state)
 
     def shown() -> tuple[Context, object]:
-        overview = follower.look()
+        overview = follower.refresh()
         return context_of(overview), dataclasses.asdict(overview)
 
     return LivePage(package="participant.page", template="home.html.j2", parts=PARTS, look=shown)

@@ -90,15 +90,15 @@ def kept_models(state: Path) -> KeptModels | None:
             rounds = saved.round_no + (name == ALONE)
             candidate = _candidate(name, saved)
             models[name] = KeptModel(candidate=candidate, rounds=rounds, model=dict(saved.model), judged=_judged(saved))
-    told: Mapping[str, Any] = {} if final is None else final.facts
+    facts: Mapping[str, Any] = {} if final is None else final.facts
     return KeptModels(
         spec=spec,
         notes=notes,
         rounds=federated.rounds,
         models=models,
         choice=choose([one.candidate for one in models.values()]),
-        mixed_from=told.get("mixed_from") or {},
-        similarity=told.get("similarity"),
+        mixed_from=facts.get("mixed_from") or {},
+        similarity=facts.get("similarity"),
     )
 
 

@@ -108,8 +108,8 @@ class RunState:
     def latest(self) -> SavedRound | None:
         """The latest finished step; None before the first. InvalidInput where a later one is missing."""
         rounds = self._rounds()
-        told = self.path / LATEST
-        name = told.read_text(encoding="ascii", errors="replace").strip() if told.is_file() else ""
+        pointer = self.path / LATEST
+        name = pointer.read_text(encoding="ascii", errors="replace").strip() if pointer.is_file() else ""
         if name.startswith("round-") and (not rounds or rounds[-1].name < name):
             raise self._damaged(self.path / name, "it is missing")
         return self._read(rounds[-1]) if rounds else None

@@ -40,7 +40,7 @@ class WatchedConnection:
         self.drains = 0
         self._encrypted = encrypted
 
-    def heard(self, sizes: Iterable[int]) -> None:
+    def received(self, sizes: Iterable[int]) -> None:
         """A message was taken from the socket."""
         self.account.hear(wire_bytes(sizes, encrypted=self._encrypted))
 

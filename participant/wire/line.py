@@ -127,7 +127,7 @@ class Line:
                 self._watched.drained()
             return None
         if self._watched is not None:
-            self._watched.heard(frame.nbytes for frame in frames)
+            self._watched.received(frame.nbytes for frame in frames)
         return list(frames)
 
     def can_send(self) -> bool:

@@ -233,7 +233,7 @@ class VirtualRun:
     def _hear(self, member: str, beat: Heartbeat) -> None:
         """A heartbeat of the coordinator: asked twice for what it holds, a member says it again at once."""
         home = self._homes[member]
-        if home.outbox.heard(beat) is not None and home.order is not None:
+        if home.outbox.received(beat) is not None and home.order is not None:
             self._push(self._now, member, home.order)
 
     def _push(self, time_s: float, member: str, order: Order) -> None:

@@ -44,7 +44,7 @@ IGNORED = frozenset(
         "messages", "answers", "_allowances", "_addresses", "_all_strangers",
         "heard_told_at",
         "setup", "_setup", "rules", "_rules", "clock", "_clock", "journal", "_handlers", "_perform", "_parts",
-        "_wants", "wants", "_compute", "socket", "_greeting", "mark", "marked_for", "sent", "held_since",
+        "_wants", "wants", "_compute", "socket", "_hello", "mark", "marked_for", "sent", "held_since",
     }
 )  # fmt: skip
 """Fields that only count, that end no wait in these runs, that are only put into words or remembered for a law, or

@@ -14,9 +14,9 @@ from participant.decisions.actions import Action, CloseLine, End, LetGo, OpenLin
 from participant.decisions.events import (
     Announced,
     Event,
-    Heard,
     LineLost,
     LineOpened,
+    MessageReceived,
     PayloadMoved,
     Prepared,
     Report,
@@ -77,7 +77,7 @@ class MemoryHome:
     def boot(self) -> None:
         """A new life."""
         self.machine = AgentMachine(
-            greeting=self._setup.greeting(self.name, self.disk.run),
+            hello=self._setup.hello(self.name, self.disk.run),
             lifeline=Lifeline(PATIENCE, cast(Any, Steady()), has_finished=self.has_finished()),
             model_bytes=self._setup.layout.size_bytes("f32"),
         )
@@ -124,7 +124,7 @@ class MemoryHome:
         if self.post.announced is not None:
             found.append(Announced(message=self.post.announced))
         self._flush()
-        return [*found, *(Heard(message=message) for message in complete)]
+        return [*found, *(MessageReceived(message=message) for message in complete)]
 
     def save(self) -> None:
         """Work in progress reaches the disk."""

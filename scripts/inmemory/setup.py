@@ -86,7 +86,7 @@ class Setup:
             ),
         )
 
-    def greeting(self, name: str, run: str | None) -> Hello:
+    def hello(self, name: str, run: str | None) -> Hello:
         return Hello(
             name=name,
             software="explore",

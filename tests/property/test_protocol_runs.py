@@ -142,7 +142,7 @@ class Sketch:
         return not self.initial_held or (self.have is not None and step_of(message).place <= self.have.place)
 
     def _mind(self, beat: Heartbeat) -> None:
-        again = self.outbox.heard(beat)
+        again = self.outbox.received(beat)
         if self.outbox.held is None:
             self._send(self.dispatch.drop(PEER))
         elif again is not None and self.latest is not None:

@@ -16,9 +16,9 @@ from participant.decisions.actions import Action, CloseLine, End, LetGo, OpenLin
 from participant.decisions.events import (
     Announced,
     Event,
-    Heard,
     LineLost,
     LineOpened,
+    MessageReceived,
     PayloadMoved,
     Prepared,
     Report,
@@ -83,7 +83,7 @@ class Process:
         patience = Patience(reconnect_s=0.5, reconnect_cap_s=4.0, answer_s=2.0, silence_beats=4.0, farewell_s=500.0)
         lifeline = Lifeline(patience, np.random.default_rng(1))
         greeting = replace(HELLO, run=self.disk[0])
-        self.machine = AgentMachine(greeting=greeting, lifeline=lifeline, model_bytes=2**30)
+        self.machine = AgentMachine(hello=greeting, lifeline=lifeline, model_bytes=2**30)
         self.post = Post(self.machine.wants)
         self.is_up = False
         self.work: tuple[float, Event] | None = None
@@ -105,7 +105,7 @@ class Process:
         if announced is not None:
             self.tell(Announced(message=announced))
         for message in complete:
-            self.tell(Heard(message=message))
+            self.tell(MessageReceived(message=message))
         self._flush()
 
     def cut(self) -> None:
@@ -217,7 +217,7 @@ class Sketch:
 
     def _on(self, message: Message) -> None:
         if isinstance(message, Heartbeat):
-            if self._outbox.heard(message) is not None and self.order is not None:
+            if self._outbox.received(message) is not None and self.order is not None:
                 self._say(self.order)
         elif isinstance(message, Stats | Update | Goodbye):
             step = Step(kind=message.KIND, round_no=message.round_no)

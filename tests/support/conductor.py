@@ -230,7 +230,7 @@ class Conductor:
     def _note(self, socket: zmq.Socket[bytes], member: Member, message: Message) -> None:
         self.heard.append((member.name, message))
         if isinstance(message, Heartbeat):
-            if member.outbox.heard(message) is not None and member.order is not None:
+            if member.outbox.received(message) is not None and member.order is not None:
                 self._say(socket, member, member.order)
             return
         if isinstance(message, Leave):

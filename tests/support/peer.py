@@ -182,7 +182,7 @@ class Peer(threading.Thread):
         said = None if report is None else (report.KIND, getattr(report, "round_no", None))
         if want is not None and self._outbox.held is None and (want.kind, want.round_no) == said:
             self._outbox.hold(want)  # the coordinator had it, and has lost it
-        if self._outbox.heard(beat) is not None and report is not None:
+        if self._outbox.received(beat) is not None and report is not None:
             self._say(report)
 
     def _note(self, message: Reject | Error) -> None:

@@ -78,7 +78,7 @@ class Sketch:
         if isinstance(message, Reject):
             self.member, self.closed = False, True
         elif isinstance(message, Heartbeat) and self.member:
-            again = self.outbox.heard(message)
+            again = self.outbox.received(message)
             return [self._say(again)] if again is not None else []
         elif not isinstance(message, Error | Heartbeat):
             raise TypeError(f"unexpected {message}")

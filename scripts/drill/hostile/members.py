@@ -94,7 +94,7 @@ class _Peer:
     def say(self, message: Message) -> None:
         self._post.send(message)
 
-    def heard(self) -> list[Message]:
+    def received(self) -> list[Message]:
         """What has come, complete; sends what is due and waits for a moment."""
         while self._line.monitor.poll(0):
             self.is_gone = self.is_gone or self._line.read_monitor() is not None
@@ -125,7 +125,7 @@ def lying(name: str, membership: Membership) -> Attack:
         try:
             peer.say(liar.hello(replace(hello_of(membership.initial, NAME), train_samples=SAMPLES), rng))
             while not peer.is_gone and time.monotonic() < until:
-                for message in peer.heard():
+                for message in peer.received():
                     if isinstance(message, Reject):
                         until = min(until, time.monotonic() + REJECTED_S)
                     if isinstance(message, Finish):
@@ -172,7 +172,7 @@ def keyed_garbage(membership: Membership) -> Attack:
             while not peer.is_gone and time.monotonic() < until:
                 peer.pour([rng.randbytes(rng.randint(1, 400))] for _ in range(100))
                 told += 100
-                peer.heard()
+                peer.received()
             return told
         finally:
             peer.close()

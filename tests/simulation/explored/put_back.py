@@ -14,7 +14,7 @@ from scripts.inmemory import small_slices
 
 small_slices.shrink()
 
-from participant.decisions.events import Announced, Heard  # noqa: E402
+from participant.decisions.events import Announced, MessageReceived  # noqa: E402
 from participant.decisions.steps import Activity  # noqa: E402
 from participant.wire.post import Post  # noqa: E402 - slices are small from here on
 from protocol.codec import offers  # noqa: E402
@@ -54,7 +54,7 @@ class JudgesBatches(MemoryHome):
         for message in (one for complete in heard for one in complete):
             if offers(message) and message.KIND in ORDERS and self._wanted(message):
                 raise Unfilled(f"{message.KIND} is acted on without its bytes")
-            self._tell(Announced(message=message) if offers(message) else Heard(message=message))
+            self._tell(Announced(message=message) if offers(message) else MessageReceived(message=message))
         self._step([])
 
 

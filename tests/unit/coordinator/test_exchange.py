@@ -38,7 +38,7 @@ class Counter:
     def say_as_visitor(self, message: Message) -> None:
         self.visitor.send_multipart([bytes(frame) for frame in encode(message)])
 
-    def heard(self) -> list[Event]:
+    def received(self) -> list[Event]:
         """What lies in the socket."""
         return [event for received in self.router.received(10) for event in self.exchange.receive(received, 0.0)]
 
@@ -46,7 +46,7 @@ class Counter:
         events: list[Event] = []
 
         def came() -> bool:
-            events.extend(self.heard())
+            events.extend(self.received())
             return bool(events)
 
         wait_until(came, "a message", deadline_s=30)

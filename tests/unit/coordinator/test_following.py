@@ -62,31 +62,31 @@ def tell(folder: Path, told: Told) -> None:
 
 def test_each_look_takes_in_what_the_journal_has_gained(tmp_path: Path) -> None:
     follower = RunFollower(write_run(tmp_path / "run", STARTED))
-    first = follower.look()
+    first = follower.refresh()
     tell(tmp_path / "run", [*ONE_ROUND, (7.0, update("a", 1, score(6)))])
-    second = follower.look()
+    second = follower.refresh()
     assert [(one.round, one.ran_s, one.mean_accuracy) for one in (first, second)] == [(1, 2.0, None), (2, 7.0, 0.6)]
     assert [(one.name, one.round, one.doing) for one in second.members] == [("a", 2, "waiting"), ("b", 1, "training")]
     assert "waiting for b" in second.waits
     assert second.seconds_left == pytest.approx(3 * 3.0 - 2.0)  # a round took 3 s, and 2 have passed since it closed
     assert second.events[0].sentence == "round 1 closed: 2 updates"
-    anew = RunFollower(tmp_path / "run").look()
+    anew = RunFollower(tmp_path / "run").refresh()
     assert second == replace(anew, disk_free_bytes=second.disk_free_bytes)  # others write to this disk meanwhile
 
 
 def test_a_journal_that_was_put_back_is_read_from_its_beginning(tmp_path: Path) -> None:
     old = write_run(tmp_path / "old", STARTED)
     follower = RunFollower(write_run(tmp_path / "run", [*STARTED, *ONE_ROUND]))
-    assert follower.look().round == 2
+    assert follower.refresh().round == 2
     for path in (tmp_path / "run").glob("journal*"):
         path.unlink()
     shutil.copyfile(old / JOURNAL, tmp_path / "run" / JOURNAL)
-    assert follower.look().round == 1
+    assert follower.refresh().round == 1
 
 
 def test_a_folder_without_a_run_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="Name the run's folder"):
-        RunFollower(tmp_path).look()
+        RunFollower(tmp_path).refresh()
 
 
 def test_members_were_last_heard_from_when_the_pulse_or_their_report_says(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_members_were_last_heard_from_when_the_pulse_or_their_report_says(tmp_pa
     folder = write_run(tmp_path / "run", [*STARTED, *ONE_ROUND])
     config = make_config({"run": "wards", "folder": folder, "initial": "/m"})
     PulseFile(config).on_pulse(10.0, {"a": 9.0, "b": 1.0})
-    assert [one.heard_s for one in RunFollower(folder).look().members] == [1.0, 5.0]
+    assert [one.heard_s for one in RunFollower(folder).refresh().members] == [1.0, 5.0]
 
 
 def test_whether_a_coordinator_runs_is_told_by_its_lock_without_touching_it(tmp_path: Path) -> None:
@@ -102,9 +102,9 @@ def test_whether_a_coordinator_runs_is_told_by_its_lock_without_touching_it(tmp_
     with (folder / "lock").open("w") as held:
         if is_locked(folder / "lock") is None:
             pytest.skip("this system does not list locks")
-        assert RunFollower(folder).look().running is False
+        assert RunFollower(folder).refresh().running is False
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert RunFollower(folder).look().running is True
+        assert RunFollower(folder).refresh().running is True
 
 
 def test_bytes_are_added_up_and_a_torn_line_is_read_when_it_is_whole(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_members_that_fit_nobody_are_named(tmp_path: Path) -> None:
     weighed = facts.Weighed(members=("a", "b"), weights=weights, similarity=(0.0, 0.9))
     folder = write_run(tmp_path / "run", [*STARTED, (2.0, weighed)])
     assert "<strong>a</strong> fits nobody: 0.00 similar" in ask(folder, "/")[0].text
-    assert RunFollower(folder).look().fit_nobody == (("a", 0.0),)
+    assert RunFollower(folder).refresh().fit_nobody == (("a", 0.0),)
 
 
 def test_names_are_never_markup(tmp_path: Path) -> None:
@@ -63,13 +63,13 @@ def test_names_are_never_markup(tmp_path: Path) -> None:
     ],
 )
 def test_the_first_sentence_says_where_the_run_stands(tmp_path: Path, more: Told, said: str) -> None:
-    assert said in headline(RunFollower(write_run(tmp_path / "run", [*STARTED, *more])).look())
+    assert said in headline(RunFollower(write_run(tmp_path / "run", [*STARTED, *more])).refresh())
 
 
 def test_a_coordinator_that_does_not_run_is_named_first(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", STARTED)
     (folder / "lock").touch()
-    overview = RunFollower(folder).look()
+    overview = RunFollower(folder).refresh()
     if overview.running is None:
         pytest.skip("this system does not list locks")
     assert "No coordinator is running" in headline(overview)
@@ -79,7 +79,7 @@ def test_of_many_members_those_with_something_unusual_come_first(tmp_path: Path)
     names = [f"m{number:03d}" for number in range(250)]
     told: list[tuple[float, facts.Fact]] = [(0.0, facts.Began(run="wards")), *((1.0, joined(name)) for name in names)]
     told.append((2.0, facts.Lost(member="m240", silent_s=60.0)))
-    context = context_of(RunFollower(write_run(tmp_path / "run", told)).look())
+    context = context_of(RunFollower(write_run(tmp_path / "run", told)).refresh())
     assert (context["shown_members"][0].name, context["hidden_members"]) == ("m240", 50)
 
 

@@ -35,9 +35,9 @@ def test_a_connection_that_greets_as_somebody_else_is_no_longer_the_first_ones()
 def test_released_connection_leaves_the_member_and_its_last_sign_of_life() -> None:
     roster = Roster()
     roster.connect("a", "c1", 0.0)
-    roster.heard("c1", 7.0)
+    roster.received("c1", 7.0)
     assert roster.release("c1") == "a"
-    assert roster.heard("c1", 9.0) is None
+    assert roster.received("c1", 9.0) is None
     link = roster.link("a")
     assert link is not None
     assert link.heard_at == 7.0

@@ -18,7 +18,7 @@ from tests.support.cohorts import clients_of, rounds_run, small_run
 
 
 @pytest.fixture
-def heard() -> Iterator[list[int]]:
+def received() -> Iterator[list[int]]:
     """The signals that reached this process."""
     numbers: list[int] = []
     before = {

@@ -13,8 +13,8 @@ from participant.decisions.actions import (
 )
 from participant.decisions.events import (
     Event,
-    Heard,
     LineOpened,
+    MessageReceived,
     Prepared,
     Report,
     Ticked,
@@ -50,7 +50,7 @@ class Agent:
     ) -> None:
         self.now = 0.0
         lifeline = Lifeline(patience, np.random.default_rng(0), has_finished=has_finished)
-        self.machine = AgentMachine(greeting=replace(HELLO, run=run), lifeline=lifeline, model_bytes=model_bytes)
+        self.machine = AgentMachine(hello=replace(HELLO, run=run), lifeline=lifeline, model_bytes=model_bytes)
         self.actions = self.machine.start(self.now)
 
     def on(self, event: Event) -> list[Action]:
@@ -59,7 +59,7 @@ class Agent:
         return self.actions
 
     def hear(self, message: Message) -> list[Action]:
-        return self.on(Heard(message=message))
+        return self.on(MessageReceived(message=message))
 
     def at(self, now: float) -> list[Action]:
         self.now = now

@@ -63,7 +63,7 @@ def test_scores_together_and_alone_stand_side_by_side_with_the_choosers_sentence
     folder = state_folder(tmp_path)
     save(folder, model, "goodbye", 5, 44, 45)
     save(folder, model, "alone", 4, 89, 90)
-    overview = HomeFollower(folder).look()
+    overview = HomeFollower(folder).refresh()
     context = context_of(overview)
     assert [(one.name, one.test.accuracy) for one in overview.candidates if one.test] == [
         ("federated", 0.44),
@@ -80,7 +80,7 @@ def test_progress_and_finished_rounds_are_shown_as_they_were_told(tmp_path: Path
     tell = noting(folder)
     tell(Progress(round_no=1, rounds=4, epoch=1, epochs=1, loss=0.5, accuracy=0.7))
     noting(folder)(Progress(round_no=2, rounds=4, epoch=0, epochs=2, batch=10, batches=10))
-    overview = HomeFollower(folder).look()
+    overview = HomeFollower(folder).refresh()
     assert (overview.round, overview.rounds, overview.done, overview.scores) == (3, 4, 0.5, ((1, 0.7),))
     assert headline(overview) == "Round 3 of 4: training."
 
@@ -89,7 +89,7 @@ def test_what_was_told_of_an_earlier_run_is_not_shown(tmp_path: Path) -> None:
     folder = state_folder(tmp_path)
     noting(folder)(Progress(round_no=1, rounds=4, loss=0.5, accuracy=0.7))
     (folder / "state" / "current").write_text("other\n")
-    assert (HomeFollower(folder).look().round, HomeFollower(folder).look().scores) == (0, ())
+    assert (HomeFollower(folder).refresh().round, HomeFollower(folder).refresh().scores) == (0, ())
 
 
 def test_a_note_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_the_page_shows_the_ledger_and_escapes_names(tmp_path: Path) -> None:
 
 def test_a_folder_of_no_participant_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="the state folder of"):
-        HomeFollower(tmp_path).look()
+        HomeFollower(tmp_path).refresh()
 
 
 def test_the_pages_process_loads_no_torch() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from participant.decisions.events import Heard
+from participant.decisions.events import MessageReceived
 from participant.wire.post import Post
 from protocol.codec import encode
 from protocol.errors import LocalProtocolError
@@ -68,7 +68,7 @@ def test_an_offer_that_is_not_wanted_is_announced_and_never_handed_on() -> None:
 
 def test_what_lacks_a_payload_cannot_be_an_event() -> None:
     with pytest.raises(LocalProtocolError, match="must not be acted on"):
-        Heard(message=replace(train(0), weights=LARGE))
+        MessageReceived(message=replace(train(0), weights=LARGE))
 
 
 def test_an_order_behind_a_large_welcome_comes_whole_and_after_it() -> None:

@@ -140,7 +140,7 @@ class Gate(SentLog):
 
 def shell_at(endpoint: str, record: Path | SentLog, patience: Patience = PATIENCE, **sizes: int) -> Shell:
     machine = AgentMachine(
-        greeting=HELLO, lifeline=Lifeline(patience, np.random.default_rng(0)), model_bytes=LARGE.size_bytes
+        hello=HELLO, lifeline=Lifeline(patience, np.random.default_rng(0)), model_bytes=LARGE.size_bytes
     )
     sent = record if isinstance(record, SentLog) else SentLog(record, **sizes)
     return Shell(address=Address(endpoint=endpoint), machine=machine, sent=sent)

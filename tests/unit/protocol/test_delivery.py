@@ -19,39 +19,39 @@ def holding(step: Step) -> Outbox:
 
 def test_step_is_said_again_at_every_second_asking() -> None:
     outbox = holding(TRAIN_4)
-    asked = [outbox.heard(heartbeat(have=TRAIN_3, want=TRAIN_4)) for _ in range(5)]
+    asked = [outbox.received(heartbeat(have=TRAIN_3, want=TRAIN_4)) for _ in range(5)]
     assert asked == [None, TRAIN_4, None, TRAIN_4, None]
 
 
 def test_step_the_peer_has_is_forgotten() -> None:
     outbox = holding(TRAIN_4)
-    assert outbox.heard(heartbeat(have=TRAIN_4)) is None
+    assert outbox.received(heartbeat(have=TRAIN_4)) is None
     assert outbox.held is None
-    assert outbox.heard(heartbeat(have=TRAIN_3, want=TRAIN_4)) is None
+    assert outbox.received(heartbeat(have=TRAIN_3, want=TRAIN_4)) is None
 
 
 def test_peer_that_wants_nothing_in_between_is_asked_to_ask_twice_again() -> None:
     outbox = holding(TRAIN_4)
     wanting, busy = heartbeat(want=TRAIN_4), heartbeat()
-    assert [outbox.heard(beat) for beat in (wanting, busy, wanting)] == [None, None, None]
+    assert [outbox.received(beat) for beat in (wanting, busy, wanting)] == [None, None, None]
 
 
 def test_new_step_is_not_said_twice_because_the_old_one_was_asked_for() -> None:
     outbox = holding(TRAIN_3)
-    outbox.heard(heartbeat(want=TRAIN_3))
+    outbox.received(heartbeat(want=TRAIN_3))
     outbox.hold(TRAIN_4)
-    assert outbox.heard(heartbeat(want=TRAIN_3)) is None
+    assert outbox.received(heartbeat(want=TRAIN_3)) is None
 
 
 def test_later_step_answers_a_want_for_an_earlier_one() -> None:
     outbox = holding(FINISH_4)
     beat = heartbeat(have=TRAIN_3, want=TRAIN_4)
-    assert [outbox.heard(beat), outbox.heard(beat)] == [None, FINISH_4]
+    assert [outbox.received(beat), outbox.received(beat)] == [None, FINISH_4]
 
 
 def test_step_still_to_come_is_not_answered_with_an_older_one() -> None:
     outbox = holding(TRAIN_3)
-    assert [outbox.heard(heartbeat(want=TRAIN_4)) for _ in range(3)] == [None] * 3
+    assert [outbox.received(heartbeat(want=TRAIN_4)) for _ in range(3)] == [None] * 3
 
 
 def test_steps_of_a_round_come_in_their_order_and_a_report_shares_its_orders_place() -> None:

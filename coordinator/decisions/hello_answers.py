@@ -1,4 +1,4 @@
-"""How a hello is answered.
+"""The answer to a hello: a refusal, or a welcome.
 
 Pure: a hello and the state in; a refusal, or the welcome and the fact that membership changed, out.
 """
