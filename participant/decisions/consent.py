@@ -233,7 +233,7 @@ def agreed_facts(welcome: Welcome) -> Mapping[str, object]:
         "algorithm": plan.strategy,
         "rounds": plan.rounds,
     }
-    return {**summary, "plan": digest_of(terms_text(welcome))}
+    return {**terms, "plan": digest_of(terms_text(welcome))}
 
 
 def changes_between(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder: Path = tmp_path_factory.mktemp("runs") / "run"
     write_run(folder, [*STARTED, *ONE_ROUND, *SCORED])
     (folder / "lock").touch()
-    return RunMetrics(RunFollower(folder).look).text().decode()
+    return RunMetrics(RunFollower(folder).refresh).text().decode()
 
 
 @pytest.mark.parametrize("query", [*dashboard(), *(rule["expr"] for rule in alerts())])
