@@ -47,12 +47,16 @@ class PrivacyLedger:
     def __init__(self, folder: Path, disk: Disk) -> None:
         self._folder = folder
         self._disk = disk
-        self.releases = self._read()
 
     @classmethod
     def of(cls, state: PrivateState) -> PrivacyLedger:
         """The ledger of a participant's folder."""
         return cls(state.folder, state.disk)
+
+    @property
+    def releases(self) -> tuple[PrivateRelease, ...]:
+        """All of them, from disk: statistics and updates are charged through ledgers of their own."""
+        return self._read()
 
     def find(self, query: str) -> PrivateRelease | None:
         """The release that answered this very question, if it was asked before."""
@@ -67,7 +71,6 @@ class PrivacyLedger:
         releases = (*self.releases, release)
         text = json.dumps({"format": _FORMAT, "releases": [asdict(one) for one in releases]}, indent=1) + "\n"
         self._disk.patiently(LEDGER, lambda: replace_text(self._folder / LEDGER, text, mode=0o600))
-        self.releases = releases
 
     def noise(self, query: str, size: int) -> FloatArray:
         """(size,) standard normal numbers that only this folder's secret and the question determine."""

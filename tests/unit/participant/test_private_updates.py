@@ -14,9 +14,9 @@ from participant.record.privacy_ledger import PrivacyLedger
 from participant.record.private_state import PrivateState
 from participant.training.home_run import HomeRun
 from participant.training.home_settings import HomeSettings
-from participant.training.privacy_budget import UpdatePrivacy, spent_epsilon
+from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy, spent_epsilon
 from participant.training.reports import ARRIVED
-from protocol.messages import Plan, Train, Update, Welcome
+from protocol.messages import Anchor, Plan, Train, Update, Welcome
 from protocol.tensors import TensorSet
 from tests.unit.participant.test_home_run import DATA, INITIAL, RUN, SPEC, bits, order, plan, shared, trained, whole
 from tests.unit.participant.test_sealed_run import EMPTY, KEY, order_of, sealing
@@ -97,6 +97,17 @@ def test_an_update_without_delivered_weights_begins_at_what_left_before(folder: 
     assert run.refused is not None
     assert np.abs(update.weights.flat() - shared(INITIAL).flat()).max() < 0.01
     assert np.abs(update.weights.flat() - run._client.shared).max() > 0.01
+
+
+def test_statistics_and_updates_are_charged_to_one_ledger_and_to_limits_of_their_own(folder: Path) -> None:
+    welcome = Welcome(run=RUN, participant="c1", round_no=0, heartbeat_s=1.0, plan=plan(), initial=whole(INITIAL))
+    statistics = StatisticsPrivacy(epsilon=1.0, limit_epsilon=1.0)
+    settings = HomeSettings(update_privacy=PRIVACY, statistics_privacy=statistics)
+    run = HomeRun(welcome=welcome, spec=SPEC, data=DATA, state=PrivateState(folder), settings=settings)
+    run.measure(Anchor(run=RUN, round_no=0, measure="bn-inputs", weights=None))
+    trained(run, order(0, shared(INITIAL)), order(1, shared(INITIAL)))
+    found = PrivacyLedger(folder, Disk()).releases
+    assert [(one.what, one.round_no) for one in found] == [("statistics", 0), ("update", 0), ("update", 1)]
 
 
 def test_a_run_that_the_budget_is_not_enough_for_is_refused_before_it_begins(folder: Path) -> None:
