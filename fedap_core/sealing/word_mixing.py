@@ -13,11 +13,11 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from fedap_core.aggregation import in_tiles
+from fedap_core.aggregation import in_tiles, tile_columns
 from fedap_core.errors import InvalidInput
 from fedap_core.sealing.fixed_point import WHOLE, Words
 
-WORD_COLUMNS = 4096
+_BLOCK = 4096
 """Words mixed per product: halves and sums of 20 members stay in the cache of a core."""
 
 WordAccess = Callable[[int, Words], None]
@@ -39,38 +39,46 @@ def mix_words(
     if weights.ndim != 2 or weights.size == 0 or (weights < 0).any() or (weights.sum(axis=1) != WHOLE).any():
         raise InvalidInput("weights", weights.tolist(), f"rows of whole numbers >= 0 that sum to {WHOLE}")
     factors = weights.astype(np.float64)
+    columns = tile_columns(weights.shape[1]) // 2  # words are twice as long as the values that this is made for
 
     @contextmanager
     def borrowed() -> Iterator[_WordScratch]:
-        yield _WordScratch(factors)
+        yield _WordScratch(factors, columns)
 
-    in_tiles(count, WORD_COLUMNS, borrowed, read=read, write=write, threads=threads)
+    in_tiles(count, columns, borrowed, read=read, write=write, threads=threads)
 
 
 class _WordScratch:
-    """One tile of words of every giver and receiver, and the halves between."""
+    """One tile of words of every giver and receiver, and a block of halves between."""
 
-    def __init__(self, factors: NDArray[np.float64]) -> None:
+    def __init__(self, factors: NDArray[np.float64], columns: int) -> None:
         rows, members = factors.shape
         self._factors = factors
-        self._words = np.zeros((members, WORD_COLUMNS), dtype=np.uint64)
-        self._halves = np.empty((members, WORD_COLUMNS))
-        self._low = np.empty((rows, WORD_COLUMNS))
-        self._high = np.empty((rows, WORD_COLUMNS))
-        self._mixed = np.empty((rows, WORD_COLUMNS), dtype=np.uint64)
+        self._words = np.zeros((members, columns), dtype=np.uint64)
+        self._mixed = np.empty((rows, columns), dtype=np.uint64)
+        self._halves = np.empty((members, _BLOCK))
+        self._low = np.empty((rows, _BLOCK))
+        self._high = np.empty((rows, _BLOCK))
 
     def tile(self, width: int) -> Words:
         return self._words[:, :width]
 
     def product(self, width: int) -> Words:
         """The first columns of the sums; valid until the next product."""
-        parts = self._words.astype("<u8", copy=False).view("<u4").reshape(*self._words.shape, 2)
-        for part, sums in ((0, self._low), (1, self._high)):
-            np.copyto(self._halves, parts[:, :, part])
-            np.matmul(self._factors, self._halves, out=sums)
-            sums += _TO_MANTISSA
-        low, high = self._low.view(np.uint64), self._high.view(np.uint64)
-        np.left_shift(high, _SHIFT, out=high)
-        np.add(low, high, out=self._mixed)
-        np.subtract(self._mixed, _EXPONENT, out=self._mixed)
+        for start in range(0, width, _BLOCK):
+            self._multiply(start, min(start + _BLOCK, self._words.shape[1]))
         return self._mixed[:, :width]
+
+    def _multiply(self, start: int, stop: int) -> None:
+        """One block, from its first column to the one behind its last."""
+        size, mixed = stop - start, self._mixed[:, start:stop]
+        parts = self._words.astype("<u8", copy=False).view("<u4").reshape(*self._words.shape, 2)[:, start:stop]
+        halves, low, high = self._halves[:, :size], self._low[:, :size], self._high[:, :size]
+        for part, sums in ((0, low), (1, high)):
+            np.copyto(halves, parts[:, :, part])
+            np.matmul(self._factors, halves, out=sums)
+            sums += _TO_MANTISSA
+        lows, highs = self._low.view(np.uint64)[:, :size], self._high.view(np.uint64)[:, :size]
+        np.left_shift(highs, _SHIFT, out=highs)
+        np.add(lows, highs, out=mixed)
+        np.subtract(mixed, _EXPONENT, out=mixed)

@@ -30,6 +30,9 @@ _CHUNK = 1 << 14
 """Words padded at a time: pads of whole models would take their memory once more for every member."""
 
 
+_ZEROS = memoryview(bytes(8 * _CHUNK))
+
+
 class BrokenSeal(Exception):
     """A sum is not what it was announced to be; the sentence says how that shows."""
 
@@ -131,5 +134,5 @@ def _keystream(key: bytes, size: int) -> Iterator[Words]:
 
 def _random_words(cipher: CipherContext, count: int) -> Words:
     buffer = np.empty(count + 2, dtype="<u8")  # the cipher wants room for one block more
-    cipher.update_into(bytes(8 * count), buffer.data.cast("B"))
+    cipher.update_into(_ZEROS[: 8 * count], buffer.data.cast("B"))
     return buffer[:count]

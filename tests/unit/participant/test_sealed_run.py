@@ -19,7 +19,7 @@ from participant.record.private_state import PrivateState
 from participant.sealing.boxes import Boxes, plan_digest
 from participant.sealing.group_key import GroupKey, make_group_key, read_group_key
 from participant.sealing.sealed_run import STATISTICS
-from participant.sealing.updates import BrokenSeal
+from participant.sealing.updates import BrokenSeal, Sealer, Upload
 from participant.training.home_run import HomeRun
 from participant.training.home_settings import HomeSettings
 from protocol.messages import Anchor, Sealing, Stats, Train, Update, Welcome
@@ -201,6 +201,15 @@ def test_a_sum_of_one_peer_alone_is_refused(tmp_path: Path, first: tuple[Members
         run._deliver(order_of("c1", updates, row))
         assert run.refused is not None
         assert "row that was requested" in run.refused.reason
+
+
+def test_whoever_has_the_key_and_an_upload_can_read_it(first: tuple[Members, dict[str, Update]]) -> None:
+    """A member that works together with the coordinator, or a stolen key and recorded traffic: no pad helps."""
+    members, updates = first
+    sealed = words(updates["c2"])
+    upload = Upload(member="c2", round_no=0, phase="mixed", salt=sealed[-2:].tobytes())
+    read = Sealer(KEY, RUN).open_sum((sealed[:-2] * np.uint64(WHOLE)).view(np.int64), [upload])
+    np.testing.assert_allclose(read, members.runs["c2"]._client.shared, atol=2.0**-24)
 
 
 def test_statistics_passed_off_as_another_members_are_refused(
