@@ -65,10 +65,15 @@ def _findings(found: dict[str, Measurements]) -> tuple[BenchResult, ...]:
             "20 participant processes, barrier, durable journal / A2",
             found[DURABLE],
             both,
-            Threshold(must=1.10, goal=0.90),
+            Threshold(must=1.10, goal=0.88),
         ),
         ratio("20 participant processes, continuous / A2", found[CONTINUOUS], both),
-        ratio("every round evaluated on as many samples as train / no evaluation", found[EVALUATED], found[DURABLE]),
+        ratio(
+            "every round evaluated on as many samples as train / no evaluation",
+            found[EVALUATED],
+            found[DURABLE],
+            Threshold(must=1.30, goal=1.15),
+        ),
         ratio(
             "durable journal / journal not durable", found[DURABLE], found[FORGETFUL], Threshold(must=1.05, goal=1.02)
         ),
