@@ -30,5 +30,6 @@ EXTRAS: Mapping[str, str] = {
     "tensorboard": "tensorboard",
     "tenseal": "bench",
     "atheris": "fuzz",
+    "ray": "ray",
 }
 """Name in an `import` -> the extra. A library that several extras bring has the one that most users lack."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ENGINES: Mapping[str, Registered] = {
     "inline": Registered(where="scripts.engines.inline:run_inline"),
+    "ray": Registered(where="scripts.engines.ray_cluster:run_ray", fills_machine=True),
     "processes": Registered(
         where="scripts.engines.processes.run:run_any",
         modes=("barrier", "continuous"),

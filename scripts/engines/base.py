@@ -25,7 +25,8 @@ class EngineOptions:
 
     workers: processes that train clients. participants_per_process: how many share one, where each is a participant of
     its own. keep_models: save models, so that a run can be continued. memory_gb: where clients would take more, their
-    models lie in files; None: half of the machine's. on_round: told every round and its accuracy.
+    models lie in files; None: half of the machine's. ray_address: of a cluster; empty: RAY_ADDRESS, or this machine.
+    gpus_per_actor: what Ray reserves for each. on_round: told every round and its accuracy.
     """
 
     root: Path
@@ -33,6 +34,8 @@ class EngineOptions:
     participants_per_process: int = 1
     keep_models: bool = True
     memory_gb: float | None = None
+    ray_address: str = ""
+    gpus_per_actor: float = 0.0
     on_round: Callable[[int, float | None], None] = lambda _round_no, _accuracy: None
 
     def __post_init__(self) -> None:
@@ -41,6 +44,7 @@ class EngineOptions:
                 raise InvalidInput(field, getattr(self, field), "at least 1")
         if self.memory_gb is not None:
             require_memory(self.memory_gb)
+        require_gpus(self.gpus_per_actor)
 
     @property
     def memory_bytes(self) -> int:
@@ -54,6 +58,12 @@ def require_memory(memory_gb: float) -> None:
     """Refuse what is no amount of memory."""
     if not 0.0 < memory_gb < math.inf:
         raise InvalidInput("memory", memory_gb, "a number of gigabytes above 0")
+
+
+def require_gpus(gpus_per_actor: float) -> None:
+    """Refuse what is no share of GPUs."""
+    if not 0.0 <= gpus_per_actor < math.inf:
+        raise InvalidInput("gpus-per-actor", gpus_per_actor, "a number from 0: 0.25 is four actors on one GPU")
 
 
 class Engine(Protocol):

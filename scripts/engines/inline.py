@@ -66,17 +66,25 @@ MADE_IN_MEMORY = 1 << 28
 """Bytes of mixed rows; more of them lie in a file until they are delivered."""
 
 
-def run_inline(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> RunFolder:
+PoolMaker = Callable[[RunSettings, Cohort, Path, EngineOptions], ClientPool]
+"""(settings, cohort, the model file that everybody starts from, options): where the clients live."""
+
+
+def run_inline(
+    settings: RunSettings, cohort: Cohort, options: EngineOptions, open_pool: PoolMaker = open_pool
+) -> RunFolder:
     """Run what is still missing of a run; returns its folder."""
     folder = RunFolder(options.root, settings)
     if not folder.is_complete():
         with folder.alone():
             if not folder.is_complete():  # another process may have finished it meanwhile
-                _run_missing(folder, settings, cohort, options)
+                _run_missing(folder, settings, cohort, options, open_pool)
     return folder
 
 
-def _run_missing(folder: RunFolder, settings: RunSettings, cohort: Cohort, options: EngineOptions) -> None:
+def _run_missing(
+    folder: RunFolder, settings: RunSettings, cohort: Cohort, options: EngineOptions, open_pool: PoolMaker
+) -> None:
     initial = initial_file(settings, cohort, options)
     described = {
         "clients": [client.name for client in cohort.clients],

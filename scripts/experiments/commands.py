@@ -31,12 +31,22 @@ Partition = Annotated[
         "without --clients."
     ),
 ]
+Engine = Annotated[
+    str,
+    typer.Option(
+        help="inline, ray: a cluster or this machine's cores, or processes: a real federation; the same bits."
+    ),
+]
 Jobs = Annotated[
     int, typer.Option(help="Runs at once; 0: as many as there are cores, or one with an engine that uses them all.")
 ]
 Memory = Annotated[
     float | None,
     typer.Option(help="Gigabytes that clients may take before they lie in files. Default: half of the machine's."),
+]
+RayAddress = Annotated[str, typer.Option(help="With --engine ray: the cluster. Default: RAY_ADDRESS, or this machine.")]
+GpusPerActor = Annotated[
+    float, typer.Option(help="With --engine ray: GPUs reserved for each actor, 0.25 for a quarter.")
 ]
 
 
@@ -85,12 +95,14 @@ def compare(
     encoding: Annotated[str, typer.Option(help=f"How weights travel: {', '.join(ENCODINGS)}.")] = "f32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
     layers: Annotated[str, typer.Option(help="tiled, or stock: torch's own; equal up to rounding.")] = "tiled",
-    engine: Annotated[str, typer.Option(help="inline or processes (a real federation); same results.")] = "inline",
+    engine: Engine = "inline",
     mode: Annotated[str, typer.Option(help="barrier, or continuous (needs --engine processes).")] = "barrier",
     participants_per_process: Annotated[int, typer.Option(help="With --engine processes.", min=1)] = 1,
     jobs: Jobs = 0,
     workers: Annotated[int, typer.Option(help="Processes inside each run; 0: the cores that --jobs leaves free.")] = 0,
     memory: Memory = None,
+    ray_address: RayAddress = "",
+    gpus_per_actor: GpusPerActor = 0.0,
     keep_models: Annotated[bool, typer.Option(help="Save models, so that a run can be resumed.")] = True,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS,
     track: Annotated[list[str] | None, typer.Option(help="mlflow:URI or tensorboard:FOLDER; repeatable.")] = None,
@@ -104,7 +116,8 @@ def compare(
     comparison = Comparison.of(cohort, run, algorithms=algorithms, seeds=seeds)
     options = _sweep_options(
         out, len(comparison.runs), jobs=jobs, workers=workers, keep_models=keep_models, engine=engine,
-        participants_per_process=participants_per_process, memory_gb=memory, track=tuple(track or ()),
+        participants_per_process=participants_per_process, memory_gb=memory,
+        ray_address=ray_address, gpus_per_actor=gpus_per_actor, track=tuple(track or ()),
     )  # fmt: skip
     compare_and_report(comparison, options, Console())
 
@@ -128,6 +141,8 @@ def _sweep_options(
     engine: str = "inline",
     participants_per_process: int = 1,
     memory_gb: float | None = None,
+    ray_address: str = "",
+    gpus_per_actor: float = 0.0,
     track: tuple[str, ...] = (),
 ) -> SweepOptions:
     from scripts.experiments.sweep import SweepOptions, share_cores
@@ -141,6 +156,8 @@ def _sweep_options(
         engine=engine,
         participants_per_process=participants_per_process,
         memory_gb=memory_gb,
+        ray_address=ray_address,
+        gpus_per_actor=gpus_per_actor,
         track=track,
     )
 

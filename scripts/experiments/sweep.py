@@ -30,7 +30,7 @@ from rich.progress import (
 
 from fedap_core.errors import InvalidInput
 from scripts.engines import find_engine, load_engine
-from scripts.engines.base import EngineOptions, require_memory
+from scripts.engines.base import EngineOptions, require_gpus, require_memory
 from scripts.run.cohort import Cohort
 from scripts.run.cohort_apart import CohortApart
 from scripts.run.forked import FORK, end_with_parent, signals_held, unwind_on_sigterm
@@ -59,8 +59,8 @@ def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
     """jobs: runs at once; workers: processes inside each inline run; keep_models: whether runs can be continued.
-    memory_gb: what the clients of one run may take before they lie in files. track: trackers that every run is logged
-    to."""
+    memory_gb: what the clients of one run may take before they lie in files. ray_address, gpus_per_actor: of the engine
+    `ray`. track: trackers that every run is logged to."""
 
     root: Path
     jobs: int = 1
@@ -69,6 +69,8 @@ class SweepOptions:
     engine: str = "inline"
     participants_per_process: int = 1
     memory_gb: float | None = None
+    ray_address: str = ""
+    gpus_per_actor: float = 0.0
     track: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -77,6 +79,7 @@ class SweepOptions:
                 raise InvalidInput(field, getattr(self, field), "at least 1")
         if self.memory_gb is not None:
             require_memory(self.memory_gb)
+        require_gpus(self.gpus_per_actor)
         find_engine(self.engine)
         for place in (self.root, *self.root.parents):
             if place.exists() and not place.is_dir():
@@ -246,6 +249,8 @@ def _job(
         participants_per_process=options.participants_per_process,
         keep_models=options.keep_models,
         memory_gb=options.memory_gb,
+        ray_address=options.ray_address,
+        gpus_per_actor=options.gpus_per_actor,
         on_round=lambda round_no, _accuracy: tell({"round": round_no}),
     )
     with suppress(BrokenPipeError):  # nobody is left to work for

@@ -6,8 +6,8 @@ one seed get identical clients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,6 +63,22 @@ class Cohort:
             y=torch.from_numpy(self.data.y[indices]).to(device),
             preprocessing=self.data.preprocessing,
         )
+
+    def part(self, clients: Sequence[Client]) -> Cohort:
+        """Some of the clients and their samples alone, to be sent elsewhere."""
+        kept = np.concatenate([positions for client in clients for positions in client.splits.values()])
+        data = replace(
+            self.data, x=self.data.x[kept], y=self.data.y[kept], group=self.data.group[kept],
+            span=None, site=None, site_names=(),
+        )  # fmt: skip
+        found, at = [], 0
+        for client in clients:
+            splits = {}
+            for name, positions in client.splits.items():
+                splits[name] = np.arange(at, at + len(positions), dtype=np.int64)
+                at += len(positions)
+            found.append(Client(name=client.name, splits=splits))
+        return Cohort(data=data, clients=tuple(found))
 
     def class_counts(self) -> list[list[int]]:
         """(clients, classes): how many samples of each class a client has, over all splits."""
