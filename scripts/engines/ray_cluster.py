@@ -37,16 +37,17 @@ from scripts.run.settings import RunSettings
 ATTEMPTS = 10
 """How often a run is begun, each time but the first because actors have died."""
 
-START_S = 120.0
+START_S = 300.0
 """Seconds that an actor may take to start; those that take longer are done without."""
 
 _ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_worker_register_timeout_seconds": "300",
     "RAY_raylet_start_wait_time_s": "120",
+    "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-"""Patience on a busy machine, and no reports to anybody."""
+"""Patience on a busy machine, actors that are no less urgent than this process, and no reports to anybody."""
 
 
 def run_ray(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> RunFolder:
@@ -76,7 +77,7 @@ def open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: Engin
     ray = load_ray()
     if not ray.is_initialized():
         address = options.ray_address or os.environ.get("RAY_ADDRESS")
-        own: dict[str, object] = {"num_cpus": options.workers, "include_dashboard": False}
+        own: dict[str, object] = {"address": "local", "num_cpus": options.workers, "include_dashboard": False}
         if not address:
             os.environ["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), *(path for path in sys.path if path)])
         try:
@@ -95,6 +96,9 @@ class Shard:
             return {"answer": getattr(self, order)(*arguments)}
         except (InvalidInput, OSError) as error:
             return {"error": error_to_json(error)}
+
+    def greet(self) -> None:
+        """The actor has started."""
 
     def begin(self, cohort: Cohort, start: bytes, plan: LocalPlan, device: str) -> Float32Array:
         """Make these clients; their rows."""
@@ -188,7 +192,7 @@ class RayPool:
         actors = {}
         for _ in range(min(int(room), len(self._names))):
             actor = made.remote()
-            actors[actor.ask.remote("__init__")] = actor
+            actors[actor.ask.remote("greet")] = actor
         ready, late = ray.wait(list(actors), num_returns=len(actors), timeout=START_S)
         for one in late:
             ray.kill(actors[one])

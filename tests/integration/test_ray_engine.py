@@ -1,4 +1,4 @@
-"""The Ray engine leaves the inline engine's run folder to the bit, whatever the number of actors, and though they die."""
+"""The Ray engine leaves the run folder of the inline engine, bit for bit, with any number of actors and after deaths."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def require_equal(one: RunFolder, other: RunFolder) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("local")
 def test_any_number_of_actors_leaves_the_inline_engines_run_folder(tmp_path: Path) -> None:
-    """Three actors for five clients, two of which share one; an algorithm that keeps a model at home; some take part."""
+    """Three actors for five clients, one alone; an algorithm that keeps a model at home; rounds without everybody."""
     for number, settings in enumerate(
         [
             small_run("fedap", cohort=FIVE),
