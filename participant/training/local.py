@@ -65,7 +65,8 @@ class LocalReport:
 class LocalClient:
     """`shared` is the participant's live shared weights: mixing may write into it, training reads it.
 
-    buffer: where the flat model lies; mirrored: whether `shared` is a copy in main memory (see `FlatModel`).
+    buffer: where the flat model lies; mirrored: whether `shared` is a copy in main memory (see `FlatModel`). flat: of a
+    client that is no longer needed, to save the time of making one.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class LocalClient:
         plan: LocalPlan,
         buffer: Tensor | None = None,
         mirrored: bool | None = None,
+        flat: FlatModel | None = None,
     ) -> None:
         if plan.strategy.needs_batch_norm:
             require_batch_norm(module, plan.strategy.name)
@@ -87,8 +89,14 @@ class LocalClient:
         self._plan = plan
         if plan.compute.layers == "stock":
             use_stock_layers(module)
-        beside = plan.strategy.beside(spec)
-        self._model = FlatModel(module, spec.tensors, plan.strategy.home, buffer, beside=beside, mirrored=mirrored)
+        self._model = flat or FlatModel(
+            module,
+            spec.tensors,
+            plan.strategy.home,
+            buffer,
+            beside=plan.strategy.beside(spec),
+            mirrored=mirrored,
+        )
         trade = Trade(
             participant=name,
             samples=splits["train"],

@@ -16,7 +16,7 @@ from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
 from fedap_core.metrics import Evaluation
 from fedap_core.model_spec import ModelSpec
-from fedap_core.nn.state import State, copy_into, flat_size
+from fedap_core.nn.state import FlatModel, State, copy_into, flat_size, model_entries
 from fedap_core.strategies import Measure
 from participant.record.model_file import module_of, read_model
 from participant.training.local import LocalClient, LocalPlan, LocalReport, use_threads
@@ -61,9 +61,10 @@ class StoredPool:
         self._device = resolve_device(device)
         self._spec, self._start, _ = read_model(start)
         self._module = module_of(self._spec, self._start).to(self._device)
-        size = flat_size((*self._spec.tensors, *plan.strategy.beside(self._spec)), plan.strategy.home)
-        self._buffer = torch.empty(size, device=self._device)
-        self._shared = frozenset(tensor.name for tensor in plan.strategy.travelling(self._spec))
+        beside = plan.strategy.beside(self._spec)
+        self._flat = FlatModel(self._module, self._spec.tensors, plan.strategy.home, beside=beside)
+        shared = {tensor.name for tensor in plan.strategy.travelling(self._spec)}
+        self._at_home = [tensor.name for tensor in self._spec.tensors if tensor.name not in shared]
         self._table, self._homes = rows, _HomeStates(folder, len(clients))
         self._rows: list[Float32Array] = [rows.array[place] for place in places or range(len(clients))]
         self._memory_bytes = memory_bytes
@@ -111,8 +112,8 @@ class StoredPool:
             yield place, client
             if changes:
                 self._rows[place][...] = client.shared
-                home = {name: tensor for name, tensor in client.state().items() if name not in self._shared}
-                self._homes.put(place, {_MODEL + name: tensor for name, tensor in home.items()} | client.kept())
+                entries = model_entries(self._module)
+                self._homes.put(place, {_MODEL + name: entries[name] for name in self._at_home} | client.kept())
         if self._table.size_bytes + self._homes.size_bytes > self._memory_bytes:
             self._table.let_go()
             self._homes.let_go()
@@ -120,6 +121,7 @@ class StoredPool:
     def _born(self, client: Client, home: State | None = None) -> LocalClient:
         """A client as it was stored, without its shared weights; None: as before its first round."""
         if home is None:
+            self._flat.flat.zero_()
             copy_into(self._module, self._start)
         made = LocalClient(
             client.name,
@@ -127,7 +129,7 @@ class StoredPool:
             module=self._module,
             spec=self._spec,
             plan=self._plan,
-            buffer=self._buffer,
+            flat=self._flat,
         )
         if home is not None:
             model = {name.removeprefix(_MODEL): tensor for name, tensor in home.items() if name.startswith(_MODEL)}
@@ -159,7 +161,7 @@ class _HomeStates:
         layout: Layout = tuple((name, tensor.dtype, tensor.shape) for name, tensor in state.items())
         if layout not in self._layouts:
             self._layouts.append(layout)
-        pieces = [tensor.cpu().contiguous().reshape(-1).numpy().view(np.uint8) for tensor in state.values()]
+        pieces = [tensor.detach().cpu().contiguous().reshape(-1).numpy().view(np.uint8) for tensor in state.values()]
         size = sum(_padded(piece.size) for piece in pieces)
         if size > self._table.array.shape[1]:
             self._grow(size)

@@ -34,6 +34,7 @@ def require_equal(one: RunFolder, other: RunFolder) -> None:
     [
         ("ditto", {}),
         ("apfl", {"participation": 0.5}),
+        ("scaffold", {}),
         ("fedap-plus", {"participation": 0.4, "options": {"neighbours": 3, "final_self_weight": 0.2}}),
     ],
 )

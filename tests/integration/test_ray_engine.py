@@ -1,4 +1,4 @@
-"""The Ray engine leaves the run folder of the inline engine, bit for bit, with any number of actors and after deaths."""
+"""The Ray engine leaves the run folder of the inline engine bit for bit, with any number of actors and after deaths."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ def test_a_run_goes_on_to_the_same_bits_after_a_node_has_gone(tmp_path: Path, mo
     ray = ray_cluster.load_ray()
     cluster = pytest.importorskip("ray.cluster_utils").Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
-        second, gone = cluster.add_node(num_cpus=1), []
+        second = cluster.add_node(num_cpus=1)
+        gone: list[int] = []
         cluster.wait_for_nodes()
         settings = small_run("fedap", rounds=6, cohort=FIVE)
 
