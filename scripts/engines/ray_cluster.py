@@ -87,7 +87,7 @@ def open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: Engin
     return RayPool(ray, settings, cohort, start, gpus=options.gpus_per_actor)
 
 
-class Shard:
+class ClientActor:
     """The clients of one actor: an inline pool whose rows come with every order and leave with its answer."""
 
     def ask(self, order: str, *arguments: object) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class RayPool:
         room = there.get("CPU", 1.0) if gpus == 0.0 else min(there.get("CPU", 1.0), there.get("GPU", 0.0) // gpus)
         if room < 1:
             raise InvalidInput("gpus-per-actor", gpus, f"what a cluster of {there.get('GPU', 0.0):g} GPUs has")
-        made = ray.remote(Shard).options(num_cpus=1, num_gpus=gpus, max_restarts=0)
+        made = ray.remote(ClientActor).options(num_cpus=1, num_gpus=gpus, max_restarts=0)
         actors = {}
         for _ in range(min(int(room), len(self._names))):
             actor = made.remote()
