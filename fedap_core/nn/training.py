@@ -35,6 +35,8 @@ class SgdSettings(Protocol):
     @property
     def lr_schedule(self) -> str: ...
     @property
+    def lr_floor(self) -> float: ...
+    @property
     def momentum(self) -> float: ...
     @property
     def weight_decay(self) -> float: ...
@@ -46,11 +48,11 @@ class SgdSettings(Protocol):
     def epochs(self) -> int: ...
 
 
-SCHEDULES: Mapping[str, Callable[[float], float]] = {
-    "constant": lambda _progress: 1.0,
-    "cosine": lambda progress: (1.0 + math.cos(math.pi * progress)) / 2.0,
+SCHEDULES: Mapping[str, Callable[[float, float], float]] = {
+    "constant": lambda _progress, _floor: 1.0,
+    "cosine": lambda progress, floor: floor + (1.0 - floor) * (1.0 + math.cos(math.pi * progress)) / 2.0,
 }
-"""Factor of the learning rate, by the share of the run's rounds that are over."""
+"""Factor of the learning rate, by the share of the run's rounds that are over, and what it falls to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +109,7 @@ def train(
 
 def rate_of(settings: SgdSettings, progress: float) -> float:
     """The step size at this share of the run's rounds."""
-    return settings.learning_rate * SCHEDULES[settings.lr_schedule](progress)
+    return settings.learning_rate * SCHEDULES[settings.lr_schedule](progress, settings.lr_floor)
 
 
 @contextmanager

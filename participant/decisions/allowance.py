@@ -106,6 +106,7 @@ def fields(cores: int) -> dict[str, Field]:
         "age_exponent": number("plan.sealed.age_exponent", 0, 100),
         "learning_rate": number("plan.sgd.learning_rate", 0, 10),
         "lr_schedule": word("plan.sgd.lr_schedule", "constant", "cosine"),
+        "lr_floor": number("plan.sgd.lr_floor", 0, 1),
         "momentum": number("plan.sgd.momentum", 0, 0.9999),
         "weight_decay": number("plan.sgd.weight_decay", 0, 1),
         "keep_momentum": word("plan.sgd.keep_momentum", "true", "false"),

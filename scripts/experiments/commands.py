@@ -81,8 +81,9 @@ def compare(
     ] = False,
     learning_rate: LearningRate = None,
     lr_schedule: Annotated[
-        str, typer.Option(help="constant, or cosine: the learning rate falls towards 0 over the run's rounds.")
+        str, typer.Option(help="constant, or cosine: the learning rate falls over the run's rounds.")
     ] = "constant",
+    lr_floor: Annotated[float, typer.Option(help="What a falling learning rate ends at, as a share of it.")] = 0.0,
     momentum: Annotated[float, typer.Option(help="Heavy-ball momentum; reset in every round.")] = 0.0,
     weight_decay: Annotated[float, typer.Option(help="Factor of the squared norm in the loss.")] = 0.0,
     batch_size: BatchSize = None,

@@ -39,6 +39,7 @@ _LATER_FIELDS = {
     "layers": "tiled",
     "batches": "reference",
     "lr_schedule": "constant",
+    "lr_floor": 0.0,
     "keep_momentum": False,
     "work_limit_s": None,
     "evaluation_batch_size": 256,

@@ -43,7 +43,7 @@ def peers_of(
     ]
 
 
-def settings(tmp_path: Path, model: TinyModel, algorithm: str, *, dead_after_s: float = 20.0) -> Path:
+def settings(tmp_path: Path, model: TinyModel, algorithm: str, *, dead_after_s: float = 20.0, **more: object) -> Path:
     """An ipc endpoint: the same address after a restart, and no port to race for."""
     chosen = fields(
         tmp_path / "run",
@@ -51,6 +51,7 @@ def settings(tmp_path: Path, model: TinyModel, algorithm: str, *, dead_after_s: 
         algorithm=algorithm,
         network={"endpoint": f"ipc://{tmp_path}/socket"},
         pace={"heartbeat_s": 0.2, "dead_after_s": dead_after_s, "linger_s": 10.0},
+        **more,
     )
     return config_file(tmp_path / "run.toml", chosen)
 
@@ -130,7 +131,7 @@ def _rows_beside_one_who_pulls_back(folder: Path, *, kill: bool) -> list[bytes]:
 
 def test_run_started_again_with_more_rounds_trains_them(tmp_path: Path) -> None:
     """Killed in its second round of three, started again for four; afterwards it has ended, and can go no further."""
-    model, config = tiny_model(), settings(tmp_path, tiny_model(), "fedap")
+    model, config = tiny_model(), settings(tmp_path, tiny_model(), "fedap", training={"lr_schedule": "constant"})
     reached, killed = threading.Event(), threading.Event()
 
     def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:

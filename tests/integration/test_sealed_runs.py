@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -138,14 +139,15 @@ def found_in(needles: dict[str, list[bytes]], places: Iterator[bytes]) -> set[st
     return {name for name, forms in needles.items() if any(form in place for form in forms for place in held)}
 
 
-def latest_of(player: Player) -> Path:
-    """Where a member keeps the update that it sent last."""
-    return sorted((player.state / "state" / "whole").glob("round-*.safetensors"))[-1]
+def copied(player: Player, folder: Path) -> Path:
+    """The update that a member sent last: its own file goes when it has sent another."""
+    saved = sorted((player.state / "state" / "whole").glob("round-*.safetensors"))
+    return Path(shutil.copy(saved[-1], folder / "sent.safetensors"))
 
 
-def secrets_of(player: Player, folder: Path, boxes: Boxes) -> dict[str, list[bytes]]:
+def secrets_of(player: Player, sent: Path, folder: Path, boxes: Boxes) -> dict[str, list[bytes]]:
     """Values that the coordinator must not have: of the weights, the statistics and the scores of one member."""
-    _, tensors, notes = read_model(latest_of(player))
+    _, tensors, notes = read_model(sent)
     weights = next(one.numpy() for name, one in tensors.items() if one.ndim == 4 and "extra" not in name)
     stored = describe(next((folder / "run" / "blobs" / "stats").glob(f"*/{player.name}")))
     box = bytes(read_bytes(stored.path, 0, stored.size_bytes))
@@ -178,8 +180,9 @@ def test_nothing_of_the_members_values_is_found_at_the_coordinator(tmp_path: Pat
             last.kill(signal.SIGSTOP)
             wait_until(lambda: is_stored(tmp_path, first), "the latest update of the first member to be stored")
             boxes = Boxes(key=key, run="whole", plan=plan_digest(agreed(first)))
-            needles = secrets_of(first, tmp_path, boxes)
-            with reader_of(latest_of(first)) as pid:
+            sent = copied(first, tmp_path)
+            needles = secrets_of(first, sent, tmp_path, boxes)
+            with reader_of(sent) as pid:
                 assert "weights" in found_in(needles, memory_of(pid))
             assert found_in(needles, memory_of(coordinator.child.pid)) == set()
             files = (path for path in (tmp_path / "run").rglob("*") if path.is_file())

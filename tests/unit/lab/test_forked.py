@@ -31,11 +31,11 @@ def received() -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_that_is_held_arrives_afterwards(number: signal.Signals, heard: list[int]) -> None:
+def test_signal_that_is_held_arrives_afterwards(number: signal.Signals, received: list[int]) -> None:
     with signals_held():
         os.kill(os.getpid(), number)
-        assert heard == []
-    assert heard == [number]
+        assert received == []
+    assert received == [number]
 
 
 def test_child_started_under_the_hold_is_deaf_to_interrupts_and_heeds_termination() -> None:

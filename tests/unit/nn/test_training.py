@@ -87,9 +87,9 @@ def test_training_is_torchs_sgd(momentum: float, weight_decay: float, mu: float,
 def test_a_cosine_schedule_is_torchs() -> None:
     """CosineAnnealingLR over 5 rounds: factors 1, 0.905, 0.655, 0.345, 0.095 of 0.05; one step each."""
     samples, flat, plain = samples_of(8), flat_tiny(), ZOO["tiny"].make()
-    settings = Sgd(learning_rate=0.05, lr_schedule="cosine", batch_size=8)
+    settings = Sgd(learning_rate=0.05, lr_schedule="cosine", lr_floor=0.1, batch_size=8)
     optimiser = torch.optim.SGD(plain.parameters(), lr=0.05)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=5)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=5, eta_min=0.005)
     plain.train()
     for round_no in range(5):
         train(flat, samples, objective=CROSS_ENTROPY, settings=settings, randomness=SEEDS, progress=round_no / 5)
