@@ -25,12 +25,16 @@ UNITS = sorted((EXAMPLES / "systemd").glob("*.service"))
 KNOWN = {"FROM", "COPY", "RUN", "USER", "WORKDIR", "STOPSIGNAL", "ENTRYPOINT", "CMD"}
 
 
+SETTINGS = {"MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "PAGE_PORT": "0"}
+"""No windows, cores for all of them, and a free port."""
+
+
 def run(script: str, folder: Path, *arguments: str) -> str:
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     done = subprocess.run(
         [str(EXAMPLES / script), str(folder), *arguments],
         capture_output=True, text=True, check=False, timeout=900,
-        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), **SETTINGS},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -38,10 +42,22 @@ def run(script: str, folder: Path, *arguments: str) -> str:
 
 @pytest.mark.slow
 def test_three_hospitals_go_from_data_to_predictions(tmp_path: Path) -> None:
+    """Png, DICOM and npz files with other classes each, a coordinator that is killed, a hospital that fits nobody, and
+    exported models that onnxruntime and MONAI open."""
     out = run("three-hospitals/run.sh", tmp_path)
     assert "Run three-hospitals: finished" in out
-    for name in ("north", "south", "east"):
-        assert len((tmp_path / f"{name}.csv").read_text().splitlines()) == 51
+    assert "killed the coordinator" in out
+    assert "Fits nobody: east" in out
+    assert "Your data are unlike those of every other member" in (tmp_path / "east.txt").read_text()
+    assert "takes nothing from others" in (tmp_path / "east-export.txt").read_text()
+    predicted = {"north": "cyst", "south": "abscess", "east": "cyst"}
+    for name, label in predicted.items():
+        rows = (tmp_path / f"{name}.csv").read_text().splitlines()[1:]
+        assert len(rows) == 10
+        assert sum(row.split(",")[1] == label for row in rows) >= 8, rows
+        card = json.loads((tmp_path / f"{name}.card.json").read_text())
+        assert card["candidates"][card["which"]]["test"]["accuracy"] > 0.8, card["candidates"]
+    assert out.count("largest difference from predict") == 2
 
 
 @pytest.mark.slow
