@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,11 @@ HEAVY = ("torch", "torchvision", "matplotlib", "PIL", "starlette", "monai", "onn
 
 
 def done(*command: str | Path, cwd: Path) -> str:
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, cwd=cwd, timeout=900)
+    """Without PYTHONPATH: a source tree on it would count as installed."""
+    result = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, check=False, cwd=cwd, timeout=900,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )  # fmt: skip
     if "No matching distribution" in result.stderr or "Could not find a version" in result.stderr:
         pytest.skip("no package index can be reached")
     assert result.returncode == 0, result.stdout + result.stderr
