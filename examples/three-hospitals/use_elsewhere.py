@@ -28,7 +28,7 @@ bundle = ConfigParser()
 bundle.read_config("north-bundle/configs/inference.json")
 bundle["bundle_root"] = "north-bundle"
 predict = bundle.get_parsed_content("predict")
-by_monai = np.stack([np.asarray(predict(str(file))) for file in files])
+by_monai = np.stack([predict(str(file)).detach().numpy() for file in files])
 print(f"MONAI: {len(files)} images, largest difference from predict {np.abs(by_monai - expected).max():.1e}")
 if max(np.abs(by_onnx - expected).max(), np.abs(by_monai - expected).max()) > 1e-5:
     raise SystemExit("the exported models differ from predict")
