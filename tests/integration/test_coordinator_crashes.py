@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def peers_of(
     ]
 
 
-def settings(tmp_path: Path, model: TinyModel, algorithm: str, *, dead_after_s: float = 20.0, **more: object) -> Path:
+def settings(tmp_path: Path, model: TinyModel, algorithm: str, *, dead_after_s: float = 20.0, **more: Any) -> Path:
     """An ipc endpoint: the same address after a restart, and no port to race for."""
     chosen = fields(
         tmp_path / "run",
