@@ -195,8 +195,9 @@ def _group_key(settings: JoinSettings) -> GroupKey | None:
 
 
 def _most_bytes(spec: ModelSpec, key: GroupKey | None) -> int:
-    """The largest payload that an order can offer: the model, sealed or not, or others' sealed statistics."""
-    size = model_layout(spec).size_bytes("f32")
+    """The largest payload that an order can offer: the model and as much beside it, sealed or not, or others' sealed
+    statistics. Which algorithm it will be is not known yet."""
+    size = 2 * model_layout(spec).size_bytes("f32")
     return size if key is None else max(2 * size + 64, MOST_STATISTICS_BYTES)
 
 

@@ -190,8 +190,12 @@ class Strategy:
         return ()
 
     def travelling(self, spec: ModelSpec) -> tuple[TensorSpec, ...]:
-        """All that a participant sends in a round and is given, in wire order."""
-        return (*spec.shared(self.home), *self.beside(spec))
+        """All that a participant sends in a round and is given, in wire order. Beside the weights it is at most as much
+        as the model has: participants take no larger payload."""
+        beside = self.beside(spec)
+        if sum(tensor.size for tensor in beside) > sum(tensor.size for tensor in spec.tensors):
+            raise InvalidInput(f"{self.name}.beside", f"{len(beside)} tensors", "no more values than the model has")
+        return (*spec.shared(self.home), *beside)
 
     @property
     def first_measure(self) -> Measure:

@@ -214,7 +214,7 @@ class AgentMachine:
         """Payloads that will not come: all that counts is what is known without them. A run's initial model, or an
         order, may be here already; one that is larger than the model can never be of use."""
         if (size := offered_bytes(message)) > self._model_bytes:
-            reason = f"the coordinator's {message.KIND} offers {size} bytes; this model has {self._model_bytes}"
+            reason = f"the coordinator's {message.KIND} offers {size} bytes; this model has at most {self._model_bytes}"
             return [StopWork(), *self._leave("an impossible offer"), *self._end(2, reason)]
         if isinstance(message, Welcome):
             return self._on_welcome(replace(message, initial=None), now)

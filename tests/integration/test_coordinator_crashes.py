@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +43,14 @@ def peers_of(
     ]
 
 
-def settings(tmp_path: Path, model: TinyModel, algorithm: str, *, dead_after_s: float = 20.0, **more: Any) -> Path:
+def settings(
+    tmp_path: Path,
+    model: TinyModel,
+    algorithm: str,
+    *,
+    dead_after_s: float = 20.0,
+    training: dict[str, object] | None = None,
+) -> Path:
     """An ipc endpoint: the same address after a restart, and no port to race for."""
     chosen = fields(
         tmp_path / "run",
@@ -52,7 +58,7 @@ def settings(tmp_path: Path, model: TinyModel, algorithm: str, *, dead_after_s: 
         algorithm=algorithm,
         network={"endpoint": f"ipc://{tmp_path}/socket"},
         pace={"heartbeat_s": 0.2, "dead_after_s": dead_after_s, "linger_s": 10.0},
-        **more,
+        training=training or {},
     )
     return config_file(tmp_path / "run.toml", chosen)
 
