@@ -77,6 +77,8 @@ class ConnectionGuard:
         self.cut = 0
         """Connections ended so far."""
         self._is_closing = False
+        self._is_asleep = False
+        """The guard's thread waits without a time limit: nobody is connected."""
         self._alarm_read, self._alarm_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="guard", daemon=True)
         self._thread.start()
@@ -135,7 +137,8 @@ class ConnectionGuard:
             if watched is not None:
                 watched.connections.append(connection)
                 self._by_connection[connection] = watched
-        self._alarm()
+            if self._is_asleep:  # else it looks soon, and not in the moment between a hello and its welcome
+                self._alarm()
         return watched
 
     # ---- the guard's thread
@@ -145,15 +148,16 @@ class ConnectionGuard:
         # threads inside one ZeroMQ socket corrupt its memory. The descriptor tells of changes alone, and of none before
         # the queue was first seen empty: it is emptied once before the first look, and `_take_events` always reads to
         # the end.
-        with self._lock:
-            self._take_events()
         poller = select.poll()
         poller.register(self._monitor_fd, select.POLLIN)
         poller.register(self._alarm_read, select.POLLIN)
         while True:
-            is_waiting = bool(self._watched or self._unheard or self._is_shut)
-            if self._alarm_read in dict(poller.poll(LOOK_MS if is_waiting else None)):
+            with self._lock:
+                self._take_events()
+                self._is_asleep = not (self._watched or self._unheard or self._is_shut)
+            if self._alarm_read in dict(poller.poll(None if self._is_asleep else LOOK_MS)):
                 os.read(self._alarm_read, 4096)
+            self._is_asleep = False
             if self._is_closing:
                 return
             with self._lock:
