@@ -37,6 +37,9 @@ MEMBER_BYTES: Final = (WINDOW_SLICES + SETS_PER_MESSAGE + 1) * FRAME_BYTES
 MESSAGE_BYTES: Final = SETS_PER_MESSAGE * FRAME_BYTES + HEADER_BYTES
 """The largest message that the protocol knows."""
 
+HANDSHAKE_BYTES: Final = KIB
+"""What connecting takes on the wire, beside messages: more than any mechanism that is used here."""
+
 SETTLED_S: Final = 0.05
 SETTLED_DRAINS: Final = 2
 """A message is taken for unfinished when it is so old and the socket was seen empty so often since: what is whole has
@@ -92,6 +95,11 @@ class Account:
     @property
     def waiting(self) -> int:
         return self.taken - self.heard
+
+    @property
+    def is_being_answered(self) -> bool:
+        """It has said something, and all of it was taken: a hello, perhaps, whose welcome is on its way."""
+        return self.heard > 0 and self.waiting <= HANDSHAKE_BYTES
 
     def hear(self, size_bytes: int) -> None:
         """A message of so many wire bytes was taken."""
@@ -155,7 +163,11 @@ def excesses(
     strangers = [account for account in accounts if not account.is_member]
     found = [one for account in accounts if (one := _alone(account, bounds, now=now, drains=drains)) is not None]
     reason = "others of this address left more than can be heard"
-    found += [Excess(account=one, reason=reason) for one in strangers if unheard.is_too_much(one.address)]
+    found += [
+        Excess(account=one, reason=reason)
+        for one in strangers
+        if unheard.is_too_much(one.address) and not one.is_being_answered
+    ]
     cut = {id(one.account) for one in found}
     left = [account for account in strangers if id(account) not in cut]
     return [*found, *_together(left), *_crowd(left, bounds)]

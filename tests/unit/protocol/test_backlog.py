@@ -127,3 +127,14 @@ def test_who_is_cut_is_held_no_longer() -> None:
     assert must_hold(account)
     account.is_cut = account.is_held = True
     assert not must_hold(account)
+
+
+def test_a_stranger_whose_hello_was_taken_is_not_sent_away_for_others_of_its_address() -> None:
+    """Its welcome may be on its way; one that has more to say, or said nothing, is sent away."""
+    unheard = Unheard()
+    unheard.gone(stranger(0, waiting=2 * UNHEARD_BYTES), drains=0)
+    greeted, silent, busy = stranger(1), stranger(2, waiting=200), stranger(3)
+    for account, waiting in ((greeted, 200), (busy, 100_000)):
+        account.hear(1500)
+        account.taken = 1500 + waiting
+    assert cut([greeted, silent, busy], unheard=unheard) == [silent, busy]
