@@ -25,7 +25,18 @@ from coordinator.supervisor import Supervisor, find_runs
 from coordinator.watching.following import RunFollower
 from coordinator.watching.status import status_texts
 from fedap_core.errors import InvalidInput
-from protocol.host.command import ExampleFlag, Given, TableFlag, VersionFlag, run_app, settings_text, with_settings
+from protocol.host.command import (
+    ExampleFlag,
+    Given,
+    PageCert,
+    PageHost,
+    PageToken,
+    TableFlag,
+    VersionFlag,
+    run_app,
+    settings_text,
+    with_settings,
+)
 from protocol.host.keys import generate_keys, read_key_file, write_key_file
 from protocol.host.web.address import PageAddress
 
@@ -35,9 +46,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file of the run; flags override its fields.")]
-PageToken = Annotated[Path | None, typer.Option(help="File with the access token of the page; created if missing.")]
-PageHost = Annotated[list[str] | None, typer.Option(help="Host name under which a proxy serves the page; repeatable.")]
-PageCert = Annotated[Path | None, typer.Option(help="PEM file with certificate and key; enables TLS for the page.")]
 RunsFolder = Annotated[
     Path | None, typer.Option("--runs", help="Serve every .toml file of this folder, each run in its own process.")
 ]

@@ -143,18 +143,10 @@ def _require_quorum(config: RunConfig) -> None:
 def with_measured_step(config: RunConfig, plan: Plan, initial: ModelFile) -> RunConfig:
     """The configuration with the bound on steps that follows from the initial model file, where it leaves that open."""
     measured = MeasuredStep.noted(initial.notes)
-    if config.admission.max_step is not None or measured is None or not is_covered(plan, measured):
+    if config.admission.max_step is not None or measured is None or not measured.covers(plan.sgd):
         return config
     admission = config.admission.model_copy(update={"max_step": measured.bound})
     return config.model_copy(update={"admission": admission})
-
-
-def is_covered(plan: Plan, measured: MeasuredStep) -> bool:
-    """Whether the run's training goes no further than the one that was measured."""
-    sgd = plan.sgd
-    return measured.covers(
-        learning_rate=sgd.learning_rate, momentum=sgd.momentum, epochs=sgd.epochs, batch_size=sgd.batch_size
-    )
 
 
 def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) -> Rules:

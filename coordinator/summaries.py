@@ -19,7 +19,7 @@ from coordinator.link_estimate import LinkJob, LinkSpeeds
 from coordinator.observers.log_lines import event_of, shown_round
 from coordinator.record.journal import fact_of
 from coordinator.record.model_forms import ModelFile, floating_layout, shared_layout, whole_layout
-from coordinator.run_plan import is_covered, strategy_of
+from coordinator.run_plan import strategy_of
 from coordinator.runs import StoredRun
 from fedap_core.errors import shortened
 from fedap_core.honest_step import SLACK, MeasuredStep
@@ -161,7 +161,7 @@ def measured_step_lines(config: RunConfig, plan: Plan, initial: ModelFile) -> It
         return
     if config.admission.max_step is not None:
         use = "it is not used, because admission.max_step is set"
-    elif is_covered(plan, measured):
+    elif measured.covers(plan.sgd):
         use = f"{SLACK:g} times that is admitted (admission.max_step)"
     else:
         use = "it is not used, because this run's training goes further; set admission.max_step, or measure anew"

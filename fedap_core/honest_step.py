@@ -10,12 +10,26 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
 NOTE = "training_step"
 """Its name among the notes of a model file."""
 
 SLACK = 10.0
 """How many times as far as the measured step an update may go: other hospitals have other data, and more of them."""
+
+
+class TrainingPace(Protocol):
+    """What the length of a round's step depends on; a plan's own record is one."""
+
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def momentum(self) -> float: ...
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def batch_size(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +51,10 @@ class MeasuredStep:
         """The longest step to admit, in the same lengths."""
         return SLACK * self.lengths
 
-    def covers(self, *, learning_rate: float, momentum: float, epochs: int, batch_size: int) -> bool:
+    def covers(self, sgd: TrainingPace) -> bool:
         """Whether training by these settings goes no further than by those of the measurement."""
-        milder = learning_rate <= self.learning_rate and momentum <= self.momentum
-        return milder and epochs <= self.epochs and batch_size >= self.batch_size
+        milder = sgd.learning_rate <= self.learning_rate and sgd.momentum <= self.momentum
+        return milder and sgd.epochs <= self.epochs and sgd.batch_size >= self.batch_size
 
     def __str__(self) -> str:
         return (

@@ -23,7 +23,16 @@ from participant.sealing.opened_scores import scores_table
 from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from participant.wire.keys import make_keys
 from protocol.encodings import ENCODINGS
-from protocol.host.command import ExampleFlag, Given, TableFlag, settings_text, with_settings
+from protocol.host.command import (
+    ExampleFlag,
+    Given,
+    PageCert,
+    PageHost,
+    PageToken,
+    TableFlag,
+    settings_text,
+    with_settings,
+)
 from protocol.host.web.address import PageAddress
 from protocol.messages import Sealing
 
@@ -58,13 +67,9 @@ def join(given: Given, config: Config = None) -> None:
 def page(
     state: Annotated[Path, typer.Option(help="The state folder that join uses.")],
     listen: Annotated[str, typer.Option(help="HOST:PORT of the page.")] = "127.0.0.1:8601",
-    page_token: Annotated[Path | None, typer.Option(help="File with the access token; created if missing.")] = None,
-    page_host: Annotated[
-        list[str] | None, typer.Option(help="Name under which a proxy serves the page; repeatable.")
-    ] = None,
-    page_cert: Annotated[
-        Path | None, typer.Option(help="PEM file with certificate and key: the page uses TLS.")
-    ] = None,
+    page_token: PageToken = None,
+    page_host: PageHost = None,
+    page_cert: PageCert = None,
 ) -> None:
     """Serve the web page of a running or finished participant. Only reads its folder."""
     from participant.page.reading import HomeFollower

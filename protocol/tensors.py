@@ -106,6 +106,15 @@ class Layout:
             )
         )
 
+    def views(self, flat: Array) -> dict[str, Array]:
+        """The tensors by name out of all their values (elements,), in order; not copied."""
+        found, at = {}, 0
+        for spec in self.specs:
+            size = math.prod(spec.shape)
+            found[spec.name] = flat[at : at + size].reshape(spec.shape)
+            at += size
+        return found
+
     @staticmethod
     def parse(text: str) -> Layout:
         """The layout of a canonical text; anything else, however similar, is InvalidField."""
@@ -248,7 +257,7 @@ class TensorSet:
         """Every tensor by name, in order; read-only views where the machine allows them."""
         data, found = self._present(), {}
         if is_blocked(self.encoding):
-            return _cut(self.flat(), self.layout)
+            return self.layout.views(self.flat())
         for spec, start in zip(self.layout.specs, self.layout.offsets(self.encoding), strict=True):
             values = _view(data, spec, start, self.encoding)
             if self.encoding in _NARROW and spec.dtype == "float32":
@@ -271,17 +280,6 @@ def names_digest(names: Sequence[str]) -> str:
 def _view(data: memoryview, spec: WireTensor, start: int, encoding: Encoding) -> Array:
     dtype = spec.wire_dtype(encoding)
     return np.ndarray(spec.shape, dtype=dtype, buffer=data, offset=start)
-
-
-def _cut(flat: Float32Array, layout: Layout) -> Mapping[str, Array]:
-    """A layout's tensors out of all their values."""
-    found: dict[str, Array] = {}
-    at = 0
-    for spec in layout.specs:
-        size = math.prod(spec.shape)
-        found[spec.name] = flat[at : at + size].reshape(spec.shape)
-        at += size
-    return found
 
 
 def _bytes_of(array: Array) -> memoryview:

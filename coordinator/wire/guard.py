@@ -148,12 +148,13 @@ class ConnectionGuard:
         # threads inside one ZeroMQ socket corrupt its memory. The descriptor tells of changes alone, and of none before
         # the queue was first seen empty: it is emptied once before the first look, and `_take_events` always reads to
         # the end.
+        with self._lock:
+            self._take_events()
         poller = select.poll()
         poller.register(self._monitor_fd, select.POLLIN)
         poller.register(self._alarm_read, select.POLLIN)
         while True:
             with self._lock:
-                self._take_events()
                 self._is_asleep = not (self._watched or self._unheard or self._is_shut)
             if self._alarm_read in dict(poller.poll(None if self._is_asleep else LOOK_MS)):
                 os.read(self._alarm_read, 4096)

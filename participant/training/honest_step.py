@@ -11,6 +11,7 @@ from fedap_core.nn.state import State
 from fedap_core.parts import Part
 from fedap_core.strategies import make_strategy
 from participant.data.base import Dataset
+from participant.decisions.layouts import shared_layout
 from participant.record.model_file import module_of
 from participant.training.home_data import HomeData
 from participant.training.local import LocalClient, LocalPlan
@@ -27,14 +28,12 @@ def measure_step(dataset: Dataset, spec: ModelSpec, state: State, *, epochs: int
     client = LocalClient("init", splits={"train": samples}, module=module_of(spec, state), spec=spec, plan=plan)
     before = client.shared.astype(np.float64)
     client.train(0)
+    layout = shared_layout(spec, plan.strategy)
+    starts, steps = layout.views(before), layout.views(client.shared - before)
     squares: dict[Part, FloatArray] = {part: np.zeros(2) for part in Part}
-    place = 0
-    for tensor in spec.shared(plan.strategy.home):
-        values = slice(place, place + tensor.size)
-        place += tensor.size
+    for tensor in spec.tensors:
         if tensor.trainable:
-            step = client.shared[values] - before[values]
-            squares[tensor.part] += np.asarray([step @ step, before[values] @ before[values]])
+            squares[tensor.part] += [np.vdot(of[tensor.name], of[tensor.name]) for of in (steps, starts)]
     body, head, norm = (squares[part] for part in (Part.BODY, Part.HEAD, Part.BATCH_NORM))
     lengths = [np.sqrt(travels) for travels in (body, body + head, body + norm, body + head + norm)]
     return MeasuredStep(

@@ -7,7 +7,6 @@ The way in (delivered tensors to values) and scores are converted here, too.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,8 +85,8 @@ class OutgoingTensors:
 
         delivered: as in `Departing`. encoding: instead of the plan's, under which a set may also stand for values in
         full."""
-        arrays = _by_name(layout, values)
-        base = None if delivered is None else _by_name(layout, delivered)
+        arrays = layout.views(values)
+        base = None if delivered is None else layout.views(delivered)
         for name, array in self._stepped("weights", round_no, arrays, base).items():
             if array is not arrays[name]:
                 arrays[name][...] = array
@@ -122,15 +121,6 @@ class OutgoingTensors:
             seed = derive_seed(self.seed, participant=self.participant, round_no=round_no, purpose=purpose)
             arrays = step(Departing(kind=kind, round_no=round_no, seed=seed, arrays=arrays, delivered=delivered))
         return arrays
-
-
-def _by_name(layout: Layout, values: Float32Array) -> dict[str, Array]:
-    """Views of flat values."""
-    ends = tuple(itertools.accumulate(math.prod(spec.shape) for spec in layout.specs))
-    return {
-        spec.name: values[end - math.prod(spec.shape) : end].reshape(spec.shape)
-        for spec, end in zip(layout.specs, ends, strict=True)
-    }
 
 
 def weights_of(tensors: TensorSet, layout: Layout, what: str) -> Float32Array:

@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -44,6 +45,9 @@ VersionFlag = Annotated[
 
 
 ExampleFlag = Annotated[bool, typer.Option("--example", help="A TOML file with every setting and its default.")]
+PageToken = Annotated[Path | None, typer.Option(help="File with the access token of the page; created if missing.")]
+PageHost = Annotated[list[str] | None, typer.Option(help="Host name under which a proxy serves the page; repeatable.")]
+PageCert = Annotated[Path | None, typer.Option(help="PEM file with certificate and key; enables TLS for the page.")]
 TableFlag = Annotated[bool, typer.Option("--table", help="Every setting, its flag, values, default and meaning.")]
 
 

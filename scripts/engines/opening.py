@@ -5,7 +5,6 @@ The same bits everywhere; what decides is how many workers were asked for and wh
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +19,6 @@ from scripts.engines.stored_pool import StoredPool, living_bytes
 from scripts.engines.tables import MappedRows
 from scripts.run.cohort import Cohort
 from scripts.run.settings import RunSettings
-
-_ALIGNED_FLOATS = 16
-"""Every client's buffer starts on 64 bytes, as torch allocates them: alignment can change the bits of a product."""
 
 
 def open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: EngineOptions) -> ClientPool:
@@ -41,9 +37,7 @@ def open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: Engin
 def _forked(settings: RunSettings, cohort: Cohort, start: Path, *, workers: int) -> ForkedPool:
     plan, spec = settings.local_plan(), read_spec(start)
     count, size = len(cohort.clients), flat_size((*spec.tensors, *plan.strategy.beside(spec)), plan.strategy.home)
-    stride = -(-size // _ALIGNED_FLOATS) * _ALIGNED_FLOATS
-    memory = mmap.mmap(-1, max(count * stride * 4, 1))
-    table = np.frombuffer(memory, dtype=np.float32, count=count * stride).reshape(count, stride)[:, :size]
+    table = MappedRows(None, count, size, np.dtype(np.float32)).array
     shared = sum(tensor.size for tensor in plan.strategy.travelling(spec))
 
     def make_pool(mine: range) -> InlinePool:

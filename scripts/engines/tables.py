@@ -1,4 +1,4 @@
-"""Arrays in files that have no name: memory that need not fit, shared with forked children, gone when nobody uses it.
+"""Arrays that forked children share, in memory or in files that have no name: what lies in a file need not fit.
 
 Pages lie in the system's page cache and are written to disk when it needs the room. Knows neither models nor clients.
 """
@@ -15,14 +15,18 @@ from numpy.typing import NDArray
 
 
 class MappedRows:
-    """`array` of zeros, (count, width), in a file of `folder`; rows begin on 64 bytes."""
+    """`array` of zeros, (count, width), in a file of `folder`, or in memory alone. Rows begin on 64 bytes, as torch
+    allocates buffers: alignment can change the bits of a product."""
 
-    def __init__(self, folder: Path, count: int, width: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, folder: Path | None, count: int, width: int, dtype: np.dtype[Any]) -> None:
         stride = -(-max(width * dtype.itemsize, 1) // 64) * 64
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.truncate(count * stride)
-            self._memory = mmap.mmap(file.fileno(), count * stride)
+        if folder is None:
+            self._memory = mmap.mmap(-1, count * stride)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.truncate(count * stride)
+                self._memory = mmap.mmap(file.fileno(), count * stride)
         whole = np.frombuffer(self._memory, dtype=dtype).reshape(count, stride // dtype.itemsize)
         self.array: NDArray[Any] = whole[:, :width]
 

@@ -12,6 +12,7 @@ from fedap_core.parts import TensorSpec
 from fedap_core.private_updates import privatise
 from fedap_core.randomness import generator
 from participant.training.private_updates import refuse_unclipped
+from protocol.tensors import Layout
 from scripts.run.settings import RunSettings
 
 
@@ -22,7 +23,8 @@ class PrivateRows:
         self._privacy = settings.update_privacy
         self._seed = settings.seed
         self._names = names
-        self._tensors = tensors
+        self._layout = Layout.described(tensors)
+        self._variances = {tensor.name for tensor in tensors if tensor.is_variance}
         self._begun: dict[int, Float32Array] = {}
         if self._privacy is not None:
             refuse_unclipped(settings.strategy())
@@ -30,7 +32,7 @@ class PrivateRows:
 
     def begin(self, rows: Sequence[Float32Array], chosen: Iterable[int]) -> None:
         """Before training: rows are what was delivered."""
-        if self._privacy is not None and self._tensors:
+        if self._privacy is not None and self._layout.specs:
             self._begun = {place: rows[place].copy() for place in chosen}
 
     def release(self, rows: Sequence[Float32Array], round_no: int) -> None:
@@ -49,13 +51,6 @@ class PrivateRows:
             return drawn
 
         privatise(
-            self._by_name(row), self._by_name(before), clip=self._privacy.clip, noise_multiplier=self._multiplier,
-            noise=noise, variances={tensor.name for tensor in self._tensors if tensor.is_variance},
+            self._layout.views(row), self._layout.views(before), clip=self._privacy.clip,
+            noise_multiplier=self._multiplier, noise=noise, variances=self._variances,
         )  # fmt: skip
-
-    def _by_name(self, row: Float32Array) -> dict[str, Float32Array]:
-        found, start = {}, 0
-        for tensor in self._tensors:
-            found[tensor.name] = row[start : start + tensor.size]
-            start += tensor.size
-        return found

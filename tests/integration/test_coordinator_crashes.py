@@ -69,10 +69,10 @@ def check_ended_alike(peers: list[Peer], model: TinyModel, algorithm: str) -> No
         assert peer.log.trained == [0, 1, 2]
 
 
-@pytest.mark.parametrize("travels", BODIES)
-def test_a_coordinator_killed_in_a_round_goes_on_after_a_restart(tmp_path: Path, travels: str) -> None:
-    """Killed while one member still trains round 1 and the others have reported; nobody trains a round twice."""
-    model, config = model_of(travels), settings(tmp_path, model_of(travels), "fedap")
+def killed_in_a_round(model: TinyModel, config: Path, *restarted: str) -> list[Peer]:
+    """Members of a run whose coordinator is killed while b still trains round 1 and the others have reported, and
+    started again with these options."""
+    log = config.parent / "log"
     reached, killed = threading.Event(), threading.Event()
 
     def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:
@@ -81,15 +81,23 @@ def test_a_coordinator_killed_in_a_round_goes_on_after_a_restart(tmp_path: Path,
             killed.wait(WAIT_S)
         return drift(name, round_no, weights)
 
-    first = Process("serve", "--config", str(config), log=tmp_path / "log")
+    first = Process("serve", "--config", str(config), log=log)
     peers = peers_of(model, first.ready(), work)
     with running(peers):
         assert reached.wait(WAIT_S)
         first.kill()
         killed.set()
-        second = Process("serve", "--config", str(config), log=tmp_path / "log")
+        second = Process("serve", "--config", str(config), *restarted, log=log)
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
         assert second.wait() == 0
+    return peers
+
+
+@pytest.mark.parametrize("travels", BODIES)
+def test_a_coordinator_killed_in_a_round_goes_on_after_a_restart(tmp_path: Path, travels: str) -> None:
+    """Killed while one member still trains round 1 and the others have reported; nobody trains a round twice."""
+    model, config = model_of(travels), settings(tmp_path, model_of(travels), "fedap")
+    peers = killed_in_a_round(model, config)
     check_ended_alike(peers, model, "fedap")
 
 
@@ -139,23 +147,7 @@ def _rows_beside_one_who_pulls_back(folder: Path, *, kill: bool) -> list[bytes]:
 def test_run_started_again_with_more_rounds_trains_them(tmp_path: Path) -> None:
     """Killed in its second round of three, started again for four; afterwards it has ended, and can go no further."""
     model, config = tiny_model(), settings(tmp_path, tiny_model(), "fedap", training={"lr_schedule": "constant"})
-    reached, killed = threading.Event(), threading.Event()
-
-    def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:
-        if (name, round_no) == ("b", 1):
-            reached.set()
-            killed.wait(WAIT_S)
-        return drift(name, round_no, weights)
-
-    first = Process("serve", "--config", str(config), log=tmp_path / "log")
-    peers = peers_of(model, first.ready(), work)
-    with running(peers):
-        assert reached.wait(WAIT_S)
-        first.kill()
-        killed.set()
-        second = Process("serve", "--config", str(config), "--rounds", "4", log=tmp_path / "log")
-        assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        assert second.wait() == 0
+    peers = killed_in_a_round(model, config, "--rounds", "4")
     require_rows(peers, expected_rows(model, "fedap", rounds=4))
     assert [peer.log.trained for peer in peers] == [[0, 1, 2, 3]] * 3
     third = Process("serve", "--config", str(config), "--rounds", "5", log=tmp_path / "log")
