@@ -304,6 +304,11 @@ class Strategy:
         """One round of local work; afterwards the shared tensors of `work.model` are the update."""
         work.model.train()
 
+    @property
+    def kept_models(self) -> tuple[str, ...]:
+        """`keeps`, or what the options make of it."""
+        return self.keeps
+
     def hand_over(self, work: Workspace) -> LocalModel:
         """The model to predict, evaluate and export with, after a delivery. Must leave everything that is kept as it
         is; `work.copy` gives a model to change."""

@@ -12,9 +12,20 @@ from typing import ClassVar
 
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies.base import Strategy
-from fedap_core.workspace import LocalModel, Objective, Workspace
+from fedap_core.workspace import LocalModel, Objective, Vector, Workspace
 
 PERSONAL = "personal"
+
+
+def require_strength(name: str, strength: float) -> None:
+    """Refuse what no pull can be."""
+    if not 0.0 <= strength < math.inf:
+        raise InvalidInput(f"{name}.strength", strength, "a finite number >= 0")
+
+
+def train_personal(work: Workspace, delivered: Vector, *, strength: float) -> None:
+    """A round of v: the plan's epochs, pulled towards the model as it was delivered."""
+    work.models[PERSONAL].train(objective=Objective(pull=strength, towards=delivered))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +41,12 @@ class Ditto(Strategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 <= self.strength < math.inf:
-            raise InvalidInput("ditto.strength", self.strength, "a finite number >= 0")
+        require_strength(self.name, self.strength)
 
     def train(self, work: Workspace) -> None:
         delivered = work.model.values.clone()
         work.model.train()
-        work.models[PERSONAL].train(objective=Objective(pull=self.strength, towards=delivered))
+        train_personal(work, delivered, strength=self.strength)
 
     def hand_over(self, work: Workspace) -> LocalModel:
         return work.models[PERSONAL]

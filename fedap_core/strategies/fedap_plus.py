@@ -3,8 +3,9 @@
 W mixes the body. The options switch its parts off one by one, for ablations: with `head_at_home = false` and
 `reestimate = false` it is FedAP. The share that a participant keeps of its own update may change over the rounds (a
 narrow mix is quick in the beginning, a wide one better in the end), be learnt, and differ between body, head and batch
-norm. W then holds the others' shares alone, and every participant adds its own at home, so nothing more is sent. The
-models delivered in the last rounds may be averaged before one is handed over.
+norm. W then holds the others' shares alone, and every participant adds its own at home, so nothing more is sent.
+Beside the exchanged model a participant may train a personal one, pulled towards what W delivers as Ditto's is towards
+the average; it never leaves and is handed over. The models of the last rounds may be averaged before that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import ClassVar
 
 from fedap_core.errors import InvalidInput
 from fedap_core.parts import Part
+from fedap_core.strategies.ditto import PERSONAL, require_strength, train_personal
 from fedap_core.strategies.fedap import FedAp
 from fedap_core.workspace import LocalModel, Vector, Workspace
 
@@ -37,7 +39,8 @@ class FedApPlus(FedAp):
     head_self_weight, batch_norm_self_weight: what a participant keeps of its own head and batch norm, which are then
     shared and mixed; 1 keeps all of it; -1: the head as `head_at_home` says, batch norm at home. learning: step size
     with which every participant learns its self-weight from the gradient of its training loss; 0 does not.
-    average_last: share of the rounds, at the end, whose delivered models are averaged to be handed over.
+    personal: keep a second model at home, which is trained once a round with the pull `strength` towards the delivered
+    one, and handed over. average_last: share of the rounds, at the end, whose models are averaged to be handed over.
     Own shares that are added at home and averages need a vector of the model's size there.
     """
 
@@ -52,9 +55,12 @@ class FedApPlus(FedAp):
     batch_norm_self_weight: float = CONSTANT
     learning: float = 0.0
     average_last: float = 0.0
+    personal: bool = False
+    strength: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_strength(self.name, self.strength)
         for option in ("final_self_weight", "head_self_weight", "batch_norm_self_weight"):
             value = getattr(self, option)
             if value != CONSTANT and not 0.0 <= value <= 1.0:
@@ -84,8 +90,12 @@ class FedApPlus(FedAp):
         return 0.0 if self.adds_own else self.self_weight
 
     @property
+    def kept_models(self) -> tuple[str, ...]:
+        return (PERSONAL,) if self.personal else ()
+
+    @property
     def hands_over_another(self) -> bool:
-        return super().hands_over_another if self.average_last else self.finetune > 0 or self.reestimate
+        return bool(self.average_last) or self.personal or self.finetune > 0 or self.reestimate
 
     def self_weight_at(self, round_no: int, rounds: int) -> float:
         """What is kept of one's own update of the round before `round_no`, which goes from 1 to `rounds`."""
@@ -102,21 +112,33 @@ class FedApPlus(FedAp):
             work.model.assign(weight * work.vectors[OWN] + (1.0 - weight) * work.model.values)
         if self.average_last and work.round_no > (1.0 - self.average_last) * work.rounds:
             count = float(work.vectors[COUNT]) + 1.0 if COUNT in work.vectors else 1.0
-            mean = work.vectors.get(MEAN, work.model.values)
-            work.vectors[MEAN] = mean + (work.model.values - mean) / count
+            latest = self._latest(work).values
+            mean = work.vectors.get(MEAN, latest)
+            work.vectors[MEAN] = mean + (latest - mean) / count
             work.vectors[COUNT] = work.vector([count])
 
     def train(self, work: Workspace) -> None:
+        delivered = work.model.values.clone()
         super().train(work)
         if self.adds_own:
             work.vectors[OWN] = work.model.values.clone()
+        if self.personal:
+            train_personal(work, delivered, strength=self.strength)
 
     def hand_over(self, work: Workspace) -> LocalModel:
+        latest = self._latest(work)
         if MEAN not in work.vectors:
-            return work.model
-        model = work.copy(work.model)
+            return latest
+        model = work.copy(latest)
         model.assign(work.vectors[MEAN])
         return model
+
+    def passes(self, epochs: int) -> int:
+        return 2 * epochs if self.personal else epochs
+
+    def _latest(self, work: Workspace) -> LocalModel:
+        """The model that is handed over, or averaged to be."""
+        return work.models[PERSONAL] if self.personal else work.model
 
     def _weight(self, work: Workspace, model: LocalModel) -> Vector | float:
         """What is kept of one's own update: of everything, or by part."""

@@ -107,7 +107,7 @@ class LocalClient:
             rounds=plan.rounds,
             progress=plan.progress,
         )
-        self._work = HomeWorkspace(self._model, trade, keeps=plan.strategy.keeps, classes=len(spec.classes))
+        self._work = HomeWorkspace(self._model, trade, keeps=plan.strategy.kept_models, classes=len(spec.classes))
         self._finished: FlatModel | None = None
         """The model to hand over, until something changes."""
         plan.strategy.begin(self._work)

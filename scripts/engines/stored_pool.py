@@ -33,7 +33,7 @@ MODULE_BYTES = 300_000
 
 def living_bytes(cohort: Cohort, spec: ModelSpec, plan: LocalPlan) -> int:
     """About what all clients take when all of them live in memory."""
-    models = 1 + len(plan.strategy.keeps) + int(plan.strategy.hands_over_another)
+    models = 1 + len(plan.strategy.kept_models) + int(plan.strategy.hands_over_another)
     weights = models * 4 * flat_size((*spec.tensors, *plan.strategy.beside(spec)), plan.strategy.home)
     return len(cohort.clients) * (MODULE_BYTES + weights) + cohort.data.x.nbytes
 

@@ -80,20 +80,30 @@ def half_as_fedbn(book: Book) -> FloatArray:
     return weights
 
 
-def ditto(strength: float) -> Callable[[Book], FloatArray]:
-    """x as FedAvg; v beside it, pulled towards x as delivered. What is compared in the end is v."""
+def ditto(strength: float, *, plus: bool = False, last: int = 1) -> Callable[[Book], FloatArray]:
+    """x as FedAvg or, with `plus`, as FedAP with the head at home; v beside it, pulled towards x as delivered. What is
+    compared in the end is v, its values averaged over the `last` rounds."""
 
     def play(book: Book) -> FloatArray:
         personal = [textbook.network(SEED) for _ in book.models]
+        weights, keep = book.by_counts(), textbook.nothing
+        if plus:
+            weights = textbook.by_distances([one[BN_INPUTS] for one in anchor_moments(book)], 0.5)
+            keep = head_or_batch_norm
+        kept: list[list[list[Tensor]]] = []
         for _ in range(ROUNDS):
             for number, (model, own) in enumerate(zip(book.models, personal, strict=True)):
                 delivered = [parameter.detach().clone() for parameter in model.parameters()]
                 book.fit(number, model)
                 book.fit(number, own, mu=strength, towards=delivered, which=" personal/0")
             book.round_no += 1
-            book.average(book.by_counts(), textbook.nothing)
+            book.average(weights, keep)
+            kept.append([field.values(own) for own in personal])
+        for number, own in enumerate(personal):
+            picked = zip(*(one[number] for one in kept[-last:]), strict=True)
+            field.put(own, [torch.stack(values).mean(0) for values in picked])
         book.models = personal
-        return book.by_counts()
+        return weights
 
     return play
 
@@ -211,6 +221,16 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
         by_parts(0.3, 0.8, 0.6, last=2),
     ),
     "fedap-plus-learnt": ("fedap-plus", {"reestimate": False, "learning": 0.2}, learnt_self_weight(0.2)),
+    "fedap-plus-personal": (
+        "fedap-plus",
+        {"reestimate": False, "personal": True, "strength": 0.3},
+        ditto(0.3, plus=True),
+    ),
+    "fedap-plus-personal-average": (
+        "fedap-plus",
+        {"reestimate": False, "personal": True, "average_last": 0.5},
+        ditto(1.0, plus=True, last=2),
+    ),
     "ditto": ("ditto", {}, ditto(1.0)),
     "ditto-0.1": ("ditto", {"strength": 0.1}, ditto(0.1)),
     "fedrep": ("fedrep", {"head_epochs": 3}, fedrep),
