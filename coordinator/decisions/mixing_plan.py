@@ -69,14 +69,47 @@ def round_recipe(state: State, rules: Rules) -> Recipe:
     usable, own, discount = _standing(state, rules, members, phase)
     if rules.sealing is not None:
         return _sealed_round(state, rules, members, phase, own, usable)
-    weights = full_weights(state, rules, members, phase)
-    weights = _narrowed(rules, phase, weights, usable & (discount > 0.0))
-    if not own.all():
-        weights = _restrict(rules, phase, weights, usable=usable, own=own, discount=discount)
     places = taking_part(rules, members, state.round_no + 1)
     receivers = tuple(RowRef(member=members[place].name, round_no=state.round_no + 1) for place in places)
-    weights = _without_doubted(rules, phase, weights[list(places)], members, tuple(places))
+    rows = full_weights(state, rules, members, phase)[list(places)]
+    weights = round_rows(rules.strategy, phase, rows, places, usable=usable, own=own, discount=discount)
+    weights = _without_doubted(rules, phase, weights, members, tuple(places))
     return _recipe(phase, receivers, members, usable, weights)
+
+
+def round_rows(
+    strategy: Strategy,
+    phase: Phase,
+    rows: FloatArray,
+    places: Sequence[int],
+    *,
+    usable: BoolArray,
+    own: BoolArray,
+    discount: FloatArray,
+) -> FloatArray:
+    """(r, n): what each receiver of a closed round takes from each of n members, from these rows of W, (r, n).
+
+    places: the receivers' places among the members. usable, own, discount: as `mixing.restrict` takes them.
+    """
+    if phase is Phase.MIXED:
+        rows = strategy.narrowed(rows, usable=usable & (discount > 0.0), places=places)
+    return rows if own.all() else restricted(strategy, phase, rows, places, usable=usable, own=own, discount=discount)
+
+
+def restricted(
+    strategy: Strategy,
+    phase: Phase,
+    rows: FloatArray,
+    places: Sequence[int] | None,
+    *,
+    usable: BoolArray,
+    own: BoolArray,
+    discount: FloatArray,
+) -> FloatArray:
+    """Rows of W without members that have no usable update; see `mixing.restrict`. places: None for all rows."""
+    if phase is Phase.MIXED:
+        return strategy.restrict(rows, usable=usable, own=own, discount=discount, places=places)
+    return mixing.restrict(rows, usable=usable, own=own, discount=discount, self_weight=None, places=places)
 
 
 def taking_part(rules: Rules, members: Sequence[Member], round_no: int) -> Sequence[int]:
@@ -151,14 +184,15 @@ def row_recipe(state: State, mode: Ageing, member: Member, round_no: int) -> Rec
         alone = RowRef(member=member.name, round_no=round_no, alone=True)
         return _recipe(phase, (alone,), members, _any(row, axis=0), row)
     weights = full_weights(state, rules, members, phase)
-    weights = _narrowed(rules, phase, weights, usable)
+    if phase is Phase.MIXED:
+        weights = rules.strategy.narrowed(weights, usable=usable)
     if mode.age_to_self and mine:
         row = _aged_row(weights, place, ages, usable, rules)
     else:
         discount = mixing.age_discount(ages, exponent=rules.pace.age_exponent)
         discount[place] = 1.0
         own = usable.copy()  # only this member's row is used; the others' must merely be possible
-        row = _restrict(rules, phase, weights, usable=usable, own=own, discount=discount)[place]
+        row = restricted(rules.strategy, phase, weights, None, usable=usable, own=own, discount=discount)[place]
     found = _without_doubted(rules, phase, row[None, :], members, (place,))
     return _recipe(phase, (RowRef(member=member.name, round_no=round_no, alone=True),), members, usable, found)
 
@@ -194,27 +228,8 @@ def next_round(member: Member) -> int:
 def mixture_of(action: Aggregate, strategy: Strategy, tensors: Sequence[TensorSpec]) -> Mixture:
     """One product as `fedap_core` takes it. tensors: those of the phase, in wire order."""
     places = {giver.member: place for place, giver in enumerate(action.givers)}
-    return Mixture(
-        weights=action.weights,
-        own=tuple(places.get(row.member) for row in action.receivers),
-        personal=strategy.is_personal(action.phase),
-        sizes=tuple(tensor.size for tensor in tensors),
-        trained=sum(tensor.trainable for tensor in tensors),
-        comparison=strategy.comparison(action.phase, tensors),
-        sparse=strategy.is_sparse and action.phase is Phase.MIXED,
-    )
-
-
-def _narrowed(rules: Rules, phase: Phase, weights: FloatArray, usable: BoolArray) -> FloatArray:
-    return rules.strategy.narrowed(weights, usable=usable) if phase is Phase.MIXED else weights
-
-
-def _restrict(
-    rules: Rules, phase: Phase, weights: FloatArray, *, usable: BoolArray, own: BoolArray, discount: FloatArray
-) -> FloatArray:
-    if phase is Phase.MIXED:
-        return rules.strategy.restrict(weights, usable=usable, own=own, discount=discount)
-    return mixing.restrict(weights, usable=usable, own=own, discount=discount, self_weight=None)
+    own = tuple(places.get(row.member) for row in action.receivers)
+    return strategy.mixture(action.phase, action.weights, own, tensors)
 
 
 def _without_doubted(

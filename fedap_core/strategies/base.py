@@ -42,7 +42,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.neighbours import NearestMembers
 from fedap_core.parts import Part, TensorSpec
-from fedap_core.robust import Robustness
+from fedap_core.robust import Mixture, Robustness
 from fedap_core.workspace import LocalModel, Workspace
 
 NAME_PATTERN = r"[a-z][a-z0-9-]{0,31}"
@@ -251,6 +251,21 @@ class Strategy:
             return None
         chosen = tuple(tensor.trainable and tensor.part in parts for tensor in tensors)
         return UpdateComparison(chosen=chosen, affinity=self.affinity, keeps_own=self.kept_self_weight is not None)
+
+    def mixture(
+        self, phase: Phase, weights: FloatArray, own: tuple[int | None, ...], tensors: Sequence[TensorSpec]
+    ) -> Mixture:
+        """One product of a round, the same for every engine. own: for each receiver the place of its own update among
+        the givers, or None. tensors: those of the phase, in wire order."""
+        return Mixture(
+            weights=weights,
+            own=own,
+            personal=self.is_personal(phase),
+            sizes=tuple(tensor.size for tensor in tensors),
+            trained=sum(tensor.trainable for tensor in tensors),
+            comparison=self.comparison(phase, tensors),
+            sparse=self.is_sparse and phase is Phase.MIXED,
+        )
 
     def restrict(
         self,

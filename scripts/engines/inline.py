@@ -24,7 +24,7 @@ from fedap_core.directions import Followed, withhold
 from fedap_core.errors import InvalidInput
 from fedap_core.neighbours import NearestMembers
 from fedap_core.parts import TensorSpec
-from fedap_core.robust import Mixture, robust_mix_rows
+from fedap_core.robust import robust_mix_rows
 from fedap_core.strategies import Evidence, Measure, Mixing, Phase, mixing_of_phase
 from fedap_core.workspace import DELIVERED, HANDED_OVER
 from participant.record.model_file import make_initial, read_spec, write_model
@@ -168,7 +168,7 @@ class InlineFederation:
         folder: RunFolder,
         pool: ClientPool,
         options: EngineOptions,
-        tensors: tuple[TensorSpec, ...] = (),
+        tensors: tuple[TensorSpec, ...],
     ) -> None:
         """tensors: what is shared, in wire order; robust mixing looks at each."""
         self._settings = settings
@@ -326,15 +326,7 @@ class InlineFederation:
             own, givers = tuple(places.get(one) for one in served), [rows[giver] for giver in using]
         if self._followed is not None:
             weights = withhold(weights, tuple(served), self._followed.doubt, personal=personal)
-        mixture = Mixture(
-            weights=weights,
-            own=own,
-            personal=personal,
-            sizes=tuple(tensor.size for tensor in self._tensors) or (rows[0].size,),
-            trained=sum(tensor.trainable for tensor in self._tensors) or 1,
-            comparison=self._strategy.comparison(phase, self._tensors),
-            sparse=self._strategy.is_sparse and phase is Phase.MIXED,
-        )
+        mixture = self._strategy.mixture(phase, weights, own, self._tensors)
         if not self._sampling.is_partial:
             robust_mix_rows(mixture, self._strategy.robustness, rows, rows)
             return

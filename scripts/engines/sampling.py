@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from coordinator.decisions.mixing_plan import round_rows
 from coordinator.decisions.rules import PaceRules
-from fedap_core import mixing, participation
+from fedap_core import participation
 from fedap_core.aggregation import Entries, entries_of
 from fedap_core.arrays import BoolArray, FloatArray
 from fedap_core.neighbours import NearestMembers
@@ -60,10 +61,9 @@ class Sampling:
     ) -> tuple[list[int], FloatArray]:
         """(givers, what each receiver takes from each of them), from W over all clients."""
         usable, own, discount = self._standing(phase, round_no)
-        rows = weights[list(receivers)]
-        if phase is Phase.MIXED:
-            rows = self._strategy.narrowed(rows, usable=usable & (discount > 0.0), places=receivers)
-        rows = self._restricted(rows, receivers, phase, usable, own, discount)
+        rows = round_rows(
+            self._strategy, phase, weights[list(receivers)], receivers, usable=usable, own=own, discount=discount
+        )
         givers = np.flatnonzero(usable)
         return [int(one) for one in givers], np.ascontiguousarray(rows[:, usable])
 
@@ -74,27 +74,14 @@ class Sampling:
         for start in range(0, len(receivers), _ROWS_AT_ONCE):
             block = receivers[start : start + _ROWS_AT_ONCE]
             rows = nearest.rows(block, usable=usable & (discount > 0.0), neighbours=self._strategy.most_givers)
-            found += entries_of(self._restricted(rows, block, Phase.MIXED, usable, own, discount))
+            if not own.all():
+                rows = self._strategy.restrict(rows, usable=usable, own=own, discount=discount, places=block)
+            found += entries_of(rows)
         return found
 
     def _standing(self, phase: Phase, round_no: int) -> tuple[BoolArray, BoolArray, FloatArray]:
         personal, exponent = self._strategy.is_personal(phase), PaceRules().age_exponent
         return participation.standing(self._latest, round_no=round_no, personal=personal, exponent=exponent)
-
-    def _restricted(
-        self,
-        rows: FloatArray,
-        receivers: Sequence[int],
-        phase: Phase,
-        usable: BoolArray,
-        own: BoolArray,
-        discount: FloatArray,
-    ) -> FloatArray:
-        if own.all():
-            return rows
-        if phase is Phase.MIXED:
-            return self._strategy.restrict(rows, usable=usable, own=own, discount=discount, places=receivers)
-        return mixing.restrict(rows, usable=usable, own=own, discount=discount, self_weight=None, places=receivers)
 
     def save(self, folder: Path) -> None:
         """Write what the next round depends on."""

@@ -76,7 +76,8 @@ def run_last_first(root: Path, settings: RunSettings, *, initial: Path, anchor: 
     ]
     folder = RunFolder(root, settings)
     folder.path.mkdir(parents=True)
-    InlineFederation(settings, cohort, folder, LastFirst(pools), EngineOptions(root=root)).run(0, anchor)
+    tensors = plan.strategy.travelling(spec)
+    InlineFederation(settings, cohort, folder, LastFirst(pools), EngineOptions(root=root), tensors).run(0, anchor)
     return folder
 
 
