@@ -15,6 +15,7 @@ EXTRAS: Mapping[str, str] = {
     "jinja2": "lab",
     "matplotlib": "lab",
     "medmnist": "lab",
+    "scipy": "lab",
     "seglearn": "lab",
     "prometheus_client": "page",
     "starlette": "page",

@@ -16,6 +16,7 @@ from participant.data import load_dataset
 from participant.data.base import DataOptions
 from scripts.experiments.sweep import SweepOptions, run_sweep
 from scripts.report import tables
+from scripts.run.mixing_record import SparseMixingRecord
 from scripts.run.results import Summary
 from scripts.run.run_folder import RunFolder, write_text
 from scripts.run.settings import CohortSettings, RunSettings, checked, digest
@@ -126,9 +127,9 @@ def _draw(folders: list[RunFolder], summaries: list[Summary], title: str, path: 
 
     figures.convergence_figure(summaries, title, path)
     for folder in folders:
-        mixing = folder.read_mixing()
-        if mixing is not None and mixing.distances is not None:
+        mixing = folder.mixing_record()
+        if isinstance(mixing, SparseMixingRecord) or (mixing is not None and mixing.distances is not None):
             name = path.with_name(f"{path.name}-mixing")
             title = f"W of {folder.settings.label}, seed {folder.settings.seed}"
-            figures.mixing_figure(mixing.weights, folder.members(), title, name)
+            figures.mixing_figure(mixing, folder.members(), title, name)
             return

@@ -18,7 +18,8 @@ from matplotlib.ticker import MaxNLocator
 
 from fedap_core.arrays import FloatArray
 from scripts.report.algorithms import colour, spelled
-from scripts.report.similarity import by_similarity
+from scripts.report.similarity import by_similarity, cluster_names
+from scripts.run.mixing_record import AnyMixing
 from scripts.run.results import Summary
 
 _DPI = 150
@@ -82,16 +83,22 @@ def _apart(ends: Sequence[tuple[float, float]], *, gap: float, top: float) -> li
     return [(height, end[1]) for height, end in zip(heights, ends, strict=True)]
 
 
-def mixing_figure(weights: FloatArray, members: Sequence[str], title: str, path: Path) -> None:
-    """W as PNG and SVG."""
-    save_figure(draw_mixing(weights, members, title), path)
+def mixing_figure(mixing: AnyMixing, members: Sequence[str], title: str, path: Path) -> None:
+    """W as PNG and SVG, of many clients between their clusters."""
+    if mixing.clusters:
+        names = cluster_names(mixing.clusters)
+        figure = draw_mixing(mixing.between_clusters(), names, f"{title}, clusters of clients", blank_own=False)
+    else:
+        figure = draw_mixing(np.array([mixing.row(one) for one in range(len(mixing))]), members, title)
+    save_figure(figure, path)
 
 
-def draw_mixing(weights: FloatArray, members: Sequence[str], title: str) -> Figure:
-    """W with clients ordered by similarity; the diagonal, which is the same for all, is left grey."""
+def draw_mixing(weights: FloatArray, members: Sequence[str], title: str, *, blank_own: bool = True) -> Figure:
+    """W with clients ordered by similarity. blank_own: the diagonal, which is the same for all, is left grey."""
     order = by_similarity(weights)
     shown = weights[np.ix_(order, order)].copy()
-    np.fill_diagonal(shown, np.nan)
+    if blank_own:
+        np.fill_diagonal(shown, np.nan)
     names = [members[index] for index in order]
     figure = new_figure(5.6, 4.8)
     axes = figure.add_subplot()

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import QUALITIES, Evaluation, balanced_accuracy, wilson_interval
 from protocol.messages import Score
 from scripts.run.damage import intact
+from scripts.run.mixing_record import AnyMixing
 
 Counts = tuple[tuple[int, ...], ...]
 Json = dict[str, Any]
@@ -206,46 +206,6 @@ class ComputedBytes:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MixingRecord:
-    """W and what explains it. weights: (n, n); distances: (L, n, n) or None; from_round: counted from 0.
-
-    similarity: of each client to the one most like it; empty where it was not kept.
-    """
-
-    weights: FloatArray
-    layers: tuple[str, ...] = ()
-    distances: FloatArray | None = None
-    from_round: int = 0
-    similarity: tuple[float, ...] = ()
-
-    @classmethod
-    def read(cls, path: Path) -> MixingRecord | None:
-        """From a `mixing.json`; None where there is no file, and where W was not written whole."""
-        if not path.exists():
-            return None
-        with intact(path):
-            found = json.loads(path.read_text(encoding="utf-8"))
-            if "neighbours" in found:
-                return None
-            distances = found.get("distances")
-            return cls(
-                weights=np.array(found["weights"], dtype=np.float64),
-                layers=tuple(map(str, found.get("layers") or ())),
-                distances=None if distances is None else np.array(distances, dtype=np.float64),
-                from_round=int(found.get("from_round", 0)),
-                similarity=tuple(map(float, found.get("similarity") or ())),
-            )
-
-    def __post_init__(self) -> None:
-        count = len(self.weights)
-        if self.weights.shape != (count, count):
-            raise InvalidInput("mixing.weights", f"shape {self.weights.shape}", "a square matrix")
-        if self.distances is not None and self.distances.shape != (len(self.layers), count, count):
-            expected = f"{(len(self.layers), count, count)}, one matrix per layer"
-            raise InvalidInput("mixing.distances", f"shape {self.distances.shape}", expected)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
     """One algorithm, one seed. settings: every choice by its dotted name; asked: rounds the run was to have.
 
@@ -261,7 +221,7 @@ class Run:
     rounds: tuple[RoundRecord, ...]
     classes: tuple[str, ...] = ()
     class_counts: Counts | None = None
-    mixing: MixingRecord | None = None
+    mixing: AnyMixing | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     computed: ComputedBytes | None = None
@@ -276,8 +236,8 @@ class Run:
             self._require("class counts", self.class_counts)
             if any(len(row) != len(self.classes) for row in self.class_counts):
                 raise InvalidInput(self.source, "class counts", f"one for each of {len(self.classes)} classes")
-        if self.mixing is not None and len(self.mixing.weights) != count:
-            raise InvalidInput(self.source, f"W over {len(self.mixing.weights)}", f"W over its {count} clients")
+        if self.mixing is not None and len(self.mixing) != count:
+            raise InvalidInput(self.source, f"W over {len(self.mixing)}", f"W over its {count} clients")
 
     def _require(self, what: str, values: Sequence[object], *, empty: bool = False) -> None:
         if len(values) != len(self.clients) and not (empty and not values):

@@ -19,8 +19,10 @@ import numpy as np
 from fedap_core.errors import InvalidInput
 from fedap_core.neighbours import NearestMembers
 from fedap_core.strategies import Mixing
+from scripts.run.clusters import MOST_DRAWN, clusters_of
 from scripts.run.damage import intact
-from scripts.run.records import Json, MixingRecord, RoundRecord, read_rounds
+from scripts.run.mixing_record import AnyMixing, MixingRecord, read_mixing_record
+from scripts.run.records import Json, RoundRecord, read_rounds
 from scripts.run.results import Summary, summarise
 from scripts.run.settings import RunSettings
 
@@ -127,7 +129,7 @@ class RunFolder:
 
     def write_mixing(self, mixing: Mixing, members: list[str], from_round: int) -> None:
         """Write W and what explains it."""
-        described = {
+        described: Json = {
             "members": members,
             "from_round": from_round,
             "weights": mixing.weights.tolist(),
@@ -135,14 +137,20 @@ class RunFolder:
             "distances": None if mixing.distances is None else mixing.distances.tolist(),
             "similarity": None if mixing.similarity is None else mixing.similarity.tolist(),
         }
+        if len(members) > MOST_DRAWN and mixing.distances is not None:
+            described["clusters"] = clusters_of(mixing.distances.sum(axis=0))
         write_text(self._mixing_path, json.dumps(described))
 
     def read_mixing(self) -> Mixing | None:
-        """W as it was written, to the bit."""
-        found = MixingRecord.read(self._mixing_path)
-        if found is None:
+        """W as it was written, to the bit; None where it was not written whole."""
+        found = self.mixing_record()
+        if not isinstance(found, MixingRecord):
             return None
         return Mixing(weights=found.weights, layers=found.layers, distances=found.distances)
+
+    def mixing_record(self) -> AnyMixing | None:
+        """W as figures and pages show it."""
+        return read_mixing_record(self._mixing_path)
 
     def write_nearest(self, nearest: NearestMembers, members: list[str], from_round: int, *, neighbours: int) -> None:
         """Write a W that is not whole: `mixing.npz` to go on from, and in `mixing.json` every row as it is when all
@@ -159,6 +167,7 @@ class RunFolder:
             "neighbours": nearest.places[:, :neighbours].tolist(),
             "neighbour_weights": nearest.shares(neighbours).tolist(),
             "similarity": nearest.similarity.tolist(),
+            "clusters": clusters_of(np.hstack(nearest.features)),
         }
         write_text(self._mixing_path, json.dumps(described))
 

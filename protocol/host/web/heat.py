@@ -32,20 +32,23 @@ def heat_map(
     described: str,
     source: str,
     side: float = _SIDE,
+    blank_own: bool = True,
 ) -> Svg:
-    """Rows receive, columns give. source: where the page's script finds the figures; side: in pixels."""
+    """Rows receive, columns give. source: where the page's script finds the figures; side: in pixels. blank_own: what
+    stands on the diagonal is not drawn and does not count."""
     count = len(order)
     cell = side / max(count, 1)
     margin = 20.0 + 6.2 * min(_LONGEST, max(map(len, names), default=0))
     others = weights.copy()
-    np.fill_diagonal(others, 0.0)
+    if blank_own:
+        np.fill_diagonal(others, 0.0)
     most = float(others.max(initial=0.0))
     cells: dict[int, list[str]] = {}
     own = []
     for row, receiver in enumerate(order):
         for column, giver in enumerate(order):
             square = f"M{margin + column * cell:.1f} {margin + row * cell:.1f}h{cell:.1f}v{cell:.1f}h-{cell:.1f}z"
-            if receiver == giver:
+            if blank_own and receiver == giver:
                 own.append(square)
             else:
                 cells.setdefault(shade(float(others[receiver, giver]), most), []).append(square)

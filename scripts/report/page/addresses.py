@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 def anchors(names: Sequence[str]) -> list[str]:
     """Where each client's page is found: client-NAME, with only letters that need no quoting, each once."""
-    made: list[str] = []
+    made: dict[str, None] = {}
     for name in names:
         plain = f"client-{re.sub(r'[^A-Za-z0-9_.-]+', '-', name).strip('-') or 'unnamed'}"
         number, anchor = 1, plain
         while anchor in made:
             number += 1
             anchor = f"{plain}-{number}"
-        made.append(anchor)
-    return made
+        made[anchor] = None
+    return list(made)
 
 
 def natural_order(names: Sequence[str]) -> list[int]:

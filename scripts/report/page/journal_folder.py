@@ -28,8 +28,10 @@ from participant.sealing.opened_scores import Seal
 from protocol.contracts import Frames
 from protocol.messages import Score
 from protocol.tensors import Array, TensorSet
+from scripts.run.clusters import MOST_DRAWN, clusters_of
 from scripts.run.damage import intact
-from scripts.run.records import ClientScore, Counts, MixingRecord, RoundRecord, Run
+from scripts.run.mixing_record import MixingRecord
+from scripts.run.records import ClientScore, Counts, RoundRecord, Run
 
 _SHOWN = ("rounds", "mode", "split", "start_from", "evaluate_every", "encoding")
 Tables = Mapping[str, Array]
@@ -244,11 +246,16 @@ def _mixing(told: Sequence[Timed], clients: Sequence[str]) -> MixingRecord | Non
     requested = {fact.member: dict(fact.row) for _, fact in told if isinstance(fact, facts.UpdateAccepted) and fact.row}
     if requested and all(set(requested.get(client, ())) == set(clients) for client in clients):
         rows = np.array([[requested[client][one] for one in clients] for client in clients], dtype=np.float64)
-        return MixingRecord(weights=rows / rows.sum(axis=1, keepdims=True))
+        return _with_clusters(MixingRecord(weights=rows / rows.sum(axis=1, keepdims=True)))
     weighed = [fact for _, fact in told if isinstance(fact, facts.Weighed)]
     if not weighed or sorted(weighed[-1].members) != list(clients):
         return None
     order = [weighed[-1].members.index(client) for client in clients]
     weights = np.array(weighed[-1].weights, dtype=np.float64)
     alike = tuple(weighed[-1].similarity[place] for place in order) if weighed[-1].similarity else ()
-    return MixingRecord(weights=weights[np.ix_(order, order)], similarity=alike)
+    return _with_clusters(MixingRecord(weights=weights[np.ix_(order, order)], similarity=alike))
+
+
+def _with_clusters(mixing: MixingRecord) -> MixingRecord:
+    """A journal names no clusters: clients that take from the same others are alike."""
+    return replace(mixing, clusters=tuple(clusters_of(mixing.weights))) if len(mixing) > MOST_DRAWN else mixing

@@ -13,7 +13,8 @@ from typing import Any
 
 from scripts.report.page.computed_bytes import computed_bytes
 from scripts.run.damage import intact
-from scripts.run.records import Json, MixingRecord, Run, read_rounds
+from scripts.run.mixing_record import read_mixing_record
+from scripts.run.records import Json, Run, read_rounds
 
 SETTINGS = "settings.json"
 
@@ -22,7 +23,7 @@ def read_lab_run(folder: Path) -> Run:
     """The run in this folder, with as many rounds as are written."""
     described = _json(folder / SETTINGS)
     rounds = tuple(sorted(read_rounds(folder / "rounds.jsonl"), key=lambda record: record.number))
-    mixing = MixingRecord.read(folder / "mixing.json")
+    mixing = read_mixing_record(folder / "mixing.json")
     with intact(folder / SETTINGS):
         run = _described_run(described, folder)
     counted = any(record.up or record.down for record in rounds)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fedap_core.arrays import FloatArray
 from protocol.host.web.heat import SHADES, heat_map
 from protocol.host.web.svg import Svg
 from scripts.report.page.addresses import anchors
-from scripts.report.page.participant_view import is_personal_mixing
 from scripts.report.page.sources import clause, strongest
 from scripts.report.page.study import Algorithm, Study
-from scripts.report.similarity import by_similarity
-from scripts.run.records import MixingRecord, Run
+from scripts.report.similarity import by_similarity, cluster_names
+from scripts.run.mixing_record import AnyMixing, MixingRecord
+from scripts.run.records import Run
 
 _MOST_IN_TABLE = 60
 """A table of more clients is too large to read; the csv of the run folder has it."""
@@ -22,7 +23,10 @@ _MOST_IN_TABLE = 60
 
 @dataclass(frozen=True, kw_only=True)
 class MixingView:
-    """One algorithm's W. rows: (client, weights) in the order of the map; helped: (client, anchor, clause)."""
+    """One algorithm's W. rows: (client, weights) in the order of the map; helped: (client, anchor, clause).
+
+    of_clusters: whether it is drawn by clusters of clients, which have no pages: their anchors are empty.
+    """
 
     name: str
     chart: Svg
@@ -34,6 +38,7 @@ class MixingView:
     shades: int
     from_round: int
     hover: dict[str, object]
+    of_clusters: bool = False
 
     @property
     def has_table(self) -> bool:
@@ -43,9 +48,43 @@ class MixingView:
 def mixing_views(study: Study) -> Iterator[MixingView]:
     """Of every algorithm whose W tells clients apart; the one that stands for the federation comes first."""
     shown = sorted(study.shown, key=lambda pair: pair[0] is not study.personal)
-    told = [(algorithm, run, run.mixing) for algorithm, run in shown if run.mixing and is_personal_mixing(run)]
+    told = [(algorithm, run, run.mixing) for algorithm, run in shown if run.mixing and run.mixing.is_personal]
     for number, (algorithm, run, mixing) in enumerate(told):
-        yield _view(algorithm, run, mixing, source=f"mixing-data-{number}")
+        source = f"mixing-data-{number}"
+        if mixing.clusters:
+            yield _cluster_view(algorithm, run, mixing, source=source)
+        elif isinstance(mixing, MixingRecord):
+            yield _view(algorithm, run, mixing, source=source)
+
+
+def _cluster_view(algorithm: Algorithm, run: Run, mixing: AnyMixing, *, source: str) -> MixingView:
+    weights = mixing.between_clusters()
+    order = by_similarity(weights)
+    names = cluster_names(mixing.clusters)
+    described = f"W of {algorithm.name} between clusters of clients"
+    helped = [(names[at], "", _taken(weights[at], names, run.clients[mixing.clusters.index(at)])) for at in order]
+    rounded = [[round(float(weights[i, j]), 4) for j in order] for i in order]
+    ordered = tuple(names[at] for at in order)
+    return MixingView(
+        name=algorithm.name,
+        chart=heat_map(weights, names, order, described=described, source=source, blank_own=False),
+        source=source,
+        names=ordered,
+        rows=tuple(zip(ordered, (tuple(row) for row in rounded), strict=True)),
+        helped=tuple(helped),
+        most=float(weights.max(initial=0.0)),
+        shades=SHADES,
+        from_round=mixing.from_round,
+        hover={"names": ordered, "weights": rounded},
+        of_clusters=True,
+    )
+
+
+def _taken(row: FloatArray, names: Sequence[str], member: str) -> str:
+    """From which clusters a cluster takes most, and one of its clients."""
+    most = [at for at in np.argsort(-row, kind="stable").tolist() if row[at] > 0][:3]
+    parts = [f"{row[at]:.2g} from {names[at]}" for at in most]
+    return f"({member} and others) takes {', '.join(parts) or 'nothing from others'}."
 
 
 def _view(algorithm: Algorithm, run: Run, mixing: MixingRecord, *, source: str) -> MixingView:

@@ -80,7 +80,8 @@ def overview(study: Study) -> Overview:
     series = [mean_curve(study, algorithm) for algorithm in study.algorithms]
     order, client_rows = _by_change(_client_rows(study))
     first = study.shown[0][1]
-    sorted_clients = natural_order(first.clients)
+    listed = set(study.listed)
+    sorted_clients = [index for index in natural_order(first.clients) if index in listed]
     names = [first.clients[index] for index in sorted_clients]
     counts = None if first.class_counts is None else [first.class_counts[index] for index in sorted_clients]
     return Overview(
@@ -101,7 +102,10 @@ def overview(study: Study) -> Overview:
         hover=_hover(series),
         curve_rows=curve_rows(series, about=20),
         shown=tuple((algorithm.name, algorithm.colour) for algorithm, _ in study.shown),
-        clients_chart=client_dots(_dot_rows(study, order), described="Accuracy of every client under every algorithm"),
+        clients_chart=client_dots(
+            _dot_rows(study, [study.listed[at] for at in order]),
+            described="Accuracy of every client under every algorithm",
+        ),
         client_rows=client_rows,
         mixings=tuple(mixing_views(study)),
         classes_chart=None
@@ -190,7 +194,9 @@ def _tenth(share: float | None) -> float | None:
 
 def _client_rows(study: Study) -> list[ClientRow]:
     rows = []
-    for index, (name, anchor) in enumerate(zip(study.clients, anchors(study.clients), strict=True)):
+    places = anchors(study.clients)
+    for index in study.listed:
+        name, anchor = study.clients[index], places[index]
         scores = {a.name: run.at(study.round_no).scores[index] for a, run in study.shown}
         values = tuple(None if score is None else score.accuracy for score in scores.values())
         alone = scores.get(study.alone.name) if study.alone else None

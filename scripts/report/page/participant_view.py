@@ -16,7 +16,7 @@ from scripts.report.page.headline import client_curve, standings
 from scripts.report.page.sources import Helper, sentence, strongest
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.wording import counted, percent
-from scripts.run.records import ClientScore, Run
+from scripts.run.records import ClientScore
 
 HELPERS = 4
 _FRAME = Frame(width=560, height=250, right=92)
@@ -68,8 +68,9 @@ class ParticipantView:
 
 
 def participant_views(study: Study) -> list[ParticipantView]:
-    """One per client of the shown seed."""
-    order = natural_order(study.clients)
+    """One per listed client of the shown seed."""
+    listed = set(study.listed)
+    order = [index for index in natural_order(study.clients) if index in listed]
     unordered = anchors(study.clients)
     places = [unordered[index] for index in order]
     return [_view(study, index, places, at) for at, index in enumerate(order)]
@@ -196,18 +197,10 @@ def _class_bars(study: Study, index: int) -> Svg | None:
 
 def _helpers(study: Study, index: int) -> tuple[tuple[Helper, ...], str]:
     run = study.personal.run_of(study.seed) if study.personal is not None else None
-    if run is None or run.mixing is None or not is_personal_mixing(run):
+    if run is None or run.mixing is None or not run.mixing.is_personal:
         return (), ""
-    own = float(run.mixing.weights[index, index])
+    own = float(run.mixing.row(index)[index])
     return tuple(strongest(run.mixing, run.clients, index, HELPERS)), f"{own:.2g}"
-
-
-def is_personal_mixing(run: Run) -> bool:
-    """Whether W tells clients apart: rows that differ beside the diagonal, and not everyone alone."""
-    if run.mixing is None or len(run.mixing.weights) < 2:
-        return False
-    weights = run.mixing.weights
-    return bool((abs(weights - weights[0]) > 1e-12).any()) and bool((weights.diagonal() < 1.0).any())
 
 
 def _confusions(study: Study, index: int) -> list[Confusion]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scripts.report.page.wording import listed, ordinal
-from scripts.run.records import MixingRecord
+from scripts.run.mixing_record import AnyMixing, MixingRecord
 
 MOSTLY = 2 / 3
 """A layer that carries at least this share of the saving is the reason; with less, several are."""
@@ -44,9 +44,9 @@ class Helper:
     because: str
 
 
-def strongest(mixing: MixingRecord, clients: tuple[str, ...], receiver: int, count: int) -> list[Helper]:
+def strongest(mixing: AnyMixing, clients: tuple[str, ...], receiver: int, count: int) -> list[Helper]:
     """The sources from whom this client takes most, itself left out; none of weight zero."""
-    row = mixing.weights[receiver]
+    row = mixing.row(receiver)
     others = [index for index in np.argsort(-row, kind="stable").tolist() if index != receiver and row[index] > 0]
     found = []
     for index in others[:count]:
@@ -57,8 +57,8 @@ def strongest(mixing: MixingRecord, clients: tuple[str, ...], receiver: int, cou
     return found
 
 
-def _layers(mixing: MixingRecord, receiver: int, source: int) -> tuple[LayerDistance, ...]:
-    if mixing.distances is None:
+def _layers(mixing: AnyMixing, receiver: int, source: int) -> tuple[LayerDistance, ...]:
+    if not isinstance(mixing, MixingRecord) or mixing.distances is None:
         return ()
     peers = [index for index in range(len(mixing.weights)) if index != receiver]
     return tuple(

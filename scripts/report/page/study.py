@@ -15,6 +15,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.strategies import STRATEGIES
 from scripts.report.algorithms import place
 from scripts.report.page.wording import algorithm_name, counted, listed
+from scripts.run.clusters import MOST_DRAWN
 from scripts.run.records import Run
 from scripts.run.results import Position, Summary, positions, summarise
 
@@ -24,6 +25,9 @@ any of them the first of the others."""
 
 ONE_MODEL = ("fedavg", "fedprox")
 """One model for all: stands for the federation only where nothing personalised ran."""
+
+MOST_LISTED = 50
+"""Clients that a page lists where it cannot list all."""
 
 _NOT_IN_A_LABEL = frozenset({"algorithm", "seed", "rounds", "evaluate_every", "threads", "device", "model", "run"})
 
@@ -93,6 +97,17 @@ class Study:
     def clients(self) -> tuple[str, ...]:
         return self.shown[0][1].clients
 
+    @cached_property
+    def listed(self) -> tuple[int, ...]:
+        """Clients that are listed and have pages: all, or of many those that the federation serves worst."""
+        everybody = range(len(self.clients))
+        run = None if self.personal is None else self.personal.run_of(self.seed)
+        if len(everybody) <= MOST_DRAWN or run is None:
+            return tuple(everybody)[:MOST_DRAWN]
+        scores = run.at(self.round_no).scores
+        accuracy = {index: score.accuracy for index, score in enumerate(scores) if score is not None}
+        return tuple(sorted(sorted(accuracy, key=lambda index: accuracy[index])[:MOST_LISTED]))
+
     def plain(self, kind: str) -> Algorithm | None:
         """The algorithm of this bare name, preferably without options."""
         found = [algorithm for algorithm in self.algorithms if algorithm.kind == kind]
@@ -130,6 +145,11 @@ def make_study(runs: Sequence[Run]) -> Study:
         notes.append(f"Means are over {len(seeds)} seeds; W, clients and their pages are those of seed {seed}.")
     if len({algorithm.seeds for algorithm in algorithms}) > 1:
         notes.append("Not every algorithm has every seed: means over different seeds must not be compared.")
+    if len(kept[0].clients) > MOST_DRAWN:
+        few = (
+            f"the {MOST_LISTED} with the lowest accuracy are listed; rounds.jsonl and the csv of a comparison have all"
+        )
+        notes.append(f"Of {len(kept[0].clients)} clients, {few}.")
     notes += dict.fromkeys(note for run in kept for note in run.notes)
     return Study(algorithms=algorithms, round_no=round_no, seed=seed, notes=tuple(notes))
 

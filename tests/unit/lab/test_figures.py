@@ -9,6 +9,7 @@ from PIL import Image
 
 from scripts.experiments.demo import in_words
 from scripts.report.figures import _apart, convergence_figure, mixing_figure
+from scripts.run.mixing_record import MixingRecord
 from scripts.run.results import Summary
 
 
@@ -49,7 +50,7 @@ def test_labels_keep_their_distance_and_their_order() -> None:
 
 
 def test_a_heat_map_names_receivers_and_sources(tmp_path: Path) -> None:
-    mixing_figure(np.full((3, 3), 1 / 3), ["ann", "bob", "cy"], "W", tmp_path / "w")
+    mixing_figure(MixingRecord(weights=np.full((3, 3), 1 / 3)), ["ann", "bob", "cy"], "W", tmp_path / "w")
     text = (tmp_path / "w.svg").read_text()
     assert all(text.count(f"<!-- {name} -->") == 2 for name in ("ann", "bob", "cy"))
 

@@ -20,6 +20,7 @@ from scripts.report.page.finding import find_runs
 from scripts.report.page.headline import in_words
 from scripts.report.page.journal_folder import read_journal_run
 from scripts.report.page.study import make_study
+from scripts.run.mixing_record import MixingRecord
 
 MEMBERS = ("north", "south")
 
@@ -123,7 +124,7 @@ def test_members_that_end_in_different_rounds_count_with_their_last_score(tmp_pa
 
 def test_mixing_matrix_is_put_into_the_order_of_the_clients(tmp_path: Path) -> None:
     run = read_journal_run(write_journal(tmp_path / "run", two_rounds()))
-    assert run.mixing is not None
+    assert isinstance(run.mixing, MixingRecord)
     assert run.mixing.weights.tolist() == [[0.7, 0.3], [0.4, 0.6]]
     assert run.mixing.distances is None
 

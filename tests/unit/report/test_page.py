@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from html.parser import HTMLParser
@@ -198,3 +199,28 @@ def test_command_writes_the_file_and_says_where(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(tmp_path / "runs"), "--out", str(out), "--where", "alpha=0.1"])
     assert (done.exit_code, done.stdout) == (0, f"Report: {out}\n")
     assert [path.name for path in out.parent.iterdir()] == ["page.html"]
+
+
+def test_many_clients_are_shown_by_clusters_and_the_worst_served_are_listed(tmp_path: Path) -> None:
+    """300 clients in two clusters; client c000 to c049 have the lowest accuracy."""
+    clients = [f"c{number:03d}" for number in range(300)]
+    correct = [min(99, 20 + number // 4) for number in range(300)]
+    folder = write_run(tmp_path, "fedap", [correct], clients=clients)
+    described = {
+        "members": clients,
+        "from_round": 0,
+        "self_weight": 0.5,
+        "neighbours": [[(number + 2) % 300, (number + 4) % 300] for number in range(300)],
+        "neighbour_weights": [[0.3, 0.2]] * 300,
+        "clusters": [number % 2 for number in range(300)],
+    }
+    (folder / "mixing.json").write_text(json.dumps(described))
+    text, page = page_of(tmp_path)
+    pages = [one for one in page.ids if one.startswith("client-") and not one.endswith("-title")]
+    assert pages == [f"client-{name}" for name in clients[:50]]
+    assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
+    assert page.faults == []
+    assert "Of 300 clients, the 50 with the lowest accuracy are listed" in page.text
+    assert "#1 (150) (c000 and others) takes 0.5 from #1 (150)" in page.text
+    assert "c000 takes 0.3 from c002" in page.text
+    assert len(text) < 1_000_000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scripts.report.page.sources import LayerDistance, sentence, strongest, why_close
-from scripts.run.records import MixingRecord
+from scripts.run.mixing_record import MixingRecord
 from tests.support.report_runs import CLIENTS, DISTANCES, WEIGHTS
 
 MIXING = MixingRecord(weights=np.array(WEIGHTS), layers=("bn1", "bn2"), distances=np.array(DISTANCES))
