@@ -25,7 +25,7 @@ LAW: Mapping[str, frozenset[str]] = {
     | {"dp_accounting", "pydicom", "nibabel", "onnx", "onnxscript"},
     "scripts": _WIRE
     | {"scripts", "coordinator", "participant", "msgpack", "torch", "matplotlib", "jinja2", "xxhash"}
-    | {"atheris", "ray", "tenseal", "threadpoolctl"},
+    | {"atheris", "ray", "scipy", "tenseal", "threadpoolctl"},
 }
 """Top-level packages that each package may import besides the standard library."""
 
