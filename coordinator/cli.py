@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import structlog
@@ -25,6 +28,7 @@ from coordinator.supervisor import Supervisor, find_runs
 from coordinator.watching.following import RunFollower
 from coordinator.watching.status import status_texts
 from fedap_core.errors import InvalidInput
+from fedap_core.exit_codes import FAILED
 from protocol.host.command import (
     ExampleFlag,
     Given,
@@ -94,8 +98,7 @@ def serve(given: Given, config: ConfigFile = None, runs: RunsFolder = None) -> N
     _allow_many_files()
     page = _start_page(settings)
     federation = open_run(settings, config_file=config)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: federation.coordinator.request_stop())
+    _on_stop(federation.coordinator.request_stop, "the run ends after this round")
     typer.echo(f"ready: run {settings.run} at {federation.endpoint}")
     if page is not None:
         typer.echo(page.words)
@@ -110,7 +113,7 @@ def serve(given: Given, config: ConfigFile = None, runs: RunsFolder = None) -> N
         raise InvalidInput(str(settings.folder), stopped.sentence, "a run that can be resumed", fix)
     typer.echo(f"{'aborted' if stopped.aborted else 'ended'}: {stopped.sentence}")
     if stopped.aborted:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def _start_page(settings: RunConfig) -> PageProcess | None:
@@ -132,9 +135,21 @@ def _supervise(folder: Path, *, alone: bool) -> None:
         sys.stdout.flush()
 
     supervisor = Supervisor(find_runs(folder), say)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: supervisor.request_stop())
+    _on_stop(supervisor.request_stop, "every run ends after its round")
     raise typer.Exit(supervisor.run())
+
+
+def _on_stop(stop: Callable[[], None], words: str) -> None:
+    """SIGTERM and Ctrl-C: ask for the end, and say at once what happens, because a round may take hours."""
+    answers = [f"stopping: {words}; a second signal stops at once\n", "stopping at once\n"]
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        stop()
+        if answers:
+            os.write(sys.stdout.fileno(), answers.pop(0).encode())  # a handler must not use a buffer that may be in use
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
 
 
 def _allow_many_files() -> None:

@@ -42,7 +42,7 @@ def latest_evaluations(past: StoredRun) -> dict[str, LastScore]:
     found = _evaluations(past, recent)
     if recent and len(found) < len(members):
         found = _evaluations(past, 0)
-    excluded = (Status.QUARANTINED, Status.REMOVED)
+    excluded = (Status.EXCLUDED, Status.REMOVED)
     return {name: one for name, one in found.items() if name in members and members[name].status not in excluded}
 
 

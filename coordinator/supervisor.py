@@ -23,13 +23,12 @@ from coordinator.config import RunConfig, read_config
 from coordinator.record.journal import JOURNAL
 from coordinator.runs import read_run
 from fedap_core.errors import InvalidInput
+from fedap_core.exit_codes import DONE, FAILED, WRONG_INPUT
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 """Before a process that died is started again: doubled each time, and the first one again after a run that lasted."""
 POLL_S = 0.1
-WRONG_INPUT = 2
-"""The exit code of `serve` for a configuration or a folder that its operator must look at: starting again is no use."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -110,19 +109,19 @@ class Supervisor:
         self._wake.set()
 
     def run(self) -> int:
-        """Until all have ended; 0 if every run ended as it should, otherwise 1."""
+        """Until all have ended; DONE if every run ended in order, otherwise FAILED."""
         while any(one.code is None for one in self._runs):
             for one in self._runs:
                 if one.code is None:
                     self._look_after(one, time.monotonic())
             self._wake.wait(POLL_S)
             self._wake.clear()
-        return int(any(one.code for one in self._runs))
+        return FAILED if any(one.code for one in self._runs) else DONE
 
     def _look_after(self, one: Supervised, now: float) -> None:
         if one.process is None:
             if self._stopping:
-                self._end(one, 0, "not running; its folder resumes it")
+                self._end(one, DONE, "not running; its folder resumes it")
             elif now >= one.start_at:
                 self._start(one, now)
         elif (code := one.process.poll()) is not None:
@@ -138,8 +137,8 @@ class Supervisor:
         self._say(f"started: run {one.config.run}, process {one.process.pid}")
 
     def _judge(self, one: Supervised, code: int, now: float) -> None:
-        if code == 0:
-            self._end(one, 0, "ended")
+        if code == DONE:
+            self._end(one, DONE, "ended")
         elif code == WRONG_INPUT:
             self._end(one, code, "refused, see the line above; correct it and start again")
         elif self._stopping or has_ended(one.config):

@@ -9,9 +9,11 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
+from fedap_core.exit_codes import WRONG_INPUT, cut_short_by
 from fedap_core.extras import EXTRAS
 
 _SHOWN_CHARS = 120
@@ -84,26 +86,27 @@ def parse_list(field: str, text: str) -> tuple[str, ...]:
     return names
 
 
-def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str = "interrupted") -> None:
+def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str | None = "interrupted") -> None:
     """Run a command; wrong input or a missing extra ends it with one line on stderr and exit code 2, an interrupt with
-    130."""
+    130. interrupted: the sentence that answers an interrupt; None where the command that started this one does."""
     try:
         command()
     except InvalidInput as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(WRONG_INPUT)
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
         if library not in EXTRAS:
             raise
         print(f"error: {missing_library(library)}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(WRONG_INPUT)
     except OSError as error:
         if error.errno not in _UNUSABLE or error.filename is None:
             raise
         wrong = InvalidInput("path", str(error.filename), "one that can be used here", f"{error.strerror}.")
         print(f"error: {wrong}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(WRONG_INPUT)
     except KeyboardInterrupt:
-        print(interrupted, file=sys.stderr)
-        sys.exit(130)
+        if interrupted is not None:
+            print(interrupted, file=sys.stderr)
+        sys.exit(cut_short_by(signal.SIGINT))

@@ -10,6 +10,7 @@ import typer
 
 from fedap_core.choosing import BEST
 from fedap_core.errors import InvalidInput, parse_pairs
+from fedap_core.exit_codes import DONE, WRONG_INPUT
 from participant.config import DataSettings, JoinSettings, read_settings
 from participant.joining import join as join_run
 from participant.joining import open_home
@@ -57,10 +58,10 @@ def join(given: Given, config: Config = None) -> None:
     configure_logging(terminal=terminal, file=settings.log_file)
     with watching(terminal=terminal) as watch, showing(settings.page_address(), settings.state) as note:
         end = join_run(settings, watch=lambda progress: (watch(progress), note(progress))[0])
-    if end.code == 2:
+    if end.code == WRONG_INPUT:
         raise InvalidInput("join", settings.name, "a federation to take part in", end.reason)
-    typer.echo(end.reason, err=end.code != 0)
-    if end.code:
+    typer.echo(end.reason, err=end.code != DONE)
+    if end.code != DONE:
         sys.exit(end.code)
 
 

@@ -18,6 +18,7 @@ import structlog
 
 from fedap_core.arrays import IndexArray
 from fedap_core.errors import InvalidInput
+from fedap_core.exit_codes import DONE, FAILED, cut_short_by
 from fedap_core.model_spec import ModelSpec
 from fedap_core.randomness import generator
 from participant.config import DataSettings, JoinSettings
@@ -176,13 +177,13 @@ def join(
             _signals(lambda _number: worker.give_up_alone()),
             structlog.contextvars.bound_contextvars(participant=settings.name),
         ):
-            worker.close(at_once=not (isinstance(end, End) and end.code == 0))
-        if isinstance(end, End) and end.code == 0:
-            end = End(code=0, reason="\n".join([*_comparison(settings), end.reason]))
+            worker.close(at_once=not (isinstance(end, End) and end.code == DONE))
+        if isinstance(end, End) and end.code == DONE:
+            end = End(code=DONE, reason="\n".join([*_comparison(settings), end.reason]))
     for fault in (end, worker.fault):
         if isinstance(fault, BaseException):
             raise fault
-    return end if isinstance(end, End) else End(code=1, reason="")
+    return end if isinstance(end, End) else End(code=FAILED, reason="")
 
 
 def _group_key(settings: JoinSettings) -> GroupKey | None:
@@ -242,7 +243,7 @@ def _wait(ended: queue.SimpleQueue[End | BaseException]) -> End | BaseException:
 
 def _ask_to_leave(shell: Shell, number: int) -> None:
     name = signal.Signals(number).name
-    shell.post(LeaveRequested(reason=f"asked to stop by {name}", code=128 + number))
+    shell.post(LeaveRequested(reason=f"asked to stop by {name}", code=cut_short_by(number)))
 
 
 @contextmanager

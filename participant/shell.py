@@ -18,6 +18,7 @@ from collections.abc import Mapping
 import structlog
 import zmq
 
+from fedap_core.exit_codes import WRONG_INPUT
 from participant.decisions.actions import Action, CloseLine, End, LetGo, Log, OpenLine, Prepare, Say, StopWork, Work
 from participant.decisions.events import (
     Announced,
@@ -210,7 +211,7 @@ class Shell:
         try:
             self._departure.flush(self._line, self._post.outbound, time.monotonic())
         except OSError as error:
-            self._end = End(code=2, reason=f"what is sent cannot be recorded: {error}")
+            self._end = End(code=WRONG_INPUT, reason=f"what is sent cannot be recorded: {error}")
 
 
 def _hand_over(action: Prepare | Work | StopWork, worker: Worker) -> None:

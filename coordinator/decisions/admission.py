@@ -77,7 +77,7 @@ def refuse_hello(hello: Hello, identity: str, state: State, rules: Rules) -> Rej
     if name is None:
         return Reject(code="unknown-key", reason="this key is not on the list of members")
     known = state.members.get(name)
-    excluded = known is not None and known.status is Status.QUARANTINED
+    excluded = known is not None and known.status is Status.EXCLUDED
     instance, strikes = instances.digest_of(hello.instance), rules.members.strikes
     if known is not None and excluded and not instances.may_reclaim(known, instance, strikes):
         return Reject(code="quarantined", reason=f"{name} was excluded after {known.strikes} refused messages")

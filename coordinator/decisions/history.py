@@ -79,7 +79,7 @@ def _apply_member(state: State, mode: Mode, fact: facts.MemberFact, now: float) 
         case facts.Left():
             _left(state, mode, member)
         case facts.Quarantined():
-            _exclude(state, member, Status.REMOVED if fact.code == "unknown-key" else Status.QUARANTINED)
+            _exclude(state, member, Status.REMOVED if fact.code == "unknown-key" else Status.EXCLUDED)
         case facts.Refused():
             _refused(member, mode, fact)
         case _:

@@ -29,7 +29,7 @@ class Status(enum.StrEnum):
     PRESENT = "present"
     LOST = "lost"
     LEFT = "left"
-    QUARANTINED = "quarantined"
+    EXCLUDED = "excluded"
     REMOVED = "removed"
     """Its key was taken off the list; listed again, it may come back."""
 
@@ -94,7 +94,7 @@ class Member:
     @property
     def is_barred(self) -> bool:
         """Whether it was excluded, and nobody who had its name before can have it back."""
-        return self.status is Status.QUARANTINED and not self.earlier_strikes
+        return self.status is Status.EXCLUDED and not self.earlier_strikes
 
     @property
     def waits_alone(self) -> bool:

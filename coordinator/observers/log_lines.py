@@ -31,7 +31,7 @@ _NAMED = {
     "Lost": "member.lost",
     "Left": "member.left",
     "Refused": "report.refused",
-    "Quarantined": "member.quarantined",
+    "Quarantined": "member.excluded",
     "CaughtUp": "run.caught_up",
     "Weighed": "members.weighed",
     "Paused": "run.paused",

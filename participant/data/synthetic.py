@@ -68,7 +68,7 @@ def load(options: DataOptions) -> Dataset:
         group=np.arange(plan.samples, dtype=np.int64),
         preprocessing=IMAGE_8BIT if is_image else Preprocessing(steps=("synthetic signal",)),
         site=site,
-        site_names=tuple(f"site {number}" for number in range(plan.sites)),
+        site_names=tuple(f"site-{number}" for number in range(plan.sites)),
     )
 
 

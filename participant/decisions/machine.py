@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from fedap_core.exit_codes import DONE, FAILED, WRONG_INPUT
 from participant.decisions import events
 from participant.decisions.actions import Action, CloseLine, End, LetGo, Log, Order, Prepare, Say, StopWork, Work
 from participant.decisions.consent import Consent, Refusal, agreed_facts
@@ -144,12 +145,12 @@ class AgentMachine:
     def _on_tick(self, now: float) -> list[Action]:
         due = self._line.tick(now)
         if (due.gave_up or due.farewell_over) and self._line.has_finished:
-            return self._end(0, f"run {self._stored_run} is over; its final model is here, and nobody asks for more")
+            return self._end(DONE, f"run {self._stored_run} is over; its final model is here, and nobody asks for more")
         if due.gave_up:
             last = f"; at last: {self._line.last_loss}" if self._line.last_loss else ""
-            return self._end(1, f"no coordinator for {self._line.patience.give_up_s:g} s{last}")
+            return self._end(FAILED, f"no coordinator for {self._line.patience.give_up_s:g} s{last}")
         if due.farewell_over:
-            return self._end(0, "the run is over; the coordinator did not confirm the last message")
+            return self._end(DONE, "the run is over; the coordinator did not confirm the last message")
         actions = list(due.actions)
         if due.hello:
             actions += self._greet(now)
@@ -198,7 +199,7 @@ class AgentMachine:
                 if message.code == "name-in-use":
                     return [Log(name="name.contested", facts=facts, warn=True)]
                 if message.code == "version":
-                    return self._end(2, f"the coordinator speaks another protocol: {message.reason}")
+                    return self._end(WRONG_INPUT, f"the coordinator speaks another protocol: {message.reason}")
                 unheard = [] if message.code == "rate" else self._on_no_answer(f"{message.code}: {message.reason}")
                 return [Log(name="message.refused", facts=facts, warn=True), *unheard]
             case _:
@@ -208,14 +209,15 @@ class AgentMachine:
         """What came instead of an answer to hello cannot be acted on: hello is not repeated for ever."""
         if not self._line.misheard():
             return []
-        return [StopWork(), *self._end(2, f"{UNREADABLE_ANSWERS} hellos in a row had no usable answer: {reason}")]
+        why = f"{UNREADABLE_ANSWERS} hellos in a row had no usable answer: {reason}"
+        return [StopWork(), *self._end(WRONG_INPUT, why)]
 
     def _on_announced(self, message: Message, now: float) -> list[Action]:
         """Payloads that will not come: all that counts is what is known without them. A run's initial model, or an
         order, may be here already; one that is larger than the model can never be of use."""
         if (size := offered_bytes(message)) > self._model_bytes:
             reason = f"the coordinator's {message.KIND} offers {size} bytes; this model has at most {self._model_bytes}"
-            return [StopWork(), *self._leave("an impossible offer"), *self._end(2, reason)]
+            return [StopWork(), *self._leave("an impossible offer"), *self._end(WRONG_INPUT, reason)]
         if isinstance(message, Welcome):
             return self._on_welcome(replace(message, initial=None), now)
         if not isinstance(message, Anchor | Train | Finish):
@@ -232,7 +234,7 @@ class AgentMachine:
         objection = self._guard.objection(welcome)
         if objection:
             leave = Leave(run=welcome.run, reason=objection[:TEXT_CHARS])
-            return [StopWork(), Say(message=leave), *self._end(2, objection)]
+            return [StopWork(), Say(message=leave), *self._end(WRONG_INPUT, objection)]
         self._line.welcomed(welcome.heartbeat_s, now)
         self._rejections.welcomed()
         if not known:
@@ -271,7 +273,7 @@ class AgentMachine:
         actions = self._guard.complain(refusal, about)
         if self._guard.has_had_enough:
             why = f"the coordinator keeps asking for what was not agreed to; the latest: {refusal.reason}"
-            actions += [StopWork(), *self._leave(why[:TEXT_CHARS]), *self._end(2, why)]
+            actions += [StopWork(), *self._leave(why[:TEXT_CHARS]), *self._end(WRONG_INPUT, why)]
         return actions
 
     def _is_new(self, order: Order) -> bool:
@@ -293,7 +295,7 @@ class AgentMachine:
         again = self._outbox.received(beat)
         if held is not None and self._outbox.held is None and self._report is not None:
             if isinstance(self._report, Goodbye):
-                return self._end(0, "the run is over")
+                return self._end(DONE, "the run is over")
             self._kept = order_step_of(self._report)
             return [LetGo()]
         return self._say_owed() if again is not None else []
@@ -322,7 +324,7 @@ class AgentMachine:
                 self._working = None
                 return self._begin_waiting()
             case events.Failed(reason=reason, leaves=leaves):
-                return [*(self._leave("it failed") if leaves else []), *self._end(2, reason)]
+                return [*(self._leave("it failed") if leaves else []), *self._end(WRONG_INPUT, reason)]
             case _:
                 assert_never(event)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from fedap_core.exit_codes import DONE, WRONG_INPUT
 from protocol.messages import Reject
 
 RETRIED_REFUSALS = frozenset({"name-taken"})
@@ -42,7 +43,7 @@ class Rejections:
     def judge(self, reject: Reject, now: float, *, said_goodbye: bool, comes_back: bool) -> RejectionVerdict:
         """comes_back: a run of an earlier connection is held."""
         if reject.code == "run-over" and said_goodbye:
-            return RejectionVerdict(reason="the run is over", code=0)
+            return RejectionVerdict(reason="the run is over", code=DONE)
         if reject.code == "name-in-use" and reject.wait_s is not None:
             return self._judge_name_in_use(reject, reject.wait_s, now)
         if reject.code == "name-in-use":
@@ -52,7 +53,7 @@ class Rejections:
         if reject.code in RETRIED_REFUSALS and comes_back:
             return RejectionVerdict(reason=f"refused: {reject.reason}")
         both = f" (the coordinator has {reject.ours}, here is {reject.yours})" if reject.ours or reject.yours else ""
-        return RejectionVerdict(reason=f"refused, {reject.code}: {reject.reason}{both}", code=2)
+        return RejectionVerdict(reason=f"refused, {reject.code}: {reject.reason}{both}", code=WRONG_INPUT)
 
     def _judge_name_in_use(self, reject: Reject, wait_s: float, now: float) -> RejectionVerdict:
         """Wait for as long as the other process may be dead, which is what this one finds after losing its state; a
@@ -60,5 +61,5 @@ class Rejections:
         reason = f"refused, {reject.code}: {reject.reason}"
         first, self._free_at = self._free_at, self._free_at if self._free_at is not None else now + wait_s
         if first is not None and now + wait_s > first + HEARD_AGAIN_S:
-            return RejectionVerdict(reason=reason, code=2)
+            return RejectionVerdict(reason=reason, code=WRONG_INPUT)
         return RejectionVerdict(reason=reason, at_most_s=wait_s + 0.1)

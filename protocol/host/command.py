@@ -5,6 +5,7 @@ one line on stderr, an interrupt is answered with a sentence. What a command doe
 from __future__ import annotations
 
 import inspect
+import signal
 import sys
 from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -15,6 +16,7 @@ import typer
 from pydantic import BaseModel
 
 from fedap_core.errors import InvalidInput, exit_on_invalid_input, parse_pairs
+from fedap_core.exit_codes import DONE, WRONG_INPUT, cut_short_by
 from protocol.host.settings import Setting, example_file, reference_table, settings_of
 from protocol.versions import VERSION
 
@@ -68,10 +70,10 @@ def _run(app: typer.Typer, interrupted: str) -> None:
         code = app(standalone_mode=False)
     except Complaint as error:
         _complain(error)
-        sys.exit(2)
-    if code == 130:  # typer's answer to an interrupt
+        sys.exit(WRONG_INPUT)
+    if code == cut_short_by(signal.SIGINT):  # typer's answer to an interrupt
         typer.echo(interrupted, err=True)
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code if isinstance(code, int) else DONE)
 
 
 def _complain(error: Any) -> None:  # noqa: ANN401 - click's class, wherever it is kept

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 
 from fedap_core.errors import exit_on_invalid_input
 from scripts.explore.scope import Scope
 from scripts.inmemory import small_slices
+from scripts.run.progress_lines import ProgressLines
 
 
 def main() -> None:
@@ -19,10 +21,11 @@ def main() -> None:
     from scripts.explore.exploring import explored
     from scripts.explore.summary import summary_of
 
-    result = explored(scope)
-    print(summary_of(scope, result), flush=True)
+    say = partial(print, flush=True)
+    result = explored(scope, progress=ProgressLines(lambda line: say(f"{scope.sentence}: {line}")))
+    say(summary_of(scope, result))
     sys.exit(0 if result.counterexample is None else 1)
 
 
 if __name__ == "__main__":
-    exit_on_invalid_input(main)
+    exit_on_invalid_input(main, interrupted=None)

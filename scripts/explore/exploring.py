@@ -13,9 +13,10 @@ from scripts.explore.world import World
 from scripts.inmemory.federation import MakeHome
 from scripts.inmemory.home import MemoryHome
 from scripts.inmemory.setup import Setup
+from scripts.run.progress_lines import ProgressLines
 
 
-def explored(scope: Scope, make_home: MakeHome = MemoryHome) -> Result:
+def explored(scope: Scope, make_home: MakeHome = MemoryHome, *, progress: ProgressLines | None = None) -> Result:
     """make_home: participants, where they are not those of today."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))  # log lines are not what is looked at
     gc.set_threshold(50_000, 20, 50)  # worlds are circles of objects, and there are many of them
@@ -27,5 +28,7 @@ def explored(scope: Scope, make_home: MakeHome = MemoryHome) -> Result:
         algorithm=scope.algorithm,
     )
     until = time.monotonic() + 60.0 * scope.minutes
-    search = Search(make=lambda: World(setup, scope.faults, make_home), until=until)
+    search = Search(
+        make=lambda: World(setup, scope.faults, make_home), until=until, progress=progress or ProgressLines()
+    )
     return search.wander(scope.seed) if scope.wander else search.exhaust()

@@ -16,6 +16,7 @@ from scripts.explore import laws
 from scripts.explore.fingerprint import fingerprint
 from scripts.explore.moves import Move, moves
 from scripts.explore.world import World
+from scripts.run.progress_lines import ProgressLines
 
 PATIENCE = 3000
 """Steps of a fair schedule within which everything must have ended."""
@@ -58,6 +59,7 @@ class Search:
     make: Callable[[], World]
     until: float
     clock: Callable[[], float] = time.monotonic
+    progress: ProgressLines = field(default_factory=ProgressLines)
     result: Result = field(default_factory=Result)
 
     def __post_init__(self) -> None:
@@ -78,6 +80,7 @@ class Search:
         while path and self.result.counterexample is None:
             if self.clock() > self.until:
                 break
+            self.progress.offer(lambda: self._so_far(len(self._edges)))
             here = path[-1]
             if not here.left:
                 path.pop()
@@ -92,6 +95,9 @@ class Search:
                 self._require_ends()
         self.result.states, self.result.seconds = len(self._edges), self.clock() - began
         return self.result
+
+    def _so_far(self, states: int) -> str:
+        return f"{states:,} states, {self.result.transitions:,} transitions so far …"
 
     def _follow(self, path: list[_Open], here: _Open) -> None:
         move = here.left.pop()
@@ -215,6 +221,7 @@ class Search:
         while self.clock() < self.until and self.result.counterexample is None:
             rng = random.Random(f"{seed}:{walk}")  # noqa: S311 - reproducible, not secret
             walk += 1
+            self.progress.offer(lambda: self._so_far(len(seen)))
             self._walk(rng, seen)
         self.result.states, self.result.ends, self.result.seconds = len(seen), walk, self.clock() - began
         return self.result

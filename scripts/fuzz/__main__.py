@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from fedap_core.errors import exit_on_invalid_input
@@ -33,7 +34,7 @@ def _run(cases: dict[str, int], seed: int, folder: Path) -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))  # log lines are not what is looked at
     found = 0
     for target, number in cases.items():
-        tally = running.run(target, cases=number, seed=seed, folder=folder)
+        tally = running.run(target, cases=number, seed=seed, folder=folder, say=partial(print, flush=True))
         print(tally.sentence, *(f"  {one}" for one in tally.findings), sep="\n", flush=True)
         found += len(tally.findings)
     return 1 if found else 0
@@ -48,4 +49,4 @@ def _replay(path: Path) -> int:
 
 
 if __name__ == "__main__":
-    exit_on_invalid_input(main)
+    exit_on_invalid_input(main, interrupted=None)

@@ -66,4 +66,4 @@ def _cut(data: bytes) -> Frames:
 
 
 if __name__ == "__main__":
-    exit_on_invalid_input(main)
+    exit_on_invalid_input(main, interrupted=None)

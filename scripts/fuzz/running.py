@@ -11,7 +11,7 @@ import random
 import resource
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from types import FrameType
 
 from scripts.fuzz.findings import Finding, described, fault_of, shortened
 from scripts.fuzz.targets import TARGETS, FuzzTarget, Operation
+from scripts.run.progress_lines import ProgressLines
 
 EPISODE_S = 20.0
 """Processor time after which an episode counts as stuck; one takes a fraction of a second."""
@@ -56,16 +57,25 @@ class Tally:
         )
 
 
-def run(target: str, *, cases: int, seed: int, folder: Path, most_findings: int = 20) -> Tally:
-    """Go on with this target and seed until so many cases are done in all."""
+def run(
+    target: str,
+    *,
+    cases: int,
+    seed: int,
+    folder: Path,
+    most_findings: int = 20,
+    say: Callable[[str], None] = lambda _line: None,
+) -> Tally:
+    """Go on with this target and seed until so many cases are done in all. say: gets lines of progress."""
     rng = random.Random(0)  # noqa: S311 - reproducible, not secret
     subject = TARGETS[target](rng)
     tally = _begun(folder, target, seed)
     tally.findings += _known(folder, target, subject)
-    before = 0.0
+    before, progress = 0.0, ProgressLines(say)
     began, spent = time.process_time(), tally.seconds
     with _timer():
         while tally.cases < cases and len(tally.findings) < most_findings:
+            progress.offer(lambda: f"{target:13} {tally.cases:>10,} of {cases:,} cases …")
             finding = _episode(subject, tally, rng)
             if finding is not None:
                 _keep(finding, subject, tally, folder)

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from threadpoolctl import ThreadpoolController
 
 from fedap_core.errors import InvalidInput
+from fedap_core.exit_codes import cut_short_by
 from scripts.run.messages import error_from_json, error_to_json
 
 FORK = multiprocessing.get_context("fork")
@@ -121,7 +122,7 @@ def signals_held() -> Iterator[None]:
 
 def unwind_on_sigterm() -> None:
     """Let a polite kill run the `finally` clauses, so that no child outlives this process."""
-    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(cut_short_by(signal.SIGTERM)))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
@@ -131,4 +132,4 @@ def end_with_parent(parent: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     if os.getppid() != parent:  # it went before it could be watched
-        sys.exit(143)
+        sys.exit(cut_short_by(signal.SIGTERM))

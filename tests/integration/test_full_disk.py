@@ -92,5 +92,5 @@ def test_a_full_disk_pauses_the_run_and_changes_no_bit(tmp_path: Path, reserve: 
                 peer.stop()
             process.close()
     require_rows(peers, expected_rows(model, "fedap", rounds=3))
-    struck = [line for line in log_of(tmp_path) if line["event"] in ("member.quarantined", "member.lost")]
+    struck = [line for line in log_of(tmp_path) if line["event"] in ("member.excluded", "member.lost")]
     assert struck == []

@@ -11,13 +11,19 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 import pytest
 
+from fedap_core.arrays import Float32Array
 from tests.support.cohorts import group_is_alive, wait_until
+from tests.support.federation import MEMBERS, fields, running
+from tests.support.peer import Peer
 from tests.support.prefork import ROOT
+from tests.support.processes import Process, config_file
+from tests.support.tiny_models import drift, tiny_model
 from tests.unit.coordinator.test_following import ONE_ROUND, STARTED, write_run
 
 PATIENCE_S = 300.0
@@ -84,6 +90,49 @@ def test_interrupt_is_answered_with_a_sentence_and_130(words: str, tmp_path: Pat
     assert complaints[-1].strip(), text
     if "scripts.lab" in words:
         assert complaints[-1].strip() == LAB
+        assert text.count("interrupted") == 1
+
+
+@pytest.mark.parametrize(
+    ("signals", "said", "code"),
+    [
+        (1, ["stopping: the run ends after this round; a second signal stops at once", "ended: stopped on request"], 0),
+        (2, ["stopping: ", "stopping at once", "aborted: stopped at once on repeated request"], 1),
+    ],
+    ids=["once", "twice"],
+)
+def test_serve_says_at_once_what_an_interrupt_does_and_exits_with_how_the_run_ended(
+    signals: int, said: list[str], code: int, tmp_path: Path
+) -> None:
+    """While member a trains the first round; the others have reported."""
+    model, endpoint = tiny_model(), f"ipc://{tmp_path}/socket"
+    chosen = fields(
+        tmp_path / "run", model.write(tmp_path / "initial.safetensors"), algorithm="fedavg",
+        network={"endpoint": endpoint},
+    )  # fmt: skip
+    reached, released = threading.Event(), threading.Event()
+
+    def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:
+        if name == "a":
+            reached.set()
+            released.wait(PATIENCE_S)
+        return drift(name, round_no, weights)
+
+    config = config_file(tmp_path / "run.toml", chosen)
+    process = Process("serve", "--config", str(config), log=tmp_path / "log")
+    process.ready()
+    with running([Peer(endpoint, model.hello(name), work=partial(work, name)) for name in MEMBERS]):
+        try:
+            assert reached.wait(PATIENCE_S)
+            for number in range(signals):
+                process.child.send_signal(signal.SIGINT)
+                assert process.lines.get(timeout=PATIENCE_S).startswith(said[number])
+            released.set()
+            assert process.lines.get(timeout=PATIENCE_S).startswith(said[-1])
+            assert process.wait() == code
+        finally:
+            released.set()
+            process.close()
 
 
 def read(stream: IO[str], lines: queue.Queue[str], kept: list[str]) -> None:

@@ -97,10 +97,10 @@ def test_division_by_site_makes_every_site_a_client(tmp_path: Path) -> None:
     outcome = compare(tmp_path, "base", "--partition", "site", "--clients", "17")
     assert outcome.code == 0, outcome.complaint
     (table,) = tmp_path.glob("compare-*.csv")
-    assert next(csv.reader(table.open()))[-3:] == ["site 0", "site 1", "site 2"]
+    assert next(csv.reader(table.open()))[-3:] == ["site-0", "site-1", "site-2"]
     assert "3 clients" in outcome.out
     (models,) = tmp_path.glob("synthetic-base-*/models/round-00000")
-    assert sorted(path.stem for path in models.iterdir()) == ["site 0", "site 1", "site 2"]
+    assert sorted(path.stem for path in models.iterdir()) == ["site-0", "site-1", "site-2"]
 
 
 def test_figures_from_overlapping_windows_say_so_wherever_they_appear(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_rows_of_w_sum_to_one_around_the_self_weight(algorithm: str, root: Path)
     weights = np.array(described["weights"])
     np.testing.assert_allclose(weights.sum(axis=1), 1.0, rtol=0, atol=1e-12)
     np.testing.assert_allclose(weights.diagonal(), 0.6, rtol=0, atol=1e-12)
-    assert described["members"] == ["site 0", "site 1", "site 2"]
+    assert described["members"] == ["site-0", "site-1", "site-2"]
     assert np.array(described["distances"]).shape == (len(described["layers"]), 3, 3)
     assert described["layers"] == (["fc3"] if algorithm == "d-fedap" else ["bn1", "bn2"])
 

@@ -185,14 +185,14 @@ PATIENT = {"heartbeat_s": 0.5, "dead_after_s": 60.0, "linger_s": 5.0}
 
 
 class Gate:
-    """Holds a member back in round 1."""
+    """Holds a member back in a round."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, *, round_no: int = 1) -> None:
+        self.name, self.round_no = name, round_no
         self.reached, self.opened = threading.Event(), threading.Event()
 
     def work(self, round_no: int, weights: Float32Array) -> Float32Array:
-        if round_no == 1:
+        if round_no == self.round_no:
             self.reached.set()
             self.opened.wait(WAIT_S)
         return drift(self.name, round_no, weights)
@@ -264,6 +264,36 @@ def test_a_member_taken_off_the_list_is_shown_as_removed_and_comes_back_when_lis
                 assert run.process.wait() == 0
     assert (back.log.trained, back.log.finish_reason) == ([2, 3], "rounds")
     assert [peer.log.trained for peer in staying] == [[0, 1, 2, 3]] * 2
+
+
+def test_an_excluded_member_stays_out_with_any_key_and_may_come_under_another_name(tmp_path: Path) -> None:
+    """c sends NaN three times. Neither being listed again nor a new key readmits it; as d it is a newcomer."""
+    gate = Gate("a", round_no=3)
+    with keyed_run(tmp_path, "a", "b", "c", rounds=6, pace=PATIENT) as run:
+        staying = [run.peer("a", gate.work), run.peer("b")]
+        offender = run.peer("c", lambda _round_no, weights: np.full_like(weights, np.nan))
+        with running([*staying, offender]):
+            assert gate.reached.wait(WAIT_S)
+            assert offender.ended.wait(WAIT_S)
+            assert run.standing("c") == "excluded"
+            run.list_members("a", "b")
+            wait_until(lambda: run.told(facts.AllowListSet)[-1] == listed(run, "a", "b"), "c to be unlisted")
+            run.pairs["c"] = generate_keys()
+            run.list_members("a", "b", "c", "d")
+            mended, renamed = run.peer("c"), run.peer("d")
+            with running([mended, renamed]):
+                assert mended.ended.wait(WAIT_S)
+                wait_until(lambda: renamed.log.welcomes > 0, "d to be welcome", deadline_s=WAIT_S)
+                gate.opened.set()
+                assert all(peer.ended.wait(WAIT_S) for peer in [*staying, renamed])
+                assert run.process.wait() == 0
+    assert mended.log.rejected is not None
+    assert mended.log.rejected.code == "quarantined"
+    assert (renamed.log.trained[-1], renamed.log.finish_reason) == (5, "rounds")
+
+
+def listed(run: Keyed, *names: str) -> facts.AllowListSet:
+    return facts.AllowListSet(allowed=tuple(sorted((run.pairs[name].public, name) for name in names)))
 
 
 def test_a_new_key_on_a_members_line_cuts_off_the_old_one_and_lets_the_new_one_in(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ VARIANTS: dict[str, RunSettings] = {
     "rows have two neighbours among those who have taken part": small_run(
         "fedap-plus", rounds=6, cohort=FIVE_CLIENTS, participation=0.4, options={"neighbours": 2}
     ),
+    "every site is a client": small_run("fedap", cohort={"partition": "site"}),
     "half precision": small_run("ditto", encoding="bf16"),
     "training has momentum and two epochs": small_run("fedavg", momentum=0.9, weight_decay=1e-3, epochs=2),
 }

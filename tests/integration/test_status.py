@@ -85,7 +85,7 @@ def test_rounds_before_the_first_are_the_initial_model() -> None:
     )
 
 
-@pytest.mark.parametrize(("code", "event"), [("unknown-key", "member.removed"), ("quarantined", "member.quarantined")])
+@pytest.mark.parametrize(("code", "event"), [("unknown-key", "member.removed"), ("quarantined", "member.excluded")])
 def test_member_taken_off_the_list_is_removed_and_not_quarantined(code: str, event: str) -> None:
     assert event_of(facts.Quarantined(member="a", code=code, reason="r")) == event
 

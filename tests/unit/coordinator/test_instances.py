@@ -168,7 +168,7 @@ def excluded_after_takeover(*, keys: bool) -> Bench:
     rival(bench, identity="key-a" if keys else "a")
     for _ in range(3):
         bench.do(events.PeerFaulted(connection="x#1", code="bad-header", reason="garbage"))
-    assert bench.machine.state.members["a"].status is Status.QUARANTINED
+    assert bench.machine.state.members["a"].status is Status.EXCLUDED
     return bench
 
 

@@ -80,7 +80,7 @@ def excluded(bench: Bench, name: str) -> None:
     for _ in range(3):
         fault = PeerFaulted(connection=bench.peers[name].connection, code="bad-header", reason="garbage")
         bench.do(fault)
-    assert bench.machine.state.members[name].status is Status.QUARANTINED
+    assert bench.machine.state.members[name].status is Status.EXCLUDED
 
 
 def test_enrolment_does_not_wait_for_a_listed_member_that_was_excluded() -> None:

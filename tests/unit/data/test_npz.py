@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 from fedap_core.errors import InvalidInput
 from fedap_core.preprocessing import IMAGE_8BIT
@@ -72,6 +73,30 @@ def test_spans_and_group_numbers_are_kept(tmp_path: Path) -> None:
     assert dataset.group.tolist() == [70, 70]
     assert dataset.span is not None
     assert dataset.span.tolist() == span.tolist()
+
+
+def test_images_are_resized_as_image_files_are_where_the_model_file_asks_for_it(tmp_path: Path) -> None:
+    """The same pixels as PNG files and as arrays, grey and in colour, give the same inputs and preprocessing."""
+    images = np.random.default_rng(0).integers(0, 256, (4, 20, 30, 3), dtype=np.uint8)
+    for number, image in enumerate(images):
+        folder = tmp_path / "files" / f"class {number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{number}.png")
+    order = [0, 2, 1, 3]  # of the files: class by class
+    for channels in ("1", "3"):
+        files = load_dataset(str(tmp_path / "files"), DataOptions(options={"size": "16", "channels": channels}))
+        np.savez(tmp_path / "mine.npz", allow_pickle=False, x=images[order], y=np.array([0, 0, 1, 1]))
+        arrays = load_dataset(str(tmp_path / "mine.npz"), DataOptions(recipe=dict(files.preprocessing.recipe)))
+        assert arrays.x.shape == (4, int(channels), 16, 16)
+        assert arrays.x.tobytes() == files.x.tobytes()
+        assert arrays.preprocessing == files.preprocessing
+
+
+@pytest.mark.parametrize("x", [np.zeros((2, 3, 40)), np.zeros((2, 2, 8, 8), dtype=np.uint8)], ids=["numbers", "planes"])
+def test_what_is_no_image_is_not_resized(tmp_path: Path, x: NDArray[np.generic]) -> None:
+    np.savez(tmp_path / "mine.npz", allow_pickle=False, x=x, y=np.array([0, 1]))
+    recipe = {"format": "images", "size": "16", "channels": "1"}
+    assert load_dataset(str(tmp_path / "mine.npz"), DataOptions(recipe=recipe)).input_shape == x.shape[1:]
 
 
 IMAGES = np.zeros((2, 4, 4), dtype=np.uint8)

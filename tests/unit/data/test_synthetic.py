@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,6 +15,7 @@ from fedap_core.nn.samples import apply
 from participant.data import synthetic
 from participant.data.base import DataOptions, Dataset
 from participant.data.synthetic import load
+from protocol.plan import PEER_NAME
 
 
 def made(**options: str) -> Dataset:
@@ -34,6 +36,10 @@ def test_default_is_four_sites_of_500_small_images() -> None:
     assert dataset.site is not None
     assert np.bincount(dataset.site).tolist() == [500] * 4
     assert len(dataset.classes) == 5
+
+
+def test_every_site_can_be_the_name_of_a_participant() -> None:
+    assert all(re.fullmatch(PEER_NAME, name) for name in made(sites="12").site_names)
 
 
 def test_equal_seeds_give_equal_bits_and_other_seeds_others() -> None:

@@ -71,7 +71,7 @@ def test_anchor_sees_other_samples_under_another_seed_and_never_one_twice() -> N
 
 def test_sites_become_clients_under_their_names() -> None:
     cohort = cohort_of("site")
-    assert [client.name for client in cohort.clients] == ["site 0", "site 1", "site 2"]
+    assert [client.name for client in cohort.clients] == ["site-0", "site-1", "site-2"]
     assert cohort.data.site is not None
     for number, client in enumerate(cohort.clients):
         assert set(cohort.data.site[np.concatenate(list(client.splits.values()))].tolist()) == {number}
