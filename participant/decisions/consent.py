@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from fedap_core.errors import InvalidInput
+from fedap_core.errors import InvalidInput, shortened
 from fedap_core.model_spec import ModelSpec
 from fedap_core.strategies import Measure, Phase, RoundPlan, Strategy, make_strategy, sealing_objection
 from participant.decisions.actions import Order
@@ -23,6 +23,8 @@ from protocol.messages import Anchor, Finish, Plan, Train, Welcome
 from protocol.plan import RESERVED_RUNS
 from protocol.sealed_sets import row_layout
 from protocol.tensors import Layout, TensorSet
+
+_SHOWN_CHANGES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,10 +188,9 @@ class Consent:
             raise InvalidInput("plan.strategy", plan.strategy, f"one that can be sealed: {refused}")
 
     def _require_same(self, before: Welcome, welcome: Welcome) -> None:
-        changes = changes_between(json.loads(terms_text(before)), json.loads(terms_text(welcome)))
-        if changes:
-            fix = "Join again to see what to type if you agree."
-            raise InvalidInput(f"plan of run {welcome.run}", ", ".join(changes), "the plan that was agreed to", fix)
+        changed = changed_plan(json.loads(terms_text(before)), welcome)
+        if changed is not None:
+            raise changed
 
 
 def strategy_of(plan: Plan, trusted: Collection[str]) -> Strategy:
@@ -241,6 +242,17 @@ def changes_between(before: Mapping[str, object], after: Mapping[str, object]) -
     old, new = dict(_flat(before)), dict(_flat(after))
     names = [*old, *(name for name in new if name not in old)]
     return tuple(f"{n} {old.get(n, 'none')} → {new.get(n, 'none')}" for n in names if old.get(n) != new.get(n))
+
+
+def changed_plan(before: Mapping[str, object], welcome: Welcome) -> InvalidInput | None:
+    """The question to the operator where a welcome's plan is another than the agreed one. before: an agreed text."""
+    text = terms_text(welcome)
+    changes = changes_between(before, json.loads(text))
+    if not changes:
+        return None
+    fix = f"If you agree to the change, join again with --accept-plan {digest_of(text)}."
+    shown = shortened(changes, _SHOWN_CHANGES)
+    return InvalidInput(f"plan of run {welcome.run}", shown, "the plan that was agreed to at first contact", fix)
 
 
 def _flat(described: Mapping[str, object], path: str = "") -> Iterator[tuple[str, object]]:

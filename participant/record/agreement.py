@@ -10,13 +10,12 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from fedap_core.errors import InvalidInput, shortened
-from participant.decisions.consent import changes_between, digest_of, terms_text
+from fedap_core.errors import InvalidInput
+from participant.decisions.consent import changed_plan, digest_of, terms_text
 from participant.record.private_state import DamagedState, RunState
 from protocol.messages import Welcome
 
 FILE = "agreement.json"
-_SHOWN_CHANGES = 6
 _AGREE_ANEW = "Delete it and join again to agree anew."
 
 
@@ -27,14 +26,9 @@ def keep_agreement(files: RunState, welcome: Welcome, *, accepted: str | None = 
     """
     text = terms_text(welcome)
     kept = read_terms(files.path)
-    if kept is not None and kept != json.loads(text) and accepted != digest_of(text):
-        changes = changes_between(kept, json.loads(text))
-        raise InvalidInput(
-            f"plan of run {welcome.run}",
-            shortened(changes, _SHOWN_CHANGES),
-            "the plan that was agreed to at first contact",
-            f"If you agree to the change, join again with --accept-plan {digest_of(text)}.",
-        )
+    changed = None if kept is None else changed_plan(kept, welcome)
+    if changed is not None and accepted != digest_of(text):
+        raise changed
     if kept == json.loads(text):
         return False
     files.write_note(FILE, text + "\n")
