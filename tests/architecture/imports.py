@@ -68,7 +68,18 @@ HOST = "protocol.host"
 
 _COMPUTES = frozenset({"protocol", "fedap_core", "numpy"})
 LAYERS: Mapping[str, frozenset[str]] = {
-    HOST: frozenset({"protocol", "fedap_core.arrays", "fedap_core.errors", "pydantic", "structlog", "typer", "zmq"})
+    HOST: frozenset(
+        {
+            "protocol",
+            "fedap_core.arrays",
+            "fedap_core.errors",
+            "fedap_core.exit_codes",
+            "pydantic",
+            "structlog",
+            "typer",
+            "zmq",
+        }
+    )
     | {"numpy", "jinja2", "starlette", "uvicorn"},
     "coordinator.decisions": _COMPUTES | {"coordinator.decisions"},
     "coordinator.record": frozenset({"coordinator.decisions", "coordinator.record"}),
