@@ -5,7 +5,7 @@ W mixes the body. The options switch its parts off one by one, for ablations: wi
 narrow mix is quick in the beginning, a wide one better in the end), be learnt, and differ between body, head and batch
 norm. W then holds the others' shares alone, and every participant adds its own at home, so nothing more is sent.
 Beside the exchanged model a participant may train a personal one, pulled towards what W delivers as Ditto's is towards
-the average; it never leaves and is handed over. The models of the last rounds may be averaged before that.
+the average; it never leaves, and a mean of both is handed over. The models of the last rounds may be averaged first.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class FedApPlus(FedAp):
     head_self_weight, batch_norm_self_weight: what a participant keeps of its own head and batch norm, which are then
     shared and mixed; 1 keeps all of it; -1: the head as `head_at_home` says, batch norm at home. learning: step size
     with which every participant learns its self-weight from the gradient of its training loss; 0 does not.
-    personal: keep a second model at home, which is trained once a round with the pull `strength` towards the delivered
-    one, and handed over. average_last: share of the rounds, at the end, whose models are averaged to be handed over.
+    personal_share: of a second model that is kept at home, in the model that is handed over; the rest is the delivered
+    model; 0: no second model is kept. It is trained once a round, with the pull `strength` towards the delivered one.
+    average_last: share of the rounds, at the end, whose models are averaged to be handed over.
     Own shares that are added at home and averages need a vector of the model's size there.
     """
 
@@ -55,7 +56,7 @@ class FedApPlus(FedAp):
     batch_norm_self_weight: float = CONSTANT
     learning: float = 0.0
     average_last: float = 0.0
-    personal: bool = False
+    personal_share: float = 0.0
     strength: float = 1.0
 
     def __post_init__(self) -> None:
@@ -65,8 +66,9 @@ class FedApPlus(FedAp):
             value = getattr(self, option)
             if value != CONSTANT and not 0.0 <= value <= 1.0:
                 raise InvalidInput(f"fedap-plus.{option}", value, "a number in [0, 1], or -1")
-        if not 0.0 <= self.average_last <= 1.0:
-            raise InvalidInput("fedap-plus.average_last", self.average_last, "a share of the rounds in [0, 1]")
+        for option, what in (("average_last", "a share of the rounds"), ("personal_share", "a number")):
+            if not 0.0 <= getattr(self, option) <= 1.0:
+                raise InvalidInput(f"fedap-plus.{option}", getattr(self, option), f"{what} in [0, 1]")
         if not 0.0 <= self.learning < float("inf"):
             raise InvalidInput("fedap-plus.learning", self.learning, "a finite number >= 0")
         if self.learning and self.final_self_weight != CONSTANT:
@@ -91,11 +93,11 @@ class FedApPlus(FedAp):
 
     @property
     def kept_models(self) -> tuple[str, ...]:
-        return (PERSONAL,) if self.personal else ()
+        return (PERSONAL,) if self.personal_share else ()
 
     @property
     def hands_over_another(self) -> bool:
-        return bool(self.average_last) or self.personal or self.finetune > 0 or self.reestimate
+        return self.average_last > 0.0 or self.personal_share > 0.0 or self.finetune > 0 or self.reestimate
 
     def self_weight_at(self, round_no: int, rounds: int) -> float:
         """What is kept of one's own update of the round before `round_no`, which goes from 1 to `rounds`."""
@@ -112,7 +114,7 @@ class FedApPlus(FedAp):
             work.model.assign(weight * work.vectors[OWN] + (1.0 - weight) * work.model.values)
         if self.average_last and work.round_no > (1.0 - self.average_last) * work.rounds:
             count = float(work.vectors[COUNT]) + 1.0 if COUNT in work.vectors else 1.0
-            latest = self._latest(work).values
+            latest = self._blend(work)
             mean = work.vectors.get(MEAN, latest)
             work.vectors[MEAN] = mean + (latest - mean) / count
             work.vectors[COUNT] = work.vector([count])
@@ -122,23 +124,26 @@ class FedApPlus(FedAp):
         super().train(work)
         if self.adds_own:
             work.vectors[OWN] = work.model.values.clone()
-        if self.personal:
+        if self.personal_share:
             train_personal(work, delivered, strength=self.strength)
 
     def hand_over(self, work: Workspace) -> LocalModel:
-        latest = self._latest(work)
-        if MEAN not in work.vectors:
+        latest = work.models[PERSONAL] if self.personal_share else work.model
+        if MEAN not in work.vectors and self.personal_share in (0.0, 1.0):
             return latest
         model = work.copy(latest)
-        model.assign(work.vectors[MEAN])
+        model.assign(work.vectors.get(MEAN, self._blend(work)))
         return model
 
     def passes(self, epochs: int) -> int:
-        return 2 * epochs if self.personal else epochs
+        return 2 * epochs if self.personal_share else epochs
 
-    def _latest(self, work: Workspace) -> LocalModel:
-        """The model that is handed over, or averaged to be."""
-        return work.models[PERSONAL] if self.personal else work.model
+    def _blend(self, work: Workspace) -> Vector:
+        """The values that are handed over, or averaged to be."""
+        if not self.personal_share:
+            return work.model.values
+        personal, share = work.models[PERSONAL].values, self.personal_share
+        return personal if share == 1.0 else share * personal + (1.0 - share) * work.model.values
 
     def _weight(self, work: Workspace, model: LocalModel) -> Vector | float:
         """What is kept of one's own update: of everything, or by part."""

@@ -80,9 +80,9 @@ def half_as_fedbn(book: Book) -> FloatArray:
     return weights
 
 
-def ditto(strength: float, *, plus: bool = False, last: int = 1) -> Callable[[Book], FloatArray]:
+def ditto(strength: float, *, plus: bool = False, share: float = 1.0, last: int = 1) -> Callable[[Book], FloatArray]:
     """x as FedAvg or, with `plus`, as FedAP with the head at home; v beside it, pulled towards x as delivered. What is
-    compared in the end is v, its values averaged over the `last` rounds."""
+    compared in the end is v, or what is `share` of v and the rest x, as a mean over the `last` rounds."""
 
     def play(book: Book) -> FloatArray:
         personal = [textbook.network(SEED) for _ in book.models]
@@ -98,7 +98,13 @@ def ditto(strength: float, *, plus: bool = False, last: int = 1) -> Callable[[Bo
                 book.fit(number, own, mu=strength, towards=delivered, which=" personal/0")
             book.round_no += 1
             book.average(weights, keep)
-            kept.append([field.values(own) for own in personal])
+            pairs = list(zip(personal, book.models, strict=True))
+            kept.append(
+                [
+                    [share * v + (1 - share) * x for v, x in zip(field.values(own), field.values(model), strict=True)]
+                    for own, model in pairs
+                ]
+            )
         for number, own in enumerate(personal):
             picked = zip(*(one[number] for one in kept[-last:]), strict=True)
             field.put(own, [torch.stack(values).mean(0) for values in picked])
@@ -223,13 +229,13 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "fedap-plus-learnt": ("fedap-plus", {"reestimate": False, "learning": 0.2}, learnt_self_weight(0.2)),
     "fedap-plus-personal": (
         "fedap-plus",
-        {"reestimate": False, "personal": True, "strength": 0.3},
+        {"reestimate": False, "personal_share": 1.0, "strength": 0.3},
         ditto(0.3, plus=True),
     ),
     "fedap-plus-personal-average": (
         "fedap-plus",
-        {"reestimate": False, "personal": True, "average_last": 0.5},
-        ditto(1.0, plus=True, last=2),
+        {"reestimate": False, "personal_share": 0.4, "average_last": 0.5},
+        ditto(1.0, plus=True, share=0.4, last=2),
     ),
     "ditto": ("ditto", {}, ditto(1.0)),
     "ditto-0.1": ("ditto", {"strength": 0.1}, ditto(0.1)),

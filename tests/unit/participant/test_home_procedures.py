@@ -28,7 +28,7 @@ CASES: dict[str, tuple[str, dict[str, object], Sgd]] = {
         "fedap-plus", {"learning": 0.5, "average_last": 1.0}, Sgd(learning_rate=0.05, batch_size=16),
     ),
     "an average of a second model": (
-        "fedap-plus", {"personal": True, "average_last": 1.0}, Sgd(learning_rate=0.05, batch_size=16),
+        "fedap-plus", {"personal_share": 0.5, "average_last": 1.0}, Sgd(learning_rate=0.05, batch_size=16),
     ),
     "a tensor that travels beside the weights": ("scaffold", {}, Sgd(learning_rate=0.05, batch_size=16)),
     "a mean that is known after a round": ("feddbe", {}, Sgd(learning_rate=0.05, batch_size=16)),

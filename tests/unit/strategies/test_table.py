@@ -144,6 +144,7 @@ def test_feddbe_with_means_of_ones_own_sends_none_and_needs_no_barrier() -> None
         ("fedap-plus", "average_last", 1.5),
         ("fedap-plus", "learning", -1.0),
         ("fedap-plus", "strength", -1.0),
+        ("fedap-plus", "personal_share", 1.5),
         ("fedrep", "head_epochs", 0),
     ],
 )
