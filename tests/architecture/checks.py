@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from tests.architecture.sources import Source
+from tests.architecture.sources import SourceFile
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
@@ -47,7 +47,7 @@ class Use:
 
 
 @cache
-def uses(source: Source) -> tuple[Use, ...]:
+def uses(source: SourceFile) -> tuple[Use, ...]:
     """Every use of a name: `import numpy as np; np.load(f)` gives `numpy.load`, `from time import sleep` too."""
     aliases = _aliases(source)
     found: list[Use] = []
@@ -78,7 +78,7 @@ def _dotted(node: ast.AST, aliases: Mapping[str, str]) -> str:
     return ""
 
 
-def _aliases(source: Source) -> dict[str, str]:
+def _aliases(source: SourceFile) -> dict[str, str]:
     aliases: dict[str, str] = {}
     for node in source.nodes:
         if isinstance(node, ast.Import):
@@ -88,7 +88,7 @@ def _aliases(source: Source) -> dict[str, str]:
     return aliases
 
 
-def unsafe_loading(source: Source) -> list[str]:
+def unsafe_loading(source: SourceFile) -> list[str]:
     """Anything that runs code found in data: pickle and its kin, torch.load, allow_pickle, eval and exec."""
     faults = []
     for node in source.nodes:
@@ -107,7 +107,7 @@ def unsafe_loading(source: Source) -> list[str]:
     return faults
 
 
-def _reads_tensors_only(source: Source, use: Use) -> bool:
+def _reads_tensors_only(source: SourceFile, use: Use) -> bool:
     """torch.load in the one file for pre-trained weights, with the restricted reader that builds nothing else."""
     if source.path != TENSORS_ONLY or use.name != "torch.load" or use.call is None:
         return False
@@ -119,7 +119,7 @@ def _is_false(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value is False
 
 
-def global_randomness(source: Source) -> list[str]:
+def global_randomness(source: SourceFile) -> list[str]:
     """Random numbers that no passed-in generator made. Changing torch's own is right only inside its `fork_rng`."""
     return [f"{source.path}:{use.line}: {use.name}: {reason}" for use in uses(source) if (reason := _why_hidden(use))]
 
@@ -141,12 +141,12 @@ def _why_hidden(use: Use) -> str:
     return ""
 
 
-def sleeping(source: Source) -> list[str]:
+def sleeping(source: SourceFile) -> list[str]:
     """Waiting by the clock instead of for a condition."""
     return [f"{source.path}:{use.line}: {use.name}" for use in uses(source) if use.name in _SLEEPS]
 
 
-def size_faults(source: Source) -> list[str]:
+def size_faults(source: SourceFile) -> list[str]:
     """Files and functions too long to be read in one go."""
     lines = len(source.text.splitlines())
     faults = [f"{source.path}: {lines} lines, at most {MAX_FILE_LINES}"] if lines > MAX_FILE_LINES else []
@@ -157,20 +157,20 @@ def size_faults(source: Source) -> list[str]:
     return faults
 
 
-def docstring_faults(source: Source) -> list[str]:
+def docstring_faults(source: SourceFile) -> list[str]:
     """A file that does not open by saying, in a sentence, what it is for."""
     docstring = ast.get_docstring(source.tree) or ""
     said = len(docstring.split()) >= 3 and re.search(r"[.!?](\s|$)", docstring)
     return [] if said else [f"{source.path}: opens with no sentence that says what it decides"]
 
 
-def name_faults(source: Source) -> list[str]:
+def name_faults(source: SourceFile) -> list[str]:
     """File and folder names that say nothing."""
     vague = sorted(_VAGUE & set(re.split(r"[/_.]", source.path)))
     return [f"{source.path}: the name {word!r} says nothing; name what it decides" for word in vague]
 
 
-def idle_tests(source: Source) -> list[str]:
+def idle_tests(source: SourceFile) -> list[str]:
     """Tests that cannot fail: no assertion, no expected error, no property; or an assertion on a constant."""
     faults = []
     functions = _functions(source)
@@ -212,11 +212,11 @@ def _is_always_true(test: ast.expr) -> bool:
     return isinstance(test, ast.Constant) and bool(test.value)
 
 
-def _functions(source: Source) -> list[_Function]:
+def _functions(source: SourceFile) -> list[_Function]:
     return [node for node in source.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
-def doubled_types(sources: Iterable[Source]) -> dict[str, list[str]]:
+def doubled_types(sources: Iterable[SourceFile]) -> dict[str, list[str]]:
     """Class names that are defined more than once, with the files that do: such a name tells a reader too little."""
     places: dict[str, list[str]] = {}
     for source in sources:

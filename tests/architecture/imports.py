@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from tests.architecture.sources import PACKAGES, Source
+from tests.architecture.sources import PACKAGES, SourceFile
 
 _WIRE = frozenset({"protocol", "fedap_core", "numpy", "zmq", "structlog", "typer", "rich", "safetensors", "pydantic"})
 LAW: Mapping[str, frozenset[str]] = {
@@ -114,12 +114,12 @@ class Import:
 
 
 @cache
-def imports_of(source: Source) -> tuple[Import, ...]:
+def imports_of(source: SourceFile) -> tuple[Import, ...]:
     """Every import of a file. `from a import b` gives both `a` and `a.b`: only the importer knows which one b is."""
     return tuple(found for node in source.nodes for found in _imports_in(node, source))
 
 
-def _imports_in(node: ast.AST, source: Source) -> Iterator[Import]:
+def _imports_in(node: ast.AST, source: SourceFile) -> Iterator[Import]:
     if isinstance(node, ast.Import):
         yield from (Import(line=node.lineno, target=name.name) for name in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -132,7 +132,7 @@ def _imports_in(node: ast.AST, source: Source) -> Iterator[Import]:
             yield Import(line=node.lineno, target=literal.value)
 
 
-def _absolute(node: ast.ImportFrom, source: Source) -> str:
+def _absolute(node: ast.ImportFrom, source: SourceFile) -> str:
     if not node.level:
         return node.module or ""
     parts = source.module.split(".")
@@ -150,7 +150,7 @@ def within(module: str, places: Iterable[str]) -> bool:
     return any(module == place or module.startswith(f"{place}.") for place in places)
 
 
-def direction_faults(source: Source) -> list[str]:
+def direction_faults(source: SourceFile) -> list[str]:
     """Imports that the law of the file's package does not allow."""
     faults = []
     place = next((at for at, package in enumerate(LAB_ORDER) if within(source.module, [package])), len(LAB_ORDER))
@@ -168,16 +168,16 @@ def direction_faults(source: Source) -> list[str]:
     return faults
 
 
-def _place(source: Source) -> str:
+def _place(source: SourceFile) -> str:
     return ".".join(source.module.split(".")[:2])
 
 
-def _libraries(source: Source) -> frozenset[str]:
+def _libraries(source: SourceFile) -> frozenset[str]:
     """Top-level packages that the law of the file's sub-package names."""
     return frozenset(name.partition(".")[0] for name in LAYERS.get(_place(source), ())) - {source.package}
 
 
-def layer_faults(source: Source) -> list[str]:
+def layer_faults(source: SourceFile) -> list[str]:
     """Imports that the law of the file's sub-package does not allow."""
     place = _place(source)
     allowed = LAYERS.get(place)
@@ -192,7 +192,7 @@ def layer_faults(source: Source) -> list[str]:
     ]
 
 
-def purity_faults(source: Source) -> list[str]:
+def purity_faults(source: SourceFile) -> list[str]:
     """Files, sockets, clocks, logs and threads in a package that decides without them; `open` included."""
     faults = [
         f"{source.path}:{found.line}: a pure package must not know {found.target}"
@@ -207,7 +207,7 @@ def purity_faults(source: Source) -> list[str]:
     return faults
 
 
-def reachable(sources: Iterable[Source], starts: Iterable[str]) -> dict[str, str]:
+def reachable(sources: Iterable[SourceFile], starts: Iterable[str]) -> dict[str, str]:
     """Everything that importing the start packages can load: target -> the module that imports it first.
 
     Lazy imports count; importing `a.b` also loads `a`.

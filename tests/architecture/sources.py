@@ -19,7 +19,7 @@ _MEASURED = frozenset({".csv", ".jsonl", ".svg"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class SourceFile:
     """One Python file: its path from the root, its dotted module name, its text; parsed once for all checks."""
 
     path: str
@@ -44,25 +44,25 @@ class Source:
         return self.path.partition("/")[0]
 
 
-def source_of(path: str, text: str) -> Source:
+def source_of(path: str, text: str) -> SourceFile:
     """The source at a path given from the root; the module name follows from it."""
     parts = path.removesuffix(".py").split("/")
-    return Source(path=path, module=".".join(parts[:-1] if parts[-1] == "__init__" else parts), text=text)
+    return SourceFile(path=path, module=".".join(parts[:-1] if parts[-1] == "__init__" else parts), text=text)
 
 
 @cache
-def python_sources(*folders: str) -> tuple[Source, ...]:
+def python_sources(*folders: str) -> tuple[SourceFile, ...]:
     """Every Python file below the named folders of the root, in order of path."""
     paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
     return tuple(source_of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in paths)
 
 
-def sources_of_packages() -> tuple[Source, ...]:
+def sources_of_packages() -> tuple[SourceFile, ...]:
     """The packages of the wheel."""
     return python_sources(*PACKAGES)
 
 
-def sources_of_tests() -> tuple[Source, ...]:
+def sources_of_tests() -> tuple[SourceFile, ...]:
     """The tests and what they build on."""
     return python_sources("tests")
 

@@ -36,7 +36,7 @@ esac
 
 
 @dataclass
-class Desk:
+class ScriptsCopy:
     """A copy of the scripts in a folder of its own, beside a stand-in interpreter."""
 
     folder: Path
@@ -66,7 +66,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> ScriptsCopy:
     for script in (*SCRIPTS, "scripts/venv.sh", "scripts/browser.sh", "pyproject.toml"):
         copy = tmp_path / "repo" / script
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def desk(tmp_path: Path) -> Desk:
     (tmp_path / "python").write_text(STAND_IN)
     (tmp_path / "python").chmod(0o755)
     put_tool(tmp_path / "tools", "chromium", "exit 0")
-    return Desk(folder=tmp_path)
+    return ScriptsCopy(folder=tmp_path)
 
 
 def put_tool(folder: Path, name: str, does: str) -> None:
@@ -84,7 +84,7 @@ def put_tool(folder: Path, name: str, does: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def test_first_demo_installs_and_the_second_only_runs(desk: Desk) -> None:
+def test_first_demo_installs_and_the_second_only_runs(desk: ScriptsCopy) -> None:
     first = desk.call("scripts/demo.sh", "--rounds", "3 4")
     assert (first.returncode, first.stdout, desk.installs()) == (0, "lab demo --rounds 3 4\n", ["repo[all]"])
     assert all(line.startswith("fedap: ") for line in first.stderr.splitlines())
@@ -92,7 +92,7 @@ def test_first_demo_installs_and_the_second_only_runs(desk: Desk) -> None:
     assert (second.returncode, second.stdout, second.stderr, desk.logged()) == (0, "lab demo\n", "", [])
 
 
-def test_test_run_after_a_demo_adds_the_extra_and_the_demo_stays_quick(desk: Desk) -> None:
+def test_test_run_after_a_demo_adds_the_extra_and_the_demo_stays_quick(desk: ScriptsCopy) -> None:
     desk.call("scripts/demo.sh")
     desk.installs()
     done = desk.call("scripts/test.sh")
@@ -102,7 +102,7 @@ def test_test_run_after_a_demo_adds_the_extra_and_the_demo_stays_quick(desk: Des
     assert desk.installs() == []
 
 
-def test_changed_build_file_installs_again_with_the_extras_that_were_in(desk: Desk) -> None:
+def test_changed_build_file_installs_again_with_the_extras_that_were_in(desk: ScriptsCopy) -> None:
     desk.call("scripts/test.sh")
     desk.installs()
     with (desk.folder / "repo/pyproject.toml").open("a") as build:
@@ -111,7 +111,7 @@ def test_changed_build_file_installs_again_with_the_extras_that_were_in(desk: De
     assert desk.installs() == ["repo[test]"]
 
 
-def test_failed_install_shows_the_words_of_pip_and_the_next_call_starts_afresh(desk: Desk) -> None:
+def test_failed_install_shows_the_words_of_pip_and_the_next_call_starts_afresh(desk: ScriptsCopy) -> None:
     Path(f"{desk.log}.fail").touch()
     failed = desk.call("scripts/demo.sh")
     assert failed.returncode == 1
@@ -122,7 +122,7 @@ def test_failed_install_shows_the_words_of_pip_and_the_next_call_starts_afresh(d
     assert not (desk.folder / "repo/.venv/half-made").exists()
 
 
-def test_extra_that_cannot_be_installed_leaves_the_demo_working(desk: Desk) -> None:
+def test_extra_that_cannot_be_installed_leaves_the_demo_working(desk: ScriptsCopy) -> None:
     desk.call("scripts/demo.sh")
     Path(f"{desk.log}.fail").touch()
     assert desk.call("scripts/test.sh").returncode == 1
@@ -131,7 +131,7 @@ def test_extra_that_cannot_be_installed_leaves_the_demo_working(desk: Desk) -> N
     assert desk.installs() == []
 
 
-def test_install_killed_half_way_is_done_anew(desk: Desk) -> None:
+def test_install_killed_half_way_is_done_anew(desk: ScriptsCopy) -> None:
     desk.call("scripts/demo.sh")
     Path(f"{desk.log}.kill").touch()
     assert desk.call("scripts/test.sh").returncode == -9
@@ -141,7 +141,7 @@ def test_install_killed_half_way_is_done_anew(desk: Desk) -> None:
     assert again.stdout == "lab demo\n"
 
 
-def test_pip_never_works_outside_the_environment_even_when_its_configuration_was_lost(desk: Desk) -> None:
+def test_pip_never_works_outside_the_environment_even_when_its_configuration_was_lost(desk: ScriptsCopy) -> None:
     """Without pyvenv.cfg, which a clearing cut short can leave, bin/python is the interpreter of the whole machine."""
     desk.call("scripts/demo.sh")
     (desk.folder / "repo/.venv/pyvenv.cfg").unlink()
@@ -152,7 +152,7 @@ def test_pip_never_works_outside_the_environment_even_when_its_configuration_was
     assert set(Path(f"{desk.log}.prefix").read_text().split()) == {str(desk.folder / "repo/.venv")}
 
 
-def test_environment_whose_interpreter_has_gone_is_made_anew(desk: Desk) -> None:
+def test_environment_whose_interpreter_has_gone_is_made_anew(desk: ScriptsCopy) -> None:
     desk.call("scripts/demo.sh")
     (desk.folder / "repo/.venv/bin/python").unlink()
     again = desk.call("scripts/demo.sh")
@@ -165,7 +165,7 @@ def test_environment_whose_interpreter_has_gone_is_made_anew(desk: Desk) -> None
     [("echo 'is Python 3.9, and 3.11 or newer is needed'", "3.11 or newer"), ("exit 1", "does not run")],
 )
 def test_interpreter_that_will_not_do_is_refused_with_the_reason_and_no_folder(
-    desk: Desk, answer: str, said: str
+    desk: ScriptsCopy, answer: str, said: str
 ) -> None:
     (desk.folder / "python").write_text(f"#!/usr/bin/env bash\n{answer}\n")
     done = desk.call("scripts/demo.sh")
@@ -175,7 +175,7 @@ def test_interpreter_that_will_not_do_is_refused_with_the_reason_and_no_folder(
 
 
 @pytest.mark.parametrize("failing", ["ruff", "mypy", "mkdocs", "pytest"])
-def test_failed_check_is_named_and_the_others_still_run(desk: Desk, failing: str) -> None:
+def test_failed_check_is_named_and_the_others_still_run(desk: ScriptsCopy, failing: str) -> None:
     desk.variables["FAILING"] = failing
     done = desk.call(".ci/run")
     assert done.returncode == 1
@@ -184,7 +184,7 @@ def test_failed_check_is_named_and_the_others_still_run(desk: Desk, failing: str
     assert [line.split()[0] for line in desk.logged()[1:]] == ["ruff", "ruff", "mypy", "mkdocs", "pytest"]
 
 
-def test_slow_becomes_a_mark_and_other_arguments_reach_pytest(desk: Desk) -> None:
+def test_slow_becomes_a_mark_and_other_arguments_reach_pytest(desk: ScriptsCopy) -> None:
     assert desk.call("scripts/test.sh", "--slow", "-k", "one two").returncode == 0
     assert desk.logged()[-1] == "pytest -n auto --dist loadfile -m slow -n 0 -k one two"
 

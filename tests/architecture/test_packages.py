@@ -19,7 +19,7 @@ from tests.architecture.imports import (
     reachable,
     within,
 )
-from tests.architecture.sources import PACKAGES, ROOT, Source, python_sources, sources_of_packages, sources_of_tests
+from tests.architecture.sources import PACKAGES, ROOT, SourceFile, python_sources, sources_of_packages, sources_of_tests
 
 MAY_UNPICKLE = (
     "participant/data/watch.py",
@@ -37,7 +37,7 @@ TORCH_FREE = ("protocol", "coordinator")
 
 EVERY_FILE = (*sources_of_packages(), *sources_of_tests())
 
-EVERYWHERE: dict[str, Callable[[Source], list[str]]] = {
+EVERYWHERE: dict[str, Callable[[SourceFile], list[str]]] = {
     "sleeps": checks.sleeping,
     "too long": checks.size_faults,
     "no opening sentence": checks.docstring_faults,

@@ -11,7 +11,7 @@ from tests.architecture.sources import python_sources
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class RegistryTable:
     """A folder whose files are registered in one dict; `support` are the files that are no entries."""
 
     folder: str
@@ -24,9 +24,9 @@ class Table:
 
 
 TABLES = (  # of the data folder, the second set is reached by what the user names (a path, a factory), not by a table
-    Table(folder="fedap_core/strategies", name="STRATEGIES", support=frozenset({"base"})),
-    Table(folder="fedap_core/models", name="MODELS", support=frozenset({"request", "monai_nets"})),
-    Table(
+    RegistryTable(folder="fedap_core/strategies", name="STRATEGIES", support=frozenset({"base"})),
+    RegistryTable(folder="fedap_core/models", name="MODELS", support=frozenset({"request", "monai_nets"})),
+    RegistryTable(
         folder="participant/data",
         name="SOURCES",
         support=frozenset({"base", "archive", "download", "table", "windows"})
@@ -44,8 +44,8 @@ TABLES = (  # of the data folder, the second set is reached by what the user nam
             "formats",
         },
     ),
-    Table(folder="coordinator/observers", name="OBSERVERS", support=frozenset()),
-    Table(  # the virtual clock's own settings are no run's: it is not named by a user
+    RegistryTable(folder="coordinator/observers", name="OBSERVERS", support=frozenset()),
+    RegistryTable(  # the virtual clock's own settings are no run's: it is not named by a user
         folder="scripts/engines",
         name="ENGINES",
         support=frozenset(
@@ -57,7 +57,7 @@ TABLES = (  # of the data folder, the second set is reached by what the user nam
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_every_file_of_the_folder_is_registered(table: Table) -> None:
+def test_every_file_of_the_folder_is_registered(table: RegistryTable) -> None:
     sources = {source.path: source for source in python_sources(table.folder)}
     register = sources[f"{table.folder}/__init__.py"]
     files = {path.removeprefix(f"{table.folder}/").partition("/")[0].removesuffix(".py") for path in sources}

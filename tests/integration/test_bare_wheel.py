@@ -12,7 +12,7 @@ import pytest
 
 from tests.architecture.sources import ROOT
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running
-from tests.support.peer import Peer
+from tests.support.peer import ThreadedPeer
 from tests.support.processes import config_file
 from tests.support.tiny_models import drift, moments, tiny_model, wire_moments
 
@@ -72,7 +72,7 @@ def test_coordinator_of_the_bare_install_serves_a_run_to_its_end(bare: Path, tmp
     config = config_file(tmp_path / "run.toml", chosen)
     assert "Run " in done(bare / "bin/fedap-coordinator", "check", "--config", config, cwd=tmp_path)
     peers = [
-        Peer(
+        ThreadedPeer(
             f"ipc://{tmp_path}/socket", model.hello(name), moments=wire_moments(moments(name)),
             work=lambda round_no, weights, name=name: drift(name, round_no, weights),  # type: ignore[misc]
         )

@@ -15,8 +15,8 @@ from coordinator.decisions import facts
 from participant.record.model_file import read_model
 from protocol.messages import Message, Score, Update
 from tests.support.cohorts import DATA_OPTIONS, small_run
-from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, running
-from tests.support.peer import Peer
+from tests.support.federation import MEMBERS, WAIT_S, RunningCoordinator, expected_rows, fields, running
+from tests.support.peer import ThreadedPeer
 from tests.support.players import run_reference
 from tests.support.run_files import coordinator_file, told_facts
 from tests.support.tiny_models import drift, tiny_model
@@ -26,7 +26,7 @@ RISING = (50, 60, 70, 70, 65, 70, 80, 80)
 """Validation samples of 100 that the models of rounds 0, 1, … have right: the best is first reached by round 2."""
 
 
-class Scoring(Peer):
+class Scoring(ThreadedPeer):
     """Reports how good the delivered model was, as a participant with a validation split does."""
 
     def _answer(self, message: Message) -> Message:
@@ -45,11 +45,13 @@ def test_a_run_ends_when_validation_has_not_improved_for_so_long(tmp_path: Path,
     model = tiny_model()
     initial = model.write(tmp_path / "i.safetensors")
     pace = {"heartbeat_s": 0.5, "dead_after_s": 5.0, "linger_s": 5.0, "patience": patience}
-    led = Led(fields(tmp_path / "run", initial, algorithm="fedavg", rounds=20, split="reference", pace=pace))
-    peers = [Scoring(led.federation.endpoint, model.hello(name), work=partial(drift, name)) for name in MEMBERS]
+    coordinator = RunningCoordinator(
+        fields(tmp_path / "run", initial, algorithm="fedavg", rounds=20, split="reference", pace=pace)
+    )
+    peers = [Scoring(coordinator.federation.endpoint, model.hello(name), work=partial(drift, name)) for name in MEMBERS]
     with running(peers):
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        assert not led.join().aborted
+        assert not coordinator.join().aborted
     rounds = 4 + patience
     expected = expected_rows(model, "fedavg", rounds=rounds)
     for peer in peers:

@@ -16,8 +16,8 @@ from fedap_core.arrays import Float32Array
 from protocol.limits import SLICE_BYTES
 from tests.support.cohorts import BOTH_SIZES
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running
-from tests.support.peer import Peer
-from tests.support.processes import Process, config_file
+from tests.support.peer import ThreadedPeer
+from tests.support.processes import ServeProcess, config_file
 from tests.support.run_files import told_facts
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
 
@@ -31,9 +31,9 @@ def model_of(travels: str) -> TinyModel:
 
 def peers_of(
     model: TinyModel, endpoint: str, work: Callable[[str, int, Float32Array], Float32Array] = drift
-) -> list[Peer]:
+) -> list[ThreadedPeer]:
     return [
-        Peer(
+        ThreadedPeer(
             endpoint,
             model.hello(name),
             work=partial(work, name),
@@ -63,13 +63,13 @@ def settings(
     return config_file(tmp_path / "run.toml", chosen)
 
 
-def check_ended_alike(peers: list[Peer], model: TinyModel, algorithm: str) -> None:
+def check_ended_alike(peers: list[ThreadedPeer], model: TinyModel, algorithm: str) -> None:
     require_rows(peers, expected_rows(model, algorithm, rounds=3))
     for peer in peers:
         assert peer.log.trained == [0, 1, 2]
 
 
-def killed_in_a_round(model: TinyModel, config: Path, *restarted: str) -> list[Peer]:
+def killed_in_a_round(model: TinyModel, config: Path, *restarted: str) -> list[ThreadedPeer]:
     """Members of a run whose coordinator is killed while b still trains round 1 and the others have reported, and
     started again with these options."""
     log = config.parent / "log"
@@ -81,13 +81,13 @@ def killed_in_a_round(model: TinyModel, config: Path, *restarted: str) -> list[P
             killed.wait(WAIT_S)
         return drift(name, round_no, weights)
 
-    first = Process("serve", "--config", str(config), log=log)
+    first = ServeProcess("serve", "--config", str(config), log=log)
     peers = peers_of(model, first.ready(), work)
     with running(peers):
         assert reached.wait(WAIT_S)
         first.kill()
         killed.set()
-        second = Process("serve", "--config", str(config), *restarted, log=log)
+        second = ServeProcess("serve", "--config", str(config), *restarted, log=log)
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
         assert second.wait() == 0
     return peers
@@ -130,14 +130,14 @@ def _rows_beside_one_who_pulls_back(folder: Path, *, kill: bool) -> list[bytes]:
     model = tiny_model()
     config = settings(folder, model, "fedavg")
     config.write_text(config.read_text().replace('robust = "none"', 'robust = "limit"'))
-    life = Process("serve", "--config", str(config), log=folder / "log")
+    life = ServeProcess("serve", "--config", str(config), log=folder / "log")
     peers = peers_of(model, life.ready(), work)
     with running(peers):
         assert reached.wait(WAIT_S)
         assert "members.doubted" in (folder / "log").read_text()
         if kill:
             life.kill()
-            life = Process("serve", "--config", str(config), log=folder / "log")
+            life = ServeProcess("serve", "--config", str(config), log=folder / "log")
         goes_on.set()
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
         assert life.wait() == 0
@@ -150,7 +150,7 @@ def test_run_started_again_with_more_rounds_trains_them(tmp_path: Path) -> None:
     peers = killed_in_a_round(model, config, "--rounds", "4")
     require_rows(peers, expected_rows(model, "fedap", rounds=4))
     assert [peer.log.trained for peer in peers] == [[0, 1, 2, 3]] * 3
-    third = Process("serve", "--config", str(config), "--rounds", "5", log=tmp_path / "log")
+    third = ServeProcess("serve", "--config", str(config), "--rounds", "5", log=tmp_path / "log")
     assert third.wait() == 2
     assert "rounds: got 5, expected 4, with which this run began: it has ended" in (tmp_path / "log").read_text()
 
@@ -170,7 +170,7 @@ def test_killed_beside_every_commit_a_run_ends_with_the_same_models(
     lives = 0
     with running(peers):
         while True:
-            life = Process(
+            life = ServeProcess(
                 str(config), when, str(number), module="tests.support.mortal_coordinator", log=tmp_path / "log"
             )
             lives += 1
@@ -194,7 +194,7 @@ def test_sigterm_finishes_the_round_tells_everybody_and_exits_with_0(tmp_path: P
             asked.wait(WAIT_S)
         return drift(name, round_no, weights)
 
-    process = Process("serve", "--config", str(config), log=tmp_path / "log")
+    process = ServeProcess("serve", "--config", str(config), log=tmp_path / "log")
     peers = peers_of(model, process.ready(), work)
     with running(peers):
         assert reached.wait(WAIT_S)
@@ -220,7 +220,7 @@ def test_a_coordinator_that_was_stopped_for_long_calls_nobody_silent(tmp_path: P
             stopped.wait(WAIT_S)
         return drift(name, round_no, weights)
 
-    process = Process("serve", "--config", str(config), log=tmp_path / "log")
+    process = ServeProcess("serve", "--config", str(config), log=tmp_path / "log")
     peers = peers_of(model, process.ready(), work)
     with running(peers):
         assert all(reached.acquire(timeout=WAIT_S) for name in MEMBERS if name != "a")

@@ -18,8 +18,8 @@ from protocol.host.keys import generate_keys, write_key_file
 from protocol.limits import HEADER_BYTES, SETS_PER_MESSAGE
 from protocol.messages import Error, Hello, HelloRequired, Message, Reject, Welcome
 from protocol.versions import VERSION
-from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
-from tests.support.peer import Peer
+from tests.support.federation import MEMBERS, WAIT_S, RunningCoordinator, expected_rows, fields, member, running
+from tests.support.peer import ThreadedPeer
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
 
 
@@ -48,17 +48,17 @@ class Raw:
 
 
 @contextmanager
-def led_by(tmp_path: Path, model: TinyModel) -> Iterator[tuple[Led, Raw]]:
+def led_by(tmp_path: Path, model: TinyModel) -> Iterator[tuple[RunningCoordinator, Raw]]:
     """A coordinator that waits for its members, and a stranger at its socket."""
-    led = Led(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm="fedavg"))
-    raw = Raw(led.federation.endpoint)
+    serving = RunningCoordinator(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm="fedavg"))
+    raw = Raw(serving.federation.endpoint)
     try:
-        yield led, raw
+        yield serving, raw
     finally:
         raw.close()
-        led.federation.coordinator.request_stop()
-        led.federation.coordinator.request_stop()
-        led.join()
+        serving.federation.coordinator.request_stop()
+        serving.federation.coordinator.request_stop()
+        serving.join()
 
 
 def hello_frames(model: TinyModel, **changes: object) -> list[bytes]:
@@ -87,14 +87,14 @@ CASES: dict[str, tuple[Callable[[TinyModel], list[bytes]], str]] = {
 
 def test_what_cannot_be_read_is_answered_with_its_code_and_counted(tmp_path: Path) -> None:
     model = tiny_model()
-    with led_by(tmp_path, model) as (led, _):
+    with led_by(tmp_path, model) as (serving, _):
         for make, code in CASES.values():
-            stranger = Raw(led.federation.endpoint)
+            stranger = Raw(serving.federation.endpoint)
             answer = stranger.ask(*make(model))
             stranger.close()
             assert isinstance(answer, Error)
             assert answer.code == code
-            assert led.federation.exchange.counts[code] >= 1
+            assert serving.federation.exchange.counts[code] >= 1
 
 
 @pytest.mark.parametrize(
@@ -125,21 +125,21 @@ def test_a_hello_that_does_not_fit_is_rejected_with_both_values(
 def test_ten_thousand_garbage_messages_do_not_keep_anybody_from_the_end(tmp_path: Path) -> None:
     """Strangers are answered at most a few times, so most of the flood is only counted, by its code or by the rate."""
     model = tiny_model()
-    led = Led(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm="fedavg"))
-    raw, garbage = Raw(led.federation.endpoint), os.urandom(64)
-    peers = [member(led, model, name) for name in MEMBERS]
+    serving = RunningCoordinator(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm="fedavg"))
+    raw, garbage = Raw(serving.federation.endpoint), os.urandom(64)
+    peers = [member(serving, model, name) for name in MEMBERS]
     with running(peers):
         for _ in range(10_000):
             raw.socket.send(garbage)
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        assert not led.join().aborted
+        assert not serving.join().aborted
     raw.close()
     expected = expected_rows(model, "fedavg", rounds=3)
     assert all(peer.log.final is not None for peer in peers)
     assert {peer.name: np.asarray(peer.log.final).tobytes() for peer in peers} == {
         name: row.tobytes() for name, row in expected.items()
     }
-    counts = led.federation.exchange.counts
+    counts = serving.federation.exchange.counts
     assert counts["bad-header"] + counts["rate"] + counts["bad-frames"] > 0
 
 
@@ -149,7 +149,7 @@ def test_a_poisoned_update_is_refused_and_the_round_goes_on_without_it(
 ) -> None:
     """b's first two updates hold one bad value: refused. The others end with finite weights; nobody sees the poison."""
     model = tiny_model()
-    led = Led(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm="fedavg"))
+    serving = RunningCoordinator(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm="fedavg"))
 
     def spoilt(round_no: int, weights: Float32Array) -> Float32Array:
         update = drift("b", round_no, weights)
@@ -157,11 +157,13 @@ def test_a_poisoned_update_is_refused_and_the_round_goes_on_without_it(
             update[17] = poison
         return update
 
-    peers = [member(led, model, name) for name in ("a", "c")]
-    peers.append(Peer(led.federation.endpoint, model.hello("b"), work=spoilt, moments=wire_moments(moments("b"))))
+    peers = [member(serving, model, name) for name in ("a", "c")]
+    peers.append(
+        ThreadedPeer(serving.federation.endpoint, model.hello("b"), work=spoilt, moments=wire_moments(moments("b")))
+    )
     with running(peers):
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        assert not led.join().aborted
+        assert not serving.join().aborted
     assert [error.code for error in peers[2].log.errors] == [code, code]
     for peer in peers:
         assert all(np.isfinite(row).all() for row in peer.log.delivered.values())
@@ -179,11 +181,11 @@ def test_a_stolen_name_is_refused_while_its_owner_is_known_by_its_key(tmp_path: 
         "members": {"keys": str(tmp_path / "members"), "at_least": 3},
         "network": {"secret_key": str(tmp_path / "c.key")},
     }
-    led = Led(settings)
+    serving = RunningCoordinator(settings)
 
-    def keyed(name: str, claims: str) -> Peer:
+    def keyed(name: str, claims: str) -> ThreadedPeer:
         keys = (pairs["server"].public, pairs[name].public, pairs[name].secret)
-        peer = member(led, model, claims)
+        peer = member(serving, model, claims)
         peer.keys = keys
         peer.work = lambda round_no, weights: drift(name, round_no, weights)
         return peer
@@ -192,7 +194,7 @@ def test_a_stolen_name_is_refused_while_its_owner_is_known_by_its_key(tmp_path: 
     thief = keyed("thief", "a")
     with running([thief, *peers]):
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        assert not led.join().aborted
+        assert not serving.join().aborted
     expected = expected_rows(model, "fedavg", rounds=3)
     found = {name: np.asarray(peer.log.final).tobytes() for name, peer in zip(MEMBERS, peers, strict=True)}
     assert found == {name: row.tobytes() for name, row in expected.items()}

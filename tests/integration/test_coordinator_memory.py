@@ -12,8 +12,8 @@ import pytest
 from protocol.messages import Finish, Goodbye, Message, Slice, Train, Update
 from protocol.tensors import TensorSet
 from tests.support.federation import fields, running
-from tests.support.peer import Peer
-from tests.support.processes import Process, config_file
+from tests.support.peer import ThreadedPeer
+from tests.support.processes import ServeProcess, config_file
 from tests.support.tiny_models import TinyModel, tiny_model
 
 PARAMETERS = 57_000_000
@@ -22,7 +22,7 @@ MOST_KIB = 1_572_864
 PATIENCE_S = 3_000.0
 
 
-class LightPeer(Peer):
+class CountingPeer(ThreadedPeer):
     """Counts what it is sent instead of keeping it; all of them send the same bytes, which lie in memory once."""
 
     update: TensorSet
@@ -45,10 +45,10 @@ class LightPeer(Peer):
         )  # fmt: skip
 
 
-def light_peers(endpoint: str, model: TinyModel) -> list[LightPeer]:
+def light_peers(endpoint: str, model: TinyModel) -> list[CountingPeer]:
     flat = np.full(model.shared(()).size, 0.25, dtype=np.float32)
     hello = {name: model.hello(name) for name in MEMBERS}
-    made = [LightPeer(endpoint, hello[name], work=lambda _round_no, weights: weights) for name in MEMBERS]
+    made = [CountingPeer(endpoint, hello[name], work=lambda _round_no, weights: weights) for name in MEMBERS]
     layout = model.wire_layout(())
     update = TensorSet.of_flat(layout, flat)
     for peer in made:
@@ -56,7 +56,7 @@ def light_peers(endpoint: str, model: TinyModel) -> list[LightPeer]:
     return made
 
 
-def watched_peak_kib(process: Process) -> int:
+def watched_peak_kib(process: ServeProcess) -> int:
     """VmHWM as long as the process lives; it never falls, so the last reading counts."""
     status, peak = Path(f"/proc/{process.child.pid}/status"), 0
     for _ in range(int(PATIENCE_S)):
@@ -78,7 +78,7 @@ def test_twenty_members_of_57_million_parameters_fit_into_1_5_gib(tmp_path: Path
         members={"names": MEMBERS, "at_least": 20}, network={"endpoint": f"ipc://{tmp_path}/socket"},
         pace={"heartbeat_s": 10.0, "dead_after_s": 600.0, "linger_s": 60.0},
     )  # fmt: skip
-    process = Process("serve", "--config", str(config_file(tmp_path / "c.toml", settings)), log=tmp_path / "log")
+    process = ServeProcess("serve", "--config", str(config_file(tmp_path / "c.toml", settings)), log=tmp_path / "log")
     peers = light_peers(process.ready(), model)
     with running(peers):
         peak = watched_peak_kib(process)

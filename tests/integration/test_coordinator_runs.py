@@ -6,20 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, require_rows, running
+from tests.support.federation import (
+    MEMBERS,
+    WAIT_S,
+    RunningCoordinator,
+    expected_rows,
+    fields,
+    member,
+    require_rows,
+    running,
+)
 from tests.support.tiny_models import tiny_model
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedap", "d-fedap", "f-fedap", "fedper", "base"])
 def test_a_run_ends_with_the_bits_of_the_arithmetic(tmp_path: Path, algorithm: str) -> None:
     model = tiny_model()
-    led = Led(fields(tmp_path / "run", model.write(tmp_path / "initial.safetensors"), algorithm=algorithm))
+    coordinator = RunningCoordinator(
+        fields(tmp_path / "run", model.write(tmp_path / "initial.safetensors"), algorithm=algorithm)
+    )
     measured = "head" if algorithm == "d-fedap" else "bn"
-    peers = [member(led, model, name, layer=measured) for name in MEMBERS]
+    peers = [member(coordinator, model, name, layer=measured) for name in MEMBERS]
     with running(peers):
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        assert not led.join().aborted
+        assert not coordinator.join().aborted
     require_rows(peers, expected_rows(model, algorithm, rounds=3))
     for peer in peers:
         assert (peer.log.finish_reason, peer.log.errors) == ("rounds", [])
-    assert led.federation.exchange.counts["withheld"] == 0
+    assert coordinator.federation.exchange.counts["withheld"] == 0

@@ -23,8 +23,8 @@ from coordinator.record.journal_check import ACCEPTS_OLDER, OBSTACLE, read_journ
 from fedap_core.arrays import Float32Array
 from tests.support.cohorts import wait_until
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running
-from tests.support.peer import Peer
-from tests.support.processes import Process, config_file
+from tests.support.peer import ThreadedPeer
+from tests.support.processes import ServeProcess, config_file
 from tests.support.run_files import told_facts
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
 
@@ -38,21 +38,21 @@ class Halted:
     base: Path
     model: TinyModel
     config: Path
-    peers: list[Peer]
+    peers: list[ThreadedPeer]
     go_on: threading.Event
 
     @property
     def folder(self) -> Path:
         return self.base / "run"
 
-    def serve(self) -> Process:
-        return Process("serve", "--config", str(self.config), log=self.base / "log")
+    def serve(self) -> ServeProcess:
+        return ServeProcess("serve", "--config", str(self.config), log=self.base / "log")
 
     def command(self, *arguments: str) -> tuple[int, str, str]:
         """Exit code, what it said, and what it complained of."""
         log = self.base / f"{arguments[0]}.log"
         log.unlink(missing_ok=True)
-        process = Process(*arguments, log=log)
+        process = ServeProcess(*arguments, log=log)
         code = process.wait()
         said = []
         while not process.lines.empty():
@@ -113,10 +113,10 @@ def halted(base: Path, *, until: Callable[[Path], bool] | None = None) -> Iterat
             go_on.wait(WAIT_S)
         return drift(name, round_no, weights)
 
-    first = Process("serve", "--config", str(config), log=base / "log")
+    first = ServeProcess("serve", "--config", str(config), log=base / "log")
     endpoint = first.ready()
     peers = [
-        Peer(endpoint, model.hello(name), work=partial(work, name), moments=wire_moments(moments(name)))
+        ThreadedPeer(endpoint, model.hello(name), work=partial(work, name), moments=wire_moments(moments(name)))
         for name in MEMBERS
     ]
     with running(peers):
@@ -208,7 +208,7 @@ def test_an_update_that_nobody_holds_any_more_needs_the_operators_agreement(tmp_
         lost = run.folder / "blobs" / "update" / "0000000" / "a"
         flip(lost, 10)
         run.recover()
-        again = Peer(b.endpoint, b.hello, work=partial(drift, "b"), moments=b.moments)
+        again = ThreadedPeer(b.endpoint, b.hello, work=partial(drift, "b"), moments=b.moments)
         with running([again]):
             process = run.serve()
             try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from coordinator.decisions import facts
 from tests.support.cohorts import small_run, wait_until
 from tests.support.players import final_bits, players, run_reference
-from tests.support.processes import Process
+from tests.support.processes import ServeProcess
 from tests.support.run_files import coordinator_file, participant_file, told_facts
 
 DEADLINE_S = 240.0
@@ -23,15 +23,15 @@ def test_members_that_accept_the_longer_plan_end_as_in_a_run_that_began_with_it(
     endpoint, log = f"ipc://{tmp_path}/socket", tmp_path / "coordinator.log"
     pace = {"quorum": len(reference.names), "dead_after_s": DEADLINE_S}
     config = coordinator_file(tmp_path, reference, pace=pace, network={"endpoint": endpoint})
-    first = Process("serve", "--config", str(config), "--rounds", str(BEGAN), log=log)
-    second: Process | None = None
+    first = ServeProcess("serve", "--config", str(config), "--rounds", str(BEGAN), log=log)
+    second: ServeProcess | None = None
     try:
         with players(tmp_path, reference, endpoint, "--config", str(participant_file(tmp_path))) as made:
             wait_until(lambda: _is_training(tmp_path / "run"), "the first round", deadline_s=DEADLINE_S)
             stopped = made[reference.names[0]]
             stopped.kill(signal.SIGSTOP)
             first.kill()
-            second = Process("serve", "--config", str(config), log=log)
+            second = ServeProcess("serve", "--config", str(config), log=log)
             stopped.kill(signal.SIGCONT)
             wait_until(lambda: {one.ended() for one in made.values()} == {2}, "all to ask", deadline_s=DEADLINE_S)
             for player in made.values():

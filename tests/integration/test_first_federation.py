@@ -15,15 +15,15 @@ import pytest
 from coordinator.cli import main as coordinator
 from participant.cli import main as participant
 from participant.record.model_file import read_model
-from tests.support.cohorts import Outcome, run_command, wait_until
+from tests.support.cohorts import CommandOutcome, run_command, wait_until
 from tests.support.prefork import ROOT
-from tests.support.processes import Process, config_file
+from tests.support.processes import ServeProcess, config_file
 
 NAMES = ("north", "south")
 DATA = ["--data", "synthetic", "--data-option", "samples=120", "--data-option", "classes=3"]
 
 
-def require(outcome: Outcome) -> str:
+def require(outcome: CommandOutcome) -> str:
     assert outcome.code == 0, outcome.complaint
     return outcome.out
 
@@ -60,9 +60,9 @@ def test_from_keys_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     leaves = require(run_command(participant, "check", *DATA, "--model-file", "initial.safetensors", "--rounds", "2"))
     assert "stays home" in leaves
     with ExitStack() as stack:
-        led = Process("serve", "--config", str(config), log=tmp_path / "coordinator.log")
-        stack.callback(led.close)
-        endpoint = led.ready()
+        serving = ServeProcess("serve", "--config", str(config), log=tmp_path / "coordinator.log")
+        stack.callback(serving.close)
+        endpoint = serving.ready()
         public = str(tmp_path / "coordinator.pub")
         made = [joining(tmp_path, endpoint, public, name, f"keys/{name}.key") for name in NAMES]
         for one in made:
@@ -71,7 +71,7 @@ def test_from_keys_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         wait_until(lambda: all(one.poll() is not None for one in made), "both to end", deadline_s=300)
         logs = [(tmp_path / f"{name}.log").read_text() for name in NAMES]
         assert [one.returncode for one in made] == [0, 0], logs
-        assert led.wait() == 0
+        assert serving.wait() == 0
     assert all("Alone you reach" in log for log in logs)
     assert "Run first: finished" in require(run_command(coordinator, "status", "run"))
     told = require(run_command(coordinator, "replay", "run"))

@@ -15,8 +15,8 @@ from fedap_core.arrays import Float32Array
 from tests.support.cohorts import wait_until
 from tests.support.disks import fill, small_disk
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows
-from tests.support.peer import Peer
-from tests.support.processes import Process, config_file
+from tests.support.peer import ThreadedPeer
+from tests.support.processes import ServeProcess, config_file
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
 
 BODY = 20_000
@@ -37,7 +37,7 @@ def log_of(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def held_at(folder: Path, model: TinyModel, endpoint: str, round_no: int) -> tuple[list[Peer], threading.Event]:
+def held_at(folder: Path, model: TinyModel, endpoint: str, round_no: int) -> tuple[list[ThreadedPeer], threading.Event]:
     """Three members; b sets the first event and waits for the second when it trains that round."""
     reached, go_on = threading.Event(), threading.Event()
 
@@ -48,7 +48,7 @@ def held_at(folder: Path, model: TinyModel, endpoint: str, round_no: int) -> tup
         return drift(name, number, weights)
 
     peers = [
-        Peer(endpoint, model.hello(name), work=partial(work, name), moments=wire_moments(moments(name)))
+        ThreadedPeer(endpoint, model.hello(name), work=partial(work, name), moments=wire_moments(moments(name)))
         for name in MEMBERS
     ]
     for peer in peers:
@@ -70,7 +70,7 @@ def test_a_full_disk_pauses_the_run_and_changes_no_bit(tmp_path: Path, reserve: 
     model = tiny_model(body=BODY)
     with small_disk(tmp_path / "disk") as disk:
         config = settings(disk, tmp_path, model, reserve_bytes=reserve)
-        process = Process("serve", "--config", str(config), log=tmp_path / "log")
+        process = ServeProcess("serve", "--config", str(config), log=tmp_path / "log")
         peers, go_on = held_at(tmp_path, model, process.ready(), 1)
         try:
             ballast = fill(disk, leave=leave)

@@ -21,8 +21,8 @@ from fedap_core.strategies import Evidence, make_strategy
 from protocol.messages import Message, Update
 from protocol.tensors import TensorSet
 from tests.support.cohorts import run_command, small_run, tensor_bits
-from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
-from tests.support.peer import Peer
+from tests.support.federation import MEMBERS, WAIT_S, RunningCoordinator, expected_rows, fields, member, running
+from tests.support.peer import ThreadedPeer
 from tests.support.players import run_reference
 from tests.support.processes import config_file
 from tests.support.run_files import coordinator_file, has_finite_model
@@ -51,11 +51,11 @@ def run_of(folder: Path, model: TinyModel, encoding: str) -> tuple[dict[str, byt
     """A run of three rounds: the models it ended with, and the bytes counted on the wire."""
     folder.mkdir()
     initial = model.write(folder / "i.safetensors")
-    led = Led(fields(folder / "run", initial, algorithm="fedap", encoding=encoding))
-    peers = [member(led, model, name) for name in MEMBERS]
+    coordinator = RunningCoordinator(fields(folder / "run", initial, algorithm="fedap", encoding=encoding))
+    peers = [member(coordinator, model, name) for name in MEMBERS]
     with running(peers):
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        assert not led.join().aborted
+        assert not coordinator.join().aborted
     counted: Counter[tuple[str, int, str]] = Counter()
     for line in (folder / "run" / "traffic.jsonl").read_text().splitlines():
         for name, round_no, way, size in json.loads(line)["bytes"]:
@@ -77,7 +77,7 @@ def test_f16_gives_the_values_of_its_conversions_in_half_the_bytes(tmp_path: Pat
             assert 0.4 <= few[name, 1, way] / many[name, 1, way] < 0.55, (name, way)
 
 
-class Overflowing(Peer):
+class Overflowing(ThreadedPeer):
     """Sends f16 bytes that hold an infinity in its first two rounds, which no honest sender can."""
 
     def _answer(self, message: Message) -> Message:
@@ -93,13 +93,13 @@ class Overflowing(Peer):
 def test_an_infinity_under_f16_is_refused_as_overflow_and_the_round_goes_on(tmp_path: Path) -> None:
     model = tiny_model()
     initial = model.write(tmp_path / "i.safetensors")
-    led = Led(fields(tmp_path / "run", initial, algorithm="fedavg", encoding="f16"))
-    peers = [member(led, model, name) for name in ("a", "c")]
+    coordinator = RunningCoordinator(fields(tmp_path / "run", initial, algorithm="fedavg", encoding="f16"))
+    peers = [member(coordinator, model, name) for name in ("a", "c")]
     work, measured = (lambda round_no, weights: drift("b", round_no, weights)), wire_moments(moments("b"))
-    peers.append(Overflowing(led.federation.endpoint, model.hello("b"), work=work, moments=measured))
+    peers.append(Overflowing(coordinator.federation.endpoint, model.hello("b"), work=work, moments=measured))
     with running(peers):
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        assert not led.join().aborted
+        assert not coordinator.join().aborted
     assert [error.code for error in peers[2].log.errors] == ["overflow", "overflow"]
     assert all(np.isfinite(np.asarray(peer.log.final)).all() for peer in peers)
 

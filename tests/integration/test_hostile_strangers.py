@@ -15,7 +15,7 @@ import pytest
 from coordinator.record.journal import JOURNAL
 from scripts.drill.hostile.floods import ATTACKS, Attackers, FillingListener
 from tests.support.federation import WAIT_S, expected_rows, require_rows, running
-from tests.support.hostility import ROUNDS, HostileMember, Stage, staged, wait_for
+from tests.support.hostility import ROUNDS, AttackedCoordinator, HostileMember, staged, wait_for
 from tests.support.prefork import ROOT
 from tests.support.tiny_models import tiny_model
 
@@ -97,7 +97,7 @@ def _patient() -> dict[str, float]:
     return {"heartbeat_s": 0.5, "dead_after_s": 30.0, "linger_s": 5.0}
 
 
-def _hold_up(stage: Stage, journal: Path) -> None:
+def _hold_up(stage: AttackedCoordinator, journal: Path) -> None:
     """Stopped for a moment, then at a journal that somebody else has locked until it gives up waiting (5 s)."""
     child, before = stage.process.child, stage.log.read_text().count("journal.not_written")
     with sqlite3.connect(journal, timeout=WAIT_S) as other:

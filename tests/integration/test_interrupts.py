@@ -20,9 +20,9 @@ import pytest
 from fedap_core.arrays import Float32Array
 from tests.support.cohorts import group_is_alive, wait_until
 from tests.support.federation import MEMBERS, fields, running
-from tests.support.peer import Peer
+from tests.support.peer import ThreadedPeer
 from tests.support.prefork import ROOT
-from tests.support.processes import Process, config_file
+from tests.support.processes import ServeProcess, config_file
 from tests.support.tiny_models import drift, tiny_model
 from tests.unit.coordinator.test_following import ONE_ROUND, STARTED, write_run
 
@@ -119,9 +119,9 @@ def test_serve_says_at_once_what_an_interrupt_does_and_exits_with_how_the_run_en
         return drift(name, round_no, weights)
 
     config = config_file(tmp_path / "run.toml", chosen)
-    process = Process("serve", "--config", str(config), log=tmp_path / "log")
+    process = ServeProcess("serve", "--config", str(config), log=tmp_path / "log")
     process.ready()
-    with running([Peer(endpoint, model.hello(name), work=partial(work, name)) for name in MEMBERS]):
+    with running([ThreadedPeer(endpoint, model.hello(name), work=partial(work, name)) for name in MEMBERS]):
         try:
             assert reached.wait(PATIENCE_S)
             for number in range(signals):

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.cohorts import MODELS, small_run, wait_until
 from tests.support.players import Player, final_bits, players, run_reference
-from tests.support.processes import Process
+from tests.support.processes import ServeProcess
 from tests.support.run_files import coordinator_file, participant_file
 
 DEADLINE_S = 400.0
@@ -33,7 +33,7 @@ def messages_sent(player: Player) -> int:
 class Undertaker:
     """Kills and revives: looks at everybody once per call."""
 
-    def __init__(self, folder: Path, config: Path, when: str, made: dict[str, Player], first: Process) -> None:
+    def __init__(self, folder: Path, config: Path, when: str, made: dict[str, Player], first: ServeProcess) -> None:
         self._folder, self._config, self._when, self._made = folder, config, when, made
         self._left = list(LIVES[when][1:])
         self._kills = dict(zip(made, KILLED_AT, strict=True))
@@ -56,10 +56,10 @@ class Undertaker:
         codes = [player.ended() for player in self._made.values()]
         return self.coordinator.child.poll() is not None and all(code is not None for code in codes)
 
-    def _next(self) -> Process:
+    def _next(self) -> ServeProcess:
         log = self._folder / "coordinator.log"
         number = self._left.pop(0) if self._left else 10**6
-        return Process(str(self._config), self._when, str(number), module=MORTAL, log=log)
+        return ServeProcess(str(self._config), self._when, str(number), module=MORTAL, log=log)
 
 
 @pytest.mark.slow
@@ -70,7 +70,7 @@ def test_whoever_is_killed_the_run_ends_with_the_same_bits(tmp_path: Path, trave
     endpoint = f"ipc://{tmp_path}/socket"
     pace = {"quorum": len(reference.names), "dead_after_s": 60.0}
     config = coordinator_file(tmp_path, reference, pace=pace, network={"endpoint": endpoint})
-    first = Process(str(config), when, str(LIVES[when][0]), module=MORTAL, log=tmp_path / "coordinator.log")
+    first = ServeProcess(str(config), when, str(LIVES[when][0]), module=MORTAL, log=tmp_path / "coordinator.log")
     patience = ("--config", str(participant_file(tmp_path)))
     undertaker: Undertaker | None = None
     try:

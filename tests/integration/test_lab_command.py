@@ -14,10 +14,10 @@ from protocol.plan import Sgd
 from scripts.experiments.comparison import Comparison
 from scripts.experiments.demo import ALGORITHMS, demo_comparison
 from scripts.lab import main
-from tests.support.cohorts import Outcome, lab_arguments, run_command
+from tests.support.cohorts import CommandOutcome, lab_arguments, run_command
 
 
-def compare(out: Path, algorithms: str = "base", *more: str, rounds: int = 1) -> Outcome:
+def compare(out: Path, algorithms: str = "base", *more: str, rounds: int = 1) -> CommandOutcome:
     return run_command(main, *lab_arguments(out, algorithms, rounds=rounds, more=["--jobs", "1", *more]))
 
 

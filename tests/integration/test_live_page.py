@@ -22,8 +22,8 @@ from fedap_core.arrays import Float32Array
 from protocol.messages import Score
 from tests.support.browser import Tab, chromium, needs_browser
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running
-from tests.support.peer import Peer
-from tests.support.processes import Process, config_file
+from tests.support.peer import ThreadedPeer
+from tests.support.processes import ServeProcess, config_file
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
 
 ROUNDS = 5
@@ -55,7 +55,7 @@ def run_file(folder: Path, model: TinyModel) -> Path:
     return config_file(folder / "run.toml", chosen)
 
 
-def peers_at(folder: Path, model: TinyModel, gate: threading.Event) -> list[Peer]:
+def peers_at(folder: Path, model: TinyModel, gate: threading.Event) -> list[ThreadedPeer]:
     """Members that report scores; b trains round 3 only when the gate is open."""
 
     def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:
@@ -64,7 +64,7 @@ def peers_at(folder: Path, model: TinyModel, gate: threading.Event) -> list[Peer
         return drift(name, round_no, weights)
 
     return [
-        Peer(
+        ThreadedPeer(
             f"ipc://{folder}/socket",
             model.hello(name),
             work=partial(work, name),
@@ -105,12 +105,12 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Any]
     model, gate, port = tiny_model(), threading.Event(), free_port()
     config = run_file(folder, model)
     serve = ("serve", "--config", str(config), "--page", f"127.0.0.1:{port}")
-    first = Process(*serve, log=folder / "first.log")
+    first = ServeProcess(*serve, log=folder / "first.log")
     first.ready()
-    apart = Process("page", str(folder / "run"), "--listen", "127.0.0.1:0", log=folder / "page.log")
+    apart = ServeProcess("page", str(folder / "run"), "--listen", "127.0.0.1:0", log=folder / "page.log")
     peers = peers_at(folder, model, gate)
     found: dict[str, Any] = {"model": model, "looks": {}}
-    again: Process | None = None
+    again: ServeProcess | None = None
     try:
         with running(peers), chromium(folder) as browser:
             own, other = browser.tab(), browser.tab()
@@ -124,7 +124,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Any]
             first.kill()
             other.until(f"{_HEADLINE}.startsWith('No coordinator is running')")
             own.until(f"{_LINE} === 'lost'")
-            again = Process(*serve, log=folder / "again.log")
+            again = ServeProcess(*serve, log=folder / "again.log")
             again.ready()
             other.until(f"{_HEADLINE}.startsWith('Round 3 of 5')")
             own.until(f"{_LINE} === 'live'")
@@ -170,7 +170,7 @@ def test_killing_or_stopping_the_page_changes_nothing(tmp_path: Path, number: si
     """A page that is stopped keeps what it had open: whatever that is, the run does not wait for it."""
     model, gate = tiny_model(), threading.Event()
     config = run_file(tmp_path, model)
-    coordinator = Process("serve", "--config", str(config), "--page", "127.0.0.1:0", log=tmp_path / "log")
+    coordinator = ServeProcess("serve", "--config", str(config), "--page", "127.0.0.1:0", log=tmp_path / "log")
     try:
         coordinator.ready()
         assert coordinator.lines.get(timeout=WAIT_S).startswith("page: http://127.0.0.1:")
@@ -191,7 +191,7 @@ def test_killing_or_stopping_the_page_changes_nothing(tmp_path: Path, number: si
 
 def test_the_page_ends_with_its_coordinator(tmp_path: Path) -> None:
     config = run_file(tmp_path, tiny_model())
-    coordinator = Process("serve", "--config", str(config), "--page", "127.0.0.1:0", log=tmp_path / "log")
+    coordinator = ServeProcess("serve", "--config", str(config), "--page", "127.0.0.1:0", log=tmp_path / "log")
     coordinator.ready()
     pages = children_of(coordinator.child.pid)
     handles = [os.pidfd_open(page) for page in pages]
@@ -207,7 +207,7 @@ def test_an_address_that_others_could_reach_is_refused_before_the_run_begins(
     tmp_path: Path, listen: str, said: str
 ) -> None:
     config = run_file(tmp_path, tiny_model())
-    coordinator = Process("serve", "--config", str(config), "--page", listen, log=tmp_path / "log")
+    coordinator = ServeProcess("serve", "--config", str(config), "--page", listen, log=tmp_path / "log")
     assert coordinator.wait() == 2
     assert said in (tmp_path / "log").read_text()
     assert not (tmp_path / "run" / "journal.sqlite").exists()

@@ -81,11 +81,11 @@ def test_without_a_terminal_every_line_is_json_that_says_run_round_and_participa
     run = coordinator_file(tmp_path, reference, network={"endpoint": f"ipc://{tmp_path}/socket"})
     made = run_to_its_end(tmp_path, reference, run)
     assert final_bits(made) == reference.bits
-    led = [json.loads(line) for line in (tmp_path / "coordinator.log").read_text().splitlines()]
-    assert all(set(line) >= PLACE and line["run"] == "whole" for line in led)
-    accepted = [(line["round"], line["participant"]) for line in led if line["event"] == "update.accepted"]
+    written = [json.loads(line) for line in (tmp_path / "coordinator.log").read_text().splitlines()]
+    assert all(set(line) >= PLACE and line["run"] == "whole" for line in written)
+    accepted = [(line["round"], line["participant"]) for line in written if line["event"] == "update.accepted"]
     assert sorted(accepted) == [(number, name) for number in (1, 2) for name in reference.names]
-    assert {line["round"] for line in led if line["event"] == "goodbye.accepted"} == {2}
+    assert {line["round"] for line in written if line["event"] == "goodbye.accepted"} == {2}
     for name, one in made.items():
         text = one.log().splitlines()
         told = list(itertools.takewhile(lambda line: line.startswith("{"), text))

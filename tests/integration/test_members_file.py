@@ -24,8 +24,8 @@ from protocol.host.keys import generate_keys, write_key_file
 from protocol.keys import KeyPair
 from tests.support.cohorts import wait_until
 from tests.support.federation import WAIT_S, fields, running
-from tests.support.peer import Peer
-from tests.support.processes import Process, config_file
+from tests.support.peer import ThreadedPeer
+from tests.support.processes import ServeProcess, config_file
 from tests.support.run_files import told_facts
 from tests.support.tiny_models import TinyModel, drift, tiny_model
 
@@ -37,14 +37,14 @@ class Keyed:
     folder: Path
     model: TinyModel
     pairs: dict[str, KeyPair]
-    process: Process
+    process: ServeProcess
     endpoint: str
 
-    def peer(self, name: str, work: Callable[[int, Float32Array], Float32Array] | None = None) -> Peer:
+    def peer(self, name: str, work: Callable[[int, Float32Array], Float32Array] | None = None) -> ThreadedPeer:
         pair = self.pairs[name]
         plain = work or (lambda round_no, weights: drift(name, round_no, weights))
         keys = (self.pairs["server"].public, pair.public, pair.secret)
-        return Peer(self.endpoint, self.model.hello(name), work=plain, keys=keys)
+        return ThreadedPeer(self.endpoint, self.model.hello(name), work=plain, keys=keys)
 
     def list_members(self, *names: str) -> None:
         list_members(self.folder, self.pairs, names)
@@ -83,7 +83,7 @@ def keyed_run(folder: Path, *names: str, rounds: int, **more: object) -> Iterato
         "members": {"keys": str(folder / "members"), "at_least": len(names)},
         "network": {"secret_key": str(folder / "c.key")},
     }
-    process = Process("serve", "--config", str(config_file(folder / "run.toml", chosen)), log=folder / "log")
+    process = ServeProcess("serve", "--config", str(config_file(folder / "run.toml", chosen)), log=folder / "log")
     try:
         yield Keyed(folder=folder, model=model, pairs=pairs, process=process, endpoint=process.ready())
     finally:
@@ -109,7 +109,7 @@ def test_a_key_taken_off_the_list_is_cut_off_and_the_run_goes_on_without_it(tmp_
             gone.set()
             assert all(peer.ended.wait(WAIT_S) for peer in [*staying, leaving])
             assert run.process.wait() == 0
-        again = Process("serve", "--config", str(tmp_path / "run.toml"), log=tmp_path / "log")
+        again = ServeProcess("serve", "--config", str(tmp_path / "run.toml"), log=tmp_path / "log")
         assert again.wait() == 0, "two of three at least: a list shortened during the run must not stop a restart"
     (cut,) = run.told(facts.Quarantined)
     assert isinstance(cut, facts.Quarantined)
@@ -184,7 +184,7 @@ PATIENT = {"heartbeat_s": 0.5, "dead_after_s": 60.0, "linger_s": 5.0}
 """Members that a test holds back say nothing meanwhile, and are not to be lost for it."""
 
 
-class Gate:
+class HeldMember:
     """Holds a member back in a round."""
 
     def __init__(self, name: str, *, round_no: int = 1) -> None:
@@ -200,7 +200,7 @@ class Gate:
 
 def test_a_list_that_cannot_be_used_is_told_and_the_one_before_stays_in_force(tmp_path: Path) -> None:
     """With a wrong line, with no member in it, and gone; b begins again while it is gone."""
-    path, gate = tmp_path / "members", Gate("a")
+    path, gate = tmp_path / "members", HeldMember("a")
     with keyed_run(tmp_path, "a", "b", rounds=3, pace=PATIENT) as run:
         a, b, stranger = run.peer("a", gate.work), run.peer("b"), run.peer("d")
         with running([a, b]):
@@ -245,7 +245,7 @@ def keys_refused(run: Keyed) -> list[str]:
 def test_a_member_taken_off_the_list_is_shown_as_removed_and_comes_back_when_listed_again(
     tmp_path: Path, key: str
 ) -> None:
-    gate = Gate("a")
+    gate = HeldMember("a")
     with keyed_run(tmp_path, "a", "b", "c", rounds=4, pace=PATIENT) as run:
         staying, leaving = [run.peer("a", gate.work), run.peer("b")], run.peer("c")
         with running([*staying, leaving]):
@@ -268,7 +268,7 @@ def test_a_member_taken_off_the_list_is_shown_as_removed_and_comes_back_when_lis
 
 def test_an_excluded_member_stays_out_with_any_key_and_may_come_under_another_name(tmp_path: Path) -> None:
     """c sends NaN three times. Neither being listed again nor a new key readmits it; as d it is a newcomer."""
-    gate = Gate("a", round_no=3)
+    gate = HeldMember("a", round_no=3)
     with keyed_run(tmp_path, "a", "b", "c", rounds=6, pace=PATIENT) as run:
         staying = [run.peer("a", gate.work), run.peer("b")]
         offender = run.peer("c", lambda _round_no, weights: np.full_like(weights, np.nan))
@@ -297,7 +297,7 @@ def listed(run: Keyed, *names: str) -> facts.AllowListSet:
 
 
 def test_a_new_key_on_a_members_line_cuts_off_the_old_one_and_lets_the_new_one_in(tmp_path: Path) -> None:
-    gate = Gate("a")
+    gate = HeldMember("a")
     with keyed_run(tmp_path, "a", "b", rounds=4, pace=PATIENT) as run:
         staying, old = run.peer("a", gate.work), run.peer("b")
         with running([staying, old]):
@@ -321,6 +321,6 @@ def test_a_coordinator_does_not_start_with_a_list_that_cannot_be_used(tmp_path: 
         run.process.kill()
         (tmp_path / "members").write_text("a\n")
         log = tmp_path / "again.log"
-        assert Process("serve", "--config", str(tmp_path / "run.toml"), log=log).wait() == 2
+        assert ServeProcess("serve", "--config", str(tmp_path / "run.toml"), log=log).wait() == 2
     (line,) = log.read_text().splitlines()
     assert "members line 1" in line

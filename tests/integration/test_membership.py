@@ -15,7 +15,7 @@ from coordinator.cli import main
 from coordinator.decisions import facts
 from tests.support.cohorts import BOTH_SIZES, MODELS, run_command, small_run, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
-from tests.support.processes import Process
+from tests.support.processes import ServeProcess
 from tests.support.proxy import Proxy, Swallow
 from tests.support.run_files import coordinator_file, has_finite_model, only, told_facts
 from tests.support.whole_runs import run_to_its_end
@@ -34,7 +34,7 @@ def updates_of(told: Sequence[facts.Fact]) -> list[str]:
     return [fact.member for fact in told if isinstance(fact, facts.UpdateAccepted)]
 
 
-def require_good_end(made: Mapping[str, Player], coordinator: Process) -> None:
+def require_good_end(made: Mapping[str, Player], coordinator: ServeProcess) -> None:
     wait_until(lambda: all(one.ended() is not None for one in made.values()), "the run to end", deadline_s=DEADLINE_S)
     assert {name: one.ended() for name, one in made.items()} == dict.fromkeys(made, 0)
     wait_until(lambda: coordinator.child.poll() is not None, "the coordinator to end", deadline_s=DEADLINE_S)
@@ -66,7 +66,7 @@ def test_a_member_that_dies_does_not_stop_the_others(
     the end. After four and a half it has sent one update at the most, or is receiving or sending its second.
     """
     run = coordinator_file(tmp_path, reference, pace={"quorum": 2, "linger_s": 5.0, **pace})
-    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+    coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
     *living, dying = reference.names
     swallow = Swallow(after=int(4.5 * reference.initial.stat().st_size), newcomers=1000)
     try:
@@ -96,7 +96,7 @@ def test_who_leaves_after_its_report_and_comes_back_before_the_round_closes_chan
     """The round cannot close without it, and waits for another who is stopped meanwhile."""
     pace = {"quorum": len(reference.names), "dead_after_s": DEADLINE_S}
     run = coordinator_file(tmp_path, reference, pace=pace)
-    coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+    coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
     leaver, slow, *_ = reference.names
 
     def count(kind: type[facts.Left | facts.Joined]) -> int:

@@ -21,7 +21,7 @@ from coordinator.record.journal import JOURNAL
 from participant.sealing.group_key import GroupKey, make_group_key
 from tests.support.cohorts import BOTH_SIZES, MODELS, small_run, wait_until
 from tests.support.players import Player, Reference, players, run_reference
-from tests.support.processes import Process
+from tests.support.processes import ServeProcess
 from tests.support.proxy import Hold, Proxy
 from tests.support.run_files import coordinator_file, has_finite_model, only, participant_file, told_facts
 from tests.support.sealing import KEY_FILE, sealed_options, sealing_section
@@ -59,11 +59,11 @@ def options_of(folder: Path, reference: Reference, key: GroupKey | None, **patie
 
 
 @dataclass
-class Led:
+class RunningFederation:
     """A coordinator at work, and everybody who takes part."""
 
     folder: Path
-    coordinator: Process
+    coordinator: ServeProcess
     made: dict[str, Player]
 
     def told(self) -> list[facts.Fact]:
@@ -92,7 +92,7 @@ class Led:
 
 
 @contextmanager
-def led(
+def running_federation(
     folder: Path,
     reference: Reference,
     mode: str,
@@ -100,14 +100,14 @@ def led(
     *,
     pace: Mapping[str, object] | None = None,
     members: Mapping[str, object] | None = None,
-) -> Iterator[Led]:
+) -> Iterator[RunningFederation]:
     """A run with all of the reference's clients."""
     run = config_of(folder, reference, key, mode=mode, pace={**PATIENT, **(pace or {})}, members=members)
-    coordinator = Process("serve", "--config", str(run), log=folder / "coordinator.log")
+    coordinator = ServeProcess("serve", "--config", str(run), log=folder / "coordinator.log")
     options = options_of(folder, reference, key, answer_s=30.0, silence_beats=100.0)
     try:
         with players(folder, reference, coordinator.ready(), *options) as made:
-            yield Led(folder=folder, coordinator=coordinator, made=made)
+            yield RunningFederation(folder=folder, coordinator=coordinator, made=made)
     finally:
         coordinator.close()
 
@@ -122,7 +122,7 @@ def test_straggler_is_left_out_of_a_round_and_heard_afterwards(
     """It is stopped in the middle of the run. The first round that closes without it is still owed its update: that
     comes once it goes on, is admitted, and it reports in time for a later round."""
     *_, slow = reference.names
-    with led(tmp_path, reference, "barrier", key, pace={"deadline_s": 4.0}) as run:
+    with running_federation(tmp_path, reference, "barrier", key, pace={"deadline_s": 4.0}) as run:
         run.wait_for(has_reported(slow), "its first update")
         run.made[slow].kill(signal.SIGSTOP)
         run.wait_for(lambda told: bool(missed(told, slow)), "a round without it")
@@ -150,7 +150,7 @@ def test_without_barriers_nobody_waits_for_a_straggler(
 ) -> None:
     """While it is stopped the others give six updates; it goes on, and the sum of all rounds ends the run."""
     *others, slow = reference.names
-    with led(tmp_path, reference, "continuous", key) as run:
+    with running_federation(tmp_path, reference, "continuous", key) as run:
         run.wait_for(has_reported(slow), "its first update")
         run.made[slow].kill(signal.SIGSTOP)
         wanted = run.given(*others) + 6
@@ -167,7 +167,7 @@ def test_who_is_listed_and_never_comes_is_not_waited_for(
     mode: str, reference: Reference, tmp_path: Path, key: GroupKey | None
 ) -> None:
     members = {"names": [*reference.names, "nobody"], "at_least": len(reference.names), "enrolment_s": 0.0}
-    with led(tmp_path, reference, mode, key, members=members) as run:
+    with running_federation(tmp_path, reference, mode, key, members=members) as run:
         run.require_good_end(*reference.names)
     assert set(run.counts()) == set(reference.names)
 
@@ -178,7 +178,7 @@ def test_others_end_without_a_member_that_was_killed(
 ) -> None:
     """Without barriers the sum of all rounds is still the same: the others give what the dead one owes."""
     *living, dead = reference.names
-    with led(tmp_path, reference, mode, key, pace={"dead_after_s": 4.0}) as run:
+    with running_federation(tmp_path, reference, mode, key, pace={"dead_after_s": 4.0}) as run:
         run.wait_for(has_reported(dead), "its first update")
         run.made[dead].kill()
         run.require_good_end(*living)
@@ -195,7 +195,7 @@ def test_leaver_is_let_go_and_the_others_go_on(
 ) -> None:
     """Without barriers the sum that ends the run is that of those who stayed, however many the leaver gave."""
     *staying, leaver = reference.names
-    with led(tmp_path, reference, mode, key) as run:
+    with running_federation(tmp_path, reference, mode, key) as run:
         run.wait_for(has_reported(leaver), "its first update")
         run.made[leaver].kill(signal.SIGTERM)
         run.require_good_end(*staying)
@@ -219,7 +219,7 @@ def test_who_comes_late_gets_a_model_and_takes_part(
     *early, late = reference.names
     members = {"at_least": 2, "enrolment_s": 0.0, "late_join": True}
     config = config_of(tmp_path, reference, key, mode=mode, pace=PATIENT, members=members)
-    coordinator = Process("serve", "--config", str(config), log=tmp_path / "coordinator.log")
+    coordinator = ServeProcess("serve", "--config", str(config), log=tmp_path / "coordinator.log")
     patience = options_of(tmp_path, reference, key, answer_s=60.0)
     try:
         endpoint = coordinator.ready()
@@ -228,7 +228,7 @@ def test_who_comes_late_gets_a_model_and_takes_part(
             made = stack.enter_context(players(tmp_path, only(reference, [late]), proxy.endpoint, *patience))
             wait_until(proxy.struck.is_set, "the late one to knock", deadline_s=DEADLINE_S)
             made |= stack.enter_context(players(tmp_path, only(reference, early), endpoint, *patience))
-            run = Led(folder=tmp_path, coordinator=coordinator, made=made)
+            run = RunningFederation(folder=tmp_path, coordinator=coordinator, made=made)
             wait_until(lambda: run.given(*early) >= 4, "four updates", deadline_s=DEADLINE_S)
             proxy.release()
             run.require_good_end(*reference.names)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.cohorts import MODELS, small_run, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
-from tests.support.processes import Process
+from tests.support.processes import ServeProcess
 from tests.support.proxy import Cut, Fault, Hold, Proxy, Swallow
 from tests.support.run_files import coordinator_file, participant_file
 
@@ -36,7 +36,7 @@ def found_silence(player: Player) -> bool:
 def require_same_models(folder: Path, reference: Reference, faults: Sequence[Fault]) -> Proxy:
     """Run the federation through the faults; all of them must have struck."""
     run = coordinator_file(folder, reference, pace={"quorum": len(reference.names)})
-    coordinator = Process("serve", "--config", str(run), log=folder / "coordinator.log")
+    coordinator = ServeProcess("serve", "--config", str(run), log=folder / "coordinator.log")
     patience = ("--config", str(participant_file(folder)))
     try:
         with (

@@ -20,7 +20,7 @@ from participant.data.shard import save_npz
 from scripts.report.page.finding import find_runs
 from tests.support.cohorts import run_command, wait_until
 from tests.support.prefork import ROOT
-from tests.support.processes import Process, config_file
+from tests.support.processes import ServeProcess, config_file
 
 NAMES = ("alike-1", "alike-2", "odd")
 
@@ -59,15 +59,17 @@ def test_hospital_that_is_unlike_the_others_keeps_its_own_model_by_default(tmp_p
         "members": {"names": list(NAMES), "at_least": 3}, "network": {"endpoint": "tcp://127.0.0.1:*"},
     }  # fmt: skip
     with ExitStack() as stack:
-        led = Process("serve", "--config", str(config_file(tmp_path / "run.toml", chosen)), log=tmp_path / "c.log")
-        stack.callback(led.close)
-        endpoint = led.ready()
+        coordinator = ServeProcess(
+            "serve", "--config", str(config_file(tmp_path / "run.toml", chosen)), log=tmp_path / "c.log"
+        )
+        stack.callback(coordinator.close)
+        endpoint = coordinator.ready()
         players = [joining(tmp_path, endpoint, name) for name in NAMES]
         for one in players:
             stack.callback(one.wait)
             stack.callback(one.kill)
         wait_until(lambda: all(one.poll() is not None for one in players), "everybody to end", deadline_s=300)
-        assert led.wait() == 0
+        assert coordinator.wait() == 0
     told = (tmp_path / "odd.log").read_text(encoding="utf-8")
     assert "your own model is better; export takes it." in told, told
     exported = run_command(participant, "export", "--state", str(tmp_path / "odd"), "--out", str(tmp_path / "m.st"))

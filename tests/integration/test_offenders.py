@@ -16,8 +16,8 @@ from fedap_core.arrays import Float32Array
 from protocol.codec import decode, encode
 from protocol.limits import HEADER_BYTES
 from protocol.messages import Error, Heartbeat, Message, Reject, Welcome
-from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
-from tests.support.peer import Peer
+from tests.support.federation import MEMBERS, WAIT_S, RunningCoordinator, expected_rows, fields, member, running
+from tests.support.peer import ThreadedPeer
 from tests.support.run_files import told_facts
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
 
@@ -29,7 +29,7 @@ def settings(folder: Path, model: TinyModel, algorithm: str = "fedavg", **more: 
     return fields(folder / "run", model.write(folder / "i.safetensors"), algorithm=algorithm, rounds=ROUNDS, **more)
 
 
-def require_absent(peers: Sequence[Peer], model: TinyModel, algorithm: str) -> None:
+def require_absent(peers: Sequence[ThreadedPeer], model: TinyModel, algorithm: str) -> None:
     """The honest ones hold what they would hold without b. A product of more rows may round otherwise: compared to six
     digits where not to the bit."""
     expected = expected_rows(model, algorithm, rounds=ROUNDS, names=HONEST)
@@ -48,18 +48,18 @@ def test_the_third_poisoned_update_excludes_and_the_run_ends_as_without_its_send
     tmp_path: Path, poison: float, code: str
 ) -> None:
     model = tiny_model()
-    led = Led(settings(tmp_path, model))
+    coordinator = RunningCoordinator(settings(tmp_path, model))
 
     def spoilt(round_no: int, weights: Float32Array) -> Float32Array:
         update = drift("b", round_no, weights)
         update[17] = poison
         return update
 
-    honest = [member(led, model, name) for name in HONEST]
-    offender = Peer(led.federation.endpoint, model.hello("b"), work=spoilt)
+    honest = [member(coordinator, model, name) for name in HONEST]
+    offender = ThreadedPeer(coordinator.federation.endpoint, model.hello("b"), work=spoilt)
     with running([*honest, offender]):
         assert all(peer.ended.wait(WAIT_S) for peer in [*honest, offender])
-        assert not led.join().aborted
+        assert not coordinator.join().aborted
     assert [error.code for error in offender.log.errors] == [code] * 3
     assert offender.log.rejected is not None
     assert offender.log.rejected.code == "quarantined"
@@ -69,16 +69,16 @@ def test_the_third_poisoned_update_excludes_and_the_run_ends_as_without_its_send
 
 def test_statistics_that_are_not_numbers_are_refused_and_their_sender_is_mixed_with_nobody(tmp_path: Path) -> None:
     model = tiny_model()
-    led = Led(settings(tmp_path, model, "fedap"))
-    honest = [member(led, model, name) for name in HONEST]
+    coordinator = RunningCoordinator(settings(tmp_path, model, "fedap"))
+    honest = [member(coordinator, model, name) for name in HONEST]
     spoilt = {name: np.full_like(value, np.nan) if "mean" in name else value for name, value in measured("b").items()}
-    offender = Peer(
-        led.federation.endpoint, model.hello("b"), work=lambda number, weights: drift("b", number, weights),
+    offender = ThreadedPeer(
+        coordinator.federation.endpoint, model.hello("b"), work=lambda number, weights: drift("b", number, weights),
         moments=spoilt,
     )  # fmt: skip
     with running([*honest, offender]):
         assert all(peer.ended.wait(WAIT_S) for peer in honest)
-        assert not led.join().aborted
+        assert not coordinator.join().aborted
     assert {error.code for error in offender.log.errors} == {"bad-statistics"}
     require_absent(honest, model, "fedap")
 
@@ -136,17 +136,17 @@ def test_a_member_that_floods_is_excluded_and_the_run_ends_as_without_it(
     """20 messages a second, two seconds' worth at once: 500 proper heartbeats are 460 too many."""
     model = tiny_model()
     others = {"names": MEMBERS, "at_least": len(HONEST), "enrolment_s": 0.0}
-    led = Led(settings(tmp_path, model, network={"messages_per_s": 20.0}, members=others))
-    intruder = Intruder(led.federation.endpoint, model)
+    coordinator = RunningCoordinator(settings(tmp_path, model, network={"messages_per_s": 20.0}, members=others))
+    intruder = Intruder(coordinator.federation.endpoint, model)
     for _ in range(times):
         intruder.socket.send_multipart(frames)
     codes, rejection = intruder.until_rejected()
     intruder.close()
     assert (set(codes), rejection) == ({code}, "quarantined")
-    assert led.federation.exchange.counts[code] >= 3
-    honest = [member(led, model, name) for name in HONEST]
+    assert coordinator.federation.exchange.counts[code] >= 3
+    honest = [member(coordinator, model, name) for name in HONEST]
     with running(honest):
         assert all(peer.ended.wait(WAIT_S) for peer in honest)
-        assert not led.join().aborted
+        assert not coordinator.join().aborted
     assert excluded(tmp_path) == ["b"]
     require_absent(honest, model, "fedavg")

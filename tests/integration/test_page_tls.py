@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from participant.record.private_state import PrivateState
 from tests.support.federation import WAIT_S
-from tests.support.processes import Process
+from tests.support.processes import ServeProcess
 from tests.unit.coordinator.test_following import STARTED, write_run
 
 
@@ -61,7 +61,7 @@ def page(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[int, 
     """(port, folder with page.pem and page.token) of a page on every address of this machine."""
     module, arguments = subject(request.param, tmp_path)
     pem, token = self_signed(tmp_path / "page.pem"), tmp_path / "page.token"
-    process = Process(
+    process = ServeProcess(
         *arguments, "--listen", "0.0.0.0:0", "--page-cert", str(pem), "--page-token", str(token),
         module=module, log=tmp_path / "log",
     )  # fmt: skip
@@ -125,7 +125,7 @@ def test_page_without_what_it_needs_is_refused_in_one_line(
     self_signed(tmp_path / "page.pem")
     (tmp_path / "key.pem").write_text("-----BEGIN PRIVATE KEY-----\n")
     given = [str(tmp_path / one) if one.endswith(".pem") else one for one in more]
-    process = Process(*arguments, *given, module=module, log=tmp_path / "log")
+    process = ServeProcess(*arguments, *given, module=module, log=tmp_path / "log")
     assert process.wait() == 2
     lines = (tmp_path / "log").read_text().splitlines()
     assert len(lines) == 1

@@ -14,7 +14,7 @@ from coordinator.decisions import facts
 from tests.support.cohorts import small_run, wait_until
 from tests.support.disks import fill, small_disk
 from tests.support.players import Player, Reference, final_bits, players, run_reference
-from tests.support.processes import Process
+from tests.support.processes import ServeProcess
 from tests.support.run_files import coordinator_file, only, told_facts
 
 DEADLINE_S = 120.0
@@ -48,7 +48,7 @@ def test_a_participant_waits_for_room_and_changes_no_bit(reference: Reference, t
     run = coordinator_file(tmp_path, reference, pace={"heartbeat_s": 0.5, "dead_after_s": 6.0})
     with ExitStack() as stack:
         disk = stack.enter_context(small_disk(tmp_path / names[0]))
-        coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+        coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
         stack.callback(coordinator.close)
         endpoint = coordinator.ready()
         made = stack.enter_context(players(tmp_path, only(reference, names), endpoint))

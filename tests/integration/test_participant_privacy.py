@@ -35,7 +35,7 @@ sends a tensor as SCAFFOLD does."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finished:
+class FinishedRun:
     """A whole run of three processes: what they should end with, what they did end with, what one of them said."""
 
     folder: Path
@@ -45,7 +45,7 @@ class Finished:
     recorded: list[Mapping[str, object]]
 
 
-def whole_run(folder: Path, algorithm: str, *more: str) -> Finished:
+def whole_run(folder: Path, algorithm: str, *more: str) -> FinishedRun:
     reference = run_reference(folder / "inline", small_run(algorithm))
     conductor = Conductor(
         plan=plan_of(reference), members=reference.names, initial=reference.initial, anchor=reference.anchor
@@ -59,15 +59,17 @@ def whole_run(folder: Path, algorithm: str, *more: str) -> Finished:
         logs = {name: player.log() for name, player in made.items()}
         assert {name: player.ended() for name, player in made.items()} == dict.fromkeys(made, 0), logs
     heard = [message for who, message in conductor.heard if who == "c1"]
-    return Finished(folder=folder, reference=reference, bits=final_bits(made), heard=heard, recorded=made["c1"].sent())
+    return FinishedRun(
+        folder=folder, reference=reference, bits=final_bits(made), heard=heard, recorded=made["c1"].sent()
+    )
 
 
 @pytest.fixture(scope="module", params=ALGORITHMS)
-def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     return whole_run(tmp_path_factory.mktemp(str(request.param)), str(request.param))
 
 
-def listed(finished: Finished, *share: str) -> tuple[Leaving, ...]:
+def listed(finished: FinishedRun, *share: str) -> tuple[Leaving, ...]:
     """The list that `check` would print for the member whose words were heard."""
     shard, model = finished.folder / "c1.npz", finished.reference.initial
     described = {"data": str(shard), "model_file": model, "name": "c1", "share": share, "validation": 0.0}
@@ -95,11 +97,11 @@ def is_listed(message: Message, entry: Leaving) -> bool:
     return entry.kind == message.KIND and fields <= set(entry.fields) and same
 
 
-def test_networked_run_ends_with_the_inline_engines_models(finished: Finished) -> None:
+def test_networked_run_ends_with_the_inline_engines_models(finished: FinishedRun) -> None:
     assert finished.bits == finished.reference.bits
 
 
-def test_every_message_on_the_wire_is_in_the_list(finished: Finished) -> None:
+def test_every_message_on_the_wire_is_in_the_list(finished: FinishedRun) -> None:
     entries = listed(finished)
     unlisted = [message for message in finished.heard if not any(is_listed(message, entry) for entry in entries)]
     assert unlisted == []
@@ -108,7 +110,7 @@ def test_every_message_on_the_wire_is_in_the_list(finished: Finished) -> None:
     assert never_sent == set(), "the list promises more than is true"
 
 
-def test_participant_itself_has_recorded_everything_it_said(finished: Finished) -> None:
+def test_participant_itself_has_recorded_everything_it_said(finished: FinishedRun) -> None:
     """A last heartbeat may be on its way when the coordinator stops listening."""
     heard = [(message.KIND, tensor_names(message)) for message in finished.heard]
     recorded = [(line["kind"], line["names"]) for line in finished.recorded]

@@ -16,8 +16,8 @@ from fedap_core.arrays import Float32Array
 from fedap_core.robust import Mixture, robust_mix_rows
 from fedap_core.strategies import Evidence, Phase, make_strategy
 from protocol.tensors import Array
-from tests.support.federation import WAIT_S, Led, expected_rows, fields, member, require_rows, running
-from tests.support.peer import Peer
+from tests.support.federation import WAIT_S, RunningCoordinator, expected_rows, fields, member, require_rows, running
+from tests.support.peer import ThreadedPeer
 from tests.support.run_files import told_facts
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
 
@@ -25,19 +25,23 @@ ROUNDS = 5
 Attack = Callable[[int, Float32Array], Float32Array]
 
 
-def led_by(folder: Path, model: TinyModel, algorithm: str, honest: str, *, at_least: int | None = None) -> Led:
+def coordinator_of(
+    folder: Path, model: TinyModel, algorithm: str, honest: str, *, at_least: int | None = None
+) -> RunningCoordinator:
     """A run of the honest and of z; at_least: how many it waits for, else all."""
     members = {"names": sorted({*honest, "z"}), "at_least": at_least or len(honest) + 1, "enrolment_s": 0.0}
     initial = model.write(folder / "i.safetensors")
-    return Led(fields(folder / "run", initial, algorithm=algorithm, rounds=ROUNDS, members=members))
+    return RunningCoordinator(fields(folder / "run", initial, algorithm=algorithm, rounds=ROUNDS, members=members))
 
 
-def run_beside(led: Led, model: TinyModel, algorithm: str, honest: str, hostile: Peer) -> None:
+def run_beside(
+    coordinator: RunningCoordinator, model: TinyModel, algorithm: str, honest: str, hostile: ThreadedPeer
+) -> None:
     """A whole run; the honest ones end as without z."""
-    peers = [member(led, model, name) for name in honest]
+    peers = [member(coordinator, model, name) for name in honest]
     with running([hostile, *peers]):
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        assert not led.join().aborted
+        assert not coordinator.join().aborted
     expected = expected_rows(model, algorithm, rounds=ROUNDS, names=honest)
     for peer in peers:
         assert peer.log.final is not None
@@ -61,9 +65,9 @@ def test_poison_of_the_first_round_is_refused_with_two_members_and_more(
     tmp_path: Path, honest: str, attack: Attack, code: str
 ) -> None:
     model = tiny_model()
-    led = led_by(tmp_path, model, "fedbn", honest)
-    hostile = Peer(led.federation.endpoint, model.hello("z"), work=attack)
-    run_beside(led, model, "fedbn", honest, hostile)
+    coordinator = coordinator_of(tmp_path, model, "fedbn", honest)
+    hostile = ThreadedPeer(coordinator.federation.endpoint, model.hello("z"), work=attack)
+    run_beside(coordinator, model, "fedbn", honest, hostile)
     assert [error.code for error in hostile.log.errors] == [code] * 3
     assert excluded(tmp_path) == ["z"]
 
@@ -73,12 +77,12 @@ def test_who_alternates_good_and_far_updates_is_excluded(tmp_path: Path) -> None
         return drift("z", round_no, weights) if round_no % 2 else np.full_like(weights, 900)
 
     model = tiny_model()
-    led = led_by(tmp_path, model, "fedbn", "ab")
-    peers = [member(led, model, name) for name in "ab"]
-    hostile = Peer(led.federation.endpoint, model.hello("z"), work=alternating)
+    coordinator = coordinator_of(tmp_path, model, "fedbn", "ab")
+    peers = [member(coordinator, model, name) for name in "ab"]
+    hostile = ThreadedPeer(coordinator.federation.endpoint, model.hello("z"), work=alternating)
     with running([hostile, *peers]):
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        assert not led.join().aborted
+        assert not coordinator.join().aborted
     assert excluded(tmp_path) == ["z"]
     refused = [fact for fact in told_facts(tmp_path / "run") if isinstance(fact, facts.Refused)]
     assert [(fact.code, fact.round_no) for fact in refused] == [("too-far", 0), ("too-far", 2), ("too-far", 4)]
@@ -86,12 +90,18 @@ def test_who_alternates_good_and_far_updates_is_excluded(tmp_path: Path) -> None
 
 def test_a_count_that_would_outweigh_everybody_is_refused_at_the_door(tmp_path: Path) -> None:
     model = tiny_model()
-    led = led_by(tmp_path, model, "fedavg", "ab", at_least=2)
+    coordinator = coordinator_of(tmp_path, model, "fedavg", "ab", at_least=2)
     hello = replace(model.hello("z"), train_samples=2**53)
-    hostile = Peer(led.federation.endpoint, hello, work=lambda _round, weights: weights)
+    hostile = ThreadedPeer(coordinator.federation.endpoint, hello, work=lambda _round, weights: weights)
     with running([hostile]):
         assert hostile.ended.wait(WAIT_S)
-    run_beside(led, model, "fedavg", "ab", Peer(led.federation.endpoint, hello, work=lambda _round, weights: weights))
+    run_beside(
+        coordinator,
+        model,
+        "fedavg",
+        "ab",
+        ThreadedPeer(coordinator.federation.endpoint, hello, work=lambda _round, weights: weights),
+    )
     assert hostile.log.rejected is not None
     assert hostile.log.rejected.code == "too-many-samples"
 
@@ -107,12 +117,15 @@ def test_a_count_that_would_outweigh_everybody_is_refused_at_the_door(tmp_path: 
 )
 def test_statistics_that_are_finite_and_absurd_are_refused(tmp_path: Path, name: str, value: Array) -> None:
     model = tiny_model()
-    led = led_by(tmp_path, model, "fedap", "ab")
+    coordinator = coordinator_of(tmp_path, model, "fedap", "ab")
     forged = {**wire_moments(moments("z")), name: value}
-    hostile = Peer(
-        led.federation.endpoint, model.hello("z"), work=lambda number, one: drift("z", number, one), moments=forged
+    hostile = ThreadedPeer(
+        coordinator.federation.endpoint,
+        model.hello("z"),
+        work=lambda number, one: drift("z", number, one),
+        moments=forged,
     )
-    run_beside(led, model, "fedap", "ab", hostile)
+    run_beside(coordinator, model, "fedap", "ab", hostile)
     assert {error.code for error in hostile.log.errors} == {"bad-statistics"}
 
 
@@ -126,12 +139,12 @@ def test_a_limited_mix_over_the_network_has_the_bits_of_the_one_in_memory(
     settings = fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm=algorithm, rounds=ROUNDS)
     settings["algorithm"] = {"name": algorithm, "robust": rule, "min_similarity": 0.0}
     settings["members"] = {"names": list(names), "at_least": len(names)}
-    led = Led(settings)
-    peers = [member(led, model, name) for name in names]
+    coordinator = RunningCoordinator(settings)
+    peers = [member(coordinator, model, name) for name in names]
     peers[-1].work = far
     with running(peers):
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        assert not led.join().aborted
+        assert not coordinator.join().aborted
     strategy = make_strategy(algorithm, {"robust": rule})
     rows = [model.shared(strategy.home).copy() for _ in names]
     weights = strategy.mixing(Evidence(counts=(100,) * 4, stats=tuple(map(moments, names)))).weights

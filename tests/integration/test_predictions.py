@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from participant.cli import main
-from tests.support.cohorts import Outcome, run_command
+from tests.support.cohorts import CommandOutcome, run_command
 from tests.support.hospitals import write_images
 from tests.support.medical_files import write_dicom
 
@@ -24,12 +24,12 @@ def model_of(folder: Path, data: Path, model: str, *options: str) -> Path:
     return path
 
 
-def predict(model: Path, data: Path, *options: str) -> Outcome:
+def predict(model: Path, data: Path, *options: str) -> CommandOutcome:
     given = [word for option in options for word in ("--data-option", option)]
     return run_command(main, "predict", "--model", str(model), "--data", str(data), *given)
 
 
-def rows(outcome: Outcome) -> list[dict[str, str]]:
+def rows(outcome: CommandOutcome) -> list[dict[str, str]]:
     assert outcome.code == 0, outcome.complaint
     return list(csv.DictReader(outcome.out.splitlines()))
 

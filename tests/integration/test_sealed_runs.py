@@ -30,7 +30,7 @@ from protocol.messages import Sealing
 from tests.integration.test_kills_of_both_sides import LIVES, MORTAL, Undertaker
 from tests.support.cohorts import MODELS, small_run, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
-from tests.support.processes import Process
+from tests.support.processes import ServeProcess
 from tests.support.proxy import Cut, Proxy, Recorder
 from tests.support.sealing import joining, sealed_file
 from tests.support.whole_runs import run_to_its_end
@@ -88,7 +88,7 @@ def test_a_wrong_key_is_refused_at_the_door_with_a_sentence(tmp_path: Path) -> N
     reference = run_reference(tmp_path / "inline", small_run("fedavg", rounds=1))
     config = sealed_file(tmp_path, reference, GroupKey(secret=bytes(32)))
     make_group_key(tmp_path / "group.key")
-    coordinator = Process("serve", "--config", str(config), log=tmp_path / "coordinator.log")
+    coordinator = ServeProcess("serve", "--config", str(config), log=tmp_path / "coordinator.log")
     try:
         with players(tmp_path, reference, coordinator.ready(), *joining(tmp_path, reference)) as made:
             wait_until(lambda: all(one.ended() is not None for one in made.values()), "everybody to be refused")
@@ -178,7 +178,7 @@ def test_nothing_of_the_members_values_is_found_at_the_coordinator(tmp_path: Pat
     key = make_group_key(tmp_path / "group.key")
     pace = {"dead_after_s": 60.0}
     config = sealed_file(tmp_path, reference, key, pace=pace, endpoint="tcp://127.0.0.1:*", scores="sealed")
-    coordinator = Process("serve", "--config", str(config), log=tmp_path / "coordinator.log")
+    coordinator = ServeProcess("serve", "--config", str(config), log=tmp_path / "coordinator.log")
     try:
         with (
             Recorder(coordinator.ready()) as line,
@@ -248,7 +248,7 @@ def test_whoever_is_killed_a_sealed_run_ends_with_the_same_bits(tmp_path: Path, 
     config = sealed_file(tmp_path, reference, key, pace=pace)
     (tmp_path / "group.key").write_bytes((expected / "group.key").read_bytes())
     (tmp_path / "group.key").chmod(0o600)
-    first = Process(str(config), when, str(LIVES[when][0]), module=MORTAL, log=tmp_path / "coordinator.log")
+    first = ServeProcess(str(config), when, str(LIVES[when][0]), module=MORTAL, log=tmp_path / "coordinator.log")
     undertaker: Undertaker | None = None
     try:
         with players(tmp_path, reference, f"ipc://{tmp_path}/socket", *joining(tmp_path, reference)) as made:
@@ -280,7 +280,7 @@ def test_cut_lines_change_no_bit_of_a_sealed_run(tmp_path: Path, travels: str) -
         config = sealed_file(folder, reference, key, pace=pace, endpoint="tcp://127.0.0.1:*")
         size = reference.initial.stat().st_size
         cuts = [Cut(after=7), *(Cut(after=int(share * size)) for share in (3.3, 6.2, 12.0))] if how == "cut" else []
-        coordinator = Process("serve", "--config", str(config), log=folder / "coordinator.log")
+        coordinator = ServeProcess("serve", "--config", str(config), log=folder / "coordinator.log")
         try:
             with (
                 Proxy(coordinator.ready(), cuts) as proxy,

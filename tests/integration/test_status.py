@@ -16,8 +16,8 @@ from coordinator.summaries import history_lines, status_lines
 from fedap_core.arrays import Float32Array
 from protocol.messages import Score
 from tests.support.cohorts import wait_until
-from tests.support.federation import MEMBERS, WAIT_S, Led, fields, running
-from tests.support.peer import Peer
+from tests.support.federation import MEMBERS, WAIT_S, RunningCoordinator, fields, running
+from tests.support.peer import ThreadedPeer
 from tests.support.tiny_models import drift, moments, tiny_model, wire_moments
 
 
@@ -30,7 +30,9 @@ def test_members_of_a_continuous_run_are_all_counted_with_their_last_score(tmp_p
     10 r + 30 of 100 with the model delivered for it, which is the result of the round before: 40 after round 1 for a
     and b, and 30 with the initial model for c, (40 + 40 + 30) / 300 = 0.3667."""
     model, held = tiny_model(), threading.Event()
-    led = Led(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), mode="continuous"))
+    coordinator = RunningCoordinator(
+        fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), mode="continuous")
+    )
 
     def work(name: str, round_no: int, weights: Float32Array) -> Float32Array:
         if round_no == (1 if name == "c" else 2):
@@ -38,8 +40,8 @@ def test_members_of_a_continuous_run_are_all_counted_with_their_last_score(tmp_p
         return drift(name, round_no, weights)
 
     peers = [
-        Peer(
-            led.federation.endpoint,
+        ThreadedPeer(
+            coordinator.federation.endpoint,
             model.hello(name),
             work=lambda round_no, weights, name=name: work(name, round_no, weights),  # type: ignore[misc]
             moments=wire_moments(moments(name)),
@@ -60,7 +62,7 @@ def test_members_of_a_continuous_run_are_all_counted_with_their_last_score(tmp_p
         shown = status()
         held.set()
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        led.join()
+        coordinator.join()
     assert "training in rounds 2 to 3, 5 of 9 updates" in shown[0]
     assert shown[-1] == (
         "Last evaluation: rounds 0 to 1, mean test accuracy of the delivered model 0.3667 over 3 members."

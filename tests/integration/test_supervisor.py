@@ -12,8 +12,8 @@ import pytest
 from coordinator.supervisor import Backoff, find_runs
 from fedap_core.errors import InvalidInput
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running
-from tests.support.peer import Peer
-from tests.support.processes import Process, config_file
+from tests.support.peer import ThreadedPeer
+from tests.support.processes import ServeProcess, config_file
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
 
 
@@ -30,9 +30,9 @@ def endpoint(folder: Path, name: str) -> str:
     return f"ipc://{folder}/{name}.sock"
 
 
-def peers_of(folder: Path, run: str, model: TinyModel) -> list[Peer]:
+def peers_of(folder: Path, run: str, model: TinyModel) -> list[ThreadedPeer]:
     return [
-        Peer(
+        ThreadedPeer(
             endpoint(folder, run),
             model.hello(name),
             work=lambda round_no, weights, name=name: drift(name, round_no, weights),  # type: ignore[misc]
@@ -42,7 +42,7 @@ def peers_of(folder: Path, run: str, model: TinyModel) -> list[Peer]:
     ]
 
 
-def wait_for(process: Process, begins: str, *, also: str = "") -> str:
+def wait_for(process: ServeProcess, begins: str, *, also: str = "") -> str:
     """The next line of the command that begins so."""
     while True:
         line = process.lines.get(timeout=WAIT_S)
@@ -53,7 +53,7 @@ def wait_for(process: Process, begins: str, *, also: str = "") -> str:
 def test_killed_run_is_started_again_beside_one_that_does_not_notice(tmp_path: Path) -> None:
     model = tiny_model()
     runs = write_runs(tmp_path, model, "liver", "lung")
-    process = Process("serve", "--runs", str(runs), log=tmp_path / "log")
+    process = ServeProcess("serve", "--runs", str(runs), log=tmp_path / "log")
     try:
         pids = {}
         for _ in range(2):
@@ -79,7 +79,7 @@ def test_signal_ends_every_run_and_a_refused_one_is_not_started_again(tmp_path: 
     runs = write_runs(tmp_path, tiny_model(), "liver", "lung")
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "lung").write_text("a file where the run's folder should be")
-    process = Process("serve", "--runs", str(runs), log=tmp_path / "log")
+    process = ServeProcess("serve", "--runs", str(runs), log=tmp_path / "log")
     try:
         seen = [process.lines.get(timeout=WAIT_S) for _ in range(4)]
         assert any(line.startswith("ready:") and "liver" in line for line in seen), seen

@@ -16,7 +16,7 @@ from coordinator.cli import main
 from coordinator.decisions import facts
 from tests.support.cohorts import run_command, small_run, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
-from tests.support.processes import Process
+from tests.support.processes import ServeProcess
 from tests.support.run_files import coordinator_file, only, told_facts
 
 DEADLINE_S = 120.0
@@ -56,7 +56,7 @@ def test_a_second_process_ends_and_the_first_goes_on_with_the_same_bits(referenc
     late, *names = reference.names
     run = coordinator_file(tmp_path, reference, pace={"heartbeat_s": 0.5, "dead_after_s": 30.0})
     with ExitStack() as stack:
-        coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+        coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
         stack.callback(coordinator.close)
         endpoint = coordinator.ready()
         made = stack.enter_context(players(tmp_path, only(reference, names), endpoint))
@@ -86,7 +86,7 @@ def test_a_second_process_ends_and_the_first_goes_on_with_the_same_bits(referenc
 def test_a_new_state_folder_waits_until_the_killed_process_counts_as_dead(reference: Reference, tmp_path: Path) -> None:
     run = coordinator_file(tmp_path, reference, pace={"heartbeat_s": 0.5, "dead_after_s": 6.0})
     with ExitStack() as stack:
-        coordinator = Process("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+        coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
         stack.callback(coordinator.close)
         made = stack.enter_context(players(tmp_path, only(reference, reference.names[:1]), coordinator.ready()))
         (first,) = made.values()

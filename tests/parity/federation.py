@@ -78,7 +78,7 @@ ANCHOR_SEED = 77
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ParityOutcome:
     """A run's last models in client order, its W (None where nothing was settled), and what the last round scored.
 
     delivered: the scores of the models as delivered, where others are handed over.
@@ -92,7 +92,7 @@ class Outcome:
 
 
 @cache
-def run(algorithm: str, options: tuple[tuple[str, str | float | bool], ...] = (), clients: int = 3) -> Outcome:
+def run(algorithm: str, options: tuple[tuple[str, str | float | bool], ...] = (), clients: int = 3) -> ParityOutcome:
     """One run of the inline engine on the first `clients` clients."""
     whole = cohort()
     chosen = Cohort(data=whole.data, clients=whole.clients[:clients])
@@ -122,7 +122,7 @@ def run(algorithm: str, options: tuple[tuple[str, str | float | bool], ...] = ()
         )
         last = json.loads((results.path / "rounds.jsonl").read_text().splitlines()[-1])
         mixing = results.read_mixing()
-    return Outcome(
+    return ParityOutcome(
         models=models,
         weights=None if mixing is None else mixing.weights,
         accuracy=tuple(last["test"]["accuracy"]),

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from fedap_core.arrays import FloatArray
 from fedap_core.strategies import make_strategy
 from tests.parity import field, textbook
-from tests.parity.federation import ANCHOR_SEED, ROUNDS, SEED, Outcome, run
+from tests.parity.federation import ANCHOR_SEED, ROUNDS, SEED, ParityOutcome, run
 from tests.parity.textbook import Book, Keep, Moments
 
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
@@ -255,7 +255,7 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
 }
 
 
-def outcome(case: str) -> Outcome:
+def outcome(case: str) -> ParityOutcome:
     algorithm, options, _ = CASES[case]
     return run(algorithm, tuple(options.items()))
 
@@ -291,7 +291,7 @@ def test_the_algorithms_end_in_different_places() -> None:
             assert case == other or apart > 20 * ABSOLUTE, (case, other)
 
 
-def same_bits(one: Outcome, other: Outcome) -> bool:
+def same_bits(one: ParityOutcome, other: ParityOutcome) -> bool:
     pairs = zip(one.models, other.models, strict=True)
     return all(a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a) for a, b in pairs)
 

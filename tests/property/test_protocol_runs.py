@@ -38,7 +38,7 @@ from protocol.messages import (
 from protocol.tensors import TensorSet
 from protocol.traffic import Dispatch, Intake, To
 from protocol.transfer import Fate, Span
-from tests.support.link import Link, Weather
+from tests.support.link import FaultyLink, LinkFaults
 from tests.unit.protocol.samples import HELLO, RUN, WELCOME, train, update
 
 ROUNDS = 3
@@ -67,10 +67,10 @@ def filled(message: Message, data: bytearray) -> Message:
     return replace(message, weights=message.weights.filled(data))
 
 
-class Sketch:
+class ScriptedSide:
     """What both sketches share: everything but the decisions."""
 
-    def __init__(self, role: Side, link: Link[list[Buffer]], large: bool) -> None:
+    def __init__(self, role: Side, link: FaultyLink[list[Buffer]], large: bool) -> None:
         self.role, self.link, self.large, self.now = role, link, large, 0.0
         self.latest: Message | None = None  # the last order or report said: what a real peer keeps on disk
         self.have: Step | None = None
@@ -173,7 +173,7 @@ class Sketch:
         return self.conversation.state in (PeerState.MEMBER, PeerState.FINISHED)
 
 
-class Participant(Sketch):
+class Participant(ScriptedSide):
     """Answers every order; says hello until it is welcomed and the initial model is there or on its way."""
 
     seen: list[int | None] = []  # noqa: RUF012 - replaced, never changed
@@ -203,7 +203,7 @@ class Participant(Sketch):
         return self.have is not None and self.have.kind == "finish" and self.outbox.held is None
 
 
-class Coordinator(Sketch):
+class ScriptedCoordinator(ScriptedSide):
     """Orders one round after another."""
 
     def beat(self) -> None:
@@ -238,7 +238,7 @@ class Coordinator(Sketch):
 
 
 weathers = st.builds(
-    Weather,
+    LinkFaults,
     faults=st.integers(0, 40),
     loss=st.floats(0, 0.5),
     duplication=st.floats(0, 0.3),
@@ -248,13 +248,13 @@ restart_plans = st.dictionaries(st.integers(1, 60), st.sampled_from(Side), max_s
 
 
 def run_to_its_end(
-    weather: Weather, seed: int, restarts: dict[int, Side], large: bool
-) -> tuple[Participant, Coordinator]:
+    weather: LinkFaults, seed: int, restarts: dict[int, Side], large: bool
+) -> tuple[Participant, ScriptedCoordinator]:
     """Both beat once per virtual second; `restarts` happen after so many deliveries and cut the line."""
-    link: Link[list[Buffer]] = Link(weather, np.random.default_rng(seed))
+    link: FaultyLink[list[Buffer]] = FaultyLink(weather, np.random.default_rng(seed))
     participant = Participant(Side.PARTICIPANT, link, large)
-    coordinator = Coordinator(Side.COORDINATOR, link, large)
-    sides: dict[str, Sketch] = {side.role: side for side in (participant, coordinator)}
+    coordinator = ScriptedCoordinator(Side.COORDINATOR, link, large)
+    sides: dict[str, ScriptedSide] = {side.role: side for side in (participant, coordinator)}
     delivered = 0
     for second in range(PATIENCE):
         if participant.is_done and coordinator.is_done:
@@ -277,7 +277,7 @@ ORDERED = [0.0, 1.0, 2.0]
 REPORTED = [0.5, 1.5, 2.5]
 
 
-def check_run(participant: Participant, coordinator: Coordinator) -> None:
+def check_run(participant: Participant, coordinator: ScriptedCoordinator) -> None:
     """Everybody heard every order and report exactly once, in order, with its own bytes."""
     assert participant.heard_values == ORDERED
     assert coordinator.heard_values == REPORTED
@@ -286,7 +286,7 @@ def check_run(participant: Participant, coordinator: Coordinator) -> None:
 @settings(max_examples=60, deadline=None)
 @given(weathers, st.integers(0, 2**32), restart_plans)
 def test_every_run_of_small_messages_ends_whatever_the_line_does(
-    weather: Weather, seed: int, restarts: dict[int, Side]
+    weather: LinkFaults, seed: int, restarts: dict[int, Side]
 ) -> None:
     check_run(*run_to_its_end(weather, seed, restarts, large=False))
 
@@ -294,7 +294,7 @@ def test_every_run_of_small_messages_ends_whatever_the_line_does(
 @settings(max_examples=10, deadline=None)
 @given(weathers, st.integers(0, 2**32), restart_plans)
 def test_every_run_of_sliced_payloads_ends_whatever_the_line_does(
-    weather: Weather, seed: int, restarts: dict[int, Side]
+    weather: LinkFaults, seed: int, restarts: dict[int, Side]
 ) -> None:
     check_run(*run_to_its_end(weather, seed, restarts, large=True))
 
@@ -303,7 +303,7 @@ def test_every_run_of_sliced_payloads_ends_whatever_the_line_does(
 def test_restart_and_cut_line_cost_one_hello_and_two_heartbeats(deliveries: int) -> None:
     """All goes well within second 0, and second 1 confirms it. With a cut: hello in second 1, wants in seconds 2 and 3,
     whereupon the lost step is said again and all the rest follows; second 4 confirms it."""
-    undisturbed, _ = run_to_its_end(Weather(), 0, {}, large=False)
-    disturbed, coordinator = run_to_its_end(Weather(), 0, {deliveries: Side.PARTICIPANT}, large=False)
+    undisturbed, _ = run_to_its_end(LinkFaults(), 0, {}, large=False)
+    disturbed, coordinator = run_to_its_end(LinkFaults(), 0, {deliveries: Side.PARTICIPANT}, large=False)
     assert (int(undisturbed.now), int(disturbed.now)) == (1, 4)
     check_run(disturbed, coordinator)

@@ -10,14 +10,14 @@ from protocol.messages import Grant, Slice
 from protocol.naming import content_name
 from protocol.traffic import Dispatch, Intake, To
 from protocol.transfer import Fate, Span
-from tests.support.link import Link, Weather
+from tests.support.link import FaultyLink, LinkFaults
 
 CUT = 4
 PATIENCE = 1_000
 """Wake-ups after which a transfer that is not complete never will be: far more than the most faults times delays."""
 
 weathers = st.builds(
-    Weather,
+    LinkFaults,
     faults=st.integers(0, 60),
     loss=st.floats(0, 0.5),
     duplication=st.floats(0, 0.3),
@@ -29,11 +29,11 @@ payloads = st.lists(st.binary(min_size=1, max_size=70), min_size=1, max_size=6, 
 class Yard:
     """One sender, one receiver and, between them, a line; several payloads for several peers at once."""
 
-    def __init__(self, contents: list[bytes], weather: Weather, seed: int, capacity_slices: int) -> None:
+    def __init__(self, contents: list[bytes], weather: LinkFaults, seed: int, capacity_slices: int) -> None:
         self.contents: dict[str, dict[str, bytes]] = {f"p{index}": {} for index in range(3)}
         for index, content in enumerate(contents):
             self.contents[f"p{index % 3}"][content_name(content, slice_bytes=CUT)] = content
-        self.link: Link[To[Grant | Slice | str]] = Link(weather, np.random.default_rng(seed))
+        self.link: FaultyLink[To[Grant | Slice | str]] = FaultyLink(weather, np.random.default_rng(seed))
         self.capacity = capacity_slices * CUT
         self.dispatch = Dispatch(capacity_bytes=self.capacity, slice_bytes=CUT)
         self.intake = Intake(capacity_bytes=self.capacity, slice_bytes=CUT)
@@ -132,7 +132,7 @@ restart_plans = st.dictionaries(
 @settings(deadline=None)
 @given(payloads, weathers, st.integers(0, 2**32), st.integers(1, 12), restart_plans)
 def test_every_payload_arrives_whole_whatever_the_line_does(
-    contents: list[bytes], weather: Weather, seed: int, capacity_slices: int, restarts: dict[int, str]
+    contents: list[bytes], weather: LinkFaults, seed: int, capacity_slices: int, restarts: dict[int, str]
 ) -> None:
     yard = Yard(contents, weather, seed, capacity_slices)
     run_until_complete(yard, dict(restarts))
@@ -142,7 +142,7 @@ def test_every_payload_arrives_whole_whatever_the_line_does(
 @settings(deadline=None)
 @given(payloads, st.integers(1, 12))
 def test_on_a_perfect_line_every_slice_is_sent_exactly_once(contents: list[bytes], capacity_slices: int) -> None:
-    yard = Yard(contents, Weather(), 0, capacity_slices)
+    yard = Yard(contents, LinkFaults(), 0, capacity_slices)
     sent: list[tuple[str, str, int]] = []
     plain_take = yard._take
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from coordinator.decisions import events
 from coordinator.decisions.rules import Rules
 from tests.support.machines import open_members, pace, rules_for
-from tests.support.sketches import Federation, Sketch
+from tests.support.sketches import SimulatedFederation, SimulatedParticipant
 
 NAMES = ("a", "b", "c", "d")
 PATIENCE = 400
@@ -45,12 +45,12 @@ class Chaos(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.federation = Federation(self.run_rules)
+        self.federation = SimulatedFederation(self.run_rules)
         for name in NAMES[:3]:
             self._sketch(name)
 
     def _sketch(self, name: str, *, keep_state: bool = True) -> None:
-        sketch = self.federation.sketches.setdefault(name, Sketch(name=name))
+        sketch = self.federation.sketches.setdefault(name, SimulatedParticipant(name=name))
         self.federation.up.append(sketch.connect(keep_state=keep_state))
 
     @precondition(lambda self: self.federation.up)

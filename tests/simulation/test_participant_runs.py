@@ -50,7 +50,7 @@ from protocol.messages import (
     Update,
 )
 from protocol.tensors import TensorSet
-from tests.support.link import Link, Weather
+from tests.support.link import FaultyLink, LinkFaults
 from tests.unit.protocol.samples import HELLO, MOMENTS, RUN, WELCOME
 
 ROUNDS = 3
@@ -66,10 +66,10 @@ def weights(round_no: int, *, large: bool) -> TensorSet:
     return TensorSet.of({"w": values})
 
 
-class Process:
+class SimulatedProcess:
     """One participant: a shell in virtual time. `disk` survives a kill."""
 
-    def __init__(self, link: Link[Parcel], rng: np.random.Generator, *, large: bool) -> None:
+    def __init__(self, link: FaultyLink[Parcel], rng: np.random.Generator, *, large: bool) -> None:
         self._link, self._rng, self._large = link, rng, large
         self.disk: tuple[str | None, Report | None] = (None, None)
         self.trained: list[int] = []
@@ -168,10 +168,10 @@ class Process:
                 self._link.send("coordinator", (self.connection, list(outgoing.frames)), self.now)
 
 
-class Sketch:
+class SimulatedCoordinator:
     """A coordinator of one participant; it never dies but may forget its connections."""
 
-    def __init__(self, link: Link[Parcel], *, large: bool) -> None:
+    def __init__(self, link: FaultyLink[Parcel], *, large: bool) -> None:
         self._link, self._large = link, large
         self.now = 0.0
         self.order: Order | None = None
@@ -253,11 +253,11 @@ class Sketch:
             self._link.send("participant", (connection, list(post.outbound.popleft().frames)), self.now)
 
 
-def run_to_its_end(weather: Weather, seed: int, mishaps: dict[int, str], *, large: bool) -> Process:
+def run_to_its_end(weather: LinkFaults, seed: int, mishaps: dict[int, str], *, large: bool) -> SimulatedProcess:
     """Mishaps happen after so many deliveries: cut (the participant sees it), kill, forget (the coordinator does)."""
     rng = np.random.default_rng(seed)
-    link: Link[Parcel] = Link(weather, rng)
-    process, sketch = Process(link, rng, large=large), Sketch(link, large=large)
+    link: FaultyLink[Parcel] = FaultyLink(weather, rng)
+    process, sketch = SimulatedProcess(link, rng, large=large), SimulatedCoordinator(link, large=large)
     delivered = 0
     for quarter in range(4 * PATIENCE_S):
         now = quarter / 4
@@ -282,7 +282,7 @@ def run_to_its_end(weather: Weather, seed: int, mishaps: dict[int, str], *, larg
 
 
 weathers = st.builds(
-    Weather,
+    LinkFaults,
     faults=st.integers(0, 40),
     loss=st.floats(0, 0.5),
     duplication=st.floats(0, 0.3),
@@ -291,7 +291,7 @@ weathers = st.builds(
 mishap_plans = st.dictionaries(st.integers(1, 60), st.sampled_from(["cut", "kill", "forget"]), max_size=5)
 
 
-def check(process: Process) -> None:
+def check(process: SimulatedProcess) -> None:
     """It ended well, and no finished round was trained twice."""
     assert process.end is not None
     assert process.end.code == 0
@@ -301,19 +301,19 @@ def check(process: Process) -> None:
 @settings(max_examples=80, deadline=None)
 @given(weathers, st.integers(0, 2**32), mishap_plans)
 def test_every_run_ends_and_trains_every_round_once_whatever_happens(
-    weather: Weather, seed: int, mishaps: dict[int, str]
+    weather: LinkFaults, seed: int, mishaps: dict[int, str]
 ) -> None:
     check(run_to_its_end(weather, seed, mishaps, large=False))
 
 
 @settings(max_examples=10, deadline=None)
 @given(weathers, st.integers(0, 2**32), mishap_plans)
-def test_every_run_with_sliced_payloads_ends_too(weather: Weather, seed: int, mishaps: dict[int, str]) -> None:
+def test_every_run_with_sliced_payloads_ends_too(weather: LinkFaults, seed: int, mishaps: dict[int, str]) -> None:
     check(run_to_its_end(weather, seed, mishaps, large=True))
 
 
 def test_quiet_run_takes_as_long_as_its_work() -> None:
     """Five pieces of work of at most 6 s each (anchor, three rounds, finish) and no waiting for heartbeats."""
-    process = run_to_its_end(Weather(), 0, {}, large=False)
+    process = run_to_its_end(LinkFaults(), 0, {}, large=False)
     check(process)
     assert process.now <= 5 * 6 + 5

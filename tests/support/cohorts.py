@@ -162,7 +162,7 @@ def lab_arguments(out: Path, algorithms: str, *, rounds: int, more: Sequence[str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class CommandOutcome:
     """What a command left on a terminal."""
 
     code: int
@@ -176,7 +176,7 @@ class Outcome:
         return self.code == 2 and len(lines) == 1 and lines[0].startswith("error: ")
 
 
-def run_command(main: Callable[[], None], *arguments: str) -> Outcome:
+def run_command(main: Callable[[], None], *arguments: str) -> CommandOutcome:
     """A console command in this process, with its real entry point."""
     out, complaint, before = io.StringIO(), io.StringIO(), sys.argv
     sys.argv = ["command", *arguments]
@@ -188,4 +188,4 @@ def run_command(main: Callable[[], None], *arguments: str) -> Outcome:
         code = end.code if isinstance(end.code, int) else 1 if end.code else 0
     finally:
         sys.argv = before
-    return Outcome(code=code, out=out.getvalue(), complaint=complaint.getvalue())
+    return CommandOutcome(code=code, out=out.getvalue(), complaint=complaint.getvalue())

@@ -51,7 +51,7 @@ Report = Stats | Update | Goodbye
 
 
 @dataclass
-class Member:
+class KnownMember:
     """What is known of one participant."""
 
     name: str
@@ -80,7 +80,7 @@ class Conductor:
         self._anchor = None if anchor is None else read_model(anchor)[1]
         self._strategy = make_strategy(plan.strategy, dict(plan.options))
         self._layout = shared_layout(self._spec, self._strategy)
-        self._members = {name: Member(name) for name in sorted(members)}
+        self._members = {name: KnownMember(name) for name in sorted(members)}
         self._posts: dict[bytes, Post] = {}
         self._names: dict[bytes, str] = {}
         self._strike = strike
@@ -160,14 +160,14 @@ class Conductor:
             except zmq.ZMQError:
                 post.lost()
 
-    def _say(self, socket: zmq.Socket[bytes], member: Member, message: Message) -> None:
+    def _say(self, socket: zmq.Socket[bytes], member: KnownMember, message: Message) -> None:
         if not member.connection:
             return
         self._posts[member.connection].send(message)
         self._flush(socket, member.connection)
         self._strike(member.name, f"said {message.KIND}" + _round(message))
 
-    def _beat(self, socket: zmq.Socket[bytes], member: Member) -> None:
+    def _beat(self, socket: zmq.Socket[bytes], member: KnownMember) -> None:
         if not member.connection:
             return
         order = member.order
@@ -211,7 +211,7 @@ class Conductor:
         for member in self._members.values():
             self._order(socket, member, Anchor(run=RUN, round_no=0, measure=measure.value, weights=weights))
 
-    def _order(self, socket: zmq.Socket[bytes], member: Member, order: Order) -> None:
+    def _order(self, socket: zmq.Socket[bytes], member: KnownMember, order: Order) -> None:
         member.order = order
         member.outbox.hold(Step(kind=order.KIND, round_no=order.round_no))
         self._say(socket, member, order)
@@ -227,7 +227,7 @@ class Conductor:
                 )
             self._order(socket, member, order)
 
-    def _note(self, socket: zmq.Socket[bytes], member: Member, message: Message) -> None:
+    def _note(self, socket: zmq.Socket[bytes], member: KnownMember, message: Message) -> None:
         self.heard.append((member.name, message))
         if isinstance(message, Heartbeat):
             if member.outbox.received(message) is not None and member.order is not None:

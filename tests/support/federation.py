@@ -14,7 +14,7 @@ from coordinator.runs import Federation, open_run
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
 from fedap_core.strategies import Evidence, make_strategy, mixing_of_phase
-from tests.support.peer import Peer
+from tests.support.peer import ThreadedPeer
 from tests.support.tiny_models import TinyModel, drift, moments, wire_moments
 
 WAIT_S = 60.0
@@ -37,7 +37,7 @@ def fields(folder: Path, initial: Path, *, algorithm: str = "fedap", rounds: int
     }
 
 
-class Led:
+class RunningCoordinator:
     """A coordinator at work in a thread of this process."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -56,10 +56,12 @@ class Led:
         return self.stop
 
 
-def member(led: Led, model: TinyModel, name: str, *, samples: int = 100, layer: str = "bn") -> Peer:
+def member(
+    serving: RunningCoordinator, model: TinyModel, name: str, *, samples: int = 100, layer: str = "bn"
+) -> ThreadedPeer:
     """A peer that behaves, not started yet. layer: the one whose inputs it measures."""
-    return Peer(
-        led.federation.endpoint,
+    return ThreadedPeer(
+        serving.federation.endpoint,
         model.hello(name, samples=samples),
         work=lambda round_no, weights: drift(name, round_no, weights),
         moments=wire_moments(moments(name, layer=layer)),
@@ -67,7 +69,7 @@ def member(led: Led, model: TinyModel, name: str, *, samples: int = 100, layer: 
 
 
 @contextmanager
-def running(peers: Sequence[Peer]) -> Iterator[None]:
+def running(peers: Sequence[ThreadedPeer]) -> Iterator[None]:
     """Peers at work; stopped at the end, whatever happens."""
     for peer in peers:
         peer.start()
@@ -97,7 +99,7 @@ def expected_rows(
     return dict(zip(names, rows, strict=True))
 
 
-def require_rows(peers: Sequence[Peer], expected: Mapping[str, Float32Array]) -> None:
+def require_rows(peers: Sequence[ThreadedPeer], expected: Mapping[str, Float32Array]) -> None:
     """Everybody's last weights, bit for bit."""
     for peer in peers:
         assert peer.log.final is not None

@@ -14,7 +14,7 @@ from PIL import Image
 from participant.config import JoinSettings
 from participant.joining import Host, join
 from protocol.plan import PAPER_RECIPE
-from tests.support.federation import Led, fields
+from tests.support.federation import RunningCoordinator, fields
 
 Given = Mapping[str, object]
 
@@ -31,13 +31,20 @@ def federate(
     """Run it to its end; the state folder of every hospital. hospitals: by name, `data` and other settings of join."""
     members = {"names": tuple(hospitals), "at_least": len(hospitals), "min_samples": 2}
     run = fields(folder / "run", initial, rounds=rounds, algorithm=algorithm, members=members)
-    led = Led(run | {"training": {**PAPER_RECIPE, "learning_rate": learning_rate, "batch_size": 8}})
+    coordinator = RunningCoordinator(
+        run | {"training": {**PAPER_RECIPE, "learning_rate": learning_rate, "batch_size": 8}}
+    )
     states = {name: folder / f"{name}-state" for name in hospitals}
     host = Host.of(len(hospitals))
     with ThreadPoolExecutor(len(hospitals)) as threads:
         asked = [
             JoinSettings.model_validate(
-                {"coordinator": led.federation.endpoint, "name": name, "model_file": initial, "state": states[name]}
+                {
+                    "coordinator": coordinator.federation.endpoint,
+                    "name": name,
+                    "model_file": initial,
+                    "state": states[name],
+                }
                 | {"give_up_s": 60.0, **given}
             )
             for name, given in hospitals.items()
@@ -45,7 +52,7 @@ def federate(
         ends = [threads.submit(join, settings, host=host) for settings in asked]
         for end in ends:
             assert end.result().code == 0, end.result().reason
-    led.join()
+    coordinator.join()
     host.close()
     return states
 

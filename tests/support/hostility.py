@@ -16,14 +16,14 @@ from protocol.codec import encode
 from protocol.host.keys import generate_keys, write_key_file
 from protocol.keys import KeyPair
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running
-from tests.support.peer import Peer
-from tests.support.processes import Process, config_file
+from tests.support.peer import ThreadedPeer
+from tests.support.processes import ServeProcess, config_file
 from tests.support.tiny_models import TinyModel, drift, moments, wire_moments
 
 ROUNDS = 3
 
 
-class Stage:
+class AttackedCoordinator:
     """A coordinator's process that waits for its members, with or without keys."""
 
     def __init__(self, folder: Path, model: TinyModel, *, curve: bool, **more: object) -> None:
@@ -39,7 +39,7 @@ class Stage:
             settings["members"] = {"keys": str(folder / "members"), "at_least": len(MEMBERS)}
             settings["network"] = {"secret_key": str(folder / "c.key")}
         file = config_file(folder / "c.toml", settings)
-        self.process = Process("serve", "--config", str(file), log=self.log)
+        self.process = ServeProcess("serve", "--config", str(file), log=self.log)
         self.endpoint = self.process.ready()
         self.quiet_kib = self.memory_kib("VmRSS")
 
@@ -56,10 +56,10 @@ class Stage:
             return None
         return self.keys["server"].public, self.keys[name].public, self.keys[name].secret
 
-    def peers(self, endpoint: str | None = None) -> list[Peer]:
+    def peers(self, endpoint: str | None = None) -> list[ThreadedPeer]:
         """All members, well-behaved, not started yet."""
         return [
-            Peer(
+            ThreadedPeer(
                 endpoint or self.endpoint,
                 self.model.hello(name),
                 work=lambda round_no, weights, name=name: drift(name, round_no, weights),  # type: ignore[misc]
@@ -79,8 +79,8 @@ class Stage:
 
 
 @contextmanager
-def staged(folder: Path, model: TinyModel, *, curve: bool = False, **more: object) -> Iterator[Stage]:
-    stage = Stage(folder, model, curve=curve, **more)
+def staged(folder: Path, model: TinyModel, *, curve: bool = False, **more: object) -> Iterator[AttackedCoordinator]:
+    stage = AttackedCoordinator(folder, model, curve=curve, **more)
     try:
         yield stage
     finally:
@@ -101,7 +101,7 @@ class HostileMember:
     """A member by its name or key that says hello and then a message as long as it likes: a real socket, which sends it
     only as a whole."""
 
-    def __init__(self, stage: Stage, name: str) -> None:
+    def __init__(self, stage: AttackedCoordinator, name: str) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.linger = 0

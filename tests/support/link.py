@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weather:
+class LinkFaults:
     """faults: how many messages are mistreated before the line is perfect; each fault is drawn from the three shares.
 
     loss, duplication, delay: probabilities per message while faults last. longest_delay_s: a delayed message comes up
@@ -32,10 +32,10 @@ class Weather:
     trip_s: float = 0.01
 
 
-class Link(Generic[T]):
+class FaultyLink(Generic[T]):
     """Messages under way, addressed by the receiver's name."""
 
-    def __init__(self, weather: Weather, rng: np.random.Generator) -> None:
+    def __init__(self, weather: LinkFaults, rng: np.random.Generator) -> None:
         self._weather = weather
         self._rng = rng
         self._faults_left = weather.faults

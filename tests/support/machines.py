@@ -121,7 +121,7 @@ def validation(correct: int) -> tuple[Score, ...]:
 
 
 @dataclass
-class Peer:
+class PeerRecord:
     """What the bench remembers of a participant's side."""
 
     connection: str
@@ -137,7 +137,7 @@ class Bench:
         self.now = 0.0
         self.journal: list[tuple[Fact, float]] = []
         self.work: list[Action] = []
-        self.peers: dict[str, Peer] = {}
+        self.peers: dict[str, PeerRecord] = {}
         self.bad: dict[tuple[str, str, int], str] = {}
         self.distances: dict[tuple[str, int], float] = {}
         self.directions: dict[tuple[str, int], str] = {}
@@ -204,7 +204,7 @@ class Bench:
     def greet(self, name: str, message: Hello, *, identity: str | None = None) -> list[Action]:
         """Say hello over a new connection."""
         self._lives += 1
-        self.peers[name] = Peer(connection=f"{name}#{self._lives}")
+        self.peers[name] = PeerRecord(connection=f"{name}#{self._lives}")
         return self.do(
             events.HelloArrived(connection=self.peers[name].connection, identity=identity or name, hello=message)
         )

@@ -18,7 +18,7 @@ from coordinator.record.snapshots import Snapshot
 from coordinator.runs import open_run
 
 
-class MortalJournal:
+class KillingJournal:
     """Counts appends of this life."""
 
     def __init__(self, inner: Journal, *, when: str, number: int) -> None:
@@ -58,7 +58,7 @@ def main() -> None:
     config, when, number = read_config(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
     configure_logs(config.run)
     federation = open_run(
-        config, open_journal=lambda path: MortalJournal(SqliteJournal(path), when=when, number=number)
+        config, open_journal=lambda path: KillingJournal(SqliteJournal(path), when=when, number=number)
     )
     print(f"ready: run {config.run} at {federation.endpoint}", flush=True)
     federation.coordinator.run()

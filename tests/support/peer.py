@@ -53,7 +53,7 @@ REPEAT_S = 0.5
 
 
 @dataclass(kw_only=True)
-class Log:
+class PeerLog:
     """What a peer has seen."""
 
     delivered: dict[int, Float32Array] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Log:
     trained: list[int] = field(default_factory=list)
 
 
-class Peer(threading.Thread):
+class ThreadedPeer(threading.Thread):
     """Runs until it has said goodbye and the coordinator has it, it is rejected, or `stop` is called."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Peer(threading.Thread):
         super().__init__(name=hello.name, daemon=True)
         self.scores = scores
         self.endpoint, self.hello, self.work, self.moments, self.keys = endpoint, hello, work, moments or {}, keys
-        self.log = Log()
+        self.log = PeerLog()
         self.ended = threading.Event()
         """Set when it has nothing more to do, or was stopped."""
         self._stopping = threading.Event()

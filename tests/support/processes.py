@@ -14,7 +14,7 @@ from tests.support import prefork
 from tests.support.federation import WAIT_S
 
 
-class Process:
+class ServeProcess:
     """One life of a coordinator. Its output is read as it comes, so that it never waits for us."""
 
     def __init__(self, *arguments: str, module: str = "coordinator.cli", log: Path) -> None:

@@ -23,7 +23,7 @@ Down = SendWelcome | SendOrder | Send
 
 
 @dataclass
-class Sketch:
+class SimulatedParticipant:
     """One participant. `have` and `report` survive a restart with state; `job` does not."""
 
     name: str
@@ -129,7 +129,7 @@ def _order_of(report: Step) -> Step:
     return Step(kind=ORDERS[REPORTS.index(report.kind)], round_no=report.round_no)
 
 
-class Federation:
+class SimulatedFederation:
     """The machine, its journal, its work under way, the sketches, and everything between them."""
 
     def __init__(self, rules: Rules) -> None:
@@ -140,7 +140,7 @@ class Federation:
         self.work: list[Inspect | Weigh | Aggregate] = []
         self.up: list[Event] = []
         self.down: list[Down] = []
-        self.sketches: dict[str, Sketch] = {}
+        self.sketches: dict[str, SimulatedParticipant] = {}
         self.stopped = False
         self.bad: set[str] = set()
         """Members whose every report is refused."""

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from tests.support.cohorts import wait_until
 from tests.support.players import Player, Reference, players
-from tests.support.processes import Process
+from tests.support.processes import ServeProcess
 
 
 def run_to_its_end(
     folder: Path, reference: Reference, config: Path, *more: str, deadline_s: float = 180.0
 ) -> dict[str, Player]:
     """Everybody, the coordinator too, exits with 0; its log lies in `folder`. more: options of the participants."""
-    coordinator = Process("serve", "--config", str(config), log=folder / "coordinator.log")
+    coordinator = ServeProcess("serve", "--config", str(config), log=folder / "coordinator.log")
     try:
         with players(folder, reference, coordinator.ready(), *more) as made:
             wait_until(

@@ -10,12 +10,12 @@ from fedap_core.parts import Part
 from participant.cli import main
 from participant.data import DataOptions, load_dataset
 from participant.record.model_file import make_initial, read_model
-from tests.support.cohorts import Outcome, run_command, tensor_bits
+from tests.support.cohorts import CommandOutcome, run_command, tensor_bits
 
 SMALL = ["--data-option", "samples=20", "--data-option", "classes=3"]
 
 
-def init(out: Path, *options: str, data: str = "synthetic", model: str = "lenet5") -> Outcome:
+def init(out: Path, *options: str, data: str = "synthetic", model: str = "lenet5") -> CommandOutcome:
     return run_command(main, "init", "--data", data, "--model", model, "--out", str(out), *SMALL, *options)
 
 

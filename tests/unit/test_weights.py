@@ -14,10 +14,10 @@ from fedap_core.nn.batchnorm import batch_norm_layers
 from fedap_core.nn.heads import find_head
 from participant.cli import main
 from participant.record.model_file import read_model
-from tests.support.cohorts import Outcome, run_command
+from tests.support.cohorts import CommandOutcome, run_command
 
 
-def init(out: Path, weights: Path, *, classes: int = 3) -> Outcome:
+def init(out: Path, weights: Path, *, classes: int = 3) -> CommandOutcome:
     given = ["--data-option", "samples=20", "--data-option", f"classes={classes}"]
     return run_command(
         main, "init", "--data", "synthetic", "--model", "lenet5", "--weights", str(weights), "--out", str(out), *given

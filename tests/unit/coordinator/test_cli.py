@@ -15,7 +15,7 @@ from coordinator.cli import main
 from protocol.host.keys import read_key_file
 from protocol.keys import parse_public
 from tests.support.cohorts import wait_until
-from tests.support.federation import MEMBERS, WAIT_S, Led, expected_rows, fields, member, running
+from tests.support.federation import MEMBERS, WAIT_S, RunningCoordinator, expected_rows, fields, member, running
 from tests.support.processes import config_file
 from tests.support.tiny_models import TinyModel, tiny_model
 
@@ -40,11 +40,11 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TinyModel]:
     """The folder of a run of two rounds that has ended."""
     base, model = tmp_path_factory.mktemp("finished"), tiny_model()
-    led = Led(fields(base / "run", model.write(base / "initial.safetensors"), rounds=2))
-    peers = [member(led, model, name) for name in MEMBERS]
+    serving = RunningCoordinator(fields(base / "run", model.write(base / "initial.safetensors"), rounds=2))
+    peers = [member(serving, model, name) for name in MEMBERS]
     with running(peers):
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        led.join()
+        serving.join()
     return base / "run", model
 
 
@@ -136,13 +136,13 @@ def test_export_of_somebody_unknown_names_the_nearest(
 def test_status_says_why_a_run_is_paused(tmp_path: Path, command: Command) -> None:
     model = tiny_model()
     storage = {"reserve_bytes": 2**60}  # no disk has so much
-    led = Led(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), storage=storage))
-    with running([member(led, model, name) for name in MEMBERS]):
+    serving = RunningCoordinator(fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), storage=storage))
+    with running([member(serving, model, name) for name in MEMBERS]):
         wait_until(lambda: "Paused: " in command("status", str(tmp_path / "run"))[1], "a pause", deadline_s=WAIT_S)
         _, said, _ = command("status", str(tmp_path / "run"))
         for _ in range(2):
-            led.federation.coordinator.request_stop()
-        led.join()
+            serving.federation.coordinator.request_stop()
+        serving.join()
     (line,) = [line for line in said.splitlines() if line.startswith("Paused: ")]
     assert "bytes of disk are free" in line
     assert f"{2**60:,}"[:9] in line

@@ -84,7 +84,7 @@ def test_reports_are_judged_and_none_is_blamed_where_blobs_cannot_be_written(tmp
     assert not any(store.is_staged(ref) for action in asked for ref in refs_of(action))
 
 
-class Disk:
+class SimulatedDisk:
     """What a guard sees of a disk, and a clock."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Disk:
 
 
 def test_a_disk_that_failed_with_room_on_it_is_tried_after_a_while() -> None:
-    disk = Disk()
+    disk = SimulatedDisk()
     assert disk.guard.failed("I/O error").reason == "I/O error"
     assert disk.guard.check(opening=False) is None
     disk.now, disk.works = 1.0, False
@@ -106,7 +106,7 @@ def test_a_disk_that_failed_with_room_on_it_is_tried_after_a_while() -> None:
 
 
 def test_a_disk_that_fails_again_and_again_is_tried_less_and_less_often() -> None:
-    disk, waits = Disk(), []
+    disk, waits = SimulatedDisk(), []
     for _ in range(8):
         disk.guard.failed("I/O error")
         began = disk.now

@@ -31,7 +31,7 @@ class JsonLines(Observer):
         self._file.close()
 
 
-class Failing(Observer):
+class FailingObserver(Observer):
     """Fails at the first fact."""
 
     def __init__(self) -> None:
@@ -76,14 +76,14 @@ def test_an_observer_named_by_its_factory_sees_every_fact_with_its_time(tmp_path
 
 
 def test_an_observer_that_fails_is_logged_once_and_dropped_and_others_go_on() -> None:
-    failing, seeing = Failing(), Seeing()
+    failing, seeing = FailingObserver(), Seeing()
     observers = Observers([failing, seeing])
     with structlog.testing.capture_logs() as lines:
         observers.on_facts([(BEGAN, 0.0), (FINISHED, 1.0)], State())
         observers.on_note(Note(event="round.waits"))
     assert seeing.seen == [(BEGAN, 0.0), (FINISHED, 1.0), "round.waits"]
     assert failing.calls == 1
-    assert [(line["event"], line["observer"]) for line in lines] == [("observer.dropped", "Failing")]
+    assert [(line["event"], line["observer"]) for line in lines] == [("observer.dropped", "FailingObserver")]
 
 
 def test_a_notice_is_passed_on_when_it_changes_and_stands_in_the_file_while_it_holds(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_notice_is_passed_on_when_it_changes_and_stands_in_the_file_while_it_h
         ("jsonl", "package.module:factory"),
         ("no.such.module:make", "importable module"),
         ("builtins:str", "returns a coordinator.observers.Observer"),
-        ("tests.unit.coordinator.test_observers:Failing", "takes the run's configuration"),
+        ("tests.unit.coordinator.test_observers:FailingObserver", "takes the run's configuration"),
     ],
 )
 def test_an_observer_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path, name: str, expected: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 import coordinator
 from fedap_core.arrays import Float32Array
 from tests.support import peer
-from tests.support.federation import WAIT_S, Led, fields, running
+from tests.support.federation import WAIT_S, RunningCoordinator, fields, running
 from tests.support.tiny_models import drift, moments, tiny_model, wire_moments
 
 PACKAGE = Path(coordinator.__file__).parent
@@ -68,11 +68,13 @@ def traced(folder: Path, *, body: int) -> set[str]:
         return drift("a", round_no, weights)
 
     with tracing(trace):
-        led = Led(settings)
-        member = peer.Peer(led.federation.endpoint, model.hello("a"), work=work, moments=wire_moments(moments("a")))
+        serving = RunningCoordinator(settings)
+        member = peer.ThreadedPeer(
+            serving.federation.endpoint, model.hello("a"), work=work, moments=wire_moments(moments("a"))
+        )
         with running([member]):
             assert member.ended.wait(WAIT_S)
-            assert not led.join().aborted
+            assert not serving.join().aborted
     return trace.modules
 
 

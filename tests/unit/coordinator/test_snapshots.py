@@ -12,7 +12,7 @@ from coordinator.record import snapshots
 from coordinator.record.journal import Draft, SqliteJournal, fact_of, replay
 from coordinator.record.snapshots import Snapshot
 from coordinator.runs import read_run
-from tests.support.federation import MEMBERS, WAIT_S, Led, fields, member, running
+from tests.support.federation import MEMBERS, WAIT_S, RunningCoordinator, fields, member, running
 from tests.support.tiny_models import tiny_model
 
 
@@ -20,11 +20,11 @@ from tests.support.tiny_models import tiny_model
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of FedAP that has ended: members, orders, W, recipes are all in its state."""
     base, model = tmp_path_factory.mktemp("run"), tiny_model()
-    led = Led(fields(base / "run", model.write(base / "i.safetensors"), rounds=2))
-    peers = [member(led, model, name) for name in MEMBERS]
+    coordinator = RunningCoordinator(fields(base / "run", model.write(base / "i.safetensors"), rounds=2))
+    peers = [member(coordinator, model, name) for name in MEMBERS]
     with running(peers):
         assert all(peer.ended.wait(WAIT_S) for peer in peers)
-        led.join()
+        coordinator.join()
     return base / "run"
 
 

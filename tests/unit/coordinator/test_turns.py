@@ -53,7 +53,7 @@ class Caller:
         self.flush()
 
 
-class Desk:
+class ManualCoordinator:
     """A coordinator whose turns the test takes."""
 
     def __init__(self, federation: Federation) -> None:
@@ -100,7 +100,7 @@ def model(request: pytest.FixtureRequest) -> TinyModel:
 
 
 @pytest.fixture
-def desk(model: TinyModel, tmp_path: Path) -> Iterator[Desk]:
+def desk(model: TinyModel, tmp_path: Path) -> Iterator[ManualCoordinator]:
     chosen = fields(
         tmp_path / "run",
         model.write(tmp_path / "initial.safetensors"),
@@ -109,7 +109,7 @@ def desk(model: TinyModel, tmp_path: Path) -> Iterator[Desk]:
         network={"endpoint": "tcp://127.0.0.1:*"},
     )
     federation = open_run(make_config(chosen))
-    yield Desk(federation)
+    yield ManualCoordinator(federation)
     parts = federation.coordinator._parts
     federation.coordinator._compute.close()
     parts.store.close()
@@ -128,7 +128,7 @@ def update_of(order: Train) -> Update:
 
 
 def test_a_report_whose_end_is_heard_after_its_senders_next_hello_comes_again_and_counts(
-    desk: Desk, model: TinyModel
+    desk: ManualCoordinator, model: TinyModel
 ) -> None:
     """The line broke behind the report (or its last slice), and the sender is back before anybody has heard it."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()

@@ -25,7 +25,7 @@ class Branching(nn.Module):
         return logits
 
 
-class Failing(nn.Module):
+class FailingModule(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.fc = nn.Linear(2, 2)
@@ -58,7 +58,7 @@ def test_looking_for_the_head_leaves_tensors_modes_and_hooks_as_they_were(name: 
 
 
 def test_hooks_are_removed_even_when_the_model_fails() -> None:
-    model = Failing()
+    model = FailingModule()
     with pytest.raises(RuntimeError, match="a fault of the model"):
         find_head(model, (2,))
     assert not model.fc._forward_pre_hooks

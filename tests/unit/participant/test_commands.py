@@ -15,13 +15,13 @@ from participant.config import read_settings
 from participant.record.model_file import read_model, write_model
 from participant.record.private_state import PERSONAL
 from participant.wire.keys import make_keys, read_keys
-from tests.support.cohorts import Outcome, run_command
+from tests.support.cohorts import CommandOutcome, run_command
 
 OPTIONS = ["--data-option", "samples=120", "--data-option", "classes=3"]
 NOTES = {"run": "r", "participant": "a", "algorithm": "fedap", "rounds": "3", "test_accuracy": "0.9"}
 
 
-def check(*arguments: str) -> Outcome:
+def check(*arguments: str) -> CommandOutcome:
     return run_command(main, "check", "--data", "synthetic", *OPTIONS, *arguments)
 
 

@@ -23,7 +23,7 @@ def values(number: int) -> TensorSet:
     return TensorSet.of({"w": np.full(SLICE_BYTES // 4 + 100, number, dtype=np.float32)})
 
 
-class Line:
+class JoinedPosts:
     """Two posts and everything that passed between them; the participant's wants as the test says."""
 
     def __init__(self, *, wanted: bool = True) -> None:
@@ -56,7 +56,7 @@ def sliced(round_no: int, weights: TensorSet | None = None) -> Train:
 
 
 def test_an_offer_that_is_not_wanted_is_announced_and_never_handed_on() -> None:
-    line = Line(wanted=False)
+    line = JoinedPosts(wanted=False)
     line.say(replace(WELCOME, initial=None), sliced(0))
     assert line.kinds() == ["welcome"]
     assert isinstance(line.here.announced, Train)
@@ -72,14 +72,14 @@ def test_what_lacks_a_payload_cannot_be_an_event() -> None:
 
 
 def test_an_order_behind_a_large_welcome_comes_whole_and_after_it() -> None:
-    line = Line()
+    line = JoinedPosts()
     line.say(replace(WELCOME, initial=values(7)), sliced(1))
     assert line.kinds() == ["welcome", "train"]
 
 
 def test_one_payload_that_two_messages_wait_for_is_whole_in_both() -> None:
     """The second message is heard between the two slices, and slices come only once."""
-    line, same = Line(), values(3)
+    line, same = JoinedPosts(), values(3)
     line.there.send(replace(WELCOME, initial=same))
     line.here.receive(line.there.outbound.popleft().frames)
     line.there.receive(line.here.outbound.popleft().frames)
@@ -97,7 +97,7 @@ def test_one_payload_that_two_messages_wait_for_is_whole_in_both() -> None:
 
 def test_an_offer_that_contradicts_an_earlier_one_is_refused_and_the_earlier_one_still_comes() -> None:
     """The same name for a payload of another size: no honest side does that."""
-    line, initial = Line(), values(1)
+    line, initial = JoinedPosts(), values(1)
     line.there.send(replace(WELCOME, initial=initial))
     line.here.receive(line.there.outbound.popleft().frames)
     longer = Layout((WireTensor(name="w", dtype="float32", shape=(SLICE_BYTES // 4 + 200,)),))
@@ -110,7 +110,7 @@ def test_an_offer_that_contradicts_an_earlier_one_is_refused_and_the_earlier_one
 
 def test_a_new_report_takes_the_place_of_the_payload_of_the_one_before() -> None:
     """Rounds may be shorter than heartbeats, which is when nobody confirms a report; memory must not grow by them."""
-    line = Line()
+    line = JoinedPosts()
     line.say(WELCOME, train(WELCOME.round_no))
     reports = [
         Update(run=RUN, round_no=WELCOME.round_no, steps=1, train_loss=0.5, scores=(), weights=values(number))

@@ -83,7 +83,7 @@ class Office:
         self._context.term()
 
 
-class Desk(Worker):
+class HoldingWorker(Worker):
     """Answers orders with empty reports. The first order keeps the I/O thread until the coordinator's next words lie in
     its socket; then its report is there as well, before anything is heard."""
 
@@ -114,11 +114,11 @@ class Desk(Worker):
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def desk() -> HoldingWorker:
+    return HoldingWorker()
 
 
-class Gate(SentLog):
+class HoldingLog(SentLog):
     """A record that keeps the I/O thread at its second hello until what the coordinator said lies in its socket."""
 
     def __init__(self, path: Path) -> None:
@@ -147,14 +147,14 @@ def shell_at(endpoint: str, record: Path | SentLog, patience: Patience = PATIENC
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Gate:
-    made = Gate(tmp_path / "sent.jsonl")
+def gate(tmp_path: Path) -> HoldingLog:
+    made = HoldingLog(tmp_path / "sent.jsonl")
     made.is_open.set()
     return made
 
 
 @pytest.fixture
-def office(desk: Desk, gate: Gate) -> Iterator[Office]:
+def office(desk: HoldingWorker, gate: HoldingLog) -> Iterator[Office]:
     """A member at work on its first order, and its coordinator."""
     made = Office()
     desk.shell = gate.shell = shell_at(made.endpoint, gate)
@@ -175,7 +175,9 @@ def finish_politely(office: Office) -> None:
 
 
 @pytest.mark.parametrize("weights", [WEIGHTS, LARGE], ids=["small", "in slices"])
-def test_a_report_that_the_end_of_the_run_overtook_is_withheld(office: Office, desk: Desk, weights: TensorSet) -> None:
+def test_a_report_that_the_end_of_the_run_overtook_is_withheld(
+    office: Office, desk: HoldingWorker, weights: TensorSet
+) -> None:
     """Without barriers, members at work are told to finish; a large model is on its way for long after its header."""
     office.say(Finish(run=RUN, round_no=ROUND, reason="rounds", weights=weights))
     desk.was_overtaken.set()
@@ -184,7 +186,7 @@ def test_a_report_that_the_end_of_the_run_overtook_is_withheld(office: Office, d
     assert office.end().code == 0
 
 
-def test_a_report_that_met_hello_required_is_said_after_the_next_welcome(office: Office, desk: Desk) -> None:
+def test_a_report_that_met_hello_required_is_said_after_the_next_welcome(office: Office, desk: HoldingWorker) -> None:
     office.say(HelloRequired())
     desk.was_overtaken.set()
     office.heard.clear()
@@ -197,7 +199,7 @@ def test_a_report_that_met_hello_required_is_said_after_the_next_welcome(office:
 
 
 def test_an_order_that_lies_in_the_socket_with_its_welcome_is_worked_on_with_all_its_bytes(
-    office: Office, desk: Desk, gate: Gate
+    office: Office, desk: HoldingWorker, gate: HoldingLog
 ) -> None:
     """The order offers its weights; whether they are worth fetching depends on the welcome before it."""
     gate.is_open.clear()
@@ -220,7 +222,7 @@ def test_an_order_that_lies_in_the_socket_with_its_welcome_is_worked_on_with_all
     assert begun.weights.flat().tobytes() == LARGE.flat().tobytes()
 
 
-def test_asked_to_stop_when_nobody_knows_it_any_more_it_stops(office: Office, desk: Desk) -> None:
+def test_asked_to_stop_when_nobody_knows_it_any_more_it_stops(office: Office, desk: HoldingWorker) -> None:
     """`leave` may not be said before the next hello, and need not be."""
     desk.then = LeaveRequested(reason="SIGTERM", code=143)
     office.say(HelloRequired())
@@ -228,7 +230,7 @@ def test_asked_to_stop_when_nobody_knows_it_any_more_it_stops(office: Office, de
     assert office.end().code == 143
 
 
-def test_what_cannot_be_recorded_does_not_leave(desk: Desk, tmp_path: Path) -> None:
+def test_what_cannot_be_recorded_does_not_leave(desk: HoldingWorker, tmp_path: Path) -> None:
     """/dev/full takes no byte, as a full disk does; no room is set aside. The participant waits until it is stopped."""
     office, record = Office(), tmp_path / "full.jsonl"
     record.symlink_to("/dev/full")
@@ -242,7 +244,9 @@ def test_what_cannot_be_recorded_does_not_leave(desk: Desk, tmp_path: Path) -> N
     office.close()
 
 
-def test_a_welcome_that_cannot_be_read_ends_the_participant_after_some_hellos(desk: Desk, tmp_path: Path) -> None:
+def test_a_welcome_that_cannot_be_read_ends_the_participant_after_some_hellos(
+    desk: HoldingWorker, tmp_path: Path
+) -> None:
     """Every hello is answered by a welcome that lacks its last bytes."""
     office = Office()
     hasty = replace(PATIENCE, answer_s=0.1)
