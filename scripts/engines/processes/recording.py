@@ -8,7 +8,7 @@ updates as there are members, with everybody's latest scores.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,16 +21,13 @@ from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.strategies import Evidence, Measure, Phase
 from fedap_core.workspace import DELIVERED, HANDED_OVER
-from protocol.messages import Score
 from scripts.engines.processes.evidence import confusion_of, stored_statistics
 from scripts.engines.processes.traffic import TrafficReader
 from scripts.run.cohort import Cohort
+from scripts.run.journal_rounds import CountedRounds, JournalRounds, Scores
 from scripts.run.records import ClientScore, RoundRecord
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
-
-Scores = Mapping[tuple[str, str], Score]
-"""By model (as delivered, as it would be handed over) and split."""
 
 
 class RunRecorder:
@@ -58,17 +55,13 @@ class RunRecorder:
         self._journal = SqliteJournal(source / JOURNAL, read_only=True)
         self._traffic = TrafficReader(source / "traffic.jsonl", self._names)
         self._serial = 0
-        self._losses: dict[int, dict[str, float]] = {}
-        self._scores: dict[int, dict[str, Scores]] = {}
-        self._marks: dict[int, float] = {}
-        """When each round began, on the run clock; that of the round after the last: when the last one ended."""
-        self._measured: dict[str, tuple[str, int]] = {}
-        self._goodbyes: dict[str, int] = {}
-        self._accepted = 0
         self._loss: dict[str, float] = {}
         self._score: dict[str, Scores] = {}
         self._skipped = settings.warm_up_rounds
         self._next = self._skipped
+        counted = CountedRounds(members=len(self._names), first=self._skipped, last=settings.rounds - 1)
+        self._journal_rounds = JournalRounds(counted if settings.mode == "continuous" else None)
+        self._finished_s: float | None = None
         self._settled = False
         self.is_over = False
 
@@ -87,46 +80,21 @@ class RunRecorder:
     # ---- what happened
 
     def _take(self, fact: facts.Fact, at: float) -> None:
+        self._journal_rounds.add(fact, at)
         match fact:
-            case facts.RoundOpened(round_no=round_no):
-                self._marks.setdefault(round_no, at)
-            case facts.StatsAccepted(member=member, round_no=round_no):
-                self._measured[member] = ("stats", round_no)
-            case facts.UpdateAccepted():
-                self._take_update(fact, at)
             case facts.Weighed():
-                self._settle(from_statistics=True, from_round=max(round_no for _, round_no in self._measured.values()))
+                measured = self._journal_rounds.measured.values()
+                self._settle(from_statistics=True, from_round=max(round_no for _, round_no in measured))
             case facts.RoundClosed(round_no=round_no) if self._is_mixed_by_counts(round_no):
                 self._settle(from_statistics=False, from_round=round_no)
-            case _:
-                self._take_end(fact, at)
-
-    def _take_end(self, fact: facts.Fact, at: float) -> None:
-        match fact:
             case facts.Finished(reason=reason, sentence=sentence):
-                self._marks[self._settings.rounds] = at
+                self._finished_s = at
                 if reason != "rounds":
                     raise InvalidInput("run", reason, f"all {self._settings.rounds} rounds", sentence)
-            case facts.GoodbyeAccepted(member=member, round_no=round_no, scores=scores):
-                self._goodbyes[member] = round_no
-                self._scores.setdefault(self._settings.rounds - 1, {})[member] = by_model(scores)
             case facts.Ended():
                 self.is_over = True
             case _:
                 self._refuse_surprise(fact)
-
-    def _take_update(self, fact: facts.UpdateAccepted, at: float) -> None:
-        round_no = fact.round_no
-        if self._settings.mode == "continuous" and round_no >= self._skipped:
-            round_no = self._skipped + self._accepted // len(self._names)
-            self._marks.setdefault(round_no, at)
-            self._accepted += 1
-        loss = math.nan if fact.train_loss is None else fact.train_loss
-        self._losses.setdefault(round_no, {})[fact.member] = loss
-        if fact.measured:
-            self._measured[fact.member] = ("update-statistics", fact.round_no)
-        if fact.scores:
-            self._scores.setdefault(round_no - 1, {})[fact.member] = by_model(fact.scores)
 
     def _refuse_surprise(self, fact: facts.Fact) -> None:
         """What changes the numbers and cannot happen in the inline engine ends the run."""
@@ -143,7 +111,7 @@ class RunRecorder:
     # ---- W
 
     def _is_mixed_by_counts(self, round_no: int) -> bool:
-        measures = self._strategy.first_measure is not Measure.NONE or bool(self._measured)
+        measures = self._strategy.first_measure is not Measure.NONE or bool(self._journal_rounds.measured)
         if self._strategy.mixes_by_values:
             return False
         return not self._settled and round_no >= self._skipped and self._phase(round_no) is Phase.MIXED and not measures
@@ -155,7 +123,7 @@ class RunRecorder:
         counts = tuple(self._counts[name] for name in self._names)
         stats: tuple[BnStats, ...] = ()
         if from_statistics:
-            places = {name: self._measured[name] for name in self._names}
+            places = {name: self._journal_rounds.measured[name] for name in self._names}
             stats = stored_statistics(self._source, self._spec, self._strategy, places, self._counts)
         mixing = self._strategy.mixing(Evidence(counts=counts, stats=stats))
         if self._settings.participation == 1.0:
@@ -167,11 +135,11 @@ class RunRecorder:
     # ---- lines
 
     def _is_complete(self, round_no: int) -> bool:
-        if round_no >= self._settings.rounds or round_no + 1 not in self._marks:
+        if round_no >= self._settings.rounds or self._ended_s(round_no) is None:
             return False
         if self._settings.mode == "continuous":
             return self._is_passed(round_no)
-        if len(self._losses.get(round_no, {})) < self._drawn(round_no):
+        if len(self._journal_rounds.rounds[round_no].losses) < self._drawn(round_no):
             return False
         return not self._settings.evaluates(round_no) or self._is_evaluated(round_no)
 
@@ -179,11 +147,11 @@ class RunRecorder:
         """Whether nothing more can be said of these updates: as many again have come, or everybody has gone."""
         if round_no == self._settings.rounds - 1:
             return self._is_evaluated(round_no)
-        return self._accepted >= (round_no - self._skipped + 2) * len(self._names)
+        return self._journal_rounds.updates >= (round_no - self._skipped + 2) * len(self._names)
 
     def _is_evaluated(self, round_no: int) -> bool:
         """Those evaluate what a round has delivered who train the next one, and everybody in the end."""
-        return len(self._scores.get(round_no, {})) == self._drawn(round_no + 1)
+        return len(self._journal_rounds.rounds[round_no].scores) == self._drawn(round_no + 1)
 
     def _drawn(self, round_no: int) -> int:
         """How many take part in a round."""
@@ -195,21 +163,22 @@ class RunRecorder:
     def _write(self, round_no: int) -> None:
         if self._settings.mode == "barrier":
             self._loss, self._score = {}, {}
-        self._loss |= self._losses.pop(round_no, {})  # without barriers somebody may stand where it stood
-        self._score |= self._scores.pop(round_no, {})
+        found, ended_s = self._journal_rounds.rounds.pop(round_no), self._ended_s(round_no)
+        self._loss |= found.losses  # without barriers somebody may stand where it stood
+        self._score |= found.scores
         losses = [self._loss.get(name, math.nan) for name in self._names]
         last = round_no == self._settings.rounds - 1
         is_evaluated = self._settings.evaluates(round_no) and len(self._score) >= self._drawn(round_no + 1)
-        another = self._strategy.hands_over_another
+        another, tables = self._strategy.hands_over_another, found.stored_under if last else {}
         # Without barriers bytes are known by everybody's own rounds, when all is over.
         ways = self._traffic.of(round_no, last=last) if self._settings.mode == "barrier" else {"up": [], "down": []}
         record = RoundRecord(
             number=round_no,
             phase=self._phase(round_no),
             train_loss=tuple(losses),
-            splits=self._told(HANDED_OVER if another else DELIVERED, last=last) if is_evaluated else {},
-            delivered=self._told(DELIVERED, last=False) if is_evaluated and another else {},
-            seconds={"round": round(self._marks[round_no + 1] - self._marks[round_no], 4)},
+            splits=self._latest(HANDED_OVER if another else DELIVERED, tables) if is_evaluated else {},
+            delivered=self._latest(DELIVERED) if is_evaluated and another else {},
+            seconds={"round": round((ended_s or 0.0) - (found.opened_s or 0.0), 4)},
             up=tuple(ways["up"]),
             down=tuple(ways["down"]),
         )
@@ -217,17 +186,25 @@ class RunRecorder:
         self._next = round_no + 1
         self._on_round(round_no, record.mean)
 
-    def _told(self, model: str, *, last: bool) -> dict[str, tuple[ClientScore | None, ...]]:
-        """By split: everybody's latest scores of one kind of model; confusion matrices come with the goodbyes."""
+    def _ended_s(self, round_no: int) -> float | None:
+        """When the next round opened or, after the last one, the run finished."""
+        if round_no + 1 >= self._settings.rounds:
+            return self._finished_s
+        return self._journal_rounds.rounds[round_no + 1].opened_s
+
+    def _latest(self, model: str, tables: Mapping[str, int] | None = None) -> dict[str, tuple[ClientScore | None, ...]]:
+        """By split: everybody's latest scores of one kind of model. tables: by member, the round under which its
+        confusion matrices are stored."""
         return {
             split: tuple(
-                self._score_of(name, model, split, last=last) if name in self._score else None for name in self._names
+                self._score_of(name, model, split, tables or {}) if name in self._score else None
+                for name in self._names
             )
             for split in self._splits
         }
 
-    def _score_of(self, name: str, model: str, split: str, *, last: bool) -> ClientScore:
-        table = confusion_of(self._source, name, self._goodbyes.get(name, 0), split) if last else None
+    def _score_of(self, name: str, model: str, split: str, tables: Mapping[str, int]) -> ClientScore:
+        table = confusion_of(self._source, name, tables[name], split) if name in tables else None
         return ClientScore.of(self._score[name][model, split], table)
 
 
@@ -240,8 +217,3 @@ def has_ended(source: Path) -> bool:
         return any(entry.kind == facts.Ended.__name__ for entry in journal.entries())
     finally:
         journal.close()
-
-
-def by_model(scores: Sequence[Score]) -> Scores:
-    """As members tell them, which is at most one of a kind."""
-    return {(score.model, score.split): score for score in scores}

@@ -18,7 +18,7 @@ import numpy as np
 
 from coordinator.config import RunConfig, make_config
 from coordinator.decisions import facts
-from coordinator.decisions.scoring import alone_score, scored
+from coordinator.decisions.scoring import scores_by_split
 from coordinator.record.blobs import describe
 from coordinator.record.journal import JOURNAL, SqliteJournal, facts_of
 from fedap_core.errors import InvalidInput
@@ -30,22 +30,25 @@ from protocol.messages import Score
 from protocol.tensors import Array, TensorSet
 from scripts.run.clusters import MOST_DRAWN, clusters_of
 from scripts.run.damage import intact
+from scripts.run.journal_rounds import JournalRounds
 from scripts.run.mixing_record import MixingRecord
 from scripts.run.records import ClientScore, Counts, RoundRecord, Run
 
 _SHOWN = ("rounds", "mode", "split", "start_from", "evaluate_every", "encoding")
 Tables = Mapping[str, Array]
-Timed = tuple[float, facts.Fact]
 
 
 def read_journal_run(folder: Path, seal: Seal | None = None) -> Run:
     """The run whose journal lies in this folder, while it is running or afterwards. seal: opens scores that members
     have sealed."""
-    config, spec, told = _told(folder, seal)
-    clients = tuple(sorted({fact.member for _, fact in told if isinstance(fact, facts.Joined)}))
+    return _run(folder, seal, *_read(folder, seal))
+
+
+def _run(folder: Path, seal: Seal | None, config: RunConfig, spec: ModelSpec | None, journal: JournalRounds) -> Run:
+    clients = tuple(sorted(journal.members))
     tables = _shared_tables(folder, config, seal)
     counts = _class_counts(tables, clients)
-    rounds, notes = list(_rounds(told, clients, tables, _traffic(folder / "traffic.jsonl"))), list[str]()
+    rounds, notes = list(_rounds(journal, clients, tables, _traffic(folder / "traffic.jsonl"))), list[str]()
     if config.mode == "continuous":
         rounds, notes = _with_last_scores(rounds, clients)
     notes += _sealed_notes(config)
@@ -60,7 +63,7 @@ def read_journal_run(folder: Path, seal: Seal | None = None) -> Run:
         class_counts=counts,
         rounds=tuple(rounds),
         notes=tuple(notes),
-        mixing=_mixing(told, clients),
+        mixing=_mixing(journal, clients),
         settings=dict(_settings(config)),
     )
 
@@ -68,19 +71,13 @@ def read_journal_run(folder: Path, seal: Seal | None = None) -> Run:
 def read_alone_run(folder: Path, seal: Seal | None = None) -> Run | None:
     """What members that share it reached on their own, as a run of its own beside the federation's: its last round.
     None where nobody shares it."""
-    config, _, told = _told(folder, seal)
-    clients = tuple(sorted({fact.member for _, fact in told if isinstance(fact, facts.Joined)}))
-    found = {
-        fact.member: ClientScore.of(score)
-        for _, fact in told
-        if isinstance(fact, facts.GoodbyeAccepted) and (score := alone_score(fact, "test")) is not None
-    }
-    federated = read_journal_run(folder, seal)
-    if not found or not federated.evaluated:
+    config, spec, journal = _read(folder, seal)
+    federated = _run(folder, seal, config, spec, journal)
+    if not journal.alone or not federated.evaluated:
         return None
-    last = RoundRecord(
-        number=federated.evaluated[-1].number, splits={"test": tuple(found.get(client) for client in clients)}
-    )
+    scores = (journal.alone.get(client) for client in federated.clients)
+    alone = tuple(None if score is None else ClientScore.of(score) for score in scores)
+    last = RoundRecord(number=federated.evaluated[-1].number, splits={"test": alone})
     return replace(
         federated,
         algorithm="base",
@@ -107,7 +104,7 @@ def _with_last_scores(rounds: list[RoundRecord], clients: Sequence[str]) -> tupl
     return [at_end if record is scored[-1] else record for record in rounds], [note]
 
 
-def _told(folder: Path, seal: Seal | None) -> tuple[RunConfig, ModelSpec | None, list[Timed]]:
+def _read(folder: Path, seal: Seal | None) -> tuple[RunConfig, ModelSpec | None, JournalRounds]:
     journal = SqliteJournal(folder / JOURNAL, read_only=True)
     try:
         stored = journal.metadata("config")
@@ -118,13 +115,14 @@ def _told(folder: Path, seal: Seal | None) -> tuple[RunConfig, ModelSpec | None,
         if described is not None:
             spec = ModelSpec.from_metadata({METADATA_KEY: described}, source=str(folder / JOURNAL))
         with intact(folder / JOURNAL):
-            config, told = make_config(json.loads(stored)), [(at, fact) for fact, at in facts_of(journal)]
-        if not config.seals_scores:
-            return config, spec, told
-        if seal is None:
+            config, told = make_config(json.loads(stored)), list(facts_of(journal))
+        if config.seals_scores and seal is None:
             fix = "A member makes the report: give --group-key, and --state with the folder that join used."
             raise InvalidInput("run", config.run, "scores that can be read; those of this run are sealed", fix)
-        return config, spec, [(at, _opened(fact, folder, seal)) for at, fact in told]
+        rounds = JournalRounds()
+        for fact, time_s in told:
+            rounds.add(_opened(fact, folder, seal) if config.seals_scores and seal is not None else fact, time_s)
+        return config, spec, rounds
     finally:
         journal.close()
 
@@ -192,31 +190,25 @@ def _settings(config: RunConfig) -> Iterator[tuple[str, str]]:
 
 
 def _rounds(
-    told: Sequence[Timed],
+    journal: JournalRounds,
     clients: Sequence[str],
     tables: Mapping[tuple[int, str], Tables],
     traffic: Mapping[tuple[int, str], Mapping[str, int]],
 ) -> Iterator[RoundRecord]:
-    scores: dict[int, dict[str, ClientScore]] = defaultdict(dict)
-    opened, closed = {}, {}
-    for time_s, fact in told:
-        if isinstance(fact, facts.UpdateAccepted | facts.GoodbyeAccepted):
-            found = scored(fact, "test")
-            if found is not None and found[0] >= 0:
-                table = _confusion(tables.get((fact.round_no, fact.member)), found[1])
-                scores[found[0]][fact.member] = ClientScore.of(found[1], table)
-        elif isinstance(fact, facts.RoundOpened):
-            opened[fact.round_no] = time_s
-        elif isinstance(fact, facts.RoundClosed):
-            closed[fact.round_no] = time_s
-    for number in sorted({*scores, *closed}):
-        took = {"round": closed[number] - opened[number]} if number in closed and number in opened else {}
-        known = scores.get(number, {})
+    for number, one in sorted(journal.rounds.items()):
+        known = {
+            member: ClientScore.of(score, _confusion(tables.get((one.stored_under[member], member)), score))
+            for member, scores in one.scores.items()
+            if (score := scores_by_split(list(scores.values())).get("test")) is not None
+        }
+        if number < 0 or (one.closed_s is None and not known):  # the model that the run began with, and open rounds
+            continue
         up, down = traffic.get((number, "in"), {}), traffic.get((number, "out"), {})
+        timed = one.opened_s is not None and one.closed_s is not None
         yield RoundRecord(
             number=number,
             splits={"test": tuple(known.get(client) for client in clients)} if known else {},
-            seconds=took,
+            seconds={"round": (one.closed_s or 0.0) - (one.opened_s or 0.0)} if timed else {},
             up=tuple(up.get(client, 0) for client in clients) if up else (),
             down=tuple(down.get(client, 0) for client in clients) if down else (),
         )
@@ -241,18 +233,17 @@ def _traffic(path: Path) -> Mapping[tuple[int, str], Mapping[str, int]]:
     return counted
 
 
-def _mixing(told: Sequence[Timed], clients: Sequence[str]) -> MixingRecord | None:
+def _mixing(journal: JournalRounds, clients: Sequence[str]) -> MixingRecord | None:
     """The last W, where it covers everybody who ever joined. In a sealed run it is made of the rows they requested."""
-    requested = {fact.member: dict(fact.row) for _, fact in told if isinstance(fact, facts.UpdateAccepted) and fact.row}
+    requested, weighed = journal.requested, journal.weighed
     if requested and all(set(requested.get(client, ())) == set(clients) for client in clients):
         rows = np.array([[requested[client][one] for one in clients] for client in clients], dtype=np.float64)
         return _with_clusters(MixingRecord(weights=rows / rows.sum(axis=1, keepdims=True)))
-    weighed = [fact for _, fact in told if isinstance(fact, facts.Weighed)]
-    if not weighed or sorted(weighed[-1].members) != list(clients):
+    if weighed is None or sorted(weighed.members) != list(clients):
         return None
-    order = [weighed[-1].members.index(client) for client in clients]
-    weights = np.array(weighed[-1].weights, dtype=np.float64)
-    alike = tuple(weighed[-1].similarity[place] for place in order) if weighed[-1].similarity else ()
+    order = [weighed.members.index(client) for client in clients]
+    weights = np.array(weighed.weights, dtype=np.float64)
+    alike = tuple(weighed.similarity[place] for place in order) if weighed.similarity else ()
     return _with_clusters(MixingRecord(weights=weights[np.ix_(order, order)], similarity=alike))
 
 

@@ -1,0 +1,113 @@
+"""What a coordinator's journal says about each round of a run: run folders and reports are both made from it.
+
+Takes facts one by one, while the journal is being written or afterwards, and decides which report belongs to which
+round. Knows neither files nor settings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from coordinator.decisions import facts
+from coordinator.decisions.scoring import alone_score
+from fedap_core.workspace import TRAINED
+from protocol.messages import Score
+
+Scores = dict[tuple[str, str], Score]
+"""By model (as delivered, as it would be handed over) and split."""
+
+
+@dataclass(kw_only=True)
+class JournalRound:
+    """One round. opened_s, closed_s: on the run clock, None where the journal does not say.
+
+    losses: of those who trained it. scores: of those who evaluated its models; stored_under: the round of the report
+    that their scores came with, under which shared tables are stored.
+    """
+
+    opened_s: float | None = None
+    closed_s: float | None = None
+    losses: dict[str, float] = field(default_factory=dict)
+    scores: dict[str, Scores] = field(default_factory=dict)
+    stored_under: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedRounds:
+    """Rounds of a run without barriers: as many updates as there are members count as one, whoever they came from.
+
+    first: the round after warm-up. last: the round that final reports belong to.
+    """
+
+    members: int
+    first: int
+    last: int
+
+
+class JournalRounds:
+    """One run. counted: how to count rounds without barriers; None: every report belongs to its member's own round."""
+
+    def __init__(self, counted: CountedRounds | None = None) -> None:
+        self._counted = counted
+        self.rounds: defaultdict[int, JournalRound] = defaultdict(JournalRound)
+        self.members: set[str] = set()
+        self.updates = 0
+        """After warm-up."""
+        self.measured: dict[str, tuple[str, int]] = {}
+        """By member: the kind and the round of the report with its latest statistics."""
+        self.weighed: facts.Weighed | None = None
+        self.requested: dict[str, Mapping[str, int]] = {}
+        """By member: the row of W that it requested last, in a sealed run."""
+        self.alone: dict[str, Score] = {}
+        """On test samples: of models that members trained on their own data only, where they share it."""
+
+    def add(self, fact: facts.Fact, time_s: float) -> None:
+        """Take one fact with its time on the run clock."""
+        match fact:
+            case facts.Joined(member=member):
+                self.members.add(member)
+            case facts.StatsAccepted(member=member, round_no=round_no):
+                self.measured[member] = ("stats", round_no)
+            case facts.Weighed():
+                self.weighed = fact
+            case facts.RoundOpened(round_no=round_no):
+                self._open(round_no, time_s)
+            case facts.RoundClosed(round_no=round_no):
+                self.rounds[round_no].closed_s = time_s
+            case facts.UpdateAccepted():
+                self._add_update(fact, time_s)
+            case facts.GoodbyeAccepted():
+                self._add_scores(fact, fact.round_no if self._counted is None else self._counted.last + 1)
+                if (score := alone_score(fact, "test")) is not None:
+                    self.alone[fact.member] = score
+            case _:
+                pass
+
+    def _open(self, round_no: int, time_s: float) -> None:
+        """A round may open again, with newcomers; it began when it opened first."""
+        if self.rounds[round_no].opened_s is None:
+            self.rounds[round_no].opened_s = time_s
+
+    def _add_update(self, fact: facts.UpdateAccepted, time_s: float) -> None:
+        round_no = fact.round_no
+        if self._counted is not None and round_no >= self._counted.first:
+            round_no = self._counted.first + self.updates // self._counted.members
+            self._open(round_no, time_s)
+            self.updates += 1
+        loss = math.nan if fact.train_loss is None else fact.train_loss
+        self.rounds[round_no].losses[fact.member] = loss
+        if fact.measured:
+            self.measured[fact.member] = ("update-statistics", fact.round_no)
+        if fact.row:
+            self.requested[fact.member] = dict(fact.row)
+        self._add_scores(fact, round_no)
+
+    def _add_scores(self, fact: facts.UpdateAccepted | facts.GoodbyeAccepted, round_no: int) -> None:
+        """Of the model delivered before the report's round, or trained in it; see `coordinator.decisions.scoring`."""
+        if fact.scores:
+            judged = self.rounds[round_no - any(score.model != TRAINED for score in fact.scores)]
+            judged.scores[fact.member] = {(score.model, score.split): score for score in fact.scores}
+            judged.stored_under[fact.member] = fact.round_no
