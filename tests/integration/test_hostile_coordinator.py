@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.drill.hostile.coordinator import SCENARIOS, ScenarioData, page, perform
+from protocol.limits import SLICE_BYTES
+from scripts.drill.hostile.coordinator import SCENARIOS, SLICED, ScenarioData, page, perform
+from scripts.drill.model import model_name
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +20,18 @@ def cast(tmp_path_factory: pytest.TempPathFactory) -> ScenarioData:
 def test_hostile_coordinator_gets_nothing_that_was_not_agreed_to(name: str, cast: ScenarioData, tmp_path: Path) -> None:
     outcome = perform(SCENARIOS[name], cast, tmp_path)
     assert outcome.faults == ()
+
+
+@pytest.fixture(scope="module")
+def sliced(tmp_path_factory: pytest.TempPathFactory) -> ScenarioData:
+    return ScenarioData.made(tmp_path_factory.mktemp("sliced"), model_name(2 * SLICE_BYTES))
+
+
+@pytest.mark.parametrize("name", SLICED)
+def test_models_that_travel_in_slices_give_it_no_more(name: str, sliced: ScenarioData, tmp_path: Path) -> None:
+    outcome = perform(SLICED[name], sliced, tmp_path)
+    assert outcome.faults == ()
+    assert any(message.KIND == "grant" for message in outcome.heard)
 
 
 def test_the_published_list_is_what_is_played() -> None:

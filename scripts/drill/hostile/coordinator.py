@@ -13,7 +13,7 @@ from scripts.drill.hostile.false_stage import ScenarioData
 from scripts.drill.hostile.false_traffic import TRAFFIC
 from scripts.drill.hostile.false_welcomes import WELCOMES
 
-__all__ = ["SCENARIOS", "Scenario", "ScenarioData", "ScenarioOutcome", "page", "perform"]
+__all__ = ["SCENARIOS", "SLICED", "Scenario", "ScenarioData", "ScenarioOutcome", "page", "perform"]
 
 _GROUPS: tuple[tuple[str, tuple[Scenario, ...]], ...] = (
     ("Plans and welcomes", WELCOMES),
@@ -22,6 +22,9 @@ _GROUPS: tuple[tuple[str, tuple[Scenario, ...]], ...] = (
 )
 
 SCENARIOS: dict[str, Scenario] = {one.name: one for _, group in _GROUPS for one in group}
+
+SLICED: dict[str, Scenario] = {one.name: one for one in ORDERS}
+"""Those that are also played with a model that travels in slices: orders and delivered models."""
 
 _HEAD = """# What a hostile coordinator can do to a participant
 

@@ -24,23 +24,27 @@ from participant.decisions.actions import End
 from participant.decisions.layouts import floating_layout, model_layout, shared_layout
 from participant.joining import LocalSetup, join, open_home
 from participant.record.model_file import make_initial, read_model, write_model
-from protocol.codec import decode, encode
+from protocol.codec import decode, encode, offers
+from protocol.contracts import Buffer
 from protocol.messages import (
     Anchor,
     Compute,
     Finish,
     Goodbye,
+    Grant,
     Heartbeat,
     Hello,
     Message,
     Plan,
     Sgd,
+    Slice,
     Step,
     Train,
     Update,
     Welcome,
 )
 from protocol.tensors import TensorSet
+from protocol.traffic import Dispatch, Intake
 
 RUN = "agreed"
 NAME = "hospital"
@@ -61,22 +65,23 @@ class ScenarioData:
 
     home: LocalSetup
     initial: Path
+    model: str
     data_options: Mapping[str, str]
 
     @classmethod
-    def made(cls, folder: Path) -> ScenarioData:
-        """Synthetic images of three classes and LeNet-5: a round takes hundredths of a second."""
+    def made(cls, folder: Path, model: str = "lenet5") -> ScenarioData:
+        """Synthetic images of three classes and a model, LeNet-5 unless said: a round takes hundredths of a second."""
         options = {"samples": "96", "classes": "3", "shape": "1x16x16"}
-        described = {"data": "synthetic", "data_options": options, "model": "lenet5", "name": NAME}
+        described = {"data": "synthetic", "data_options": options, "model": model, "name": NAME}
         home = open_home(DataSettings.model_validate(described))
         initial = folder / "initial.safetensors"
         dataset = home.data.dataset
         spec, state = make_initial(
-            "lenet5", input_shape=dataset.input_shape, classes=dataset.classes,
+            model, input_shape=dataset.input_shape, classes=dataset.classes,
             preprocessing=dataset.preprocessing, seed=0,
         )  # fmt: skip
         write_model(initial, spec, state)
-        return cls(home=home, initial=initial, data_options=options)
+        return cls(home=home, initial=initial, model=model, data_options=options)
 
     def settings(self, endpoint: str, state: Path, **others: object) -> JoinSettings:
         """What the hospital's operator has typed: FedAP and nothing else."""
@@ -147,6 +152,8 @@ class FalseCoordinator:
         self._connection = b""
         self._thread: threading.Thread | None = None
         self._run = RUN
+        self._payloads: dict[str, Buffer] = {}
+        self._dispatch, self._intake = Dispatch(), Intake()
 
     def __enter__(self) -> FalseCoordinator:
         self._socket.bind("tcp://127.0.0.1:*")
@@ -188,7 +195,12 @@ class FalseCoordinator:
     # --- speaking and hearing -----------------------------------------------------------------------------------
 
     def say(self, *messages: Message) -> None:
+        """What is larger than a slice is offered, and sent as it is granted."""
         for message in messages:
+            for one in offers(message):
+                if one.data is not None:
+                    self._payloads[str(one.transfer)] = one.data
+                    self._dispatch.offer(NAME, str(one.transfer), one.size_bytes)
             self.say_frames([bytes(frame) for frame in encode(message)])
 
     def say_frames(self, frames: Sequence[bytes]) -> None:
@@ -221,7 +233,21 @@ class FalseCoordinator:
         self._connection = connection
         message = decode(frames)
         self.heard.append(message)
+        self._transfer(message)
         return message
+
+    def _transfer(self, message: Message) -> None:
+        """Send slices that are granted, and have everything sent that is offered."""
+        if isinstance(message, Hello):
+            self._dispatch.drop(NAME)
+            self._intake.drop(NAME)
+        if isinstance(message, Grant):
+            spans = [one.what for one in self._dispatch.granted(NAME, message)]
+            self.say(*(span.filled(self._payloads[span.transfer][span.start : span.stop]) for span in spans))
+        elif isinstance(message, Slice):
+            self.say(*(one.what for one in self._intake.arrived(NAME, message).grants))
+        for one in offers(message):
+            self.say(*(to.what for to in self._intake.offered(NAME, str(one.transfer), one.size_bytes)))
 
     # --- what an honest coordinator would do --------------------------------------------------------------------
 
