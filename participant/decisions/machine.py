@@ -222,8 +222,12 @@ class AgentMachine:
             return self._on_welcome(replace(message, initial=None), now)
         if not isinstance(message, Anchor | Train | Finish):
             return []
-        if self._guard.refusal(message) is not None:  # a run may be ended all the same
-            return self._on_order(replace(message, weights=None) if isinstance(message, Finish) else message)
+        refusal = self._guard.refusal(message)
+        if refusal is not None and isinstance(message, Finish):  # a run may be ended all the same
+            told = self._guard.complain(refusal, step_of(message)) if self._is_new(message) else []
+            return [*told, *self._on_order(replace(message, weights=None))]
+        if refusal is not None:
+            return self._on_order(message)
         return [] if self._is_new(message) else self._on_order(message)
 
     def _on_welcome(self, welcome: Welcome, now: float) -> list[Action]:

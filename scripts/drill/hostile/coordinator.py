@@ -11,6 +11,7 @@ from scripts.drill.hostile.false_coordinator import Scenario, ScenarioOutcome, p
 from scripts.drill.hostile.false_orders import ORDERS
 from scripts.drill.hostile.false_stage import ScenarioData
 from scripts.drill.hostile.false_traffic import TRAFFIC
+from scripts.drill.hostile.false_transfers import TRANSFERS
 from scripts.drill.hostile.false_welcomes import WELCOMES
 
 __all__ = ["SCENARIOS", "SLICED", "Scenario", "ScenarioData", "ScenarioOutcome", "page", "perform"]
@@ -22,9 +23,10 @@ _GROUPS: tuple[tuple[str, tuple[Scenario, ...]], ...] = (
 )
 
 SCENARIOS: dict[str, Scenario] = {one.name: one for _, group in _GROUPS for one in group}
+"""Played with a model that fits one message."""
 
-SLICED: dict[str, Scenario] = {one.name: one for one in ORDERS}
-"""Those that are also played with a model that travels in slices: orders and delivered models."""
+SLICED: dict[str, Scenario] = {**SCENARIOS, **{one.name: one for one in TRANSFERS}}
+"""Played with a model that travels in slices: the same, and what only slices allow."""
 
 _HEAD = """# What a hostile coordinator can do to a participant
 
@@ -34,7 +36,8 @@ it. The list below is what a coordinator that means harm may try. Each line is p
 `tests/integration/test_hostile_coordinator.py` over a real socket against the code behind `join`, and is survived only
 if
 
-- every message that left, by the wire and by the participant's own `sent.jsonl`, is in the list that `check` prints;
+- every message that left, by the wire and by the participant's own `sent.jsonl`, is in the list that `check` prints,
+  and every slice belongs to such a message;
 - no module that a message names was imported;
 - nothing was written outside the state folder, and every model in it has sound values;
 - the participant ended as the line says, with one sentence for its operator.
@@ -48,9 +51,12 @@ training made last.
 def page() -> str:
     """The whole document."""
     lines = [_HEAD]
-    for title, group in _GROUPS:
+    for title, group in (*_GROUPS, ("Transfers of large models", TRANSFERS)):
         lines += [f"## {title}", "", "| | the coordinator | the participant |", "|---|---|---|", *_rows(group), ""]
-    lines.append(f"{len(SCENARIOS)} scenarios.")
+    lines.append(
+        f"{len(SLICED)} scenarios. All are played with a model that travels in slices (8 MiB), and all but those about "
+        f"transfers, {len(SCENARIOS)}, with one that fits one message, too."
+    )
     return "\n".join(lines) + "\n"
 
 

@@ -19,9 +19,9 @@ from participant.decisions.actions import End
 from participant.privacy import Leaving, subject_of, what_leaves
 from participant.record.model_file import read_model
 from participant.wire.sent_log import tensor_names
-from protocol.codec import encode
+from protocol.codec import encode, offers
 from protocol.errors import ProtocolError
-from protocol.messages import Message
+from protocol.messages import Message, Slice
 from protocol.tensors import TensorSet
 from scripts.drill.hostile.false_stage import FORBIDDEN_MODULE, NAME, ROUNDS, FalseCoordinator, ScenarioData
 
@@ -124,6 +124,12 @@ def _leak_faults(outcome: ScenarioOutcome, cast: ScenarioData) -> list[str]:
         f"{message.KIND} with {sorted(tensor_names(message))} left; `check` does not list it"
         for message in outcome.heard
         if not any(is_listed(message, entry) for entry in listed)
+    ]
+    offered = {one.transfer: one.size_bytes for message in outcome.heard for one in offers(message)}
+    faults += [
+        f"a slice at {one.offset} of {one.transfer} left, which no message offered"
+        for one in outcome.heard
+        if isinstance(one, Slice) and one.offset + one.data.nbytes > offered.get(one.transfer, 0)
     ]
     allowed = {(entry.kind, entry.tensor_names) for entry in listed}
     recorded = [(str(line["kind"]), tuple(_names(line["names"]))) for line in outcome.sent]

@@ -194,14 +194,19 @@ class FalseCoordinator:
 
     # --- speaking and hearing -----------------------------------------------------------------------------------
 
-    def say(self, *messages: Message) -> None:
-        """What is larger than a slice is offered, and sent as it is granted."""
+    def say(self, *messages: Message, instead: Buffer | None = None) -> None:
+        """What is larger than a slice is offered, and sent as it is granted. instead: other bytes under its name."""
         for message in messages:
-            for one in offers(message):
-                if one.data is not None:
-                    self._payloads[str(one.transfer)] = one.data
-                    self._dispatch.offer(NAME, str(one.transfer), one.size_bytes)
-            self.say_frames([bytes(frame) for frame in encode(message)])
+            for one in _sets_of(message):
+                if one.data is not None and one.transfer is not None:
+                    self._payloads[one.transfer] = one.data if instead is None else instead
+                    self._dispatch.drop(NAME, one.transfer)
+                    self._dispatch.offer(NAME, one.transfer, one.size_bytes)
+            self.announce(message)
+
+    def announce(self, message: Message) -> None:
+        """What is larger than a slice is offered and never sent."""
+        self.say_frames([bytes(frame) for frame in encode(message)])
 
     def say_frames(self, frames: Sequence[bytes]) -> None:
         self._socket.send_multipart([self._connection, *frames])
@@ -252,7 +257,7 @@ class FalseCoordinator:
     # --- what an honest coordinator would do --------------------------------------------------------------------
 
     def welcome(self, plan: Plan | None = None, **others: object) -> Welcome:
-        """Wait for a hello and answer it."""
+        """Wait for a hello and answer it; an initial model that travels in slices is there when this returns."""
         hello = self.hear("hello")
         known = isinstance(hello, Hello) and hello.run == RUN
         fields: dict[str, object] = {
@@ -264,6 +269,9 @@ class FalseCoordinator:
         }
         made = Welcome(plan=plan or self.cast.plan(), **{**fields, **others})  # type: ignore[arg-type]
         self.say(made)
+        initial = made.initial
+        if initial is not None and initial.data is not None and initial.transfer is not None:
+            self.hear("grant", until=lambda one: getattr(one, "received", 0) == initial.size_bytes)
         return made
 
     def anchor(self, round_no: int = 0, *, measure: str = "bn-inputs", weights: TensorSet | None = None) -> Anchor:
@@ -304,3 +312,8 @@ class FalseCoordinator:
         """A round as the plan has it and the end: whoever does this has not been led astray by what was said before."""
         self.round(first)
         self.end_honestly(first + 1)
+
+
+def _sets_of(message: Message) -> list[TensorSet]:
+    values = (getattr(message, name) for name, _ in message.CONTRACTS)
+    return [value for value in values if isinstance(value, TensorSet)]

@@ -1,0 +1,73 @@
+"""Scenarios about transfers, which only a model above one slice has: false, missing and misplaced slices, and grants
+that ask for more than was offered."""
+
+from __future__ import annotations
+
+from protocol.limits import SLICE_BYTES
+from protocol.messages import Grant, Slice
+from protocol.tensors import TensorSet
+from scripts.drill.hostile.false_coordinator import Scenario
+from scripts.drill.hostile.false_stage import FalseCoordinator
+
+
+def _present(weights: TensorSet) -> tuple[str, memoryview]:
+    """The name and the bytes of a payload above one slice."""
+    if weights.transfer is None or weights.data is None:
+        raise ValueError(f"{weights.size_bytes} bytes fit one message; expected a model above {SLICE_BYTES} bytes")
+    return weights.transfer, weights.data
+
+
+def _other_bytes(stage: FalseCoordinator) -> None:
+    stage.welcome()
+    order = stage.train(0)
+    _, data = _present(order.weights)
+    stage.say(order, instead=bytes(data)[::-1])
+    stage.hear("error")
+    stage.go_on_honestly()
+
+
+def _withheld(stage: FalseCoordinator) -> None:
+    stage.welcome()
+    stage.announce(stage.train(0))
+    stage.hear("grant")
+    stage.end_honestly(1)
+
+
+def _misplaced(stage: FalseCoordinator) -> None:
+    stage.welcome()
+    order = stage.train(0)
+    transfer, data = _present(order.weights)
+    stage.announce(order)
+    stage.hear("grant")
+    second = data[SLICE_BYTES : 2 * SLICE_BYTES]
+    for _ in range(5):
+        stage.say(Slice(transfer=transfer, offset=SLICE_BYTES, data=second))
+    stage.say(Slice(transfer=transfer, offset=512 * SLICE_BYTES, data=second))
+    stage.say(Slice(transfer=transfer, offset=7, data=second))
+    stage.go_on_honestly()
+
+
+def _granted_beyond(stage: FalseCoordinator) -> None:
+    stage.welcome()
+    update = stage.round(0)
+    transfer = None if update is None else update.weights.transfer
+    if transfer is None:
+        return
+    for until in (SLICE_BYTES, 512 * SLICE_BYTES, 7):
+        stage.say(Grant(transfer=transfer, received=0, until=until, again=True))
+    stage.end_honestly(1)
+
+
+TRANSFERS: tuple[Scenario, ...] = (
+    Scenario(name="slices-other", does="The slices are not those of the payload that its order names.",
+             outcome="They are refused with an `error` and never become a model; the run goes on as planned.",
+             play=_other_bytes, told="bad-checksum"),
+    Scenario(name="slices-withheld", does="It offers the weights of an order, never sends them, and ends the run.",
+             outcome="Nothing is trained for an order that is not complete; the end is taken.", play=_withheld,
+             updates=0),
+    Scenario(name="slices-misplaced", does="It sends slices out of order, repeatedly, beyond the end and off the grid.",
+             outcome="They are dropped or refused; the run goes on as planned.", play=_misplaced, told="bad-transfer"),
+    Scenario(name="grants-beyond", does="It grants more of an update than there is, and asks for it again.",
+             outcome="What was offered is sent again; nothing beyond its end leaves.", play=_granted_beyond,
+             told="bad-transfer"),
+)  # fmt: skip
