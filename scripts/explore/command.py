@@ -20,7 +20,7 @@ def explore(
         bool | None, typer.Option("--sliced/--small", help="Payloads in slices, or inside messages; default: both.")
     ] = None,
     algorithm: Annotated[str, typer.Option(help="fedavg, or fedap for a run that measures first.")] = "fedavg",
-    minutes: Annotated[float, typer.Option(help="Time limit for each configuration.")] = 60.0,
+    minutes: Annotated[float, typer.Option(help="Limit for each configuration, in minutes of processor time.")] = 60.0,
     wander: Annotated[
         bool, typer.Option("--wander", help="Random walks until the time limit, if there are too many paths.")
     ] = False,

@@ -27,7 +27,7 @@ def explored(scope: Scope, make_home: MakeHome = MemoryHome, *, progress: Progre
         sliced=scope.sliced,
         algorithm=scope.algorithm,
     )
-    until = time.monotonic() + 60.0 * scope.minutes
+    until = time.process_time() + 60.0 * scope.minutes
     search = Search(
         make=lambda: World(setup, scope.faults, make_home), until=until, progress=progress or ProgressLines()
     )

@@ -22,9 +22,12 @@ from typing import Any
 
 import numpy as np
 
+from coordinator.decisions.actions import Aggregate
+from coordinator.decisions.older_folder import OlderFolder
 from coordinator.decisions.roster import Link, Roster
-from coordinator.decisions.state import State
+from coordinator.decisions.state import Recipe, State
 from coordinator.decisions.work import PendingWork
+from participant.decisions.machine import AgentMachine
 from participant.decisions.reconnection import Lifeline
 from scripts.explore.world import World
 from scripts.inmemory.centre import Centre, Life
@@ -42,13 +45,28 @@ IGNORED = frozenset(
     {
         "counts", "_traffic", "_looked_at", "_contact_at", "serial", "left", "faults", "lost_messages",
         "messages", "answers", "_allowances", "_addresses", "_all_strangers",
-        "heard_told_at",
+        "heard_told_at", "reachable", "moved", "announced", "refused", "last_loss", "accepted_at",
         "setup", "_setup", "rules", "_rules", "clock", "_clock", "journal", "_handlers", "_perform", "_parts",
         "_wants", "wants", "_compute", "socket", "_hello", "mark", "marked_for", "sent", "held_since",
     }
 )  # fmt: skip
-"""Fields that only count, that end no wait in these runs, that are only put into words or remembered for a law, or
-that never change."""
+"""Fields that only count, that end no wait in these runs, that are only put into words or remembered for a law, that
+are set anew before they are read, or that never change. Ages of updates (`accepted_at`) are among them: they shape only
+weights, which no step depends on."""
+
+_LEFT_OUT: dict[type, frozenset[str]] = {
+    Recipe: frozenset({"weights"}),
+    Aggregate: frozenset({"ticket", "weights"}),
+}
+"""Fields of unchangeable things that follow from their other fields and the state; tickets of any are labels."""
+_TICKET = frozenset({"ticket"})
+
+_SHOWN: dict[type, dict[str, Callable[[Any], object]]] = {
+    AgentMachine: {"_welcome": lambda machine: machine._welcome and machine._welcome.run},  # its round is `_ordered`
+    Link: {"replaced": lambda link: Counter(link.replaced)},  # asked only how often each is there
+    OlderFolder: {"_beats": lambda folder: {one: folder._beats[one] for one in sorted(folder._suspects)}},
+}
+"""Fields of which only a part is ever read; without an operator's agreement, only the beats of suspects are."""
 
 _LONG_AGO_S = -70.0
 """Beyond the longest wait of the model: how much longer ago something was makes no difference."""
@@ -156,7 +174,8 @@ class _Walk:
         return self._aged(text) if "#" in text else text
 
     def _frozen_text(self, value: object) -> str:
-        names = [one.name for one in dataclasses.fields(value) if one.name != "ticket"]  # type: ignore[arg-type]
+        left_out = _LEFT_OUT.get(type(value), _TICKET)
+        names = [one.name for one in dataclasses.fields(value) if one.name not in left_out]  # type: ignore[arg-type]
         text = repr((type(value).__name__, [_Plain.of(getattr(value, name)) for name in names]))
         return text if len(text) < 60 or _CONNECTION.search(text) else _digest(text.encode())
 
@@ -168,8 +187,12 @@ class _Walk:
 
     def _fields(self, value: Any) -> list[object]:  # noqa: ANN401
         found: list[object] = []
+        shown = _SHOWN.get(type(value), {})
         for name, one in value.__dict__.items():
             if name in IGNORED:
+                continue
+            if name in shown:
+                found.append(self.of(shown[name](value)))
                 continue
             if type(one) is float and (name in TIMES or name.endswith("_at")):
                 found.append(self._time(value, name, one))
