@@ -11,7 +11,7 @@ where that becomes much, its connection is held until it has been heard, and los
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,6 +39,9 @@ MESSAGE_BYTES: Final = SETS_PER_MESSAGE * FRAME_BYTES + HEADER_BYTES
 
 HANDSHAKE_BYTES: Final = KIB
 """What connecting takes on the wire, beside messages: more than any mechanism that is used here."""
+
+UNPROVEN_BYTES: Final = 16 * KIB
+"""More than the library reads from a connection whose handshake it then refuses."""
 
 SETTLED_S: Final = 0.05
 SETTLED_DRAINS: Final = 2
@@ -116,18 +119,33 @@ class Excess:
 
 
 class Unheard:
-    """What strangers left behind, by address, until the socket has been emptied."""
+    """What strangers left behind, by address, until the socket has been emptied.
 
-    def __init__(self) -> None:
+    accepted: where keys are required, how many handshakes of an address were accepted so far, of all for an empty one.
+    Whoever has no listed key leaves nothing behind: no message of theirs gets into the socket.
+    """
+
+    def __init__(self, accepted: Callable[[str], int] | None = None) -> None:
         self._left: Counter[str] = Counter()
         self._drains = 0
+        self._accepted = accepted
+        self._counted: Counter[str] = Counter()
 
     def gone(self, account: Account, drains: int) -> None:
         """A connection has ended with this much unheard."""
         self.look(drains)
-        if not account.is_member:
+        if not account.is_member and self._may_have_spoken(account):
             self._left[account.address] += account.waiting + CONNECTION_BYTES
             self._drains = drains
+
+    def _may_have_spoken(self, account: Account) -> bool:
+        """With keys, nobody can say which connection had a listed one if it sent little; how many had is known."""
+        if self._accepted is None or account.taken > UNPROVEN_BYTES:
+            return True
+        if self._counted[account.address] >= self._accepted(account.address):
+            return False
+        self._counted[account.address] += 1
+        return True
 
     def look(self, drains: int) -> None:
         """Forget it all once the socket was seen empty often enough since the last one went."""

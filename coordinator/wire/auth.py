@@ -7,6 +7,7 @@ An admitted one carries its true public key as User-Id. What a member may do aft
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 import structlog
@@ -37,6 +38,8 @@ class Authenticator:
         self._admits = admits
         self.refused = 0
         """Handshakes refused so far."""
+        self._accepted: Counter[str] = Counter()
+        self._accepted_in_all = 0
         self._socket = context.socket(zmq.REP)
         self._socket.linger = 0
         self._socket.bind(ZAP_ENDPOINT)
@@ -46,6 +49,10 @@ class Authenticator:
         self._stopper.connect(_STOP_ENDPOINT)
         self._thread = threading.Thread(target=self._serve, name="zap", daemon=True)
         self._thread.start()
+
+    def accepted_from(self, address: str) -> int:
+        """Handshakes of an address that were accepted so far; of all addresses for an empty one. From any thread."""
+        return self._accepted[address] if address else self._accepted_in_all
 
     def close(self) -> None:
         """Stop answering; connections made so far stay."""
@@ -71,9 +78,11 @@ class Authenticator:
             return [b"1.0", request[1] if len(request) > 1 else b"", b"500", b"not understood", b"", b""]
         _, request_id, _, address, _, mechanism, *credentials = request
         key = z85.encode(credentials[0]).decode() if mechanism == b"CURVE" and len(credentials) == 1 else ""
+        shown = address.decode(errors="replace")
         if key and self._admits(key):
+            self._accepted[shown] += 1
+            self._accepted_in_all += 1
             return [b"1.0", request_id, b"200", b"OK", key.encode(), b""]
         self.refused += 1
-        shown = address.decode(errors="replace")
         log.warning("key.refused", key=key or mechanism.decode(errors="replace"), address=shown)
         return [b"1.0", request_id, b"400", b"unknown key", b"", b""]

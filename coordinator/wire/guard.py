@@ -54,10 +54,17 @@ class ConnectionGuard:
     """`heard`, `trust`, `drained` and `close` belong to the socket's thread. Close before the socket is closed."""
 
     def __init__(
-        self, router: zmq.Socket[bytes], *, bounds: BacklogLimits, encrypted: bool, wake: Callable[[], None]
+        self,
+        router: zmq.Socket[bytes],
+        *,
+        bounds: BacklogLimits,
+        accepted: Callable[[str], int] | None,
+        wake: Callable[[], None],
     ) -> None:
-        """wake: has the socket's thread look into the socket, where nobody else may."""
-        self._router, self._bounds, self._encrypted, self._wake = router, bounds, encrypted, wake
+        """accepted: how many handshakes of an address were accepted (`Unheard`); None on a socket without keys. wake:
+        has the socket's thread look into the socket, where nobody else may."""
+        self._router, self._bounds, self._wake = router, bounds, wake
+        self._encrypted = accepted is not None
         router.monitor(_MONITOR, _ACCEPTED | _ENDED | _LISTENING)
         self._monitor = router.context.socket(zmq.PAIR)
         self._monitor.rcvhwm = 0  # the library waits for room in this queue with all of its connections
@@ -68,7 +75,7 @@ class ConnectionGuard:
         self._watched: dict[int, _Watched] = {}
         """By the library's descriptor: the latest connection that had it."""
         self._by_connection: dict[str, _Watched] = {}
-        self._unheard = Unheard()
+        self._unheard = Unheard(accepted)
         self._listener: socket.socket | None = None
         self._is_shut = False
         self._serial = 0

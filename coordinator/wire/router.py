@@ -90,8 +90,9 @@ class Router:
         self.lost_messages = 0
         """Messages given up because their receiver took nothing for too long."""
         bounds = bounds or BacklogLimits(strangers=STRANGERS)
+        accepted = self._authenticator.accepted_from if self._authenticator is not None else None
         self._guard = (
-            ConnectionGuard(self._socket, bounds=bounds, encrypted=self._has_keys, wake=self.wake) if guarded else None
+            ConnectionGuard(self._socket, bounds=bounds, accepted=accepted, wake=self.wake) if guarded else None
         )
         if self._guard is None and endpoint.startswith("tcp://"):
             log.warning("guard.off", so="messages that never end are not noticed on this system")

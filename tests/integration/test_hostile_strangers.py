@@ -55,6 +55,16 @@ def test_the_door_opens_again_when_those_who_flooded_it_have_gone(tmp_path: Path
         assert "all 3 rounds are done" in stage.log.read_text()
 
 
+def test_strangers_without_a_listed_key_keep_no_member_out(tmp_path: Path) -> None:
+    with staged(tmp_path, tiny_model(), curve=True) as stage:
+        with Attackers(ATTACKS["broken-handshake"], stage.endpoint, seed=9, threads=4) as attackers:
+            wait_for(lambda: attackers.attempts >= 1_000, "the attacks")
+            stage.finish()
+        log = stage.log.read_text()
+        assert "door.shut" not in log
+        assert "connection.cut" not in log
+
+
 @pytest.mark.parametrize("curve", [False, True], ids=["without keys", "with keys"])
 def test_a_member_whose_message_is_endless_is_cut_off_and_costs_little(tmp_path: Path, *, curve: bool) -> None:
     with staged(tmp_path, tiny_model(), curve=curve) as stage:

@@ -138,3 +138,24 @@ def test_a_stranger_whose_hello_was_taken_is_not_sent_away_for_others_of_its_add
         account.hear(1500)
         account.taken = 1500 + waiting
     assert cut([greeted, silent, busy], unheard=unheard) == [silent, busy]
+
+
+def test_with_keys_strangers_leave_nothing_behind_beyond_the_handshakes_that_were_accepted() -> None:
+    """200 that go would count 200 times 48 KiB, more than the 4 MiB of an address, if any of them could have spoken."""
+    unheard = Unheard(accepted=lambda address: 2 if address == "a" else 0)
+    for number in range(200):
+        unheard.gone(stranger(number, waiting=200), drains=0)
+        unheard.gone(stranger(number, waiting=200, address="b"), drains=0)
+    assert not unheard.is_too_much("a")
+    assert not unheard.is_far_too_much
+    assert cut([stranger(200, waiting=200)], unheard=unheard) == []
+
+
+def test_with_keys_whoever_has_sent_more_than_a_handshake_counts() -> None:
+    unheard = Unheard(accepted=lambda _: 0)
+    unheard.gone(stranger(0, waiting=2 * UNHEARD_BYTES), drains=0)
+    assert unheard.is_too_much("a")
+    many = Unheard(accepted=lambda _: 200)
+    for number in range(200):
+        many.gone(stranger(number, waiting=200), drains=0)
+    assert many.is_too_much("a")
