@@ -14,7 +14,8 @@ MOST_MEMBERS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """minutes: of processor time, after which an exploration stops, complete or not. wander: random walks instead of every path."""
+    """minutes: of processor time, after which an exploration stops, complete or not. wander: random walks instead of
+    every path."""
 
     members: int = 2
     rounds: int = 2
