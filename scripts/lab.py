@@ -13,6 +13,7 @@ from scripts.experiments.audit.command import audit
 from scripts.experiments.commands import compare, demo
 from scripts.experiments.leaderboard.command import leaderboard
 from scripts.experiments.reproduce.command import reproduce
+from scripts.experiments.sealed_accuracy import sealed_accuracy
 from scripts.explore.command import explore
 from scripts.fuzz.command import fuzz
 from scripts.report.page.command import report
@@ -31,6 +32,7 @@ app.command("leaderboard")(leaderboard)
 app.command("asynchronous")(asynchronous)
 app.command("attacks")(attacks)
 app.command("audit")(audit)
+app.command("sealed-accuracy")(sealed_accuracy)
 app.command("bench")(bench)
 app.command("drill")(drill)
 app.command("explore")(explore)

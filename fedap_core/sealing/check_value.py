@@ -19,9 +19,15 @@ from fedap_core.sealing.fixed_point import Words
 PRIME: Final = 2**61 - 1
 
 _HALF_BITS: Final = 31
-_LOW_HALF: Final = np.uint64(2**_HALF_BITS - 1)
-_BLOCK: Final = 8192
-"""Values multiplied at a time: what lies between stays in the cache."""
+_LIMB_BITS: Final = (20, 21)
+"""Of the whole numbers, and of the secret: each is cut into three limbs, multiplied in float64."""
+_BLOCK: Final = 2048
+"""Products added up at a time: 2^21 * 2^21 * 2^11 = 2^53, so that float64 is exact in any order."""
+_BLOCKS: Final = 512
+"""Sums added up as 64-bit integers at a time: 2^53 * 2^9 = 2^62."""
+
+Limbs = NDArray[np.float64]
+"""(3, P): a secret vector, cut for `product_with`."""
 
 
 def residues(words: Words) -> Words:
@@ -33,23 +39,42 @@ def residues(words: Words) -> Words:
 
 def inner_product(secret: Words, integers: NDArray[np.int64]) -> int:
     """<r, q> mod p. secret: (P,) residues. integers: (P,), magnitudes below p."""
+    return product_with(limbs(secret), integers)
+
+
+def limbs(secret: Words) -> Limbs:
+    """A secret vector (P,) of residues, to be multiplied often."""
+    return _cut(secret, _LIMB_BITS[1])
+
+
+def product_with(secret: Limbs, integers: NDArray[np.int64]) -> int:
+    """<r, q> mod p. secret: (3, P), of `limbs`. integers: (P,), magnitudes below p."""
     total = 0
-    for start in range(0, secret.size, _BLOCK):
-        total += _partial(secret[start : start + _BLOCK], integers[start : start + _BLOCK])
+    for start in range(0, integers.size, _BLOCK * _BLOCKS):
+        stop = start + _BLOCK * _BLOCKS
+        total += _partial(secret[:, start:stop], integers[start:stop])
     return total % PRIME
 
 
-def _partial(secret: Words, integers: NDArray[np.int64]) -> int:
-    """Halves of 31 and 30 bits: their products, and the sum of the middle two, stay below 2^62."""
-    numbers = integers.view(np.uint64) + np.where(integers < 0, np.uint64(PRIME), np.uint64(0))
-    low, high = secret & _LOW_HALF, secret >> np.uint64(_HALF_BITS)
-    lower, higher = numbers & _LOW_HALF, numbers >> np.uint64(_HALF_BITS)
-    total = 0
-    for shift, products in enumerate((low * lower, low * higher + high * lower, high * higher)):
-        upper = int((products >> np.uint64(32)).sum())
-        products &= np.uint64(2**32 - 1)
-        total += (int(products.sum()) + (upper << 32)) << (_HALF_BITS * shift)
-    return total
+def _partial(secret: Limbs, integers: NDArray[np.int64]) -> int:
+    """The sums of products of limbs, each a whole number below 2^53 in magnitude for every block."""
+    sums = np.zeros((3, 3), dtype=np.int64)
+    for start in range(0, integers.size, _BLOCK):
+        cut = _cut(integers[start : start + _BLOCK], _LIMB_BITS[0])
+        sums += (cut @ secret[:, start : start + _BLOCK].T).astype(np.int64)
+    first, second = _LIMB_BITS
+    return sum(int(sums[i, j]) << (first * i + second * j) for i in range(3) for j in range(3))
+
+
+def _cut(numbers: NDArray[np.int64] | Words, bits: int) -> Limbs:
+    """(P,) to (3, P), the lowest first; the highest has the sign."""
+    cut = np.empty((3, numbers.size))
+    low = numbers.dtype.type(2**bits - 1)
+    cut[0] = numbers & low
+    higher = numbers >> numbers.dtype.type(bits)
+    cut[1] = higher & low
+    cut[2] = higher >> numbers.dtype.type(bits)
+    return cut
 
 
 def halves(value: int) -> tuple[int, int]:

@@ -35,7 +35,9 @@ def to_words(values: Float32Array) -> Words:
     largest = float(np.abs(values).max()) if values.size else 0.0
     if not largest < LARGEST:  # false for NaN, too
         raise InvalidInput("weights", f"a value of size {largest:g}", "finite values below 65536 in a sealed run")
-    scaled = np.rint(values.astype(np.float64) * 2.0**SCALE_BITS)
+    scaled = values.astype(np.float64)
+    scaled *= 2.0**SCALE_BITS
+    np.rint(scaled, out=scaled)
     return scaled.astype(np.int64).view(np.uint64)
 
 
@@ -51,4 +53,6 @@ def is_possible(sums: NDArray[np.int64]) -> bool:
 
 def to_values(sums: NDArray[np.int64]) -> Float32Array:
     """(P,) sums to the weighted means (P,), as float32."""
-    return np.asarray(sums.astype(np.float64) / (2.0**SCALE_BITS * WHOLE), dtype=np.float32)
+    means = sums.astype(np.float64)
+    means *= 1.0 / (2.0**SCALE_BITS * WHOLE)  # a power of two: as exact as a division
+    return means.astype(np.float32)

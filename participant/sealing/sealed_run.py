@@ -12,6 +12,7 @@ import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -289,7 +290,7 @@ class SealedRun:
             raise InvalidInput("plan.sealed", "none", "a sealed run")
         return sealing
 
-    @property
+    @cached_property
     def _sealer(self) -> Sealer:
         return Sealer(self.key, self.welcome.run)
 

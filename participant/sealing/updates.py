@@ -8,7 +8,7 @@ have been made with is `rows`' and the run's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fedap_core.arrays import Float32Array
 from fedap_core.errors import InvalidInput
 from fedap_core.sealing import check_value, fixed_point
+from fedap_core.sealing.check_value import Limbs
 from fedap_core.sealing.fixed_point import WHOLE, Words
 from participant.sealing.group_key import GroupKey
 
@@ -29,6 +30,8 @@ TAG_WORDS = 2
 _CHUNK = 1 << 14
 """Words padded at a time: pads of whole models would take their memory once more for every member."""
 
+_KEPT_VALUES = 1 << 18
+"""Up to so many values the secret vector stays in memory (24 bytes each); of larger models it is made again."""
 
 _ZEROS = memoryview(bytes(8 * _CHUNK))
 
@@ -55,25 +58,28 @@ class Upload:
 
 
 class Sealer:
-    """Seals updates of one run and opens sums of them."""
+    """Seals updates of one run and opens sums of them. Used by one thread at a time."""
 
     def __init__(self, key: GroupKey, run: str) -> None:
         self._key = key
         self._run = run
+        self._pad = np.empty(_CHUNK + 2, dtype="<u8")  # the cipher wants room for one block more
+        self._kept: dict[int, tuple[tuple[int, Limbs], ...]] = {}
+        """The run's secret vector by its length: that of warm-up, and that of the run."""
 
     def seal(self, values: Float32Array, upload: Upload) -> NDArray[np.int64]:
         """(P,) values to (P + 4,) words: padded, then the check value's halves, then the salt."""
         if len(upload.salt) != SALT_BYTES:
             raise InvalidInput("salt", len(upload.salt), f"{SALT_BYTES} bytes")
-        words = fixed_point.to_words(values)
-        sealed = np.empty(words.size + TAG_WORDS + SALT_WORDS, dtype=np.uint64)
-        pads, secrets, tag = self._pads(upload, words.size), self._secrets(words.size), self._mask(upload)
-        for (start, pad), secret in zip(pads, secrets, strict=True):
-            piece = words[start : start + pad.size]
-            sealed[start : start + pad.size] = piece + pad
-            tag += check_value.inner_product(secret, fixed_point.signed(piece))
-        sealed[words.size : words.size + TAG_WORDS] = check_value.halves(tag % check_value.PRIME)
-        sealed[words.size + TAG_WORDS :] = np.frombuffer(upload.salt, dtype="<u8")
+        size = values.size
+        sealed = np.empty(size + TAG_WORDS + SALT_WORDS, dtype=np.uint64)
+        cipher, tag = self._cipher(upload), self._mask(upload)
+        for start, secret in self._secrets(size):
+            piece = fixed_point.to_words(values[start : start + _CHUNK])
+            tag += check_value.product_with(secret, fixed_point.signed(piece))
+            np.add(piece, self._next(cipher, piece.size), out=sealed[start : start + piece.size])
+        sealed[size : size + TAG_WORDS] = check_value.halves(tag % check_value.PRIME)
+        sealed[size + TAG_WORDS :] = np.frombuffer(upload.salt, dtype="<u8")
         return sealed.view(np.int64)
 
     def open_sum(self, row: NDArray[np.int64], uploads: Sequence[Upload]) -> Float32Array:
@@ -84,29 +90,44 @@ class Sealer:
         words = np.asarray(row).view(np.uint64)
         values = np.empty(size, dtype=np.float32)
         total = check_value.weighted((one.weight for one in uploads), map(self._mask, uploads))
-        pads = [self._pads(one, size) for one in uploads]
-        for (start, *_), secret, *padded in zip(_spans(size), self._secrets(size), *pads, strict=True):
-            sums = words[start : start + secret.size].copy()
-            for one, (_, pad) in zip(uploads, padded, strict=True):
-                np.multiply(pad, np.uint64(one.weight), out=pad)
+        ciphers = [(self._cipher(one), np.uint64(one.weight)) for one in uploads]
+        for start, secret in self._secrets(size):
+            sums = words[start : start + secret.shape[1]].copy()
+            for cipher, weight in ciphers:
+                pad = self._next(cipher, sums.size)
+                np.multiply(pad, weight, out=pad)
                 np.subtract(sums, pad, out=sums)
             integers = fixed_point.signed(sums)
             if not fixed_point.is_possible(integers):
                 raise BrokenSeal("a sum outside its range: it was changed, or made of other uploads or weights")
-            total += check_value.inner_product(secret, integers)
-            values[start : start + secret.size] = fixed_point.to_values(integers)
+            total += check_value.product_with(secret, integers)
+            values[start : start + sums.size] = fixed_point.to_values(integers)
         low, high = (int(one) for one in words[size:])
         if check_value.whole(low, high) != total % check_value.PRIME:
             raise BrokenSeal("the check value is wrong: the sum was changed, or made of other uploads or weights")
         return values
 
-    def _pads(self, upload: Upload, size: int) -> Iterator[tuple[int, Words]]:
-        key = self._key.derive(self._run, "pad", *_name(upload))
-        return zip((start for start, _ in _spans(size)), _keystream(key, size), strict=True)
+    def _cipher(self, upload: Upload) -> CipherContext:
+        return _stream(self._key.derive(self._run, "pad", *_name(upload)))
 
-    def _secrets(self, size: int) -> Iterator[Words]:
-        """The run's secret vector, piece by piece."""
-        return map(check_value.residues, _keystream(self._key.derive(self._run, "check"), size))
+    def _next(self, cipher: CipherContext, count: int) -> Words:
+        """The next words of a pad; valid until the next ones are asked for."""
+        cipher.update_into(_ZEROS[: 8 * count], self._pad.data.cast("B"))
+        return self._pad[:count]
+
+    def _secrets(self, size: int) -> Iterable[tuple[int, Limbs]]:
+        """The run's secret vector, chunk by chunk, each with its first place."""
+        if size > _KEPT_VALUES:
+            return self._made_secrets(size)
+        if size not in self._kept:
+            self._kept[size] = tuple(self._made_secrets(size))
+        return self._kept[size]
+
+    def _made_secrets(self, size: int) -> Iterator[tuple[int, Limbs]]:
+        stream = _stream(self._key.derive(self._run, "check"))
+        for start in range(0, size, _CHUNK):
+            words = self._next(stream, min(_CHUNK, size - start))
+            yield start, check_value.limbs(check_value.residues(words))
 
     def _mask(self, upload: Upload) -> int:
         return int.from_bytes(self._key.derive(self._run, "mask", *_name(upload), length=32), "little") % (
@@ -123,16 +144,6 @@ def _name(upload: Upload) -> tuple[str, ...]:
     return upload.member, str(upload.round_no), upload.phase, upload.salt.hex()
 
 
-def _spans(size: int) -> Iterator[tuple[int, int]]:
-    return ((start, min(start + _CHUNK, size)) for start in range(0, size, _CHUNK))
-
-
-def _keystream(key: bytes, size: int) -> Iterator[Words]:
-    cipher = Cipher(AES256(key), CTR(bytes(16))).encryptor()
-    return (_random_words(cipher, stop - start) for start, stop in _spans(size))
-
-
-def _random_words(cipher: CipherContext, count: int) -> Words:
-    buffer = np.empty(count + 2, dtype="<u8")  # the cipher wants room for one block more
-    cipher.update_into(_ZEROS[: 8 * count], buffer.data.cast("B"))
-    return buffer[:count]
+def _stream(key: bytes) -> CipherContext:
+    """Encrypted zeros: random words."""
+    return Cipher(AES256(key), CTR(bytes(16))).encryptor()

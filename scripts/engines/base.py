@@ -90,6 +90,8 @@ class Registered:
         if settings.mode not in self.modes:
             fix = "Use --engine processes, or `fedap-lab asynchronous` for a virtual clock."
             raise InvalidInput("mode", settings.mode, f"{' or '.join(self.modes)} with this engine", fix)
+        if settings.sealed and not self.repeats_noise:
+            raise InvalidInput("sealed", True, "false with this engine", "Use --engine inline.")
         for budget in (settings.statistics_privacy, settings.update_privacy):
             if budget is not None and not self.repeats_noise:
                 raise InvalidInput(budget.SECTION, "given", "none with this engine", "Use --engine inline.")

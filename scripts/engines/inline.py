@@ -33,6 +33,7 @@ from scripts.engines.base import EngineOptions
 from scripts.engines.opening import open_pool
 from scripts.engines.pool import Chosen, ClientPool
 from scripts.engines.sampling import Sampling
+from scripts.engines.sealed_rows import mix_as_sealed
 from scripts.engines.tables import MappedRows
 from scripts.engines.transport import Transport
 from scripts.run.anchors import require_same_model, train_pooled_anchor
@@ -320,6 +321,9 @@ class InlineFederation:
         served = range(len(rows)) if receivers is None else receivers
         own: tuple[int | None, ...] = tuple(served)
         personal = self._strategy.is_personal(phase)
+        if self._settings.sealed:
+            mix_as_sealed(weights, [client.name for client in self._cohort.clients], self._strategy, phase, rows)
+            return
         if self._sampling.is_partial:
             using, weights = self._sampling.weights(weights, served, phase, round_no)
             places = {giver: place for place, giver in enumerate(using)}

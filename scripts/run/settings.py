@@ -26,7 +26,7 @@ from coordinator.sections import take_record
 from fedap_core.errors import InvalidInput, in_words
 from fedap_core.participation import require_participation
 from fedap_core.splits import OVERLAPPING_LABEL, PROTOCOLS
-from fedap_core.strategies import Strategy, make_strategy
+from fedap_core.strategies import Strategy, make_strategy, sealing_objection
 from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from protocol.encodings import Encoding
 from protocol.plan import Compute, Sgd, is_evaluated
@@ -47,6 +47,7 @@ _LATER_FIELDS = {
     "participation": 1.0,
     "statistics_privacy": None,
     "update_privacy": None,
+    "sealed": False,
 }
 """Fields that older results do not have, with the value those were computed by: only another value has a part in a
 run's name."""
@@ -133,6 +134,9 @@ class RunSettings(BaseModel):
     update_privacy: UpdatePrivacy | None = None
     """The same for the updates of all clients."""
 
+    sealed: bool = False
+    """Whether values and weights are rounded to whole numbers, as in a sealed run."""
+
     @model_validator(mode="before")
     @classmethod
     def _by_record(cls, table: dict[str, object]) -> dict[str, object]:
@@ -154,11 +158,22 @@ class RunSettings(BaseModel):
             raise InvalidInput("participation", self.participation, "1 in continuous mode, and under robust", fix)
         if self.mode == "continuous":
             strategy.require_continuous()
+        if self.sealed:
+            self._require_sealable(strategy)
         if self.sgd.work_limit_s is not None or self.sgd.keep_momentum:  # not repeatable; not saved with the models
             raise InvalidInput("sgd", self.sgd, "no work_limit_s and no keep_momentum in the lab")
         if self.uses_anchor and self.anchor.kind == "warmup" and self.anchor.rounds >= self.rounds:
             raise InvalidInput("anchor.rounds", self.anchor.rounds, f"fewer than the run's {self.rounds} rounds")
         return self
+
+    def _require_sealable(self, strategy: Strategy) -> None:
+        """Warm-up and statistics in mid-run have rows of their own in a sealed run, which the lab does not have."""
+        expected = "an algorithm that can be sealed, with a pooled anchor or a file, f32 and everybody in every round"
+        if why := sealing_objection(strategy):
+            raise InvalidInput("sealed", self.label, expected, f"{why}.")
+        later = strategy.round_measure != "none" or self.warm_up_rounds > 0
+        if later or self.encoding != "f32" or self.participation < 1.0 or self.mode != "barrier":
+            raise InvalidInput("sealed", self.label, expected)
 
     def evaluates(self, round_no: int) -> bool:
         """Whether the models that a round delivers are evaluated, by the rule of the plan."""

@@ -27,7 +27,8 @@ from scripts.run.settings import RunSettings
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Captured:
     """own: models to predict with. updates: whole models after training, of which only `shared` tensors leave. mixed:
-    what everybody is given next, with its own tensors of the others. sent, given: (n, values), flat. weights: W."""
+    what everybody is given next, with its own tensors of the others. sent, given: (n, values), flat: the
+    shared tensors, then what travels beside them. weights: W."""
 
     spec: ModelSpec
     initial: State
@@ -41,11 +42,11 @@ class Captured:
 
 
 def with_updates(captured: Captured, seen: Float32Array) -> Captured:
-    """The same where an attacker reads other values of what is sent. seen: (n, values), in the order of `shared`."""
-    sizes = np.cumsum([captured.initial[name].numel() for name in captured.shared])[:-1]
+    """The same where an attacker reads other values of what is sent. seen: (n, values), as `sent`."""
+    ends = np.cumsum([captured.initial[name].numel() for name in captured.shared])
 
     def one(update: State, row: Float32Array) -> State:
-        parts = dict(zip(captured.shared, np.split(row, sizes), strict=True))
+        parts = dict(zip(captured.shared, np.split(row, ends), strict=False))  # the rest travels beside the weights
         return {
             name: torch.from_numpy(parts[name].copy()).reshape(tensor.shape) if name in parts else tensor
             for name, tensor in update.items()
@@ -69,8 +70,8 @@ def capture(settings: RunSettings, cohort: Cohort, root: Path, *, workers: int) 
     pool.load(folder.models(settings.rounds - 1))
     own = tuple(client.handed_over(settings.rounds) for client in clients)
     strategy = settings.strategy()
-    tensors = spec.shared(strategy.home)
-    private = PrivateRows(settings, [client.name for client in cohort.clients], tensors)
+    names = [client.name for client in cohort.clients]
+    private = PrivateRows(settings, names, strategy.travelling(spec))
     private.begin(pool.rows, range(len(clients)))
     pool.train(settings.rounds, Measure.NONE)
     private.release(pool.rows, settings.rounds)
@@ -84,7 +85,7 @@ def capture(settings: RunSettings, cohort: Cohort, root: Path, *, workers: int) 
         row[...] = values
     mixed = tuple(client.state() for client in clients)
     pool.close()
-    shared = tuple(tensor.name for tensor in tensors)
+    shared = tuple(tensor.name for tensor in spec.shared(strategy.home))
     return Captured(
         spec=spec, initial=initial, shared=shared, own=own, updates=updates, mixed=mixed, sent=sent, given=given,
         weights=mixing.weights,
