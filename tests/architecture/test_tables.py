@@ -49,7 +49,18 @@ TABLES = (  # of the data folder, the second set is reached by what the user nam
         folder="scripts/engines",
         name="ENGINES",
         support=frozenset(
-            {"base", "pool", "forked_pool", "transport", "sampling", "workbench", "opening", "stored_pool", "tables"}
+            {
+                "base",
+                "pool",
+                "forked_pool",
+                "sealed_rows",
+                "transport",
+                "sampling",
+                "workbench",
+                "opening",
+                "stored_pool",
+                "tables",
+            }
         )
         | {"continuous", "virtual_members"},
     ),
