@@ -1,4 +1,4 @@
-"""The sections of a run's configuration: every field with its description and default.
+"""The sections of a run's configuration: every field with its description. Defaults of rules are those of `rules`.
 
 Checks within one section are here; checks across sections are in `config` and `run_plan`.
 """
@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serializer, model_validator
 
+from coordinator.decisions.rules import AdmissionRules, MemberRules, PaceRules
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.similarity import MIN_SIMILARITY
 from fedap_core.strategies import make_strategy
@@ -130,26 +131,34 @@ class MembersSection(Section):
         default=(), description="Names of the members if no keys are used (this machine only)."
     )
     at_least: int = Field(default=2, ge=1, description="Members needed for the first round.")
-    at_most: int = Field(default=10_000, ge=1, description="Maximum number of members.")
+    at_most: int = Field(default=MemberRules.at_most, ge=1, description="Maximum number of members.")
     enrolment_s: float | None = Field(
         default=None,
         ge=0.0,
         description="Start after this many seconds if `at_least` members are present; none: wait for the whole list.",
         examples=[600.0],
     )
-    late_join: bool = Field(default=True, description="Whether new members may join after the start.")
-    min_samples: int = Field(default=32, ge=1, description="Minimum number of training samples of a member.")
+    late_join: bool = Field(default=MemberRules.late_join, description="Whether new members may join after the start.")
+    min_samples: int = Field(
+        default=MemberRules.min_samples, ge=1, description="Minimum number of training samples of a member."
+    )
     max_samples: int = Field(
-        default=10_000_000,
+        default=MemberRules.max_samples,
         ge=1,
         description="Maximum number of training samples of a member; samples determine the weight of its updates.",
     )
     max_growth: float = Field(
-        default=2.0, ge=1.0, description="Factor by which a member's number of samples may change after it joined."
+        default=MemberRules.max_growth,
+        ge=1.0,
+        description="Factor by which a member's number of samples may change after it joined.",
     )
-    strikes: int = Field(default=3, ge=1, description="Refused messages after which a member is excluded.")
+    strikes: int = Field(
+        default=MemberRules.strikes, ge=1, description="Refused messages after which a member is excluded."
+    )
     forgive_after: int = Field(
-        default=50, ge=1, description="Admitted updates in a row that cancel one refused message."
+        default=MemberRules.forgive_after,
+        ge=1,
+        description="Admitted updates in a row that cancel one refused message.",
     )
 
     @field_validator("names")
@@ -164,9 +173,9 @@ class MembersSection(Section):
 class AdmissionSection(Section):
     """Which values may be mixed: bounds that hold from the first round and for any number of members."""
 
-    max_value: float = Field(default=1e4, gt=0.0, description="Largest magnitude of a weight.")
+    max_value: float = Field(default=AdmissionRules.max_value, gt=0.0, description="Largest magnitude of a weight.")
     max_statistic: float = Field(
-        default=1e6,
+        default=AdmissionRules.max_statistic,
         gt=0.0,
         description="Largest mean and standard deviation of a layer's inputs, also for running statistics.",
     )
@@ -178,7 +187,7 @@ class AdmissionSection(Section):
         examples=[10.0],
     )
     max_outlier: float = Field(
-        default=10.0,
+        default=AdmissionRules.max_outlier,
         gt=1.0,
         description="Largest step of one update, relative to the typical step of the run (the largest median of"
         " a round so far; from three members).",
@@ -212,11 +221,15 @@ class SealingSection(Section):
 class PaceSection(Section):
     """When something is late, and what is done about it."""
 
-    heartbeat_s: float = Field(default=10.0, gt=0.0, description="Longest pause between two messages from either side.")
-    dead_after_s: float = Field(
-        default=60.0, gt=0.0, description="Silence after which rounds no longer wait for a member."
+    heartbeat_s: float = Field(
+        default=PaceRules.heartbeat_s, gt=0.0, description="Longest pause between two messages from either side."
     )
-    quorum: int = Field(default=1, ge=1, description="Updates that a round needs to close if members are missing.")
+    dead_after_s: float = Field(
+        default=PaceRules.dead_after_s, gt=0.0, description="Silence after which rounds no longer wait for a member."
+    )
+    quorum: int = Field(
+        default=PaceRules.quorum, ge=1, description="Updates that a round needs to close if members are missing."
+    )
     deadline_s: float | None = Field(
         default=None,
         ge=0.0,
@@ -235,14 +248,20 @@ class PaceSection(Section):
         description="End the run if enrolment or a round lacks its quorum for this long; none: never.",
         examples=[86_400.0],
     )
-    linger_s: float = Field(default=60.0, ge=0.0, description="How long the end of the run waits for absent members.")
+    linger_s: float = Field(
+        default=PaceRules.linger_s, ge=0.0, description="How long the end of the run waits for absent members."
+    )
     late_updates: Literal["discount", "drop"] = Field(
         default="discount",
         description="Whether the last update of an absent member still counts, discounted by its age, or is dropped.",
     )
-    age_exponent: float = Field(default=0.5, ge=0.0, description="a in (1 + age) ** -a, the discount of an old update.")
+    age_exponent: float = Field(
+        default=PaceRules.age_exponent, ge=0.0, description="a in (1 + age) ** -a, the discount of an old update."
+    )
     patience: int | None = Field(
-        default=None, ge=1, description="End the run after this many evaluations without a better validation accuracy."
+        default=PaceRules.patience,
+        ge=1,
+        description="End the run after this many evaluations without a better validation accuracy.",
     )
 
 
