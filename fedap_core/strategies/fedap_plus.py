@@ -37,7 +37,7 @@ class FedApPlus(FedAp):
     """final_self_weight: what `self_weight` becomes by the last round, in equal steps; -1 leaves it as it is.
 
     head_self_weight, batch_norm_self_weight: what a participant keeps of its own head and batch norm, which are then
-    shared and mixed; 1 keeps all of it; -1: the head as `head_at_home` says, batch norm at home. learning: step size
+    shared and mixed; 1 keeps all of it; -1: as `head_at_home` and `batch_norm_at_home` say. learning: step size
     with which every participant learns its self-weight from the gradient of its training loss; 0 does not.
     personal_share: of a second model that is kept at home, in the model that is handed over; the rest is the delivered
     model; 0: no second model is kept. It is trained once a round, with the pull `strength` towards the delivered one.
@@ -51,6 +51,7 @@ class FedApPlus(FedAp):
 
     reestimate: bool = True
     head_at_home: bool = True
+    batch_norm_at_home: bool = True
     final_self_weight: float = CONSTANT
     head_self_weight: float = CONSTANT
     batch_norm_self_weight: float = CONSTANT
@@ -78,7 +79,7 @@ class FedApPlus(FedAp):
     @property
     def home(self) -> frozenset[Part]:
         head = self.head_at_home and self.head_self_weight == CONSTANT
-        norm = self.batch_norm_self_weight == CONSTANT
+        norm = self.batch_norm_at_home and self.batch_norm_self_weight == CONSTANT
         return frozenset({*([Part.HEAD] if head else []), *([Part.BATCH_NORM] if norm else [])})
 
     @property

@@ -80,16 +80,17 @@ def half_as_fedbn(book: Book) -> FloatArray:
     return weights
 
 
-def ditto(strength: float, *, plus: bool = False, share: float = 1.0, last: int = 1) -> Callable[[Book], FloatArray]:
-    """x as FedAvg or, with `plus`, as FedAP with the head at home; v beside it, pulled towards x as delivered. What is
-    compared in the end is v, or what is `share` of v and the rest x, as a mean over the `last` rounds."""
+def ditto(
+    strength: float, *, plus: Keep | None = None, self_weight: float = 0.5, share: float = 1.0, last: int = 1
+) -> Callable[[Book], FloatArray]:
+    """x as FedAvg or, with `plus`, mixed by FedAP's W but for what that keeps; v beside it, pulled towards x as
+    delivered. What is compared in the end is v, or `share` of v and the rest of x, as a mean over the `last` rounds."""
 
     def play(book: Book) -> FloatArray:
         personal = [textbook.network(SEED) for _ in book.models]
-        weights, keep = book.by_counts(), textbook.nothing
-        if plus:
-            weights = textbook.by_distances([one[BN_INPUTS] for one in anchor_moments(book)], 0.5)
-            keep = head_or_batch_norm
+        weights, keep = book.by_counts(), plus or textbook.nothing
+        if plus is not None:
+            weights = textbook.by_distances([one[BN_INPUTS] for one in anchor_moments(book)], self_weight)
         kept: list[list[list[Tensor]]] = []
         for _ in range(ROUNDS):
             for number, (model, own) in enumerate(zip(book.models, personal, strict=True)):
@@ -196,6 +197,15 @@ def learnt_self_weight(rate: float) -> Callable[[Book], FloatArray]:
 
 BN_INPUTS, HEAD_INPUTS = slice(0, 2), slice(2, 3)
 
+PLUS: dict[str, str | float | bool] = {
+    "reestimate": False,
+    "self_weight": 0.5,
+    "head_at_home": True,
+    "batch_norm_at_home": True,
+    "personal_share": 0.0,
+}
+"""FedAP+ with nothing but head and batch norm at home, for one option at a time beside it."""
+
 CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], FloatArray]]] = {
     "base": ("base", {}, alone),
     "fedavg": ("fedavg", {}, averaging(textbook.nothing)),
@@ -209,16 +219,17 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "fedap-sbn": ("fedap-sbn", {}, by_anchor(textbook.nothing, BN_INPUTS)),
     "d-fedap": ("d-fedap", {}, by_anchor(textbook.batch_norm, HEAD_INPUTS)),
     "f-fedap": ("f-fedap", {}, half_as_fedbn),
-    "fedap-plus": ("fedap-plus", {"reestimate": False}, by_anchor(head_or_batch_norm, BN_INPUTS)),
+    "fedap-plus": ("fedap-plus", {"reestimate": False}, ditto(1.0, plus=textbook.nothing, self_weight=0.15, share=0.5)),
+    "fedap-plus-home": ("fedap-plus", PLUS, by_anchor(head_or_batch_norm, BN_INPUTS)),
     "fedap-plus-narrowing": (
         "fedap-plus",
-        {"reestimate": False, "self_weight": 0.6, "final_self_weight": 0.2},
+        {**PLUS, "self_weight": 0.6, "final_self_weight": 0.2},
         narrowing(0.6, 0.2),
     ),
     "fedap-plus-parts": (
         "fedap-plus",
         {
-            "reestimate": False,
+            **PLUS,
             "self_weight": 0.3,
             "head_self_weight": 0.8,
             "batch_norm_self_weight": 0.6,
@@ -226,16 +237,16 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
         },
         by_parts(0.3, 0.8, 0.6, last=2),
     ),
-    "fedap-plus-learnt": ("fedap-plus", {"reestimate": False, "learning": 0.2}, learnt_self_weight(0.2)),
+    "fedap-plus-learnt": ("fedap-plus", {**PLUS, "learning": 0.2}, learnt_self_weight(0.2)),
     "fedap-plus-personal": (
         "fedap-plus",
-        {"reestimate": False, "personal_share": 1.0, "strength": 0.3},
-        ditto(0.3, plus=True),
+        {**PLUS, "personal_share": 1.0, "strength": 0.3},
+        ditto(0.3, plus=head_or_batch_norm),
     ),
-    "fedap-plus-personal-average": (
+    "fedap-plus-average": (
         "fedap-plus",
-        {"reestimate": False, "personal_share": 0.4, "average_last": 0.5},
-        ditto(1.0, plus=True, share=0.4, last=2),
+        {**PLUS, "personal_share": 0.4, "average_last": 0.5},
+        ditto(1.0, plus=head_or_batch_norm, share=0.4, last=2),
     ),
     "ditto": ("ditto", {}, ditto(1.0)),
     "ditto-0.1": ("ditto", {"strength": 0.1}, ditto(0.1)),
@@ -301,7 +312,7 @@ def test_fedap_without_weighting_is_fedbn_to_the_bit() -> None:
 
 
 def test_fedap_plus_without_its_parts_is_fedap_to_the_bit() -> None:
-    assert same_bits(run("fedap-plus", (("reestimate", False), ("head_at_home", False))), run("fedap"))
+    assert same_bits(run("fedap-plus", tuple({**PLUS, "head_at_home": False}.items())), run("fedap"))
 
 
 def test_finetuning_and_reestimation_touch_only_the_model_that_is_handed_over() -> None:
