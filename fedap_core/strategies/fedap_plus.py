@@ -1,11 +1,13 @@
-"""FedAP+: FedAP whose classification layer stays home too, and whose batch norm is re-estimated before it predicts.
+"""FedAP+: FedAP with a small self-weight and a personal model beside it, whose mean with the delivered one predicts.
 
-W mixes the body. The options switch its parts off one by one, for ablations: with `head_at_home = false` and
-`reestimate = false` it is FedAP. The share that a participant keeps of its own update may change over the rounds (a
-narrow mix is quick in the beginning, a wide one better in the end), be learnt, and differ between body, head and batch
-norm. W then holds the others' shares alone, and every participant adds its own at home, so nothing more is sent.
-Beside the exchanged model a participant may train a personal one, pulled towards what W delivers as Ditto's is towards
-the average; it never leaves, and a mean of both is handed over. The models of the last rounds may be averaged first.
+W is wide: most of a row comes from others, by similarity. Beside the exchanged model a participant trains a personal
+one, pulled towards what W delivers as Ditto's is towards the average; it never leaves. The mean of both, with
+batch-norm statistics of the participant's own data, is handed over. Nothing more is sent than by FedAP. With
+`self_weight = 0.5`, `personal_share = 0` and `reestimate = false` it is FedAP.
+
+More options, for ablations: the head may stay home; the share that a participant keeps of its own update may change
+over the rounds, be learnt, and differ between body, head and batch norm (W then holds the others' shares alone, and
+every participant adds its own at home); the models of the last rounds may be averaged before one is handed over.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class FedApPlus(FedAp):
     """final_self_weight: what `self_weight` becomes by the last round, in equal steps; -1 leaves it as it is.
 
     head_self_weight, batch_norm_self_weight: what a participant keeps of its own head and batch norm, which are then
-    shared and mixed; 1 keeps all of it; -1: as `head_at_home` and `batch_norm_at_home` say. learning: step size
+    shared and mixed; 1 keeps all of it; -1: the head as `head_at_home` says, batch norm at home. learning: step size
     with which every participant learns its self-weight from the gradient of its training loss; 0 does not.
     personal_share: of a second model that is kept at home, in the model that is handed over; the rest is the delivered
     model; 0: no second model is kept. It is trained once a round, with the pull `strength` towards the delivered one.
@@ -49,15 +51,15 @@ class FedApPlus(FedAp):
     label: ClassVar[str] = "FedAP+"
     depends_on_rounds: ClassVar[bool] = True
 
+    self_weight: float = 0.15
     reestimate: bool = True
-    head_at_home: bool = True
-    batch_norm_at_home: bool = True
+    head_at_home: bool = False
     final_self_weight: float = CONSTANT
     head_self_weight: float = CONSTANT
     batch_norm_self_weight: float = CONSTANT
     learning: float = 0.0
     average_last: float = 0.0
-    personal_share: float = 0.0
+    personal_share: float = 0.5
     strength: float = 1.0
 
     def __post_init__(self) -> None:
@@ -79,7 +81,7 @@ class FedApPlus(FedAp):
     @property
     def home(self) -> frozenset[Part]:
         head = self.head_at_home and self.head_self_weight == CONSTANT
-        norm = self.batch_norm_at_home and self.batch_norm_self_weight == CONSTANT
+        norm = self.batch_norm_self_weight == CONSTANT
         return frozenset({*([Part.HEAD] if head else []), *([Part.BATCH_NORM] if norm else [])})
 
     @property

@@ -201,7 +201,6 @@ PLUS: dict[str, str | float | bool] = {
     "reestimate": False,
     "self_weight": 0.5,
     "head_at_home": True,
-    "batch_norm_at_home": True,
     "personal_share": 0.0,
 }
 """FedAP+ with nothing but head and batch norm at home, for one option at a time beside it."""
@@ -219,7 +218,11 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "fedap-sbn": ("fedap-sbn", {}, by_anchor(textbook.nothing, BN_INPUTS)),
     "d-fedap": ("d-fedap", {}, by_anchor(textbook.batch_norm, HEAD_INPUTS)),
     "f-fedap": ("f-fedap", {}, half_as_fedbn),
-    "fedap-plus": ("fedap-plus", {"reestimate": False}, ditto(1.0, plus=textbook.nothing, self_weight=0.15, share=0.5)),
+    "fedap-plus": (
+        "fedap-plus",
+        {"reestimate": False},
+        ditto(1.0, plus=textbook.batch_norm, self_weight=0.15, share=0.5),
+    ),
     "fedap-plus-home": ("fedap-plus", PLUS, by_anchor(head_or_batch_norm, BN_INPUTS)),
     "fedap-plus-narrowing": (
         "fedap-plus",
