@@ -322,7 +322,9 @@ class InlineFederation:
         own: tuple[int | None, ...] = tuple(served)
         personal = self._strategy.is_personal(phase)
         if self._settings.sealed:
-            mix_as_sealed(weights, [client.name for client in self._cohort.clients], self._strategy, phase, rows)
+            measure = self._strategy.round_plan(round_no, self._settings.rounds).measure
+            known = weights if measure is Measure.NONE else np.ones_like(weights)  # W comes a round later
+            mix_as_sealed(known, [client.name for client in self._cohort.clients], self._strategy, phase, rows)
             return
         if self._sampling.is_partial:
             using, weights = self._sampling.weights(weights, served, phase, round_no)

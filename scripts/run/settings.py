@@ -167,12 +167,11 @@ class RunSettings(BaseModel):
         return self
 
     def _require_sealable(self, strategy: Strategy) -> None:
-        """Warm-up and statistics in mid-run have rows of their own in a sealed run, which the lab does not have."""
+        """Warm-up has rows of its own in a sealed run, which the lab does not have."""
         expected = "an algorithm that can be sealed, with a pooled anchor or a file, f32 and everybody in every round"
         if why := sealing_objection(strategy):
             raise InvalidInput("sealed", self.label, expected, f"{why}.")
-        later = strategy.round_measure != "none" or self.warm_up_rounds > 0
-        if later or self.encoding != "f32" or self.participation < 1.0 or self.mode != "barrier":
+        if self.warm_up_rounds or self.encoding != "f32" or self.participation < 1.0 or self.mode != "barrier":
             raise InvalidInput("sealed", self.label, expected)
 
     def evaluates(self, round_no: int) -> bool:

@@ -31,7 +31,6 @@ def test_a_sealed_mix_is_the_clear_one_up_to_rounding_where_no_peer_is_above_the
 @pytest.mark.parametrize(
     "asked",
     [
-        {"algorithm": "f-fedap"},
         {"algorithm": "fedamp"},
         {"algorithm": "fedap", "encoding": "int8"},
         {"algorithm": "fedap", "participation": 0.5},
