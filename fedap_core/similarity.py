@@ -22,6 +22,18 @@ MIN_SIMILARITY = 0.7
 sensor order or scale at 0.66 and less (docs/choice.md)."""
 
 
+def unlike_sentence(similarity: float | None, own_share: float) -> str:
+    """What a participant is told that fits nobody; empty where it fits somebody, or nothing is known. own_share: how
+    much of its federated model is its own."""
+    if similarity is None or similarity >= MIN_SIMILARITY:
+        return ""
+    taken = "nothing" if own_share >= 1.0 else f"{1.0 - own_share:.0%}"
+    return (
+        f"Your data are unlike those of every other member: {similarity:.2f} similar to the nearest, where "
+        f"{MIN_SIMILARITY:g} and more is usual. The federated model takes {taken} from others."
+    )
+
+
 def similarities(distances: FloatArray, stats: Sequence[BnStats]) -> FloatArray:
     """1 / (1 + d_ij / s_ij). distances: (n, n) of these statistics, as `distances.total_distance` gives them.
 

@@ -12,6 +12,7 @@ import structlog
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from participant.page.notes import noting
 from participant.training import pace
 from protocol.host.logs import CountRepeats, LogFile
 from protocol.host.web.address import PageAddress
@@ -103,11 +104,11 @@ def watching(*, terminal: bool) -> Iterator[Watch]:
 
 @contextmanager
 def showing(address: PageAddress | None, state: Path) -> Iterator[Watch]:
-    """A page of the participant in a process of its own, where one is asked for, and somebody to tell what it shows."""
+    """Somebody to tell what a page shows, and a page of the participant in a process of its own, where one is asked
+    for; one may be opened later too."""
     if address is None:
-        yield lambda _progress: None
+        yield noting(state)
         return
-    from participant.page.notes import noting
     from protocol.host.web.serving import start_page_process  # of the extra `page`
 
     process = start_page_process("participant.page", address, {"state": str(state)})

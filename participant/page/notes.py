@@ -1,7 +1,7 @@
 """What a participant writes down for its page: how far the present round is, and what every finished round came to.
 
-Two small files in the state folder, written only where a page was asked for. Nothing depends on them; where they cannot
-be written, training goes on.
+Two small files in the state folder, so that a page can be opened at any time. Nothing else depends on them; where they
+cannot be written, training goes on.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED, Candidate, Choice, candidate_of, choose
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import notes_of
+from fedap_core.similarity import unlike_sentence
 from protocol.host.locks import is_locked
 
 PROGRESS, ROUNDS = "progress.json", "rounds.jsonl"
@@ -67,6 +68,8 @@ class HomeOverview:
     choice: Choice | None
     alone_round: int | None
     federated_round: int | None
+    unlike: str
+    """That its data are unlike everybody's, where the coordinator has said so; else empty."""
     totals: tuple[LedgerTotal, ...]
     ledger: tuple[LedgerLine, ...]
 
@@ -105,6 +108,7 @@ class HomeFollower:
             choice=choose(judged) if judged else None,
             alone_round=_round_of(models.get(ALONE)),
             federated_round=_judged_round(models.get(FEDERATED)),
+            unlike=_unlike(saved, _name_in(self._state, run)),
             totals=self._ledger.totals(),
             ledger=tuple(reversed(self._ledger.latest)),
         )
@@ -151,6 +155,20 @@ def _round_of(step: Mapping[str, Any] | None) -> int | None:
 def _judged_round(step: Mapping[str, Any] | None) -> int | None:
     """The round whose model a step judges: an update judges what it was given, as a goodbye does."""
     return None if step is None else int(step["round_no"])
+
+
+def _name_in(state: Path, run: str | None) -> str:
+    """The participant's name in the run, as it was agreed."""
+    return "" if run is None else str(_read_json(state / "state" / run / "agreement.json").get("participant", ""))
+
+
+def _unlike(saved: Mapping[str, dict[str, Any]], name: str) -> str:
+    """By the last order, which the goodbye answers."""
+    for step in saved.values():
+        if step.get("kind") == "goodbye":
+            facts = step["facts"]
+            return unlike_sentence(facts.get("similarity"), dict(facts.get("mixed_from") or {}).get(name, 0.0))
+    return ""
 
 
 def _scores(path: Path, run: str | None, saved: Mapping[str, dict[str, Any]]) -> Iterator[tuple[int, float]]:

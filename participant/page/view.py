@@ -28,6 +28,7 @@ def context_of(home: HomeOverview) -> Context:
     return {
         "home": home,
         "headline": headline(home),
+        "shown_round": (home.federated_round or home.round) if home.finished else home.round,
         "done_percent": f"{100 * home.done:.1f}",
         "names": _NAMES,
         "rounds_of": {FEDERATED: home.federated_round, ALONE: home.alone_round, FINE_TUNED: home.federated_round},

@@ -14,7 +14,7 @@ from typing import Any
 from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED, Candidate, Choice, candidate_of, choose
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
-from fedap_core.similarity import MIN_SIMILARITY
+from fedap_core.similarity import unlike_sentence
 from participant.record.disk import Disk
 from participant.record.model_file import read_model
 from participant.record.private_state import PERSONAL, RunState, SavedRound
@@ -56,15 +56,9 @@ class KeptModels:
 
     def _fit_words(self) -> list[str]:
         """That this participant fits nobody, where the coordinator said so."""
-        if self.similarity is None or self.similarity >= MIN_SIMILARITY:
-            return []
         own = self.mixed_from.get(self.notes.get("participant", ""), 0.0)
-        taken = "nothing" if own >= 1.0 else f"{1.0 - own:.0%}"
-        sentence = (
-            f"Your data are unlike those of every other member: {self.similarity:.2f} similar to the nearest, where "
-            f"{MIN_SIMILARITY:g} and more is usual. The federated model takes {taken} from others."
-        )
-        return [sentence]
+        sentence = unlike_sentence(self.similarity, own)
+        return [sentence] if sentence else []
 
 
 def kept_models(state: Path) -> KeptModels | None:

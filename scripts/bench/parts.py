@@ -59,10 +59,10 @@ def run_part(name: str, scope: BenchScope) -> PartResult:
     ours, theirs = FORK.Pipe(duplex=False)
     child = FORK.Process(target=_measure, args=(name, scope, theirs))
     began = time.perf_counter()
-    with signals_held():
-        child.start()
-    theirs.close()
     try:
+        with signals_held():  # a signal that was held is raised at the end of this block
+            child.start()
+        theirs.close()
         answer = json.loads(ours.recv_bytes())
         child.join()
     except EOFError as error:
@@ -71,7 +71,8 @@ def run_part(name: str, scope: BenchScope) -> PartResult:
     finally:
         if child.is_alive():  # we were interrupted: it must not go on alone
             child.terminate()
-        child.join()
+        if child.pid is not None:
+            child.join()
     if "error" in answer:
         raise error_from_json(answer["error"], where=f"part {name}: ")
     return replace(from_json(name, answer), seconds=round(time.perf_counter() - began, 1))

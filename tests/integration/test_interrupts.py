@@ -45,7 +45,7 @@ def slow(text: str) -> object:
         slow("scripts.lab demo --out out"),
         slow("scripts.lab leaderboard --quick --out out"),
         slow("scripts.lab asynchronous --quick --out out"),
-        slow(f"scripts.lab attacks {SMALL} --out out"),
+        slow(f"scripts.lab attacks {SMALL} --honest 3 --out out"),
         slow(f"scripts.lab audit {SMALL} --out out"),
         slow("scripts.lab bench --quick --out out"),
         slow("scripts.lab drill --minutes 5 --out out"),

@@ -165,7 +165,10 @@ def _clipped(drawn: Sequence[Svg], frame: Frame) -> Svg:
 def _line(one: CurveLine, x: AxisScale, y: AxisScale) -> Svg:
     path = " ".join(f"{x(number):.1f},{y(value):.1f}" for number, value in one.points)
     kind = "line strong" if one.strong else "line"
-    return element("polyline", points=path, class_=f"{kind} c{one.colour}", data_name=one.name)
+    marks = {"class_": f"{kind} c{one.colour}", "data_name": one.name}
+    if len(one.points) == 1:  # a line to itself with round ends is a dot
+        return element("polyline", points=f"{path} {path}", stroke_linecap="round", **marks)
+    return element("polyline", points=path, **marks)
 
 
 def _band(one: CurveLine, x: AxisScale, y: AxisScale) -> Svg:

@@ -55,6 +55,7 @@ def attacks(
         for attack, defence in _runs(list(wanted), rules):
             key = f"{algorithm}/{attack}/{defence}"
             if key not in found:
+                typer.echo(f"{key} …")
                 found[key] = _one(run, cohort, attack, defence, honest)
                 (out / "outcomes.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
                 typer.echo(f"{key}: {found[key]['accuracy']:.1f} %")

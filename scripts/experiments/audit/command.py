@@ -68,6 +68,7 @@ def audit(
 
     for key, make in attacks.wanted(names, budgets, noises).items():
         if key not in found:
+            typer.echo(f"{key} …")
             found[key] = make()
             _keep(found, kept)
             typer.echo(f"{key}: done")

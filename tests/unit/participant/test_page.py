@@ -47,11 +47,11 @@ def score(correct: int, split: str = "test", model: str = "delivered") -> dict[s
     return {"model": model, "split": split, "samples": 100, "correct": correct, "loss": 0.5, "macro_f1": 0.5}
 
 
-def save(folder: Path, model: tuple[ModelSpec, State], kind: str, round_no: int, *correct: int) -> None:
-    """correct: on test samples, and on validation samples where given."""
+def save(folder: Path, model: tuple[ModelSpec, State], kind: str, round_no: int, *correct: int, **more: object) -> None:
+    """correct: on test samples, and on validation samples where given. more: facts."""
     spec, state = model
     scores = [score(number, split) for number, split in zip(correct, ("test", "validation"), strict=False)]
-    saved = SavedRound(kind=kind, round_no=round_no, phase="mixed", model=state, facts={"scores": scores})
+    saved = SavedRound(kind=kind, round_no=round_no, phase="mixed", model=state, facts={"scores": scores, **more})
     files = RunState(folder / "state" / "wards", spec, Disk())
     (files.write_latest if kind in ("update", "goodbye") else files.write_beside)(saved)
 
@@ -72,6 +72,22 @@ def test_scores_together_and_alone_stand_side_by_side_with_the_choosers_sentence
     assert context["is_better_alone"]
     assert "your own model is better; export takes it" in context["choice_words"][0]
     assert (overview.federated_round, overview.alone_round, overview.finished) == (5, 5, True)
+
+
+@pytest.mark.parametrize(("similarity", "said"), [(0.3, "0.30 similar to the nearest"), (0.9, None), (None, None)])
+def test_a_participant_that_fits_nobody_is_told_so(
+    tmp_path: Path, model: tuple[ModelSpec, State], similarity: float | None, said: str | None
+) -> None:
+    folder = state_folder(tmp_path)
+    (folder / "state" / "wards" / "agreement.json").write_text('{"participant": "east"}')
+    save(folder, model, "goodbye", 5, 44, similarity=similarity, mixed_from={"east": 1.0})
+    with served(lambda: home_page(folder).app()) as visitor:
+        page = visitor.ask().text
+    assert ("unlike those of every other member" in page) is (said is not None)
+    if said is not None:
+        assert said in page
+        assert "takes nothing from others" in page
+    assert context_of(HomeFollower(folder).refresh())["shown_round"] == 5
 
 
 def test_progress_and_finished_rounds_are_shown_as_they_were_told(tmp_path: Path) -> None:
