@@ -64,7 +64,10 @@ class StoredPool:
         beside = plan.strategy.beside(self._spec)
         self._flat = FlatModel(self._module, self._spec.tensors, plan.strategy.home, beside=beside)
         shared = {tensor.name for tensor in plan.strategy.travelling(self._spec)}
-        self._at_home = [tensor.name for tensor in self._spec.tensors if tensor.name not in shared]
+        entries = model_entries(self._module)
+        self._at_home = {
+            tensor.name: entries[tensor.name].detach() for tensor in self._spec.tensors if tensor.name not in shared
+        }
         self._table, self._homes = rows, _HomeStates(folder, len(clients))
         self._rows: list[Float32Array] = [rows.array[place] for place in places or range(len(clients))]
         self._memory_bytes = memory_bytes
@@ -112,9 +115,9 @@ class StoredPool:
             yield place, client
             if changes:
                 self._rows[place][...] = client.shared
-                entries = model_entries(self._module)
-                self._homes.put(place, {_MODEL + name: entries[name] for name in self._at_home} | client.kept())
-        if self._table.size_bytes + self._homes.size_bytes > self._memory_bytes:
+                self._homes.put(place, {_MODEL + name: tensor for name, tensor in self._at_home.items()} | client.kept())
+        share = self._table.size_bytes * len(self._clients) // len(self._table.array)  # its own rows, of all workers'
+        if share + self._homes.size_bytes > self._memory_bytes:
             self._table.let_go()
             self._homes.let_go()
 
@@ -132,8 +135,10 @@ class StoredPool:
             flat=self._flat,
         )
         if home is not None:
-            model = {name.removeprefix(_MODEL): tensor for name, tensor in home.items() if name.startswith(_MODEL)}
-            made.load(model, {name: tensor for name, tensor in home.items() if not name.startswith(_MODEL)})
+            for name, tensor in self._at_home.items():
+                tensor.copy_(home.pop(_MODEL + name))
+            if home:
+                made.load({}, home)
         return made
 
 
