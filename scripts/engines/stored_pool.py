@@ -66,7 +66,7 @@ class StoredPool:
         shared = {tensor.name for tensor in plan.strategy.travelling(self._spec)}
         entries = model_entries(self._module)
         self._at_home = {
-            tensor.name: entries[tensor.name].detach() for tensor in self._spec.tensors if tensor.name not in shared
+            _MODEL + one.name: entries[one.name].detach() for one in self._spec.tensors if one.name not in shared
         }
         self._table, self._homes = rows, _HomeStates(folder, len(clients))
         self._rows: list[Float32Array] = [rows.array[place] for place in places or range(len(clients))]
@@ -115,7 +115,7 @@ class StoredPool:
             yield place, client
             if changes:
                 self._rows[place][...] = client.shared
-                self._homes.put(place, {_MODEL + name: tensor for name, tensor in self._at_home.items()} | client.kept())
+                self._homes.put(place, self._at_home | client.kept())
         share = self._table.size_bytes * len(self._clients) // len(self._table.array)  # its own rows, of all workers'
         if share + self._homes.size_bytes > self._memory_bytes:
             self._table.let_go()
@@ -136,7 +136,7 @@ class StoredPool:
         )
         if home is not None:
             for name, tensor in self._at_home.items():
-                tensor.copy_(home.pop(_MODEL + name))
+                tensor.copy_(home.pop(name))
             if home:
                 made.load({}, home)
         return made
