@@ -51,7 +51,8 @@ class _Watched:
 
 
 class ConnectionGuard:
-    """`heard`, `trust`, `drained` and `close` belong to the socket's thread. Close before the socket is closed."""
+    """`received`, `trust`, `forget`, `ignores`, `drained` and `close` belong to the socket's thread. Close before the
+    socket is closed."""
 
     def __init__(
         self,
@@ -78,6 +79,8 @@ class ConnectionGuard:
         self._unheard = Unheard(accepted)
         self._listener: socket.socket | None = None
         self._is_shut = False
+        self._trusted: set[str] = set()
+        """Members' connections: what they said last is listened to after they have ended."""
         self._serial = 0
         self._drains = 0
         self._turn = 0
@@ -107,9 +110,19 @@ class ConnectionGuard:
 
     def trust(self, connection: str) -> None:
         """A member's, and as long as it lasts: it may be at work when its member says hello elsewhere."""
+        self._trusted.add(connection)
         watched = self._by_connection.get(connection)
         if watched is not None:
             watched.account.is_member = True
+
+    def forget(self, connection: str) -> None:
+        """Nobody's any more."""
+        self._trusted.discard(connection)
+
+    def ignores(self, connection: str) -> bool:
+        """Whether a message is to be thrown away unread: a stranger's, while the door is shut. It opens the sooner, and
+        an honest stranger says hello again."""
+        return self._is_shut and connection not in self._trusted
 
     def close(self) -> None:
         """Let go of every connection. The monitor goes first: a queue that nobody empties would hold up the library."""

@@ -151,8 +151,11 @@ class Router:
                 if self._guard is not None:
                     self._guard.drained()
                 return
+            connection = frames[0].bytes.hex()
+            if self._guard is not None and self._guard.ignores(connection):
+                continue
             yield Received(
-                connection=frames[0].bytes.hex(),
+                connection=connection,
                 identity=_property(frames[-1], "User-Id") if self._has_keys else "",
                 address=_property(frames[-1], "Peer-Address"),
                 frames=tuple(frame.buffer for frame in frames[1:]),
@@ -243,6 +246,8 @@ class Router:
     def forget(self, connection: str) -> None:
         """Nothing more is to be sent to it. What ZeroMQ still holds for it counts until it is let go."""
         self._waiting.pop(connection, None)
+        if self._guard is not None:
+            self._guard.forget(connection)
 
     def close(self, *, linger_s: float) -> None:
         """Give what is queued so long to leave, then close."""

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 import pytest
+from structlog.testing import capture_logs
 
 from coordinator.wire.router import Router
 from protocol.backlog import BacklogLimits
 from protocol.host.tcp import cut, drop_packets
 from protocol.limits import KIB, MIB
+from scripts.drill.hostile.floods import ATTACKS, Attackers
 from scripts.drill.hostile.zmtp import RawPeer, frame, message
 from tests.support.hostility import wait_for
 
@@ -27,8 +29,8 @@ TRIES = 4
 
 
 @contextmanager
-def watching() -> Iterator[Router]:
-    router = Router(endpoint="tcp://127.0.0.1:*", admits=lambda _: True, bounds=BOUNDS)
+def watching(bounds: BacklogLimits = BOUNDS) -> Iterator[Router]:
+    router = Router(endpoint="tcp://127.0.0.1:*", admits=lambda _: True, bounds=bounds)
     try:
         yield router
     finally:
@@ -109,6 +111,28 @@ def test_a_message_that_was_too_large_and_whole_before_the_guard_looked_costs_it
     with watching() as router, closing(welcomed(router)) as peer:
         peer.send(message([bytes(2 * BOUNDS.message_bytes)]))
         require_cut(router)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux alone")
+def test_while_the_door_is_shut_members_are_listened_to_and_what_strangers_left_is_thrown_away() -> None:
+    """Each stranger that goes is counted with at least 48 KiB, and nobody reads what it said."""
+    with (
+        capture_logs() as lines,
+        watching(BacklogLimits(strangers=100)) as router,
+        closing(welcomed(router)) as member,
+        Attackers(ATTACKS["reconnecting"], router.endpoint, seed=5, threads=4),
+    ):
+        wait_for(lambda: any(line["event"] == "door.shut" for line in lines), "the door to be shut")
+        member.send(message([b"from a member"]))
+        heard: list[bytes] = []
+
+        def has_heard() -> bool:
+            router.wait(0.1)
+            heard.extend(bytes(received.frames[0]) for received in router.received(256))
+            return b"from a member" in heard
+
+        wait_for(has_heard, "the member's message")
+        assert heard == [b"from a member"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux alone")
