@@ -91,9 +91,9 @@ def table(found: Mapping[int, Tails]) -> Iterator[str]:
     yield f"| seed | {' | '.join(names)} | sealed less clear | spread of clear runs |"
     yield "|---" * (len(names) + 3) + "|"
     for seed, tails in found.items():
-        shown = " | ".join(f"{100 * tails[name]:.2f} %" for name in names)
+        shown = " | ".join(f"{100 * tails[name]:.3f} %" for name in names)
         off, spread = differences(tails)
-        yield f"| {seed} | {shown} | {100 * off:+.2f} | {100 * spread:.2f} |"
+        yield f"| {seed} | {shown} | {100 * off:+.3f} | {100 * spread:.3f} |"
 
 
 def differences(tails: Tails) -> tuple[float, float]:

@@ -10,10 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from fedap_core.errors import InvalidInput
-from scripts.experiments.audit.recovery import recovery
+from scripts.experiments.audit.capture import capture, with_updates
+from scripts.experiments.audit.recovery import padded, recovery
 from scripts.experiments.audit.strength import roc_of, strength_of
 from scripts.lab import app
 from scripts.report.page.leakage import read_leakage
+from tests.support.cohorts import clients_of, small_run
 
 
 def test_area_is_one_for_a_perfect_attack_and_a_half_for_guessing() -> None:
@@ -76,6 +78,21 @@ def test_audit_writes_tables_and_a_section_of_the_report_and_goes_on_where_it_wa
         page = (tmp_path / "page.html").read_text()
         assert page.count('id="leakage"') == 1
         assert "fedap, statistics with ε = 1" in page
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_what_travels_beside_the_weights_is_captured_with_them(tmp_path: Path, sealed: bool) -> None:
+    """SCAFFOLD sends a correction for every trained value, and all of it is what an attacker sees."""
+    settings = small_run("scaffold", rounds=1)
+    captured = capture(settings, clients_of(settings), tmp_path, workers=1)
+    weights = sum(captured.initial[name].numel() for name in captured.shared)
+    assert captured.sent.shape[1] == sum(one.size for one in settings.strategy().travelling(captured.spec))
+    assert captured.sent.shape[1] > weights
+    seen = padded(captured.sent, 0) if sealed else captured.sent
+    changed = with_updates(captured, seen)
+    name = captured.shared[0]
+    is_same = bool((changed.updates[0][name] == captured.updates[0][name]).all())
+    assert is_same is not sealed
 
 
 def test_a_report_without_an_audit_says_nothing_of_leaks(tmp_path: Path) -> None:
