@@ -33,14 +33,6 @@ def full_distances(stats: Sequence[BnStats]) -> FloatArray:
     return _per_layer(stats, full=True)
 
 
-def diagonal_rows(stats: Sequence[BnStats], places: Sequence[int]) -> FloatArray:
-    """Rows of the sum over the layers of `diagonal_distances`, bit for bit: (r, n) of the members at `places` to all.
-
-    Memory is that of the result and one layer's statistics, whatever the number of layers.
-    """
-    return feature_rows(layer_features(stats), places)
-
-
 def layer_features(stats: Sequence[BnStats]) -> list[FloatArray]:
     """By layer (n, 2 C): the vectors (mu, sqrt(r)) whose Euclidean distance is W2. To be compared by `feature_rows`."""
     _require_same_layers(stats)
@@ -48,7 +40,7 @@ def layer_features(stats: Sequence[BnStats]) -> list[FloatArray]:
 
 
 def feature_rows(features: Sequence[FloatArray], places: Sequence[int]) -> FloatArray:
-    """As `diagonal_rows`, of members whose vectors are known already."""
+    """(r, n): distances of the members at `places` to all, summed over the layers; the bits of `diagonal_distances`."""
     found = np.zeros((len(places), len(features[0])))
     for layer in features:
         for row, place in zip(found, places, strict=True):

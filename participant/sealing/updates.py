@@ -8,7 +8,7 @@ have been made with is `rows`' and the run's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,11 +133,6 @@ class Sealer:
         return int.from_bytes(self._key.derive(self._run, "mask", *_name(upload), length=32), "little") % (
             check_value.PRIME
         )
-
-
-def sums_of(uploads: Sequence[Upload]) -> Mapping[str, int]:
-    """The weights of a mix by member."""
-    return {one.member: one.weight for one in uploads}
 
 
 def _name(upload: Upload) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import pytest
 from fedap_core.aggregation import entries_of, mix, mix_entries, mix_sparse
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats, LayerMoments
-from fedap_core.distances import diagonal_distances, diagonal_rows, total_distance
+from fedap_core.distances import diagonal_distances, feature_rows, layer_features, total_distance
 from fedap_core.errors import InvalidInput
 from fedap_core.mixing import keep_nearest, mixing_from_distances, mixing_rows, restrict
 from fedap_core.strategies import Evidence, make_strategy
@@ -33,7 +33,7 @@ EVERYBODY = np.ones(MEMBERS, dtype=np.bool_)
 
 def test_rows_that_are_made_alone_have_the_bits_of_the_whole_matrix() -> None:
     places = [0, 7, 39]
-    distances = diagonal_rows(STATS, places)
+    distances = feature_rows(layer_features(STATS), places)
     assert np.array_equal(distances, total_distance(diagonal_distances(STATS))[places])
     assert np.array_equal(mixing_rows(distances, places, self_weight=0.4), DENSE[places])
 
