@@ -10,7 +10,7 @@ from pathlib import Path
 from coordinator.record.journal import JOURNAL
 from fedap_core.randomness import generator
 from scripts.drill.faults import Damage
-from scripts.drill.stage import RUN
+from scripts.drill.site import RUN
 
 
 def damage(folder: Path, fault: Damage) -> str | None:

@@ -102,7 +102,7 @@ class Damage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weather:
+class NetworkConditions:
     """What a party's packets go through during the whole run, in a network of its own."""
 
     party: str
@@ -125,7 +125,7 @@ class Unplug:
     for_s: float
 
 
-Fault = Kill | Die | Freeze | Break | Slow | Fill | Damage | Weather | Unplug | Attack
+Fault = Kill | Die | Freeze | Break | Slow | Fill | Damage | NetworkConditions | Unplug | Attack
 
 
 def to_json(fault: Fault) -> dict[str, object]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from scripts.drill.commands import ToolFailed, run_tool
-from scripts.drill.faults import Weather
+from scripts.drill.faults import NetworkConditions
 
 _PREFIX = "fedap-drill"
 _NET = "10.213.7"
@@ -69,26 +69,26 @@ class Namespaces:
         state = "up" if connected else "down"
         run_tool("ip", "-n", self._hub, "link", "set", f"to-{self._numbers[party]}", state)
 
-    def change(self, weather: Weather) -> None:
+    def change(self, conditions: NetworkConditions) -> None:
         """What happens from now on to everything that a party sends or receives."""
         for space, device in (
-            (self.names[weather.party], "eth0"),
-            (self._hub, f"to-{self._numbers[weather.party]}"),
+            (self.names[conditions.party], "eth0"),
+            (self._hub, f"to-{self._numbers[conditions.party]}"),
         ):
-            run_tool("tc", "-n", space, "qdisc", "replace", "dev", device, "root", *discipline(weather))
+            run_tool("tc", "-n", space, "qdisc", "replace", "dev", device, "root", *discipline(conditions))
 
 
-def discipline(weather: Weather) -> list[str]:
-    """The queue that makes a kind of weather, as `tc` wants it."""
-    if not weather.needs_netem:
-        return ["tbf", "rate", f"{weather.rate_mbit:g}mbit", "burst", "64kb", "latency", "200ms"]
-    words = ["netem", "rate", f"{weather.rate_mbit:g}mbit"]
-    if weather.delay_ms:
-        words += ["delay", f"{weather.delay_ms:g}ms", f"{weather.delay_ms / 2.0:g}ms"]
-    if weather.loss_percent:
-        words += ["loss", f"{weather.loss_percent:g}%"]
-    if weather.reorder_percent:
-        words += ["reorder", f"{weather.reorder_percent:g}%"]
+def discipline(conditions: NetworkConditions) -> list[str]:
+    """The queueing discipline for these conditions, as `tc` wants it."""
+    if not conditions.needs_netem:
+        return ["tbf", "rate", f"{conditions.rate_mbit:g}mbit", "burst", "64kb", "latency", "200ms"]
+    words = ["netem", "rate", f"{conditions.rate_mbit:g}mbit"]
+    if conditions.delay_ms:
+        words += ["delay", f"{conditions.delay_ms:g}ms", f"{conditions.delay_ms / 2.0:g}ms"]
+    if conditions.loss_percent:
+        words += ["loss", f"{conditions.loss_percent:g}%"]
+    if conditions.reorder_percent:
+        words += ["reorder", f"{conditions.reorder_percent:g}%"]
     return words
 
 
@@ -105,7 +105,7 @@ def why_impossible() -> str | None:
 
 def has_netem() -> bool:
     """Whether this kernel can lose, delay and reorder packets; ask only where namespaces are possible."""
-    storm = Weather(party="probe", rate_mbit=100.0, delay_ms=1.0)
+    storm = NetworkConditions(party="probe", rate_mbit=100.0, delay_ms=1.0)
     try:
         with Namespaces(("probe",)) as spaces:
             spaces.change(storm)

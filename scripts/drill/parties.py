@@ -48,7 +48,7 @@ class Countdown:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class MortalJournal:
+class CountedJournal:
     """A journal whose appends are counted, before they happen or after."""
 
     def __init__(self, inner: Journal, countdown: Countdown, *, after: bool) -> None:
@@ -95,7 +95,7 @@ def coordinate(settings: Mapping[str, object]) -> int:
         after = settings.get("when") == "after"
 
         def opened(path: Path) -> Journal:
-            return cast(Journal, MortalJournal(SqliteJournal(path), countdown, after=after))
+            return cast(Journal, CountedJournal(SqliteJournal(path), countdown, after=after))
 
         vars(cli)["open_run"] = partial(open_run, open_journal=opened)
         if not after:
@@ -122,7 +122,7 @@ def recover(settings: Mapping[str, object]) -> int:
     return 0
 
 
-def betray(settings: Mapping[str, object]) -> int:
+def meet_hostile_coordinator(settings: Mapping[str, object]) -> int:
     """Let participants of this process meet a hostile coordinator; what was found wrong stands in `said`."""
     folder, said = Path(str(settings["folder"])), Path(str(settings["said"]))
     cast_of_all = ScenarioData.made(folder)
@@ -197,5 +197,5 @@ WORK: dict[str, Callable[[Mapping[str, object]], int]] = {
     "make model": make_model,
     "attack": attack,
     "recover": recover,
-    "betray": betray,
+    "meet hostile coordinator": meet_hostile_coordinator,
 }

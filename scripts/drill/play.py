@@ -1,4 +1,4 @@
-"""Plays one drill: sets the stage, starts everybody, strikes as scheduled, and gathers what came out.
+"""Plays one drill: prepares its files, starts the processes, injects faults as scheduled, and gathers the outcome.
 
 What is struck and when is `schedule`'s, whether it was survived is `judge`'s.
 """
@@ -20,19 +20,19 @@ from safetensors.numpy import load_file
 
 from participant.record.private_state import PERSONAL
 from scripts.drill import proxy
-from scripts.drill.cast import Cast
 from scripts.drill.disk import SmallDisk
-from scripts.drill.faults import Attack, Break, Damage, Die, Fault, Fill, Freeze, Kill, Slow, Unplug, Weather
+from scripts.drill.drill_processes import DrillProcesses
+from scripts.drill.faults import Attack, Break, Damage, Die, Fault, Fill, Freeze, Kill, NetworkConditions, Slow, Unplug
+from scripts.drill.fork_server import ForkServer
 from scripts.drill.hostile.attackers import UNDER_NAMES
 from scripts.drill.hostile.members import NAME as HOSTILE
 from scripts.drill.judge import DrillOutcome
 from scripts.drill.model import model_name
 from scripts.drill.namespaces import Namespaces
-from scripts.drill.nursery import Nursery
 from scripts.drill.repair import Repair
 from scripts.drill.schedule import KINDS
+from scripts.drill.site import RUN, DrillSite, data_options, free_port
 from scripts.drill.spec import COORDINATOR, MEMBERS, PARTIES, Drill
-from scripts.drill.stage import RUN, DrillSite, data_options, free_port
 from scripts.drill.watch import Costs, last_line, log_bytes, traces
 
 GLANCE_S = 0.05
@@ -45,21 +45,27 @@ PATIENCE_S = 60.0
 """That a drill may take beyond ten times the undisturbed run."""
 
 
-def write_model_file(nursery: Nursery, folder: Path, drill: Drill) -> Path:
+def write_model_file(fork_server: ForkServer, folder: Path, drill: Drill) -> Path:
     """The initial model of a drill's size."""
     path = folder / f"initial-{drill.model_bytes}.safetensors"
     if not path.exists():
         half = folder / f"half-{os.getpid()}-{path.name}"
         wanted = {"model": model_name(drill.model_bytes), "data_options": data_options(""), "out": str(half)}
-        child = nursery.start("make model", wanted, log=folder / "model.log")
-        while child in nursery.pids:
-            nursery.ended(1.0)
+        child = fork_server.start("make model", wanted, log=folder / "model.log")
+        while child in fork_server.pids:
+            fork_server.ended(1.0)
         half.replace(path)
     return path
 
 
 def play(
-    drill: Drill, faults: Sequence[Fault], *, nursery: Nursery, folder: Path, initial: Path, quiet: DrillOutcome | None
+    drill: Drill,
+    faults: Sequence[Fault],
+    *,
+    fork_server: ForkServer,
+    folder: Path,
+    initial: Path,
+    quiet: DrillOutcome | None,
 ) -> DrillOutcome:
     """quiet: the undisturbed run, whose measures the faults are counted in; None where this is it."""
     folder.mkdir(parents=True)
@@ -69,7 +75,7 @@ def play(
         disks = _small_disks(drill, folder, stack) if kind.uses_small_disks else {}
         host = "127.0.0.1" if spaces is None else spaces.address(COORDINATOR)
         port = free_port(np.random.default_rng(os.getpid()))
-        stage = DrillSite(
+        site = DrillSite(
             drill=drill,
             folder=folder,
             initial=initial,
@@ -79,16 +85,18 @@ def play(
             guests=(HOSTILE,) if kind.uses_hostile_member else (),
             deadline_s=kind.deadline_s,
         )
-        stage.write()
+        site.write()
         lines: dict[str, proxy.Proxy] = {}
         if kind.uses_proxy:
             usual = {} if quiet is None else quiet.line_bytes
-            lines = {name: stack.enter_context(_line(stage, name, faults, usual)) for name in MEMBERS}
-        endpoints = {name: lines[name].endpoint if name in lines else stage.address for name in MEMBERS}
+            lines = {name: stack.enter_context(_line(site, name, faults, usual)) for name in MEMBERS}
+        endpoints = {name: lines[name].endpoint if name in lines else site.address for name in MEMBERS}
         pace_s = 0.0 if quiet is None else drill.pace_s
-        cast = Cast(nursery, stage, endpoints, namespaces={} if spaces is None else spaces.names, pace_s=pace_s)
-        played = _Play(drill, faults, cast, stage, lines, quiet, spaces=spaces, disks=disks)
-        stack.callback(cast.end)
+        processes = DrillProcesses(
+            fork_server, site, endpoints, namespaces={} if spaces is None else spaces.names, pace_s=pace_s
+        )
+        played = _Play(drill, faults, processes, site, lines, quiet, spaces=spaces, disks=disks)
+        stack.callback(processes.end)
         return played.run()
 
 
@@ -98,7 +106,7 @@ def _small_disks(drill: Drill, folder: Path, stack: ExitStack) -> dict[str, Smal
     return {party: stack.enter_context(SmallDisk(folder / f"disk-{party}", size_bytes=size)) for party in PARTIES}
 
 
-def _line(stage: DrillSite, member: str, faults: Sequence[Fault], usual: Mapping[str, int]) -> proxy.Proxy:
+def _line(site: DrillSite, member: str, faults: Sequence[Fault], usual: Mapping[str, int]) -> proxy.Proxy:
     """A member's way to the coordinator, with everything that happens on it."""
     found: list[proxy.Fault] = []
     lag = None
@@ -116,7 +124,7 @@ def _line(stage: DrillSite, member: str, faults: Sequence[Fault], usual: Mapping
             found.append(proxy.Hold(after=after, for_s=fault.for_s))
         else:
             found.append(proxy.Twin(after=after, newcomers=fault.newcomers))
-    return proxy.Proxy(stage.address, found, lag=lag)
+    return proxy.Proxy(site.address, found, lag=lag)
 
 
 class _Play:
@@ -126,8 +134,8 @@ class _Play:
         self,
         drill: Drill,
         faults: Sequence[Fault],
-        cast: Cast,
-        stage: DrillSite,
+        processes: DrillProcesses,
+        site: DrillSite,
         lines: Mapping[str, proxy.Proxy],
         quiet: DrillOutcome | None,
         *,
@@ -137,11 +145,11 @@ class _Play:
         self._spaces = spaces
         self._disks = disks
         self._drill = drill
-        self._cast = cast
-        self._stage = stage
+        self._processes = processes
+        self._site = site
         self._lines = lines
         self._costs = Costs()
-        self._repair = Repair(cast, stage)
+        self._repair = Repair(processes, site)
         self._struck = 0
         self._began = time.monotonic()
         self._order = itertools.count()
@@ -159,20 +167,20 @@ class _Play:
             self._at(self._began + fault.at * self._unit_s, lambda: self._damage(fault))
         elif isinstance(fault, Kill | Freeze | Fill | Unplug):
             self._at(self._began + fault.at * self._unit_s, lambda: self._strike(fault))
-        elif isinstance(fault, Weather) and self._spaces is not None:
+        elif isinstance(fault, NetworkConditions) and self._spaces is not None:
             self._spaces.change(fault)
             self._struck += 1
         elif isinstance(fault, Die):
-            self._cast.doom(fault)
+            self._processes.doom(fault)
         elif isinstance(fault, Attack):
             self._at(self._began, lambda: self._attack(fault))
 
     def _strike(self, fault: Kill | Freeze | Fill | Unplug) -> None:
         """Do it, unless its party has ended already, and undo it later."""
-        if fault.party not in self._cast.pids:
+        if fault.party not in self._processes.pids:
             return
         if isinstance(fault, Kill):
-            self._cast.kill(fault.party, pause_s=fault.pause_s)
+            self._processes.kill(fault.party, pause_s=fault.pause_s)
             return
         self._struck += 1
         self._turn(fault, on=True)
@@ -180,7 +188,7 @@ class _Play:
 
     def _turn(self, fault: Freeze | Fill | Unplug, *, on: bool) -> None:
         if isinstance(fault, Freeze):
-            self._cast.send(fault.party, signal.SIGSTOP if on else signal.SIGCONT)
+            self._processes.send(fault.party, signal.SIGSTOP if on else signal.SIGCONT)
         elif isinstance(fault, Fill):
             disk = self._disks[fault.party]
             disk.fill() if on else disk.free()
@@ -193,51 +201,53 @@ class _Play:
 
     def _attack(self, fault: Attack) -> None:
         """At once; under members' names, when all of them are in."""
-        if fault.name in UNDER_NAMES and not all(self._stage.has_joined(name) for name in MEMBERS):
+        if fault.name in UNDER_NAMES and not all(self._site.has_joined(name) for name in MEMBERS):
             self._at(time.monotonic() + GLANCE_S, lambda: self._attack(fault))
             return
         settings = {
             "attack": fault.name,
-            "endpoint": self._stage.address,
+            "endpoint": self._site.address,
             "seed": fault.seed,
-            "initial": str(self._stage.initial),
+            "initial": str(self._site.initial),
             "members": MEMBERS,
             "run": RUN,
-            "keys": str(self._stage.folder) if self._stage.secure else "",
-            "tally": str(self._stage.folder / TALLY),
+            "keys": str(self._site.folder) if self._site.secure else "",
+            "tally": str(self._site.folder / TALLY),
         }
-        self._cast.invite("attack", settings, name="attacker")
+        self._processes.invite("attack", settings, name="attacker")
         self._struck += 1
 
     def run(self) -> DrillOutcome:
         for name in (COORDINATOR, *MEMBERS):
-            self._cast.start(name)
+            self._processes.start(name)
         look_at = 0.0
         until = self._began + self._patience_s
-        while not (self._cast.is_over or self._cast.failed) and (now := time.monotonic()) < until:
+        while not (self._processes.is_over or self._processes.failed) and (now := time.monotonic()) < until:
             while self._due and self._due[0][0] <= now:
                 heapq.heappop(self._due)[2]()
             if now >= look_at:
-                self._costs.look(self._cast.pids)
+                self._costs.look(self._processes.pids)
                 look_at = now + GLANCE_S
             wait_s = min([look_at, *(moment for moment, _, _ in self._due[:1])]) - now
-            dead = self._cast.bury(max(wait_s, 0.0))
+            dead = self._processes.bury(max(wait_s, 0.0))
             self._repair.look()
             for party in dead:
                 name = party.name
-                self._at(time.monotonic() + party.pause_s, lambda name=name: self._cast.start(name))  # type: ignore[misc]
+                self._at(time.monotonic() + party.pause_s, lambda name=name: self._processes.start(name))  # type: ignore[misc]
         return self._outcome()
 
     def _outcome(self) -> DrillOutcome:
         seconds = time.monotonic() - self._began
-        logs = {name: self._stage.log(name) for name in self._cast.parties}
+        logs = {name: self._site.log(name) for name in self._processes.parties}
         faults = [f"{party} logged an exception" for party in traces(logs)]
-        faults += [f"{name}'s last words: {last_line(logs[name])}" for name in self._cast.failed]
+        faults += [f"{name}'s last words: {last_line(logs[name])}" for name in self._processes.failed]
         return DrillOutcome(
-            models={name: digests(path) for name in MEMBERS if (path := self._stage.home(name) / PERSONAL).is_file()},
-            codes={name: None if party.child is not None else party.code for name, party in self._cast.parties.items()},
+            models={name: digests(path) for name in MEMBERS if (path := self._site.home(name) / PERSONAL).is_file()},
+            codes={
+                name: None if party.child is not None else party.code for name, party in self._processes.parties.items()
+            },
             seconds=seconds,
-            struck=self._struck + self._cast.struck + sum(line.strikes for line in self._lines.values()),
+            struck=self._struck + self._processes.struck + sum(line.strikes for line in self._lines.values()),
             memory_bytes=dict(self._costs.memory_bytes),
             files=dict(self._costs.files),
             log_bytes=log_bytes(logs),
@@ -248,7 +258,7 @@ class _Play:
         )
 
     def _notes(self) -> dict[str, object]:
-        tally = self._stage.folder / TALLY
+        tally = self._site.folder / TALLY
         attempts = {"attempts": int(tally.read_text(encoding="utf-8"))} if tally.exists() else {}
         return {**attempts, **({"damage": self._repair.done} if self._repair.done else {})}
 

@@ -7,11 +7,11 @@ is the judge's.
 from __future__ import annotations
 
 from coordinator.record.journal_check import OBSTACLE, read_journal
-from scripts.drill.cast import Cast, Party
 from scripts.drill.damage import damage, is_damageable
+from scripts.drill.drill_processes import DrillProcesses, Party
 from scripts.drill.faults import Damage
+from scripts.drill.site import RUN, DrillSite
 from scripts.drill.spec import COORDINATOR
-from scripts.drill.stage import RUN, DrillSite
 from scripts.drill.watch import last_line
 
 MOST_REFUSALS = 3
@@ -21,9 +21,9 @@ MOST_REFUSALS = 3
 class Repair:
     """The damages of one drill. done: what was damaged and what followed, in order."""
 
-    def __init__(self, cast: Cast, stage: DrillSite) -> None:
-        self._cast = cast
-        self._stage = stage
+    def __init__(self, processes: DrillProcesses, site: DrillSite) -> None:
+        self._processes = processes
+        self._site = site
         self._pending: list[Damage] = []
         self._recovering: int | None = None
         self._accepts_older = False
@@ -33,24 +33,24 @@ class Repair:
 
     def strike(self, fault: Damage) -> bool:
         """Kill the party and damage its folder; False where there is nothing to damage yet."""
-        if not is_damageable(self._stage.home(fault.party), fault):
+        if not is_damageable(self._site.home(fault.party), fault):
             return False
-        if self._cast.kill(fault.party, pause_s=fault.pause_s):
+        if self._processes.kill(fault.party, pause_s=fault.pause_s):
             self._pending.append(fault)
         return True
 
     def look(self) -> None:
         """Damage what is dead, repair what refuses, start what is repaired."""
         for fault in list(self._pending):
-            party = self._cast.parties[fault.party]
+            party = self._processes.parties[fault.party]
             if party.child is None and party.code is not None:
                 self._pending.remove(fault)
-                self.done.append(damage(self._stage.home(fault.party), fault) or "nothing to damage")
+                self.done.append(damage(self._site.home(fault.party), fault) or "nothing to damage")
                 party.may_refuse = True
         if self._recovering is not None:
             self._follow(self._recovering)
             return
-        for party in self._cast.parties.values():
+        for party in self._processes.parties.values():
             if party.child is None and party.code == 2 and party.may_refuse:
                 self._repair(party)
 
@@ -65,31 +65,31 @@ class Repair:
 
     def _begin_anew(self, party: Party) -> None:
         """As the participant's own words advise: its state of the run is put aside, the folder kept."""
-        if "join again" not in last_line(self._stage.log(party.name)):
+        if "join again" not in last_line(self._site.log(party.name)):
             party.may_refuse = False  # it did not say what to do
             return
-        folder = self._stage.home(party.name) / "state" / RUN
+        folder = self._site.home(party.name) / "state" / RUN
         folder.rename(folder.with_name(f"damaged-{len(self.done)}"))
         self.lost_state = True
-        self._cast.start(party.name)
+        self._processes.start(party.name)
 
     def _recover(self) -> None:
-        settings = {"folder": str(self._stage.home(COORDINATOR)), "accept_older": self._accepts_older}
-        self._recovering = self._cast.invite("recover", settings, name="recover")
+        settings = {"folder": str(self._site.home(COORDINATOR)), "accept_older": self._accepts_older}
+        self._recovering = self._processes.invite("recover", settings, name="recover")
 
     def _follow(self, child: int) -> None:
-        code = self._cast.codes_of_others.get(child)
+        code = self._processes.codes_of_others.get(child)
         if code is None:
             return
         self._recovering = None
         self.done.append(f"recover ended with code {code}")
-        party = self._cast.parties[COORDINATOR]
+        party = self._processes.parties[COORDINATOR]
         if code == 0:
-            self._cast.start(COORDINATOR)
+            self._processes.start(COORDINATOR)
         elif code == 2 and not self._accepts_older:
             self._accepts_older = True
             self._recover()
-        elif code == 2 and dict(read_journal(self._stage.home(COORDINATOR)).facts).get(OBSTACLE):
+        elif code == 2 and dict(read_journal(self._site.home(COORDINATOR)).facts).get(OBSTACLE):
             self.done.append("the run was over before")  # whether members hold the right models is judged as always
             party.code = 0
         else:

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from fedap_core.randomness import generator
-from scripts.drill.faults import Attack, Break, Damage, Die, Fault, Fill, Freeze, Kill, Slow, Unplug, Weather
+from scripts.drill.faults import Attack, Break, Damage, Die, Fault, Fill, Freeze, Kill, NetworkConditions, Slow, Unplug
 from scripts.drill.spec import COORDINATOR, MEMBERS, PARTIES, Drill
 
 Rng = np.random.Generator
@@ -184,13 +184,13 @@ def _usual_mbit(drill: Drill) -> float:
 
 def _thin_lines(drill: Drill, rng: Rng) -> list[Fault]:
     usual = _usual_mbit(drill)
-    return [Weather(party=party, rate_mbit=float(usual * rng.uniform(0.5, 3.0))) for party in PARTIES]
+    return [NetworkConditions(party=party, rate_mbit=float(usual * rng.uniform(0.5, 3.0))) for party in PARTIES]
 
 
 def _weather(drill: Drill, rng: Rng) -> list[Fault]:
     usual = _usual_mbit(drill)
     return [
-        Weather(
+        NetworkConditions(
             party=member,
             rate_mbit=float(usual * rng.uniform(0.5, 3.0)),
             delay_ms=float(rng.uniform(1.0, 40.0)),
@@ -293,7 +293,7 @@ KINDS["hostile-coordinator"] = Kind(
     about="participants meet a coordinator that means harm: scenarios of the published list",
     make=lambda _drill, _rng: [],
 )
-"""Its scenarios are `betrayal`'s to choose. It has no model size and no keys, so it is no part of the default."""
+"""`hostile_coordinator_drills` chooses its scenarios. No model size and no keys: it is no part of the default."""
 
 DEFAULT_KINDS = (*DISTURBANCES, *FLOODS, *HOSTILE_MEMBERS)
 

@@ -1,4 +1,4 @@
-"""Several drills side by side: worker processes, each with its own nursery, fed with one drill at a time.
+"""Several drills side by side: worker processes, each with its own fork server, fed with one drill at a time.
 
 Workers are forked before any of them has a thread. Each undisturbed run is made once for a folder and shared.
 """
@@ -18,9 +18,10 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 
-from scripts.drill import betrayal
+from scripts.drill.fork_server import ForkServer
+from scripts.drill.hostile_coordinator_drills import KIND as HOSTILE_COORDINATOR
+from scripts.drill.hostile_coordinator_drills import play_hostile_coordinator
 from scripts.drill.judge import DrillOutcome, judge
-from scripts.drill.nursery import Nursery
 from scripts.drill.play import play, write_model_file
 from scripts.drill.record import (
     DrillRecord,
@@ -37,25 +38,25 @@ from scripts.run.forked import FORK, end_with_parent, signals_held, unwind_on_si
 from scripts.run.versions import versions
 
 
-class Theatre:
+class DrillRunner:
     """Plays drills one after the other in a folder."""
 
-    def __init__(self, nursery: Nursery, root: Path) -> None:
-        self._nursery = nursery
+    def __init__(self, fork_server: ForkServer, root: Path) -> None:
+        self._fork_server = fork_server
         self._root = root
 
     def play(self, drill: Drill) -> DrillRecord:
         """One drill, beside its undisturbed run. What was survived leaves nothing behind; the rest stays."""
         folder = self._root / "drills" / drill.name
         shutil.rmtree(folder, ignore_errors=True)
-        if drill.kind == betrayal.KIND:
-            record = betrayal.play_betrayal(drill, nursery=self._nursery, folder=folder)
+        if drill.kind == HOSTILE_COORDINATOR:
+            record = play_hostile_coordinator(drill, fork_server=self._fork_server, folder=folder)
             if record.survived:
                 shutil.rmtree(folder)
             return record
         initial, quiet = self._quiet(drill)
         faults = faults_of(drill)
-        outcome = play(drill, faults, nursery=self._nursery, folder=folder, initial=initial, quiet=quiet)
+        outcome = play(drill, faults, fork_server=self._fork_server, folder=folder, initial=initial, quiet=quiet)
         verdict = judge(outcome, quiet, same_bits=drill.mode == "barrier" and KINDS[drill.kind].same_bits)
         if verdict.survived:
             shutil.rmtree(folder, ignore_errors=True)
@@ -70,14 +71,14 @@ class Theatre:
         place.mkdir(parents=True, exist_ok=True)
         kept = place / f"{name}.json"
         with _alone(place / f"{name}.lock"):
-            initial = write_model_file(self._nursery, place, drill)
+            initial = write_model_file(self._fork_server, place, drill)
             if kept.exists():
                 told = json.loads(kept.read_text(encoding="utf-8"))
                 if told["versions"] == versions():
                     return initial, outcome_from_json(told["outcome"])
             folder = place / name
             shutil.rmtree(folder, ignore_errors=True)
-            outcome = play(drill, (), nursery=self._nursery, folder=folder, initial=initial, quiet=None)
+            outcome = play(drill, (), fork_server=self._fork_server, folder=folder, initial=initial, quiet=None)
             if complaints := judge(outcome, outcome, same_bits=True).complaints:
                 raise RuntimeError(f"the undisturbed run failed: {'; '.join(complaints)}; see {folder}")
             shutil.rmtree(folder)
@@ -100,15 +101,15 @@ def _work(line: Connection, root: Path, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends us
     unwind_on_sigterm()
     end_with_parent(parent)
-    with Nursery() as nursery:
-        theatre = Theatre(nursery, root)
+    with ForkServer() as fork_server:
+        runner = DrillRunner(fork_server, root)
         while True:
             try:
                 drill = Drill(**json.loads(line.recv_bytes()))
             except EOFError:
                 return
             try:
-                record = theatre.play(drill)
+                record = runner.play(drill)
             except Exception as error:  # noqa: BLE001 - one drill that cannot be played must not end the series
                 traceback.print_exc()
                 record = failed_record(drill, f"could not be played: {error}")

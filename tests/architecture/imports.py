@@ -41,7 +41,7 @@ ZMQ_SHELLS = (
     "participant.wire",
     "participant.shell",
     "protocol.host.keys",
-    "scripts.drill.hostile.false_stage",
+    "scripts.drill.hostile.scripted_coordinator",
 )
 """The modules that own a socket; all others decide without one."""
 

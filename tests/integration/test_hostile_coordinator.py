@@ -15,13 +15,13 @@ SLICED_BY_DEFAULT = ("train-absurd", "finish-nan", "slices-other", "slices-mispl
 
 
 @pytest.fixture(scope="module")
-def cast(tmp_path_factory: pytest.TempPathFactory) -> ScenarioData:
+def data(tmp_path_factory: pytest.TempPathFactory) -> ScenarioData:
     return ScenarioData.made(tmp_path_factory.mktemp("cast"))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_hostile_coordinator_gets_nothing_that_was_not_agreed_to(name: str, cast: ScenarioData, tmp_path: Path) -> None:
-    outcome = perform(SCENARIOS[name], cast, tmp_path)
+def test_hostile_coordinator_gets_nothing_that_was_not_agreed_to(name: str, data: ScenarioData, tmp_path: Path) -> None:
+    outcome = perform(SCENARIOS[name], data, tmp_path)
     assert outcome.faults == ()
 
 

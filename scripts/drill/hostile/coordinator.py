@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from scripts.drill.hostile.false_coordinator import Scenario, ScenarioOutcome, perform
 from scripts.drill.hostile.false_orders import ORDERS
-from scripts.drill.hostile.false_stage import ScenarioData
 from scripts.drill.hostile.false_traffic import TRAFFIC
 from scripts.drill.hostile.false_transfers import TRANSFERS
 from scripts.drill.hostile.false_welcomes import WELCOMES
+from scripts.drill.hostile.scripted_coordinator import ScenarioData
 
 __all__ = ["SCENARIOS", "SLICED", "Scenario", "ScenarioData", "ScenarioOutcome", "page", "perform"]
 

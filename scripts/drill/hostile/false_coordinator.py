@@ -1,4 +1,4 @@
-"""What a hostile scenario is, and how it is judged once it has been played on its stage (`false_stage`).
+"""What a hostile scenario is, and how it is judged once it has been played (`scripted_coordinator`).
 
 The scenarios themselves stand in `coordinator` and the files it names. The judgement: all that left the participant
 must be in the list that `check` prints, nothing may have been imported, and its folder may hold a sound model or none.
@@ -23,7 +23,7 @@ from protocol.codec import encode, offers
 from protocol.errors import ProtocolError
 from protocol.messages import Message, Slice
 from protocol.tensors import TensorSet
-from scripts.drill.hostile.false_stage import FORBIDDEN_MODULE, NAME, ROUNDS, FalseCoordinator, ScenarioData
+from scripts.drill.hostile.scripted_coordinator import FORBIDDEN_MODULE, NAME, ROUNDS, FalseCoordinator, ScenarioData
 
 LARGEST_SOUND = 1e3
 """Values of a small model that was trained for a round or two are far below."""
@@ -67,28 +67,28 @@ class ScenarioOutcome:
     """Why the scenario was not survived; empty where it was."""
 
 
-def perform(scenario: Scenario, cast: ScenarioData, folder: Path) -> ScenarioOutcome:
+def perform(scenario: Scenario, data: ScenarioData, folder: Path) -> ScenarioOutcome:
     """Play one scenario against a fresh participant and judge what came of it."""
     payload = folder / "importable"
     payload.mkdir(parents=True)
     (payload / f"{FORBIDDEN_MODULE}.py").write_text("from fedap_core.strategies.fedap import FedAp\n")
     sys.path.insert(0, str(payload))
     try:
-        with FalseCoordinator(cast, folder) as stage:
-            stage.start(**{"algorithm": scenario.algorithm, **scenario.settings})
-            scenario.play(stage)
-            stage.hear_the_end()
+        with FalseCoordinator(data, folder) as session:
+            session.start(**{"algorithm": scenario.algorithm, **scenario.settings})
+            scenario.play(session)
+            session.hear_the_end()
             imported = FORBIDDEN_MODULE in sys.modules
     finally:
         sys.path.remove(str(payload))
         sys.modules.pop(FORBIDDEN_MODULE, None)
-    record = stage.state / "sent.jsonl"
+    record = session.state / "sent.jsonl"
     sent = tuple(json.loads(line) for line in record.read_text(encoding="utf-8").splitlines())
     files = tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
     outcome = ScenarioOutcome(
-        scenario=scenario, ends=tuple(stage.ends), heard=tuple(stage.heard), sent=sent, files=files, faults=()
+        scenario=scenario, ends=tuple(session.ends), heard=tuple(session.heard), sent=sent, files=files, faults=()
     )
-    faults = [*_end_faults(outcome), *_leak_faults(outcome, cast), *_change_faults(outcome, stage.state, payload)]
+    faults = [*_end_faults(outcome), *_leak_faults(outcome, data), *_change_faults(outcome, session.state, payload)]
     if imported:
         faults.append("a module that the plan named was imported")
     return replace(outcome, faults=tuple(faults))
@@ -111,12 +111,12 @@ def _end_faults(outcome: ScenarioOutcome) -> list[str]:
     return faults
 
 
-def _leak_faults(outcome: ScenarioOutcome, cast: ScenarioData) -> list[str]:
+def _leak_faults(outcome: ScenarioOutcome, data: ScenarioData) -> list[str]:
     """What left, by the wire and by the participant's own record, beside the list that `check` prints."""
-    described = {"data": "synthetic", "data_options": dict(cast.data_options), "model_file": cast.initial, "name": NAME}
+    described = {"data": "synthetic", "data_options": dict(data.data_options), "model_file": data.initial, "name": NAME}
     settings = DataSettings.model_validate({**described, "validation": 0.0})
     subject = subject_of(
-        cast.home, settings, algorithm=outcome.scenario.algorithm, options={}, rounds=ROUNDS, warmup_rounds=0,
+        data.home, settings, algorithm=outcome.scenario.algorithm, options={}, rounds=ROUNDS, warmup_rounds=0,
         encoding="f32",
     )  # fmt: skip
     listed = what_leaves(subject)

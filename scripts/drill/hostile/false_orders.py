@@ -9,7 +9,7 @@ import numpy as np
 from protocol.messages import Plan
 from protocol.tensors import TensorSet
 from scripts.drill.hostile.false_coordinator import Play, Scenario
-from scripts.drill.hostile.false_stage import FalseCoordinator, ScenarioData
+from scripts.drill.hostile.scripted_coordinator import FalseCoordinator, ScenarioData
 
 REFUSED = "The order is refused with an `error`, nothing is done for it, and the run goes on as planned."
 KEPT = "The weights are refused; it goes on from its own model, which stays on disk."
@@ -17,146 +17,146 @@ LAST_KEPT = "The weights are refused; its own last model is kept as the personal
 IGNORED = "The message belongs to nothing that is agreed; it is dropped."
 
 
-def _file_plan(cast: ScenarioData) -> Plan:
+def _file_plan(data: ScenarioData) -> Plan:
     """FedAP that measures under a model which the coordinator brings."""
-    return cast.plan(anchor="file")
+    return data.plan(anchor="file")
 
 
 def ordering(**order: Any) -> Play:  # noqa: ANN401
     """A train order for round 0 that differs from the plan's; then the run as planned."""
 
-    def play(stage: FalseCoordinator) -> None:
-        stage.welcome()
-        stage.attempt(stage.train(**{"round_no": 0, **order}))
-        stage.go_on_honestly()
+    def play(session: FalseCoordinator) -> None:
+        session.welcome()
+        session.attempt(session.train(**{"round_no": 0, **order}))
+        session.go_on_honestly()
 
     return play
 
 
 def anchoring(**order: Any) -> Play:  # noqa: ANN401
-    def play(stage: FalseCoordinator) -> None:
-        stage.welcome()
-        stage.attempt(stage.anchor(**order))
-        stage.go_on_honestly()
+    def play(session: FalseCoordinator) -> None:
+        session.welcome()
+        session.attempt(session.anchor(**order))
+        session.go_on_honestly()
 
     return play
 
 
-def _all_tensors(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.attempt(stage.train(0, weights=stage.cast.weights(everything=True)))
-    stage.go_on_honestly()
+def _all_tensors(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.attempt(session.train(0, weights=session.data.weights(everything=True)))
+    session.go_on_honestly()
 
 
-def _warmup(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.attempt(stage.train(0, phase="warmup", weights=stage.cast.weights(everything=True)))
-    stage.go_on_honestly()
+def _warmup(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.attempt(session.train(0, phase="warmup", weights=session.data.weights(everything=True)))
+    session.go_on_honestly()
 
 
-def _warmup_again_and_again(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    everything = stage.cast.weights(everything=True)
+def _warmup_again_and_again(session: FalseCoordinator) -> None:
+    session.welcome()
+    everything = session.data.weights(everything=True)
     for _ in range(8):
-        stage.say(stage.train(0, phase="warmup", weights=everything))
+        session.say(session.train(0, phase="warmup", weights=everything))
 
 
-def _foreign_tensors(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.attempt(stage.train(0, weights=TensorSet.of({"probe": np.zeros(7, dtype=np.float32)})))
-    stage.go_on_honestly()
+def _foreign_tensors(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.attempt(session.train(0, weights=TensorSet.of({"probe": np.zeros(7, dtype=np.float32)})))
+    session.go_on_honestly()
 
 
-def _anchor_with_model(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.attempt(stage.anchor(weights=stage.cast.whole(lambda values: values + 1)))
-    stage.go_on_honestly()
+def _anchor_with_model(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.attempt(session.anchor(weights=session.data.whole(lambda values: values + 1)))
+    session.go_on_honestly()
 
 
-def _anchor_again(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.measure()
-    stage.say(stage.anchor(1))
-    stage.hear("stats")
-    stage.go_on_honestly(1)
+def _anchor_again(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.measure()
+    session.say(session.anchor(1))
+    session.hear("stats")
+    session.go_on_honestly(1)
 
 
-def _another_anchor(stage: FalseCoordinator) -> None:
-    stage.welcome(_file_plan(stage.cast))
-    stage.say(stage.anchor(weights=stage.cast.whole()))
-    stage.hear("stats")
-    stage.attempt(stage.anchor(1, weights=stage.cast.whole(lambda values: values + 0.5)))
-    stage.go_on_honestly(1)
+def _another_anchor(session: FalseCoordinator) -> None:
+    session.welcome(_file_plan(session.data))
+    session.say(session.anchor(weights=session.data.whole()))
+    session.hear("stats")
+    session.attempt(session.anchor(1, weights=session.data.whole(lambda values: values + 0.5)))
+    session.go_on_honestly(1)
 
 
-def _nan_anchor(stage: FalseCoordinator) -> None:
-    stage.welcome(_file_plan(stage.cast))
-    stage.attempt(stage.anchor(weights=stage.cast.whole(lambda values: values * np.nan)))
-    stage.go_on_honestly()
+def _nan_anchor(session: FalseCoordinator) -> None:
+    session.welcome(_file_plan(session.data))
+    session.attempt(session.anchor(weights=session.data.whole(lambda values: values * np.nan)))
+    session.go_on_honestly()
 
 
-def _early_running(stage: FalseCoordinator) -> None:
+def _early_running(session: FalseCoordinator) -> None:
     """Three rounds of f-FedAP measure in round 0 already; the plan has six here, so that round 2 is the one."""
-    stage.welcome(stage.cast.plan(strategy="f-fedap", rounds=6))
-    stage.attempt(stage.train(0, phase="fedbn", measure="running"))
-    stage.say(stage.train(0, phase="fedbn"))
-    stage.hear("update")
-    stage.end_honestly(1)
+    session.welcome(session.data.plan(strategy="f-fedap", rounds=6))
+    session.attempt(session.train(0, phase="fedbn", measure="running"))
+    session.say(session.train(0, phase="fedbn"))
+    session.hear("update")
+    session.end_honestly(1)
 
 
 def delivering(value: float) -> Play:
     """A round as planned, then one whose weights are all one value."""
 
-    def play(stage: FalseCoordinator) -> None:
-        stage.welcome()
-        stage.round(0)
-        stage.round(1, weights=stage.cast.weights(value))
-        stage.end_honestly(2)
+    def play(session: FalseCoordinator) -> None:
+        session.welcome()
+        session.round(0)
+        session.round(1, weights=session.data.weights(value))
+        session.end_honestly(2)
 
     return play
 
 
-def _first_delivery(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.round(0, weights=stage.cast.weights(9e5))
-    stage.end_honestly(1)
+def _first_delivery(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.round(0, weights=session.data.weights(9e5))
+    session.end_honestly(1)
 
 
 def finishing(value: float | None, *, everything: bool = False) -> Play:
-    def play(stage: FalseCoordinator) -> None:
-        stage.welcome()
-        stage.round(0)
-        stage.end_honestly(1, weights=stage.cast.weights(value, everything=everything))
+    def play(session: FalseCoordinator) -> None:
+        session.welcome()
+        session.round(0)
+        session.end_honestly(1, weights=session.data.weights(value, everything=everything))
 
     return play
 
 
-def _poison_again_and_again(stage: FalseCoordinator) -> None:
-    stage.welcome(stage.cast.plan(rounds=20))
+def _poison_again_and_again(session: FalseCoordinator) -> None:
+    session.welcome(session.data.plan(rounds=20))
     for round_no in range(8):
-        stage.round(round_no, weights=stage.cast.weights(float("nan")))
+        session.round(round_no, weights=session.data.weights(float("nan")))
 
 
-def _finish_in_the_middle(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.round(0)
-    stage.say(stage.finish(1, None, reason="aborted"))
-    stage.part(1)
+def _finish_in_the_middle(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.round(0)
+    session.say(session.finish(1, None, reason="aborted"))
+    session.part(1)
 
 
-def _finish_then_train(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.round(0)
-    stage.say(stage.finish(1, stage.cast.weights()), stage.train(1), stage.anchor(2))
-    stage.part(1)
+def _finish_then_train(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.round(0)
+    session.say(session.finish(1, session.data.weights()), session.train(1), session.anchor(2))
+    session.part(1)
 
 
-def _replayed(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.round(0)
-    stage.round(1)
-    stage.say(stage.train(0, weights=stage.cast.weights(0.5)), stage.anchor(0), stage.train(1))
-    stage.end_honestly(2)
+def _replayed(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.round(0)
+    session.round(1)
+    session.say(session.train(0, weights=session.data.weights(0.5)), session.anchor(0), session.train(1))
+    session.end_honestly(2)
 
 
 def _refused(name: str, does: str, play: Play, told: str, **others: Any) -> Scenario:  # noqa: ANN401

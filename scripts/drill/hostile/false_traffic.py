@@ -19,7 +19,7 @@ from protocol.messages import (
     Welcome,
 )
 from scripts.drill.hostile.false_coordinator import Play, Scenario
-from scripts.drill.hostile.false_stage import NAME, RUN, FalseCoordinator
+from scripts.drill.hostile.scripted_coordinator import NAME, RUN, FalseCoordinator
 
 DROPPED = "The messages are dropped; the run goes on as planned."
 FLOOD = 200
@@ -29,19 +29,19 @@ TRANSFER = "cd" * 16
 def pouring(made: Callable[[FalseCoordinator], Sequence[Message]]) -> Play:
     """Messages between the welcome and the first round."""
 
-    def play(stage: FalseCoordinator) -> None:
-        stage.welcome()
-        stage.say(*made(stage))
-        stage.go_on_honestly()
+    def play(session: FalseCoordinator) -> None:
+        session.welcome()
+        session.say(*made(session))
+        session.go_on_honestly()
 
     return play
 
 
-def _foreign_run(stage: FalseCoordinator) -> Sequence[Message]:
+def _foreign_run(session: FalseCoordinator) -> Sequence[Message]:
     return [
-        replace(stage.train(0), run="other"),
-        replace(stage.anchor(), run="other"),
-        replace(stage.finish(1, None), run="other"),
+        replace(session.train(0), run="other"),
+        replace(session.anchor(), run="other"),
+        replace(session.finish(1, None), run="other"),
     ]
 
 
@@ -49,34 +49,36 @@ def _slices(_stage: FalseCoordinator) -> Sequence[Message]:
     return [Slice(transfer=TRANSFER, offset=0, data=memoryview(b"x" * 1000)) for _ in range(FLOOD)]
 
 
-def _speaking_as_the_participant(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.say(Leave(run=RUN, reason="as if it were you"))
-    stage.go_on_honestly()
+def _speaking_as_the_participant(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.say(Leave(run=RUN, reason="as if it were you"))
+    session.go_on_honestly()
 
 
-def _hello_required(stage: FalseCoordinator) -> None:
+def _hello_required(session: FalseCoordinator) -> None:
     """Each asks for a hello; the welcome that follows the last hello is taken."""
-    stage.welcome()
-    stage.round(0)
-    stage.say(*[HelloRequired()] * 50)
+    session.welcome()
+    session.round(0)
+    session.say(*[HelloRequired()] * 50)
     for _ in range(50):
-        stage.hear("hello")
-    stage.say(Welcome(run=RUN, participant=NAME, round_no=0, heartbeat_s=30.0, plan=stage.cast.plan(), initial=None))
-    stage.end_honestly(1)
+        session.hear("hello")
+    session.say(
+        Welcome(run=RUN, participant=NAME, round_no=0, heartbeat_s=30.0, plan=session.data.plan(), initial=None)
+    )
+    session.end_honestly(1)
 
 
-def _garbage(stage: FalseCoordinator) -> None:
-    stage.welcome()
+def _garbage(session: FalseCoordinator) -> None:
+    session.welcome()
     for number in range(FLOOD):
-        stage.say_frames([bytes([number % 256]) * (number % 64 + 1)])
-    stage.go_on_honestly()
+        session.say_frames([bytes([number % 256]) * (number % 64 + 1)])
+    session.go_on_honestly()
 
 
-def _rejects(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.round(0)
-    stage.say(*[Reject(code="quarantined", reason="get out")] * FLOOD)
+def _rejects(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.round(0)
+    session.say(*[Reject(code="quarantined", reason="get out")] * FLOOD)
 
 
 def _step(kind: str, round_no: int) -> Step:

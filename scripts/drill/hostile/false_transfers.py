@@ -7,7 +7,7 @@ from protocol.limits import SLICE_BYTES
 from protocol.messages import Grant, Slice
 from protocol.tensors import TensorSet
 from scripts.drill.hostile.false_coordinator import Scenario
-from scripts.drill.hostile.false_stage import FalseCoordinator
+from scripts.drill.hostile.scripted_coordinator import FalseCoordinator
 
 
 def _present(weights: TensorSet) -> tuple[str, memoryview]:
@@ -17,45 +17,45 @@ def _present(weights: TensorSet) -> tuple[str, memoryview]:
     return weights.transfer, weights.data
 
 
-def _other_bytes(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    order = stage.train(0)
+def _other_bytes(session: FalseCoordinator) -> None:
+    session.welcome()
+    order = session.train(0)
     _, data = _present(order.weights)
-    stage.say(order, instead=bytes(data)[::-1])
-    stage.hear("error")
-    stage.go_on_honestly()
+    session.say(order, instead=bytes(data)[::-1])
+    session.hear("error")
+    session.go_on_honestly()
 
 
-def _withheld(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.announce(stage.train(0))
-    stage.hear("grant")
-    stage.end_honestly(1)
+def _withheld(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.announce(session.train(0))
+    session.hear("grant")
+    session.end_honestly(1)
 
 
-def _misplaced(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    order = stage.train(0)
+def _misplaced(session: FalseCoordinator) -> None:
+    session.welcome()
+    order = session.train(0)
     transfer, data = _present(order.weights)
-    stage.announce(order)
-    stage.hear("grant")
+    session.announce(order)
+    session.hear("grant")
     second = data[SLICE_BYTES : 2 * SLICE_BYTES]
     for _ in range(5):
-        stage.say(Slice(transfer=transfer, offset=SLICE_BYTES, data=second))
-    stage.say(Slice(transfer=transfer, offset=512 * SLICE_BYTES, data=second))
-    stage.say(Slice(transfer=transfer, offset=7, data=second))
-    stage.go_on_honestly()
+        session.say(Slice(transfer=transfer, offset=SLICE_BYTES, data=second))
+    session.say(Slice(transfer=transfer, offset=512 * SLICE_BYTES, data=second))
+    session.say(Slice(transfer=transfer, offset=7, data=second))
+    session.go_on_honestly()
 
 
-def _granted_beyond(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    update = stage.round(0)
+def _granted_beyond(session: FalseCoordinator) -> None:
+    session.welcome()
+    update = session.round(0)
     transfer = None if update is None else update.weights.transfer
     if transfer is None:
         return
     for until in (SLICE_BYTES, 512 * SLICE_BYTES, 7):
-        stage.say(Grant(transfer=transfer, received=0, until=until, again=True))
-    stage.end_honestly(1)
+        session.say(Grant(transfer=transfer, received=0, until=until, again=True))
+    session.end_honestly(1)
 
 
 TRANSFERS: tuple[Scenario, ...] = (

@@ -14,7 +14,7 @@ from protocol.limits import MIB
 from protocol.messages import Compute, HelloRequired, Message, Reject, Sgd, Welcome
 from protocol.tensors import Layout, TensorSet, WireTensor
 from scripts.drill.hostile.false_coordinator import Play, Scenario
-from scripts.drill.hostile.false_stage import FORBIDDEN_MODULE, NAME, RUN, FalseCoordinator, ScenarioData
+from scripts.drill.hostile.scripted_coordinator import FORBIDDEN_MODULE, NAME, RUN, FalseCoordinator, ScenarioData
 
 REFUSED = "It says which field goes too far, leaves and ends with code 2; nothing is trained."
 SGD: Mapping[str, Any] = {"learning_rate": 0.05, "batch_size": 16}
@@ -31,61 +31,61 @@ def frames_with(message: Message, change: Callable[[dict[str, Any]], None]) -> l
 def asking(**plan: object) -> Play:
     """A welcome with a plan that differs from the honest one, and nothing more."""
 
-    def play(stage: FalseCoordinator) -> None:
-        stage.welcome(stage.cast.plan(**plan))
+    def play(session: FalseCoordinator) -> None:
+        session.welcome(session.data.plan(**plan))
 
     return play
 
 
 def welcoming(**fields: Any) -> Play:  # noqa: ANN401
-    def play(stage: FalseCoordinator) -> None:
-        stage.welcome(**fields)
+    def play(session: FalseCoordinator) -> None:
+        session.welcome(**fields)
 
     return play
 
 
-def _bn_too(cast: ScenarioData) -> str:
-    return floating_layout(cast.home.spec).digest
+def _bn_too(data: ScenarioData) -> str:
+    return floating_layout(data.home.spec).digest
 
 
-def _all_tensors_shared(stage: FalseCoordinator) -> None:
-    stage.welcome(stage.cast.plan(shared_layout=_bn_too(stage.cast)))
+def _all_tensors_shared(session: FalseCoordinator) -> None:
+    session.welcome(session.data.plan(shared_layout=_bn_too(session.data)))
 
 
-def _another_algorithm(stage: FalseCoordinator) -> None:
-    stage.welcome(stage.cast.plan(strategy="fedavg", shared_layout=_bn_too(stage.cast)))
+def _another_algorithm(session: FalseCoordinator) -> None:
+    session.welcome(session.data.plan(strategy="fedavg", shared_layout=_bn_too(session.data)))
 
 
-def _other_values(stage: FalseCoordinator) -> None:
-    stage.welcome(initial=stage.cast.whole(lambda values: values + 0.25))
+def _other_values(session: FalseCoordinator) -> None:
+    session.welcome(initial=session.data.whole(lambda values: values + 0.25))
 
 
-def _nan_values(stage: FalseCoordinator) -> None:
-    stage.welcome(initial=stage.cast.whole(lambda values: values * np.nan))
+def _nan_values(session: FalseCoordinator) -> None:
+    session.welcome(initial=session.data.whole(lambda values: values * np.nan))
 
 
-def _other_tensors(stage: FalseCoordinator) -> None:
-    stage.welcome(initial=TensorSet.of({"secret": np.zeros(3, dtype=np.float32)}))
+def _other_tensors(session: FalseCoordinator) -> None:
+    session.welcome(initial=TensorSet.of({"secret": np.zeros(3, dtype=np.float32)}))
 
 
-def _giant_offer(stage: FalseCoordinator) -> None:
+def _giant_offer(session: FalseCoordinator) -> None:
     layout = Layout((WireTensor(name="fc.weight", dtype="float32", shape=(900 * MIB,)),))
-    stage.welcome(initial=TensorSet(layout=layout, data=None, transfer="ab" * 16))
+    session.welcome(initial=TensorSet(layout=layout, data=None, transfer="ab" * 16))
 
 
 def _malformed_then_honest(change: Callable[[dict[str, Any]], None]) -> Play:
-    def play(stage: FalseCoordinator) -> None:
-        stage.hear("hello")
-        stage.say_frames(frames_with(_any_welcome(stage), change))
-        stage.say(_any_welcome(stage))
-        stage.go_on_honestly()
+    def play(session: FalseCoordinator) -> None:
+        session.hear("hello")
+        session.say_frames(frames_with(_any_welcome(session), change))
+        session.say(_any_welcome(session))
+        session.go_on_honestly()
 
     return play
 
 
-def _any_welcome(stage: FalseCoordinator) -> Message:
+def _any_welcome(session: FalseCoordinator) -> Message:
     return Welcome(
-        run=RUN, participant=NAME, round_no=0, heartbeat_s=30.0, plan=stage.cast.plan(), initial=stage.cast.whole()
+        run=RUN, participant=NAME, round_no=0, heartbeat_s=30.0, plan=session.data.plan(), initial=session.data.whole()
     )
 
 
@@ -97,32 +97,32 @@ def _set(name: str, value: object) -> Callable[[dict[str, Any]], None]:
 
 
 def _changed_in_this_life(**others: object) -> Play:
-    def play(stage: FalseCoordinator) -> None:
-        stage.welcome()
-        stage.round(0)
-        stage.say(HelloRequired())
+    def play(session: FalseCoordinator) -> None:
+        session.welcome()
+        session.round(0)
+        session.say(HelloRequired())
         plan = {key: value for key, value in others.items() if key != "participant"}
         name = {"participant": others["participant"]} if "participant" in others else {}
-        stage.welcome(stage.cast.plan(**plan), **name)
+        session.welcome(session.data.plan(**plan), **name)
 
     return play
 
 
-def _changed_after_restart(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.round(0)
-    stage.say(Reject(code="full", reason="go away"))
-    stage.hear_the_end()
-    stage.start()
-    stage.welcome(stage.cast.plan(rounds=4, sgd=Sgd(**{**SGD, "epochs": 9})))
+def _changed_after_restart(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.round(0)
+    session.say(Reject(code="full", reason="go away"))
+    session.hear_the_end()
+    session.start()
+    session.welcome(session.data.plan(rounds=4, sgd=Sgd(**{**SGD, "epochs": 9})))
 
 
-def _second_run_with_more(stage: FalseCoordinator) -> None:
-    stage.welcome()
-    stage.round(0)
-    stage.say(HelloRequired())
-    plan = stage.cast.plan(strategy="fedavg", shared_layout=_bn_too(stage.cast))
-    stage.welcome(plan, run="another-run", initial=stage.cast.whole())
+def _second_run_with_more(session: FalseCoordinator) -> None:
+    session.welcome()
+    session.round(0)
+    session.say(HelloRequired())
+    plan = session.data.plan(strategy="fedavg", shared_layout=_bn_too(session.data))
+    session.welcome(plan, run="another-run", initial=session.data.whole())
 
 
 def _refused(name: str, does: str, play: Play, words: str, *, updates: int = 0, **others: Any) -> Scenario:  # noqa: ANN401

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from fedap_core.errors import InvalidInput
-from scripts.drill.faults import Break, Die, Fault, Fill, Freeze, Kill, Slow, Unplug, Weather, to_json
+from scripts.drill.faults import Break, Die, Fault, Fill, Freeze, Kill, NetworkConditions, Slow, Unplug, to_json
 from scripts.drill.namespaces import discipline
 from scripts.drill.schedule import DEFAULT_KINDS, DISTURBANCES, FLOODS, KINDS, LAST_MOMENT, LAST_STEP, faults_of
 from scripts.drill.spec import MEMBERS, PARTIES, SIZES, Drill, DrillOptions, parse_kinds, parse_mode, parse_size
@@ -29,7 +29,7 @@ def is_sound(fault: Fault) -> bool:
         return fault.party in PARTIES and 0.0 < fault.at < 1.0 and fault.for_s > 0.0
     if isinstance(fault, Fill | Unplug):
         return fault.party in PARTIES and 0.0 < fault.at < 1.0 and fault.for_s > 0.0
-    if isinstance(fault, Weather):
+    if isinstance(fault, NetworkConditions):
         return fault.party in PARTIES and fault.rate_mbit > 0.0 and 0.0 <= fault.loss_percent < 10.0
     if isinstance(fault, Break):
         return fault.member in MEMBERS and 0.0 <= fault.share < 1.0
@@ -114,12 +114,12 @@ def test_a_fault_reads_as_plain_words() -> None:
 def test_a_kind_that_needs_disks_or_networks_of_its_own_says_so(kind: str) -> None:
     found = [fault for seed in SEEDS for fault in faults_of(drill_of(kind, seed))]
     assert any(isinstance(fault, Fill) for fault in found) == KINDS[kind].uses_small_disks
-    assert any(isinstance(fault, Weather | Unplug) for fault in found) == KINDS[kind].uses_namespaces
-    assert any(isinstance(fault, Weather) and fault.needs_netem for fault in found) == KINDS[kind].uses_netem
+    assert any(isinstance(fault, NetworkConditions | Unplug) for fault in found) == KINDS[kind].uses_namespaces
+    assert any(isinstance(fault, NetworkConditions) and fault.needs_netem for fault in found) == KINDS[kind].uses_netem
 
 
 def test_weather_is_told_to_the_kernel_as_it_is_planned() -> None:
-    thin = Weather(party="a", rate_mbit=8.0)
-    wild = Weather(party="a", rate_mbit=8.0, delay_ms=10.0, loss_percent=1.5, reorder_percent=5.0)
+    thin = NetworkConditions(party="a", rate_mbit=8.0)
+    wild = NetworkConditions(party="a", rate_mbit=8.0, delay_ms=10.0, loss_percent=1.5, reorder_percent=5.0)
     assert discipline(thin)[:3] == ["tbf", "rate", "8mbit"]
     assert discipline(wild) == ["netem", "rate", "8mbit", "delay", "10ms", "5ms", "loss", "1.5%", "reorder", "5%"]

@@ -1,4 +1,4 @@
-"""The stage of hostile scenarios: a ROUTER socket that says whatever it is told to, and one real participant on it.
+"""A coordinator for hostile scenarios: a ROUTER socket that sends whatever a scenario asks, and one real participant.
 
 No conversation is kept on this side, so that nothing stops it from saying what is illegal. What scenarios there are and
 how they are judged is not known here.
@@ -139,8 +139,8 @@ class ScenarioData:
 class FalseCoordinator:
     """One scenario's socket, and the lives of the participant on it. Use as a context manager."""
 
-    def __init__(self, cast: ScenarioData, folder: Path) -> None:
-        self.cast = cast
+    def __init__(self, data: ScenarioData, folder: Path) -> None:
+        self.data = data
         self.folder = folder
         self.heard: list[Message] = []
         self.ends: list[End | BaseException] = []
@@ -181,11 +181,11 @@ class FalseCoordinator:
 
     def start(self, **others: object) -> None:
         """A life of the participant, in a thread of this process."""
-        settings = self.cast.settings(self.endpoint, self.state, **others)
+        settings = self.data.settings(self.endpoint, self.state, **others)
 
         def live() -> None:
             try:
-                self._frames.put(join(settings, home=self.cast.home))
+                self._frames.put(join(settings, home=self.data.home))
             except BaseException as error:  # noqa: BLE001 - whatever ends it is judged
                 self._frames.put(error)
 
@@ -265,9 +265,9 @@ class FalseCoordinator:
             "participant": NAME,
             "round_no": 0,
             "heartbeat_s": BEAT_S,
-            "initial": None if known else self.cast.whole(),
+            "initial": None if known else self.data.whole(),
         }
-        made = Welcome(plan=plan or self.cast.plan(), **{**fields, **others})  # type: ignore[arg-type]
+        made = Welcome(plan=plan or self.data.plan(), **{**fields, **others})  # type: ignore[arg-type]
         self.say(made)
         initial = made.initial
         if initial is not None and initial.data is not None and initial.transfer is not None:
@@ -280,7 +280,7 @@ class FalseCoordinator:
     def train(
         self, round_no: int, *, phase: str = "mixed", measure: str = "none", weights: TensorSet | None = None
     ) -> Train:
-        chosen = self.cast.weights() if weights is None else weights
+        chosen = self.data.weights() if weights is None else weights
         return Train(run=RUN, round_no=round_no, phase=phase, measure=measure, weights=chosen)
 
     def finish(self, round_no: int, weights: TensorSet | None, reason: str = "requested") -> Finish:
@@ -299,7 +299,7 @@ class FalseCoordinator:
 
     def end_honestly(self, round_no: int, weights: TensorSet | None = None) -> None:
         """End the run after so many rounds, with the initial model's weights unless others are given."""
-        self.say(self.finish(round_no, self.cast.weights() if weights is None else weights))
+        self.say(self.finish(round_no, self.data.weights() if weights is None else weights))
         self.part(round_no)
 
     def part(self, round_no: int) -> None:

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 from fedap_core.randomness import generator
+from scripts.drill.fork_server import ForkServer
 from scripts.drill.hostile.coordinator import SCENARIOS
 from scripts.drill.judge import DrillVerdict
-from scripts.drill.nursery import Nursery
 from scripts.drill.record import DrillRecord
 from scripts.drill.spec import Drill
 
@@ -29,17 +29,17 @@ def chosen(drill: Drill) -> list[str]:
     return [names[int(number)] for number in found]
 
 
-def play_betrayal(drill: Drill, *, nursery: Nursery, folder: Path) -> DrillRecord:
+def play_hostile_coordinator(drill: Drill, *, fork_server: ForkServer, folder: Path) -> DrillRecord:
     """Play them in a process of their own."""
     folder.mkdir(parents=True)
     names, said = chosen(drill), folder / "said.json"
     began = time.monotonic()
     settings = {"names": names, "folder": str(folder), "said": str(said)}
-    child = nursery.start("betray", settings, log=folder / "participant.log")
+    child = fork_server.start("meet hostile coordinator", settings, log=folder / "participant.log")
     codes: dict[int, int] = {}
     while child not in codes and time.monotonic() < began + PATIENCE_S:
-        codes |= {ended.child: ended.code for ended in nursery.ended(1.0)}
-    nursery.kill(child)
+        codes |= {ended.child: ended.code for ended in fork_server.ended(1.0)}
+    fork_server.kill(child)
     told = json.loads(said.read_text(encoding="utf-8")) if said.exists() else {}
     verdict = verdict_of(names, told, codes.get(child))
     return DrillRecord(

@@ -1,4 +1,4 @@
-"""The parties of one drill: who lives, who is to be started again, and how everybody ended.
+"""The processes of one drill: which are running, which are to be started again, and how each ended.
 
 Started, killed and frozen here; when, is decided by whoever plays the drill. A party that ends by itself with code 0
 has done its part; one that ends otherwise without having been killed by the drill has failed.
@@ -12,42 +12,42 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scripts.drill.faults import Die
-from scripts.drill.nursery import Nursery
+from scripts.drill.fork_server import ForkServer
+from scripts.drill.site import DrillSite
 from scripts.drill.spec import COORDINATOR, PARTIES
-from scripts.drill.stage import DrillSite
 
 
 @dataclass
 class Party:
-    """One participant or the coordinator, in whichever life."""
+    """One participant or the coordinator, across restarts."""
 
     name: str
     child: int | None = None
     code: int | None = None
-    lives: int = 0
-    is_doomed: bool = False
-    """The drill has killed this life, or told it to kill itself."""
+    starts: int = 0
+    is_killed: bool = False
+    """The drill has killed this process, or told it to kill itself."""
     deaths: deque[Die] = field(default_factory=deque)
     may_refuse: bool = False
     """It may end with code 2: what it needs was damaged."""
     pause_s: float = 0.0
-    """Between the present life's violent end and the next."""
+    """Between the end of this process, when it is killed, and the next start."""
 
 
-class Cast:
+class DrillProcesses:
     """Everybody. endpoints: where each member finds the coordinator; namespaces: where each party lives, if apart."""
 
     def __init__(
         self,
-        nursery: Nursery,
-        stage: DrillSite,
+        fork_server: ForkServer,
+        site: DrillSite,
         endpoints: Mapping[str, str],
         *,
         namespaces: Mapping[str, str],
         pace_s: float,
     ) -> None:
-        self._nursery = nursery
-        self._stage = stage
+        self._fork_server = fork_server
+        self._site = site
         self._endpoints = endpoints
         self._namespaces = namespaces
         self._pace_s = pace_s
@@ -63,70 +63,70 @@ class Cast:
     def start(self, name: str) -> None:
         """A party's next life."""
         party = self.parties[name]
-        party.lives += 1
-        party.code, party.is_doomed, party.pause_s = None, False, 0.0
+        party.starts += 1
+        party.code, party.is_killed, party.pause_s = None, False, 0.0
         settings: dict[str, object] = {}
         if party.deaths:
             death = party.deaths.popleft()
             settings |= {"step": death.step, "when": death.when}
-            party.is_doomed, party.pause_s = True, death.pause_s
+            party.is_killed, party.pause_s = True, death.pause_s
         if name == COORDINATOR:
-            settings |= {"config": str(self._stage.config), "folder": str(self._stage.home(name))}
+            settings |= {"config": str(self._site.config), "folder": str(self._site.home(name))}
         else:
-            settings["join"] = self._stage.join_settings(name, self._endpoints[name])
+            settings["join"] = self._site.join_settings(name, self._endpoints[name])
             settings["pace_s"] = self._pace_s
-        party.child = self._nursery.start(
+        party.child = self._fork_server.start(
             "coordinate" if name == COORDINATOR else "take part",
             settings,
-            log=self._stage.log(name),
+            log=self._site.log(name),
             namespace=self._namespaces.get(name),
         )
 
     def kill(self, name: str, *, pause_s: float) -> bool:
         """SIGKILL; False where the party has ended already."""
         party = self.parties[name]
-        if party.child is None or not self._nursery.signal(party.child, signal.SIGKILL):
+        if party.child is None or not self._fork_server.signal(party.child, signal.SIGKILL):
             return False
-        party.is_doomed, party.pause_s = True, pause_s
+        party.is_killed, party.pause_s = True, pause_s
         return True
 
     def send(self, name: str, which: signal.Signals) -> bool:
         party = self.parties[name]
-        return party.child is not None and self._nursery.signal(party.child, which)
+        return party.child is not None and self._fork_server.signal(party.child, which)
 
     def bury(self, timeout_s: float) -> list[Party]:
         """Those that were killed by the drill since the last question and are to be started again."""
         dead = []
-        for ended in self._nursery.ended(timeout_s):
+        for ended in self._fork_server.ended(timeout_s):
             party = next((one for one in self.parties.values() if one.child == ended.child), None)
             if party is None:
                 self.codes_of_others[ended.child] = ended.code
                 continue
             party.child, party.code = None, ended.code
-            if ended.code == -signal.SIGKILL and party.is_doomed:
+            if ended.code == -signal.SIGKILL and party.is_killed:
                 self.struck += 1
                 dead.append(party)
         return dead
 
     def invite(self, work: str, settings: Mapping[str, object], *, name: str) -> int:
         """Somebody who is no party: lives until everybody ends at the latest. Returns its number."""
-        self._others.append(self._nursery.start(work, settings, log=self._stage.log(name)))
+        self._others.append(self._fork_server.start(work, settings, log=self._site.log(name)))
         return self._others[-1]
 
     def end(self) -> None:
         """Kill whoever still lives, and see them gone."""
         everybody = [*(one.child for one in self.parties.values()), *self._others]
-        while living := [child for child in everybody if child in self._nursery.pids]:
+        while living := [child for child in everybody if child in self._fork_server.pids]:
             for child in living:
                 if child is not None:
-                    self._nursery.signal(child, signal.SIGKILL)
-            for _ in self._nursery.ended(1.0):
+                    self._fork_server.signal(child, signal.SIGKILL)
+            for _ in self._fork_server.ended(1.0):
                 continue
 
     @property
     def pids(self) -> dict[str, int]:
         """Of the living."""
-        known = self._nursery.pids
+        known = self._fork_server.pids
         return {one.name: known[one.child] for one in self.parties.values() if one.child in known}
 
     @property
@@ -145,4 +145,4 @@ class Cast:
 
 def _is_expected(party: Party) -> bool:
     """Killed by the drill, or refusing what the drill has damaged."""
-    return (party.code == -signal.SIGKILL and party.is_doomed) or (party.code == 2 and party.may_refuse)
+    return (party.code == -signal.SIGKILL and party.is_killed) or (party.code == 2 and party.may_refuse)

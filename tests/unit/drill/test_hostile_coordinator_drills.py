@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scripts.drill.betrayal import KIND, chosen, verdict_of
 from scripts.drill.hostile.coordinator import SCENARIOS
+from scripts.drill.hostile_coordinator_drills import KIND, chosen, verdict_of
 from scripts.drill.spec import Drill
 
 

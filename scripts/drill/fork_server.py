@@ -1,4 +1,4 @@
-"""Starts the parties of drills in no time: a process that has loaded everything and forks on request.
+"""Starts the processes of drills quickly: a process that has loaded everything forks them on request.
 
 It has no threads, ever, and makes no tensor: what it forks is clean. Whoever plays drills talks to it over a socket,
 one JSON object a line, and may have as many threads as it likes. When its socket closes, however that happens, it
@@ -40,7 +40,7 @@ class ChildEnded:
     code: int
 
 
-class Nursery:
+class ForkServer:
     """Our end. Use as a context manager, and enter it before this process starts a thread."""
 
     def __init__(self) -> None:
@@ -53,11 +53,11 @@ class Nursery:
         self._process = os.fork()
         if self._process == 0:
             self._ours.close()
-            _tend(theirs)
+            _serve(theirs)
             os._exit(0)
         theirs.close()
 
-    def __enter__(self) -> Nursery:
+    def __enter__(self) -> ForkServer:
         return self
 
     def __exit__(
@@ -113,8 +113,8 @@ class Nursery:
                 self._ended.append(ChildEnded(child=told["child"], code=told["code"]))
 
 
-def _tend(line: socket.socket) -> None:
-    """The nursery's whole life."""
+def _serve(line: socket.socket) -> None:
+    """The fork server, until its input ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # whoever started us closes the line
     _die_with_parent()
