@@ -15,6 +15,7 @@ from fedap_core.sealing import rows
 from fedap_core.sealing.fixed_point import WHOLE
 from participant.decisions.allowance import parse_allowance
 from participant.decisions.consent import Consent, OrderRefused
+from participant.record.model_file import write_model
 from participant.record.private_state import PrivateState
 from participant.sealing.boxes import Boxes, plan_digest
 from participant.sealing.group_key import GroupKey, make_group_key, read_group_key
@@ -281,6 +282,25 @@ def test_a_plan_sealed_otherwise_than_agreed_is_refused(
     with pytest.raises(InvalidInput) as refused:
         consent.terms(asked)
     assert says in str(refused.value)
+
+
+def test_models_are_compared_with_ones_own_files(tmp_path: Path) -> None:
+    """The coordinator sends the initial model and the anchor; members have both already."""
+    own = tmp_path / "own.safetensors"
+    write_model(own, SPEC, INITIAL)
+    name = next(one for one, tensor in INITIAL.items() if tensor.is_floating_point())
+    false = whole(INITIAL | {name: INITIAL[name] + 0.5})
+    greeting, state = welcome("c1", sealing()), PrivateState(tmp_path / "c1")
+    settings = HomeSettings(group_key=KEY, model_file=own, anchor_file=own)
+    with pytest.raises(InvalidInput, match=f"other values of {name}"):
+        HomeRun(
+            welcome=replace(greeting, initial=false), spec=SPEC, data=DATA, state=PrivateState(tmp_path / "other"),
+            settings=settings,
+        )  # fmt: skip
+    run = HomeRun(welcome=greeting, spec=SPEC, data=DATA, state=state, settings=settings)
+    run.measure(Anchor(run=RUN, round_no=0, measure="bn-inputs", weights=whole(INITIAL)))
+    with pytest.raises(OrderRefused, match=f"other values of {name}"):
+        run.measure(Anchor(run=RUN, round_no=0, measure="bn-inputs", weights=false))
 
 
 def test_a_key_file_is_its_owners_alone_and_never_replaced(tmp_path: Path) -> None:
