@@ -133,6 +133,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Any]
             found["scores"] = other.run("document.querySelector('#members').innerText")
             found["other faults"] = list(other.faults)
             found["code"] = again.wait()
+            own.until(f"{_LINE} === 'lost'")
+            found["own end"] = own.run(_HEADLINE)
             for peer in peers:
                 peer.join(WAIT_S)
         yield {**found, "peers": peers}
@@ -163,6 +165,12 @@ def test_run_that_is_killed_and_resumed_under_its_page_ends_with_the_same_models
     assert seen["code"] == 0
     require_rows(seen["peers"], expected_rows(seen["model"], "fedap", rounds=ROUNDS))
     assert "75.0" in seen["scores"].replace("\u202f", " ")  # 50 + 5 * 5: of the last model, by its goodbye
+
+
+@needs_browser
+def test_whoever_watches_the_page_of_serve_sees_the_end_of_the_run(seen: Mapping[str, Any]) -> None:
+    """The page ends with its coordinator, but not before it has shown what became of the run."""
+    assert seen["own end"] == "The run has ended."
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])

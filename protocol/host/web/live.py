@@ -131,12 +131,17 @@ class LivePage:
         return StreamingResponse(self._stream(), media_type="text/event-stream")
 
     async def _stream(self) -> AsyncIterator[str]:
-        """Everything once, then what changes. Ends when the browser goes away or the server stops."""
+        """Everything once, then what changes. Ends when the browser goes away or, after a last look, the server stops:
+        whoever watched a run to its end sees the end."""
         self._streams += 1
         seen: dict[str, str] = {}
         quiet = 0
         try:
-            while not self._closing.is_set():
+            is_last = False
+            while not is_last:
+                is_last = self._closing.is_set()
+                if is_last:
+                    await asyncio.sleep(EVERY_S)  # what was looked at before is too old then
                 board = await self._latest()
                 news = {part: text for part, text in board.items() if seen.get(part) != text}
                 quiet = 0 if news else quiet + 1

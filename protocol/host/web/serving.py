@@ -24,6 +24,8 @@ from protocol.host.web.live import LivePage
 
 _NICENESS = 10
 """The run's own processes come first."""
+_LAST_LOOK_S = 4
+"""Within which a page that is ended shows its readers the end."""
 
 
 def serve_page(make: Callable[[], LivePage], address: PageAddress, listening: socket.socket) -> None:
@@ -42,7 +44,7 @@ async def _serve(make: Callable[[], LivePage], address: PageAddress, token: str 
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=2,
+        timeout_graceful_shutdown=_LAST_LOOK_S - 1,
         lifespan="off",
         ws="none",
     )
@@ -70,14 +72,15 @@ class PageProcess:
     process: subprocess.Popen[bytes]
 
     def close(self) -> None:
-        """End it, and do not wait long."""
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+        """End it, and do not wait long: whoever looks at it is shown the end first."""
+        self.process.terminate()
         try:
-            self.process.wait(timeout=3.0)
+            self.process.wait(timeout=_LAST_LOOK_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
 
 def start_page_process(module: str, address: PageAddress, settings: Mapping[str, object]) -> PageProcess:
