@@ -21,7 +21,8 @@ from protocol.host.web.live import EVERY_S, Context, LivePage
 
 
 class SharedLook:
-    """One follower for the page and the metrics, from any thread; looks at the folder once a second at most."""
+    """One follower for the page and the metrics, from any thread. The page decides itself how often it looks; metrics
+    are shown what was seen within the last half second."""
 
     def __init__(self, folder: Path) -> None:
         self._follower = RunFollower(folder)
@@ -32,9 +33,18 @@ class SharedLook:
     def __call__(self) -> RunOverview:
         with self._lock:
             if self._overview is None or time.monotonic() >= self._looked_at + EVERY_S / 2:
-                self._overview = self._follower.refresh()
-                self._looked_at = time.monotonic()
+                return self._refreshed()
             return self._overview
+
+    def anew(self) -> RunOverview:
+        """As it is now."""
+        with self._lock:
+            return self._refreshed()
+
+    def _refreshed(self) -> RunOverview:
+        self._overview = self._follower.refresh()
+        self._looked_at = time.monotonic()
+        return self._overview
 
 
 def run_page(folder: Path) -> LivePage:
@@ -43,7 +53,7 @@ def run_page(folder: Path) -> LivePage:
     metrics = RunMetrics(look)
 
     def shown() -> tuple[Context, object]:
-        overview = look()
+        overview = look.anew()
         return context_of(overview), overview.as_json()
 
     async def scrape(_request: Request) -> Response:

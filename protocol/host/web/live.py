@@ -90,10 +90,10 @@ class LivePage:
         """End all streams; from the server's own thread."""
         self._closing.set()
 
-    async def _latest(self) -> dict[str, str]:
+    async def _latest(self, *, anew: bool = False) -> dict[str, str]:
         """The page's parts, at most EVERY_S old. What goes wrong is said in the part `problem`."""
         async with self._looking:
-            if time.monotonic() < self._looked_at + EVERY_S:
+            if not anew and time.monotonic() < self._looked_at + EVERY_S:
                 return self._board
             try:
                 self._board = await run_in_threadpool(self._drawn)
@@ -140,9 +140,7 @@ class LivePage:
             is_last = False
             while not is_last:
                 is_last = self._closing.is_set()
-                if is_last:
-                    await asyncio.sleep(EVERY_S)  # what was looked at before is too old then
-                board = await self._latest()
+                board = await self._latest(anew=is_last)
                 news = {part: text for part, text in board.items() if seen.get(part) != text}
                 quiet = 0 if news else quiet + 1
                 if news:
