@@ -2,64 +2,101 @@
 
 `python benchmarks/peers/compare.py --flower VENV --pfl VENV` needs an environment for each peer
 (`requirements-*.txt`) and this project's own for itself. Ours is FedAP with 32 neighbours and a personal model for each
-of the 10,000 clients; theirs is FedAvg, one model for all. The first round of everybody is left out.
+of the 10,000 clients; theirs is FedAvg, one model for all. Nobody evaluates, and the first round is left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+
+from scripts.bench.processes import cpu_seconds, family
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 SHARE = 0.05
+NEVER = "100000"
+PATIENCE_S = 1800.0
+
+Cost = tuple[float, float]
+"""Wall and processor seconds of a round, all processes together."""
 
 
-def ours(folder: Path, clients: int, rounds: int, engine: str) -> list[float]:
-    """Seconds of every round but the first: training, mixing and delivery."""
-    out = folder / f"runs-{engine}"
-    shutil.rmtree(out, ignore_errors=True)
+def watched(command: list[str], rounds: int, done: Callable[[], int], environment: dict[str, str]) -> list[Cost]:
+    """What each round but the first cost; the command is ended after the last. done: rounds so far."""
+    process = subprocess.Popen(  # noqa: S603 - our own commands
+        command, cwd=REPOSITORY, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    marks: list[Cost] = []
+    until = time.monotonic() + PATIENCE_S
+    try:
+        while len(marks) < rounds:
+            if process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"no progress after {len(marks)} rounds: {' '.join(command)}")
+            if done() > len(marks):
+                marks.append((time.monotonic(), tree_cpu(process.pid)))
+            time.sleep(0.05)
+    finally:
+        everybody = family(process.pid)
+        for pid in reversed(everybody):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+    return [(later[0] - earlier[0], later[1] - earlier[1]) for earlier, later in pairwise(marks)]
+
+
+def tree_cpu(pid: int) -> float:
+    total = 0.0
+    for one in family(pid):
+        with suppress(OSError):
+            total += cpu_seconds(one)
+    return total
+
+
+def ours(folder: Path, clients: int, rounds: int, engine: str) -> list[Cost]:
     options = ["--data-option", "shape=1x28x28", "--data-option", "classes=11"]
     anchor = folder / "anchor.safetensors"  # a pooled one trains for longer than all these rounds
     if not anchor.exists():
         making = [sys.executable, "-m", "participant.cli", "init", "--data", "synthetic", "--model", "lenet5", *options]
         subprocess.run([*making, "--out", str(anchor)], cwd=REPOSITORY, check=True)  # noqa: S603 - our own command
+    out = Path(tempfile.mkdtemp(dir=folder))
     command = [sys.executable, "-m", "scripts.lab", "compare", "--data", "synthetic", "--partition", "iid", *options]
     command += ["--clients", str(clients), "--data-option", f"samples={68 * clients}", "--model", "lenet5"]
-    command += ["--algorithms", "fedap:neighbours=32", "--anchor", str(anchor)]
-    command += ["--participation", str(SHARE), "--rounds", str(rounds), "--memory", "2.5", "--engine", engine]
-    command += ["--no-keep-models", "--batch-size", "64", "--workers", "2", "--out", str(out)]
-    subprocess.run(command, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own command
-    (lines,) = [path.read_text(encoding="utf-8").splitlines() for path in out.glob("*/rounds.jsonl")]
-    spent = [json.loads(line)["seconds"] for line in lines]
-    return [one["train"] + one["mix"] for one in spent[1:]]
+    command += ["--algorithms", "fedap:neighbours=32", "--anchor", str(anchor), "--engine", engine, "--workers", "2"]
+    command += ["--participation", str(SHARE), "--rounds", NEVER, "--evaluate-every", NEVER, "--memory", "2.5"]
+    command += ["--no-keep-models", "--batch-size", "64", "--out", str(out)]
+
+    def done() -> int:
+        return sum(path.read_bytes().count(b"\n") for path in out.glob("*/rounds.jsonl"))
+
+    return watched(command, rounds, done, dict(os.environ))
 
 
-def theirs(python: Path, program: str, folder: Path, clients: int, rounds: int) -> list[float]:
-    """The same of a program that tells when a round has ended."""
+def theirs(python: Path, program: str, folder: Path, clients: int, rounds: int) -> list[Cost]:
+    told = folder / f"{program}.txt"
     environment = os.environ | {
         "PYTHONPATH": f"{REPOSITORY}:{HERE}",
         "PEER_CLIENTS": str(clients),
-        "PEER_ROUNDS": str(rounds),
+        "PEER_ROUNDS": str(rounds + 1),
         "PEER_FOLDER": str(folder),
+        "PEER_TOLD": str(told),
         "RAY_worker_niceness": "0",  # else every other process of the machine comes first
     }
     if not (folder / "x.npy").exists():
-        making = [python, "-c", "import peer_job; peer_job.make_samples()"]
+        making = [str(python), "-c", "import peer_job; peer_job.make_samples()"]
         subprocess.run(making, env=environment, check=True)  # noqa: S603 - our own program
-    command = [python, str(HERE / program)]
-    told = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: S603
-    lines = [line.split() for line in told.stdout.decode().splitlines() if line.startswith("round ")]
-    ends = [float(line[2]) for line in lines][-rounds:]
-    return [later - earlier for earlier, later in pairwise(ends)]
+    told.write_bytes(b"")
+    return watched([str(python), str(HERE / program)], rounds, lambda: told.read_bytes().count(b"\n"), environment)
 
 
 def main() -> None:
@@ -71,7 +108,7 @@ def main() -> None:
     asked.add_argument("--rounds", type=int, default=6)
     asked.add_argument("--passes", type=int, default=2)
     given = asked.parse_args()
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder, size = Path(name), (given.clients, given.rounds)
         contenders = {"ours, inline": lambda: ours(folder, *size, "inline")}
         if given.ray:
@@ -80,15 +117,17 @@ def main() -> None:
             if place is not None:
                 python, program = place / "bin" / "python", f"{peer}_job.py"
                 contenders[peer] = lambda python=python, program=program: theirs(python, program, folder, *size)
-        found: dict[str, list[float]] = {contender: [] for contender in contenders}
+        found: dict[str, list[Cost]] = {contender: [] for contender in contenders}
         for number in range(given.passes):
             for contender, run in contenders.items():
-                seconds = statistics.median(run())
-                found[contender].append(seconds)
-                print(f"pass {number + 1}: {contender}: {seconds:.2f} s a round", flush=True)
-    for contender, seconds in found.items():
-        ratios = [mine / other for mine, other in zip(found["ours, inline"], seconds, strict=True)]
-        print(f"ours, inline / {contender}: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
+                costs = run()
+                wall, cpu = (statistics.median(cost[at] for cost in costs) for at in (0, 1))
+                found[contender].append((wall, cpu))
+                print(f"pass {number + 1}: {contender}: {wall:.2f} s, CPU {cpu:.2f} s a round", flush=True)
+    for contender, costs in found.items():
+        for at, what in ((0, "time"), (1, "CPU")):
+            ratios = [mine[at] / other[at] for mine, other in zip(found["ours, inline"], costs, strict=True)]
+            print(f"{what}, ours, inline / {contender}: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
 
 
 if __name__ == "__main__":

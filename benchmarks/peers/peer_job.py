@@ -7,7 +7,6 @@ so that every process of a simulator reads the same pages.
 from __future__ import annotations
 
 import os
-import time
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +23,7 @@ SAMPLES = 32
 CLASSES = 11
 LEARNING_RATE = 0.01
 FOLDER = Path(os.environ.get("PEER_FOLDER", "."))
+TOLD = Path(os.environ.get("PEER_TOLD", "rounds.txt"))
 
 
 def new_model() -> nn.Module:
@@ -50,5 +50,7 @@ def samples_of(client: int) -> tuple[Tensor, Tensor]:
 
 
 def tell_round(number: int) -> None:
-    """A round has ended: `compare.py` reads the time."""
-    print(f"round {number} {time.monotonic():.4f}", flush=True)
+    """A round has ended: `compare.py` counts the lines."""
+    if number > 0 or "pfl" in TOLD.name:  # Flower tells of round 0, before any training
+        with TOLD.open("a", encoding="utf-8") as file:
+            file.write(f"round {number}\n")
