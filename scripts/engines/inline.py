@@ -34,7 +34,7 @@ from scripts.engines.opening import open_pool
 from scripts.engines.pool import Chosen, ClientPool
 from scripts.engines.sampling import Sampling
 from scripts.engines.sealed_rows import mix_as_sealed
-from scripts.engines.tables import MappedRows
+from scripts.engines.tables import room_for_rows
 from scripts.engines.transport import Transport
 from scripts.run.anchors import require_same_model, train_pooled_anchor
 from scripts.run.cohort import Cohort, model_file_name
@@ -65,6 +65,9 @@ LARGEST_WHOLE = 5000
 
 MADE_IN_MEMORY = 1 << 28
 """Bytes of mixed rows; more of them lie in a file until they are delivered."""
+
+LET_GO_AFTER = 500
+"""Rows in such a file that count as memory at the same time."""
 
 
 PoolMaker = Callable[[RunSettings, Cohort, Path, EngineOptions], ClientPool]
@@ -305,16 +308,19 @@ class InlineFederation:
     def _mix_nearest(self, nearest: NearestMembers, round_no: int, receivers: Chosen) -> None:
         rows = self._pool.rows
         served = range(len(rows)) if receivers is None else receivers
-        made = self._room(len(served), rows[0].size)
-        mix_entries(self._sampling.entries(nearest, served, round_no), rows, made)
-        for place, row in zip(served, made, strict=True):
-            rows[place][...] = row
+        made, let_go = self._room(len(served), rows[0].size)
+        entries = self._sampling.entries(nearest, served, round_no)
+        blocks = [slice(start, start + LET_GO_AFTER) for start in range(0, len(served), LET_GO_AFTER)]
+        for block in blocks:
+            mix_entries(entries[block], rows, made[block])
+            let_go()
+        for block in blocks:
+            for place, row in zip(served[block], made[block], strict=True):
+                rows[place][...] = row
+            let_go()
 
-    def _room(self, count: int, size: int) -> Sequence[Float32Array]:
-        """Where mixed rows lie until all of them have been made."""
-        if count * size * 4 <= MADE_IN_MEMORY:
-            return [np.empty(size, dtype=np.float32) for _ in range(count)]
-        return list(MappedRows(self._options.root, count, size, np.dtype(np.float32)).array)
+    def _room(self, count: int, size: int) -> tuple[Sequence[Float32Array], Callable[[], None]]:
+        return room_for_rows(self._options.root, count, size, most_bytes=MADE_IN_MEMORY)
 
     def _mix(self, weights: FloatArray, phase: Phase, round_no: int, receivers: Chosen) -> None:
         rows = givers = self._pool.rows
@@ -336,7 +342,7 @@ class InlineFederation:
         if not self._sampling.is_partial:
             robust_mix_rows(mixture, self._strategy.robustness, rows, rows)
             return
-        made = self._room(len(served), rows[0].size)  # apart: who is given nothing keeps its latest update
+        made, _ = self._room(len(served), rows[0].size)  # apart: who is given nothing keeps its latest update
         robust_mix_rows(mixture, self._strategy.robustness, givers, made)
         for place, row in zip(served, made, strict=True):
             rows[place][...] = row

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import mmap
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fedap_core.arrays import Float32Array
 
 
 class MappedRows:
@@ -38,3 +41,13 @@ class MappedRows:
         """Count no longer as memory of this process; the next access finds everything again."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self._memory.madvise(mmap.MADV_DONTNEED)
+
+
+def room_for_rows(
+    folder: Path, count: int, size: int, *, most_bytes: int
+) -> tuple[Sequence[Float32Array], Callable[[], None]]:
+    """Rows to be written once, in memory or, beyond `most_bytes`, in a file; and what then lets go of their memory."""
+    if count * size * 4 <= most_bytes:
+        return [np.empty(size, dtype=np.float32) for _ in range(count)], lambda: None
+    table = MappedRows(folder, count, size, np.dtype(np.float32))
+    return list(table.array), table.let_go
