@@ -157,7 +157,7 @@ class VirtualRun:
             case actions.SendOrder(member=member, order=order):
                 return self._begin(member, order)
             case actions.Send(member=str(member), message=Heartbeat() as beat):
-                self._hear(member, beat)
+                self._heartbeat_received(member, beat)
             case actions.Stop():
                 self._stopped = action
         return None
@@ -172,7 +172,7 @@ class VirtualRun:
     # ---- the members
 
     def _begin(self, member: str, order: Order) -> events.Event | None:
-        """A member is told an order: it works for as long as its speed says, or has its last model."""
+        """A member receives an order: it works for as long as its speed says, or has its last model."""
         home = self._homes[member]
         if order.kind == "anchor":
             self._push(self._now + MEASURE_SHARE * self._epoch_s(member), member, order)
@@ -230,8 +230,8 @@ class VirtualRun:
             )
         )
 
-    def _hear(self, member: str, beat: Heartbeat) -> None:
-        """A heartbeat of the coordinator: asked twice for what it holds, a member says it again at once."""
+    def _heartbeat_received(self, member: str, beat: Heartbeat) -> None:
+        """A heartbeat of the coordinator: a member that is asked twice for its report sends it again at once."""
         home = self._homes[member]
         if home.outbox.received(beat) is not None and home.order is not None:
             self._push(self._now, member, home.order)

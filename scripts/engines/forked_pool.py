@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class ForkedPool:
-    """Client i lives in worker i modulo `workers`; answers come back in the cohort's order."""
+    """Client i is held by worker i modulo `workers`; answers come back in the cohort's order."""
 
     def __init__(self, rows: Sequence[Float32Array], make_pool: Callable[[range], ClientPool], *, workers: int) -> None:
         """rows: in memory that children see. make_pool: called in each child, with the places of its clients."""
@@ -89,7 +89,7 @@ class ForkedPool:
         for _, connection in self._workers:
             connection.close()
         for process, _ in self._workers:
-            process.terminate()  # amid a round it would hear of the closed pipe only afterwards
+            process.terminate()  # during a round it would notice the closed pipe only afterwards
         for process, _ in self._workers:
             process.join()
         self._workers = []

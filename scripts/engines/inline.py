@@ -71,7 +71,7 @@ LET_GO_AFTER = 500
 
 
 PoolMaker = Callable[[RunSettings, Cohort, Path, EngineOptions], ClientPool]
-"""(settings, cohort, the model file that everybody starts from, options): where the clients live."""
+"""(settings, cohort, the model file that everybody starts from, options): makes the pool of clients."""
 
 
 def run_inline(

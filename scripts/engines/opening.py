@@ -1,4 +1,4 @@
-"""Where the clients of a run live: in this process or in forked workers, all in memory or one at a time.
+"""Chooses the pool of a run's clients: in this process or in forked workers, all in memory or one at a time.
 
 The same bits everywhere; what decides is how many workers were asked for and whether all clients fit into memory.
 """

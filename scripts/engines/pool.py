@@ -1,4 +1,4 @@
-"""Where the clients of a run live: `ClientPool` is what an engine asks of them, `InlinePool` keeps them right here.
+"""The clients of a run: `ClientPool` is what an engine asks of them, `InlinePool` holds them in this process.
 
 A pool answers in the cohort's order and offers every client's shared weights as a live row, so that mixing writes
 straight into the models.

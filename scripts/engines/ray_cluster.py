@@ -97,7 +97,7 @@ class ClientActor:
         except (InvalidInput, OSError) as error:
             return {"error": error_to_json(error)}
 
-    def greet(self) -> None:
+    def started(self) -> None:
         """The actor has started."""
 
     def begin(self, cohort: Cohort, start: bytes, plan: LocalPlan, device: str) -> Float32Array:
@@ -164,7 +164,7 @@ class ClientActor:
 
 
 class RayPool:
-    """Client i lives in actor i modulo their number; answers come back in the cohort's order."""
+    """Client i is held by actor i modulo their number; answers come back in the cohort's order."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class RayPool:
         actors = {}
         for _ in range(min(int(room), len(self._names))):
             actor = made.remote()
-            actors[actor.ask.remote("greet")] = actor
+            actors[actor.ask.remote("started")] = actor
         ready, late = ray.wait(list(actors), num_returns=len(actors), timeout=START_S)
         for one in late:
             ray.kill(actors[one])

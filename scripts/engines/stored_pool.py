@@ -1,4 +1,4 @@
-"""Clients of which only one lives at a time: the models and home states of all lie in memory-mapped files.
+"""Clients of which only one is in memory at a time: models and local states of all are in memory-mapped files.
 
 The same `LocalClient` does the work as where all clients live in memory, so it leaves the same bits. Decides where a
 client's state lies between two pieces of work, and when a client is brought to life.
@@ -32,7 +32,7 @@ MODULE_BYTES = 300_000
 
 
 def living_bytes(cohort: Cohort, spec: ModelSpec, plan: LocalPlan) -> int:
-    """About what all clients take when all of them live in memory."""
+    """Approximate size of all clients in memory."""
     models = 1 + len(plan.strategy.kept_models) + int(plan.strategy.hands_over_another)
     weights = models * 4 * flat_size((*spec.tensors, *plan.strategy.beside(spec)), plan.strategy.home)
     return len(cohort.clients) * (MODULE_BYTES + weights) + cohort.data.x.nbytes

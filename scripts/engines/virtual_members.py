@@ -1,7 +1,7 @@
 """A run's members at home and its rules, for engines that drive the coordinator's machine in one process.
 
 The rules are those of a coordinator on the network, but for names instead of keys and a patience without end: here
-nobody dies unseen. What happens when is decided elsewhere.
+no member is ever lost. What happens when is decided elsewhere.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ from rich.progress import (
 from fedap_core.errors import InvalidInput
 from scripts.engines import find_engine, load_engine
 from scripts.engines.base import EngineOptions, require_gpus, require_memory
+from scripts.run.background_cohort import BackgroundCohort
 from scripts.run.cohort import Cohort
-from scripts.run.cohort_apart import CohortApart
 from scripts.run.forked import FORK, end_with_parent, signals_held, unwind_on_sigterm
 from scripts.run.messages import Json, error_from_json, error_to_json
 from scripts.run.run_folder import RunFolder
@@ -178,7 +178,7 @@ class _Jobs:
     def _cohort(self, run: RunSettings) -> Cohort:
         key = f"{run.seed} {run.cohort.model_dump_json()}"
         if key not in self._cohorts:
-            making = CohortApart(run.cohort, run.seed)
+            making = BackgroundCohort(run.cohort, run.seed)
             try:
                 _load(self._options.engine)  # meanwhile
             except BaseException:

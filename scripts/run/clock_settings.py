@@ -84,6 +84,6 @@ class AsyncFolder(RunFolder):
         self.path = root / label.replace("/", "_")
 
     def is_complete(self) -> bool:
-        """Whether the last line of the run was written: only that one tells how it ended."""
+        """Whether the last line of the run was written: only that one says how it ended."""
         records = self.rounds()
         return bool(records) and "ended" in records[-1]

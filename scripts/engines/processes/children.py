@@ -1,4 +1,4 @@
-"""Processes forked from this one: each with its log, its exit code, and no life beyond ours.
+"""Processes forked from this one: each with its log and its exit code; none outlives this one.
 
 The parent may only have imported until the last fork: no thread of its own, ZeroMQ context or database handle,
 which a child would inherit half alive. A child is ended by SIGKILL and by nothing else: whatever it does survives that
@@ -108,7 +108,7 @@ class Children:
         self._alive = []
 
     def _live(self, work: Callable[[], int], log: Path, stdout: int | None) -> None:
-        """The child's whole life."""
+        """What the child does, from start to exit."""
         os.close(self._our_end)
         handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(handle if stdout is None else stdout, 1)

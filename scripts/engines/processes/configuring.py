@@ -95,7 +95,7 @@ def toml_lines(fields: Mapping[str, object]) -> Iterator[str]:
 def join_settings(
     settings: RunSettings, name: str, *, endpoint: str, shard: Path, initial: Path, state: Path
 ) -> JoinSettings:
-    """What one participant is told; class tables may leave and plans may ask for anything, as the lab owns them all."""
+    """Settings of one participant; class tables may leave and plans may ask for anything, as the lab owns them all."""
     asked = {**settings.sgd.write([]), **settings.compute.write([]), "warmup_rounds": settings.rounds}
     asked |= {"rounds": settings.rounds, "evaluate_every": settings.evaluate_every}
     bounds = {name: value for name, value in asked.items() if type(value) in (int, float)}
@@ -119,5 +119,5 @@ def join_settings(
         reconnect_s=0.1,
         reconnect_cap_s=1.0,
         answer_s=ANSWER_S,
-        farewell_s=NEVER_S,  # the coordinator waits for everybody's last word: nobody may leave before it is heard
+        farewell_s=NEVER_S,  # the coordinator waits for every goodbye: nobody may exit before it has arrived
     )

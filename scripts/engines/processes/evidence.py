@@ -1,4 +1,4 @@
-"""What members told the coordinator, out of its folder: statistics that W came from, confusion matrices they shared.
+"""What members reported, read from the coordinator's folder: statistics that W came from, shared confusion matrices.
 
 Reads files of a run that may still be going on; nothing is written.
 """

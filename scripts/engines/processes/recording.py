@@ -31,7 +31,7 @@ from scripts.run.settings import RunSettings
 
 
 class RunRecorder:
-    """One run. `catch_up` reads on, writes the lines that are complete and tells `on_round` about each."""
+    """One run. `catch_up` reads on, writes the lines that are complete and calls `on_round` for each."""
 
     def __init__(
         self,

@@ -90,7 +90,7 @@ class _Federation:
             "class_counts": self._cohort.class_counts(),
         }
         self._folder.begin_anew(versions(), described, keep_models=self._options.keep_models)
-        if self._has_ended():  # an earlier call was interrupted as it told the story
+        if self._has_ended():  # an earlier call was interrupted while it wrote the results
             self._tell(self._make_start())
         else:
             self._lead_to_its_end()
@@ -143,7 +143,7 @@ class _Federation:
                 writing.abandon()
                 raise
             writing.wait()
-            tell(self._hear_endpoint(children))
+            tell(self._read_endpoint(children))
             self._options.on_started([child.process.pid or 0 for child in children.alive])
             self._watch(children, start)
 
@@ -188,7 +188,7 @@ class _Federation:
         state = self._home / "participants" / name
         return join_settings(self._settings, name, endpoint=endpoint, shard=shard, initial=start.initial, state=state)
 
-    def _hear_endpoint(self, children: Children) -> str:
+    def _read_endpoint(self, children: Children) -> str:
         """Wait until the coordinator listens; returns where."""
         line = b""
         while not line.endswith(b"\n"):

@@ -13,8 +13,8 @@ import pytest
 from fedap_core.errors import InvalidInput
 from fedap_core.preprocessing import Preprocessing
 from participant.data.base import DataOptions, Dataset
+from scripts.run.background_cohort import BackgroundCohort
 from scripts.run.cohort import Cohort, make_cohort
-from scripts.run.cohort_apart import CohortApart
 from scripts.run.settings import CohortSettings
 
 
@@ -60,11 +60,11 @@ def everything(cohort: Cohort) -> dict[str, object]:
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_cohort_made_apart_is_the_one_made_here(kind: str) -> None:
     settings = SETTINGS[kind]
-    assert everything(CohortApart(settings, 5).take()) == everything(make_cohort(settings, 5))
+    assert everything(BackgroundCohort(settings, 5).take()) == everything(make_cohort(settings, 5))
 
 
 def test_arrays_start_where_vector_instructions_like_it() -> None:
-    cohort = CohortApart(SETTINGS["images"], 0).take()
+    cohort = BackgroundCohort(SETTINGS["images"], 0).take()
     places = [cohort.data.x, cohort.data.y, *cohort.clients[1].splits.values()]
     assert [array.__array_interface__["data"][0] % 64 for array in places] == [0] * len(places)
 
@@ -72,7 +72,7 @@ def test_arrays_start_where_vector_instructions_like_it() -> None:
 def test_complaint_about_the_data_arrives_whole() -> None:
     settings = CohortSettings(data="synthetic", data_options={"sample": "400"})
     with pytest.raises(InvalidInput, match="samples") as caught:
-        CohortApart(settings, 0).take()
+        BackgroundCohort(settings, 0).take()
     with pytest.raises(InvalidInput) as expected:
         make_cohort(settings, 0)
     assert str(caught.value) == str(expected.value)
@@ -82,7 +82,7 @@ def test_cohort_that_nobody_wants_leaves_no_process_and_no_handle() -> None:
     handles, children = Path("/proc/self/fd"), Path(f"/proc/self/task/{os.getpid()}/children")
     before = len(list(handles.iterdir()))
     others = children.read_text()  # other tests of this process may have left servers running
-    making = CohortApart(CohortSettings(data="synthetic", data_options={"samples": "200000"}), 0)
+    making = BackgroundCohort(CohortSettings(data="synthetic", data_options={"samples": "200000"}), 0)
     assert children.read_text() != others
     making.abandon()
     assert children.read_text() == others

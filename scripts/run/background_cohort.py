@@ -28,7 +28,7 @@ _ALIGNED = 64
 _Array = NDArray[Any]
 
 
-class CohortApart:
+class BackgroundCohort:
     """Begun when built; `take` waits for it."""
 
     def __init__(self, settings: CohortSettings, seed: int) -> None:
