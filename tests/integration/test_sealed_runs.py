@@ -62,21 +62,6 @@ def test_a_sealed_run_has_the_bits_of_the_labs(tmp_path: Path, algorithm: str, s
         require_listed(made["c1"], tmp_path, reference, key, statistics_to)
 
 
-@pytest.mark.slow
-def test_a_sealed_anchor_of_warm_up_gives_nearly_the_models_of_a_clear_one(tmp_path: Path) -> None:
-    """Members have as many samples, so rows of warm-up are the same in clear; rounding is to 2^-24 and 2^-20."""
-    reference = run_reference(tmp_path / "inline", small_run("fedap", rounds=4, anchor={"kind": "warmup", "rounds": 2}))
-    key = make_group_key(tmp_path / "group.key")
-    config = sealed_file(tmp_path, reference, key)
-    made = run_to_its_end(tmp_path, reference, config, *joining(tmp_path, reference), "--allow", "warmup_rounds<=2")
-    assert not any(line.get("event") == "order.refused" for one in made.values() for line in one.lines())
-    for name, tensors in reference.bits.items():
-        found = {one: tensor.numpy() for one, tensor in read_model(made[name].personal)[1].items()}
-        for tensor, bits in tensors.items():
-            expected = np.frombuffer(bits, dtype=found[tensor].dtype).reshape(found[tensor].shape)
-            np.testing.assert_allclose(found[tensor], expected, atol=2e-3)
-
-
 def require_listed(player: Player, folder: Path, reference: Reference, key: GroupKey, statistics_to: str) -> None:
     """What the member recorded as sent is what `check` lists, by kind, tensors and size; rows name members."""
     described = {"data": folder / "c1.npz", "model_file": reference.initial, "name": "c1", "validation": 0.0}
