@@ -1,6 +1,6 @@
 """Runs the same job here and on other simulators, in turn, and prints seconds per round and their ratios.
 
-`python benchmarks/peers/compare.py --flower VENV --pfl VENV` needs an environment for each peer
+`python examples/peers/compare.py --flower VENV --pfl VENV` needs an environment for each peer
 (`requirements-*.txt`) and this project's own for itself. Ours is FedAP with 32 neighbours and a personal model for each
 of the 10,000 clients; theirs is FedAvg, one model for all. Nobody evaluates, and the first round is left out.
 """
