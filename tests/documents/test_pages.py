@@ -17,7 +17,7 @@ TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 BLOCKS: dict[str, tuple[Block, ...]] = {page: tuple(read_blocks(text)) for page, text in TEXTS.items()}
 
 NEVER_RUN = Counter({"README.md": 2, "CONTRIBUTING.md": 2, "docs/quickstart.md": 1})
-NEVER_RUN += Counter({"docs/leaderboard.md": 1, "docs/scale.md": 3, "docs/sealed.md": 1})
+NEVER_RUN += Counter({"docs/leaderboard.md": 1, "docs/scale.md": 4, "docs/sealed.md": 1})
 """How many blocks of a page cannot run on one machine; the reason stands before each of them."""
 
 
