@@ -32,7 +32,7 @@ POLL_S = 0.1
 
 _PR_SET_PDEATHSIG = 1
 
-Say = Callable[[str], None]
+Send = Callable[[str], None]
 
 
 def find_runs(folder: Path) -> dict[Path, RunConfig]:
@@ -94,9 +94,9 @@ class Supervised:
 class Supervisor:
     """Starts every run, and starts those again that died, until all have ended."""
 
-    def __init__(self, runs: Mapping[Path, RunConfig], say: Say) -> None:
+    def __init__(self, runs: Mapping[Path, RunConfig], say: Send) -> None:
         self._runs = [Supervised(path=path, config=config) for path, config in runs.items()]
-        self._say = say
+        self._print = say
         self._wake = threading.Event()
         self._stopping = False
 
@@ -134,7 +134,7 @@ class Supervisor:
             command, start_new_session=True, preexec_fn=partial(_die_with_parent, os.getpid())
         )
         one.started_at = now
-        self._say(f"started: run {one.config.run}, process {one.process.pid}")
+        self._print(f"started: run {one.config.run}, process {one.process.pid}")
 
     def _judge(self, one: Supervised, code: int, now: float) -> None:
         if code == DONE:
@@ -146,11 +146,11 @@ class Supervisor:
         else:
             wait = one.backoff.after(now - one.started_at)
             one.start_at = now + wait
-            self._say(f"died: run {one.config.run}, {_how(code)}; started again in {wait:g} s")
+            self._print(f"died: run {one.config.run}, {_how(code)}; started again in {wait:g} s")
 
     def _end(self, one: Supervised, code: int, words: str) -> None:
         one.code = code
-        self._say(f"over: run {one.config.run}, {words}")
+        self._print(f"over: run {one.config.run}, {words}")
 
 
 def has_ended(config: RunConfig) -> bool:

@@ -19,7 +19,7 @@ import structlog
 import zmq
 
 from fedap_core.exit_codes import WRONG_INPUT
-from participant.decisions.actions import Action, CloseLine, End, LetGo, Log, OpenLine, Prepare, Say, StopWork, Work
+from participant.decisions.actions import Action, CloseLine, End, LetGo, Log, OpenLine, Prepare, Send, StopWork, Work
 from participant.decisions.events import (
     Announced,
     Event,
@@ -87,7 +87,7 @@ class Shell:
             while self._end is None:
                 self._wait()
                 self._take_posted(worker)
-                self._hear(worker)
+                self._receive(worker)
                 self._handle(Ticked(), worker)
                 self._flush()
             return self._end
@@ -125,13 +125,13 @@ class Shell:
         while not self._events.empty():
             self._handle(self._events.get(), worker)
 
-    def _hear(self, worker: Worker) -> None:
+    def _receive(self, worker: Worker) -> None:
         """Everything that has come over the line, message by message, then what became of the line itself."""
         line = self._line
         if line is None:
             return
         if line.is_up:
-            self._hear_messages(line, worker)
+            self._receive_messages(line, worker)
         while self._line is line and line.monitor.poll(0):
             was_up, reason = line.is_up, line.read_monitor()
             if reason is not None:
@@ -139,7 +139,7 @@ class Shell:
             elif line.is_up and not was_up:
                 self._handle(LineOpened(), worker)
 
-    def _hear_messages(self, line: Line, worker: Worker) -> None:
+    def _receive_messages(self, line: Line, worker: Worker) -> None:
         for _ in range(_MESSAGES_AT_ONCE):
             frames = line.receive() if self._line is line else None
             if frames is None:
@@ -166,8 +166,8 @@ class Shell:
         """In order: what stands first is done first."""
         for action in actions:
             match action:
-                case Say(message=message):
-                    self._say(message)
+                case Send(message=message):
+                    self._send(message)
                 case OpenLine():
                     self._open_line()
                 case CloseLine():
@@ -181,7 +181,7 @@ class Shell:
                 case Prepare() | Work() | StopWork():
                     _hand_over(action, worker)
 
-    def _say(self, message: Message) -> None:
+    def _send(self, message: Message) -> None:
         """What the coordinator sent meanwhile may have made it pointless: a `finish` whose payload is under way. The
         machine learns of that, and what still matters is sent again."""
         try:

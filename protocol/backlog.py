@@ -1,4 +1,4 @@
-"""How much of what a peer has sent may wait unheard, and who has sent more than that. Pure accounting: counts come in.
+"""How much of what a peer has sent may wait unread, and who has sent more than that. Pure accounting: counts come in.
 
 A socket library gives a message to nobody before it is whole, and puts no limit on the number of its frames; so one
 that never ends would take all memory. What has come in from a connection and has not been handed over is known from
@@ -23,13 +23,13 @@ STRANGER_BYTES: Final = HEADER_BYTES + 64 * KIB
 STRANGERS_BYTES: Final = 2 * MIB
 """The same for all of them together."""
 
-UNHEARD_BYTES: Final = 4 * MIB
+UNREAD_BYTES: Final = 4 * MIB
 """What may lie in the socket from strangers of one address that have gone again; all addresses together: four times as
 much. Beyond it strangers from there are sent away, then all newcomers, until the socket has been emptied: many who
 come, fill and go leave more behind than one who stays."""
 
 CONNECTION_BYTES: Final = 48 * KIB
-"""What a connection costs the library as long as anything of it is unheard (measured), however little it said."""
+"""What a connection costs the library as long as anything of it is unread (measured), however little it said."""
 
 MEMBER_BYTES: Final = (WINDOW_SLICES + SETS_PER_MESSAGE + 1) * FRAME_BYTES
 """What may wait from a member before its connection is held: a window of slices and a report that comes whole."""
@@ -80,14 +80,14 @@ class _Mark:
 
 @dataclass(kw_only=True, eq=False)
 class Account:
-    """One connection. `hear` is for whoever takes messages, the rest is written by whoever watches."""
+    """One connection. `read` is for whoever takes messages, the rest is written by whoever watches."""
 
     address: str
     serial: int
     is_member: bool = False
     taken: int = 0
     """Bytes that the library has read from the connection."""
-    heard: int = 0
+    read_bytes: int = 0
     """Wire bytes of the messages that were taken from it."""
     largest: int = 0
     """Of the largest of these."""
@@ -97,16 +97,16 @@ class Account:
 
     @property
     def waiting(self) -> int:
-        return self.taken - self.heard
+        return self.taken - self.read_bytes
 
     @property
     def is_being_answered(self) -> bool:
         """It has said something, and all of it was taken: a hello, perhaps, whose welcome is on its way."""
-        return self.heard > 0 and self.waiting <= HANDSHAKE_BYTES
+        return self.read_bytes > 0 and self.waiting <= HANDSHAKE_BYTES
 
-    def hear(self, size_bytes: int) -> None:
+    def read(self, size_bytes: int) -> None:
         """A message of so many wire bytes was taken."""
-        self.heard += size_bytes
+        self.read_bytes += size_bytes
         self.largest = max(self.largest, size_bytes)
 
 
@@ -118,7 +118,7 @@ class Excess:
     reason: str
 
 
-class Unheard:
+class UnreadRemains:
     """What strangers left behind, by address, until the socket has been emptied.
 
     accepted: where keys are required, how many handshakes of an address were accepted so far, of all for an empty one.
@@ -132,13 +132,13 @@ class Unheard:
         self._counted: Counter[str] = Counter()
 
     def gone(self, account: Account, drains: int) -> None:
-        """A connection has ended with this much unheard."""
+        """A connection has ended with this much unread."""
         self.look(drains)
-        if not account.is_member and self._may_have_spoken(account):
+        if not account.is_member and self._may_have_sent(account):
             self._left[account.address] += account.waiting + CONNECTION_BYTES
             self._drains = drains
 
-    def _may_have_spoken(self, account: Account) -> bool:
+    def _may_have_sent(self, account: Account) -> bool:
         """With keys, nobody can say which connection had a listed one if it sent little; how many had is known."""
         if self._accepted is None or account.taken > UNPROVEN_BYTES:
             return True
@@ -156,35 +156,35 @@ class Unheard:
         return bool(self._left)
 
     def is_too_much(self, address: str) -> bool:
-        """Of one address: nobody else from there is heard for now."""
-        return self._left.get(address, 0) > UNHEARD_BYTES
+        """Of one address: nobody else from there is listened to for now."""
+        return self._left.get(address, 0) > UNREAD_BYTES
 
     @property
     def is_far_too_much(self) -> bool:
         """Of all: nobody new is let in for now."""
-        return self._left.total() > 4 * UNHEARD_BYTES
+        return self._left.total() > 4 * UNREAD_BYTES
 
 
 def must_hold(account: Account) -> bool:
-    """Whether nothing more is to come from a member for now: from its bound on, until half of that has been heard.
+    """Whether nothing more is to come from a member for now: from its bound on, until half of that has been read.
     Not once it is cut: the end of a connection has to be answered."""
     most = MEMBER_BYTES // 2 if account.is_held else MEMBER_BYTES
     return account.is_member and not account.is_cut and account.waiting > most
 
 
 def excesses(
-    accounts: Sequence[Account], bounds: BacklogLimits, unheard: Unheard, *, now: float, drains: int
+    accounts: Sequence[Account], bounds: BacklogLimits, remains: UnreadRemains, *, now: float, drains: int
 ) -> list[Excess]:
     """Whose connections must end, by their counts as they stand. drains: how often the socket was seen empty."""
-    unheard.look(drains)
+    remains.look(drains)
     accounts = [account for account in accounts if not account.is_cut]
     strangers = [account for account in accounts if not account.is_member]
     found = [one for account in accounts if (one := _alone(account, bounds, now=now, drains=drains)) is not None]
-    reason = "others of this address left more than can be heard"
+    reason = "others of this address left more than can be read"
     found += [
         Excess(account=one, reason=reason)
         for one in strangers
-        if unheard.is_too_much(one.address) and not one.is_being_answered
+        if remains.is_too_much(one.address) and not one.is_being_answered
     ]
     cut = {id(one.account) for one in found}
     left = [account for account in strangers if id(account) not in cut]
@@ -195,7 +195,7 @@ def _alone(account: Account, bounds: BacklogLimits, *, now: float, drains: int) 
     if account.largest > bounds.message_bytes:  # it was whole before anybody looked
         return Excess(account=account, reason=f"a message of {account.largest} bytes, {bounds.message_bytes} may be")
     if not account.is_member and account.waiting > STRANGER_BYTES:
-        return Excess(account=account, reason=f"{account.waiting} bytes wait to be heard, {STRANGER_BYTES} may")
+        return Excess(account=account, reason=f"{account.waiting} bytes wait to be read, {STRANGER_BYTES} may")
     if not account.is_member or account.waiting <= bounds.message_bytes:
         account.mark = None
         return None
@@ -203,7 +203,7 @@ def _alone(account: Account, bounds: BacklogLimits, *, now: float, drains: int) 
     if mark is None:
         account.mark = _Mark(taken=account.taken, at=now, drains=drains)
     elif now >= mark.at + SETTLED_S and drains >= mark.drains + SETTLED_DRAINS:
-        if mark.taken - account.heard > bounds.message_bytes:
+        if mark.taken - account.read_bytes > bounds.message_bytes:
             size = account.waiting
             return Excess(account=account, reason=f"a message of more than {size} bytes, {bounds.message_bytes} may be")
         account.mark = _Mark(taken=account.taken, at=now, drains=drains)
@@ -222,7 +222,7 @@ def _together(strangers: Sequence[Account]) -> list[Excess]:
 
 
 def _crowd(strangers: Sequence[Account], bounds: BacklogLimits) -> list[Excess]:
-    """Too many at the door: the oldest of the address that most of them come from go."""
+    """Too many strangers: the oldest of the address that most of them come from go."""
     surplus = len(strangers) - bounds.strangers
     if surplus <= 0:
         return []

@@ -129,7 +129,7 @@ class Collect:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Send:
-    """Say a message that has no tensors: reject, hello-required, heartbeat, error. member: for the log."""
+    """Send a message that has no tensors: reject, hello-required, heartbeat, error. member: for the log."""
 
     connection: str
     member: str | None
@@ -138,7 +138,7 @@ class Send:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SendWelcome:
-    """Say `welcome`. The shell adds run, plan and heartbeat_s; `initial`: with the initial model, else nil."""
+    """Send `welcome`. The shell adds run, plan and heartbeat_s; `initial`: with the initial model, else nil."""
 
     connection: str
     member: str
@@ -148,7 +148,7 @@ class SendWelcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SendOrder:
-    """Say an order. May come again for the same step; an equal payload already under way is offered again."""
+    """Send an order. May come again for the same step; an equal payload already under way is offered again."""
 
     connection: str
     member: str

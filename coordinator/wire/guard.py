@@ -4,7 +4,7 @@ A thread of its own: the socket's monitor says which descriptors were accepted, 
 each, the socket's thread says what it has taken (`heard`) and who is welcome (`trust`). `protocol.backlog` decides. A
 cut ends the TCP connection and nothing else: the library frees what it held, and an honest peer would simply connect
 again. A member of whom much waits is held instead: its packets are dropped until it has been heard, and TCP repeats
-them. While too much lies unheard of those who came and went, new connections are held off:
+them. While too much lies unread of connections that have ended, new connections are held off:
 attempts to connect are dropped, and an honest peer's kernel repeats them. Linux and tcp alone; elsewhere there is no
 guard, and the socket's own queue limits take its place.
 """
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import structlog
 import zmq
 
-from protocol.backlog import Account, BacklogLimits, Excess, Unheard, excesses, must_hold, wire_bytes
+from protocol.backlog import Account, BacklogLimits, Excess, UnreadRemains, excesses, must_hold, wire_bytes
 from protocol.host.tcp import count_received, cut, drop_packets, own_socket
 
 log = structlog.get_logger()
@@ -62,8 +62,8 @@ class ConnectionGuard:
         accepted: Callable[[str], int] | None,
         wake: Callable[[], None],
     ) -> None:
-        """accepted: how many handshakes of an address were accepted (`Unheard`); None on a socket without keys. wake:
-        has the socket's thread look into the socket, where nobody else may."""
+        """accepted: how many handshakes of an address were accepted (`UnreadRemains`); None on a socket without
+        keys. wake: has the socket's thread look into the socket, where nobody else may."""
         self._router, self._bounds, self._wake = router, bounds, wake
         self._encrypted = accepted is not None
         router.monitor(_MONITOR, _ACCEPTED | _ENDED | _LISTENING)
@@ -76,7 +76,7 @@ class ConnectionGuard:
         self._watched: dict[int, _Watched] = {}
         """By the library's descriptor: the latest connection that had it."""
         self._by_connection: dict[str, _Watched] = {}
-        self._unheard = Unheard(accepted)
+        self._remains = UnreadRemains(accepted)
         self._listener: socket.socket | None = None
         self._is_shut = False
         self._trusted: set[str] = set()
@@ -100,9 +100,9 @@ class ConnectionGuard:
         size_bytes = wire_bytes(sizes, encrypted=self._encrypted)
         watched = self._by_connection.get(connection)
         if watched is not None:
-            watched.account.hear(size_bytes)
+            watched.account.read(size_bytes)
         elif (watched := self._link(connection, last)) is not None:
-            watched.account.heard += size_bytes  # perhaps of somebody who is gone: nobody is judged by its size
+            watched.account.read_bytes += size_bytes  # perhaps of somebody who is gone: nobody is judged by its size
 
     def drained(self) -> None:
         """The socket was seen empty: every message that is whole has been taken."""
@@ -120,8 +120,8 @@ class ConnectionGuard:
         self._trusted.discard(connection)
 
     def ignores(self, connection: str) -> bool:
-        """Whether a message is to be thrown away unread: a stranger's, while the door is shut. It opens the sooner, and
-        an honest stranger says hello again."""
+        """Whether a message is to be thrown away unread: a stranger's, while new connections are held off. That ends
+        the sooner, and an honest stranger sends its hello again."""
         return self._is_shut and connection not in self._trusted
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class ConnectionGuard:
         poller.register(self._alarm_read, select.POLLIN)
         while True:
             with self._lock:
-                self._is_asleep = not (self._watched or self._unheard or self._is_shut)
+                self._is_asleep = not (self._watched or self._remains or self._is_shut)
             if self._alarm_read in dict(poller.poll(None if self._is_asleep else LOOK_MS)):
                 os.read(self._alarm_read, 4096)
             self._is_asleep = False
@@ -188,12 +188,12 @@ class ConnectionGuard:
                     self._look(descriptor, watched)
             accounts = [watched.account for _, watched in looked_at]
             now, drains = time.monotonic(), self._drains
-            for excess in excesses(accounts, self._bounds, self._unheard, now=now, drains=drains):
+            for excess in excesses(accounts, self._bounds, self._remains, now=now, drains=drains):
                 self._cut(excess)
             for _, watched in looked_at:
                 self._hold(watched)
-            self._mind_the_door()
-            if self._unheard or any(account.mark is not None for account in accounts):
+            self._pause_or_resume()
+            if self._remains or any(account.mark is not None for account in accounts):
                 self._wake()
 
     def _next_to_look_at(self) -> list[tuple[int, _Watched]]:
@@ -234,19 +234,21 @@ class ConnectionGuard:
         if watched.socket is not None:
             count_received(watched.account, watched.socket)
             watched.socket.close()
-        self._unheard.gone(watched.account, self._drains)
+        self._remains.gone(watched.account, self._drains)
         for connection in watched.connections:
             self._by_connection.pop(connection, None)
 
-    def _mind_the_door(self) -> None:
-        """Shut it when those who have gone left too much, open it when that has been heard."""
-        shut = self._unheard.is_far_too_much
+    def _pause_or_resume(self) -> None:
+        """Hold new connections off while too much is left of those that have ended."""
+        shut = self._remains.is_far_too_much
         if shut == self._is_shut or self._listener is None:
             return
         self._is_shut = shut
         drop_packets(self._listener, drop=shut)
         if shut:
-            log.warning("door.shut", reason="more than can be heard came from connections that were not welcomed")
+            log.warning(
+                "connections.paused", reason="more than can be read came from connections that were not welcomed"
+            )
 
     def _hold(self, watched: _Watched) -> None:
         """Let nothing more come from a member for a while, or let it come again: TCP repeats what was dropped."""

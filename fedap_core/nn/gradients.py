@@ -56,7 +56,7 @@ class FlatGradient:
             part.zero_()
 
     def complete(self) -> None:
-        """Say zero where backward said nothing."""
+        """Send zero where backward said nothing."""
         for slot in self._slots:
             if not slot.is_written:
                 slot.gradient.zero_()

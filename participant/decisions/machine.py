@@ -14,7 +14,7 @@ from typing import assert_never
 
 from fedap_core.exit_codes import DONE, FAILED, WRONG_INPUT
 from participant.decisions import events
-from participant.decisions.actions import Action, CloseLine, End, LetGo, Log, Order, Prepare, Say, StopWork, Work
+from participant.decisions.actions import Action, CloseLine, End, LetGo, Log, Order, Prepare, Send, StopWork, Work
 from participant.decisions.consent import Consent, Refusal, agreed_facts
 from participant.decisions.events import Event, FromWork, Prepared, Report
 from participant.decisions.guard import OrderGuard
@@ -92,7 +92,7 @@ class AgentMachine:
         match event:
             case events.LineOpened():
                 self._line.opened(now)
-                return self._greet(now)
+                return self._send_hello(now)
             case events.LineLost(reason=reason):
                 return self._line.lost(reason, now)
             case events.PayloadMoved():
@@ -137,10 +137,10 @@ class AgentMachine:
 
     # --- the line -----------------------------------------------------------------------------------------------
 
-    def _greet(self, now: float) -> list[Action]:
-        """Say hello; what it names as one's run is the one whose initial model is held."""
+    def _send_hello(self, now: float) -> list[Action]:
+        """Send hello; what it names as one's run is the one whose initial model is held."""
         self._line.greeted(now)
-        return [Say(message=replace(self._hello, run=self._stored_run))]
+        return [Send(message=replace(self._hello, run=self._stored_run))]
 
     def _on_tick(self, now: float) -> list[Action]:
         due = self._line.tick(now)
@@ -153,9 +153,9 @@ class AgentMachine:
             return self._end(DONE, "the run is over; the coordinator did not confirm the last message")
         actions = list(due.actions)
         if due.hello:
-            actions += self._greet(now)
+            actions += self._send_hello(now)
         if due.beat and self._welcome is not None:
-            actions.append(Say(message=self._beat(self._welcome.run)))
+            actions.append(Send(message=self._beat(self._welcome.run)))
         return actions
 
     def _beat(self, run: str) -> Heartbeat:
@@ -177,7 +177,7 @@ class AgentMachine:
     def _leave(self, reason: str) -> list[Action]:
         if self._welcome is None or not self._line.is_member or isinstance(self._report, Goodbye):
             return []
-        return [Say(message=Leave(run=self._welcome.run, reason=reason))]
+        return [Send(message=Leave(run=self._welcome.run, reason=reason))]
 
     # --- messages -----------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class AgentMachine:
                 return self._on_reject(message, now)
             case HelloRequired():
                 self._line.forgotten()
-                return self._greet(now)
+                return self._send_hello(now)
             case Anchor() | Train() | Finish():
                 return self._on_order(message)
             case Heartbeat():
@@ -200,14 +200,14 @@ class AgentMachine:
                     return [Log(name="name.contested", facts=facts, warn=True)]
                 if message.code == "version":
                     return self._end(WRONG_INPUT, f"the coordinator speaks another protocol: {message.reason}")
-                unheard = [] if message.code == "rate" else self._on_no_answer(f"{message.code}: {message.reason}")
-                return [Log(name="message.refused", facts=facts, warn=True), *unheard]
+                unanswered = [] if message.code == "rate" else self._on_no_answer(f"{message.code}: {message.reason}")
+                return [Log(name="message.refused", facts=facts, warn=True), *unanswered]
             case _:
                 return []  # what transfers need is the shell's; anything else, a coordinator does not send
 
     def _on_no_answer(self, reason: str) -> list[Action]:
         """What came instead of an answer to hello cannot be acted on: hello is not repeated for ever."""
-        if not self._line.misheard():
+        if not self._line.unreadable_answer():
             return []
         why = f"{UNREADABLE_ANSWERS} hellos in a row had no usable answer: {reason}"
         return [StopWork(), *self._end(WRONG_INPUT, why)]
@@ -234,11 +234,11 @@ class AgentMachine:
         known = self._is_in(welcome.run)
         if welcome.initial is None and not (known or self._holds(welcome.run)):
             self._stored_run = None  # it takes us for somebody who comes back, but nothing of that run is here
-            return self._greet(now)
+            return self._send_hello(now)
         objection = self._guard.objection(welcome)
         if objection:
             leave = Leave(run=welcome.run, reason=objection[:TEXT_CHARS])
-            return [StopWork(), Say(message=leave), *self._end(WRONG_INPUT, objection)]
+            return [StopWork(), Send(message=leave), *self._end(WRONG_INPUT, objection)]
         self._line.welcomed(welcome.heartbeat_s, now)
         self._rejections.welcomed()
         if not known:
@@ -248,7 +248,7 @@ class AgentMachine:
             self._ordered, self._outbox = welcome.round_no, Outbox()
             return [Log(name="run.joined", facts=agreed_facts(welcome)), StopWork(), Prepare(welcome=welcome)]
         self._welcome, self._ordered = welcome, max(self._ordered, welcome.round_no)
-        return self._say_owed()
+        return self._send_owed()
 
     def _on_reject(self, reject: Reject, now: float) -> list[Action]:
         done, comes_back = self._line.has_finished or isinstance(self._report, Goodbye), self._stored_run is not None
@@ -290,7 +290,7 @@ class AgentMachine:
         if self._report is None or step_of(self._report).place != step_of(order).place:
             return []
         self._outbox.hold(step_of(self._report))
-        return self._say_owed()
+        return self._send_owed()
 
     def _on_beat(self, beat: Heartbeat) -> list[Action]:
         if self._outbox.held is None and beat.want is not None and self._is_wanted_again(beat):
@@ -302,7 +302,7 @@ class AgentMachine:
                 return self._end(DONE, "the run is over")
             self._kept = order_step_of(self._report)
             return [LetGo()]
-        return self._say_owed() if again is not None else []
+        return self._send_owed() if again is not None else []
 
     def _is_wanted_again(self, beat: Heartbeat) -> bool:
         """Whether the coordinator has lost the latest report, which it once had."""
@@ -345,18 +345,18 @@ class AgentMachine:
             self._hello = replace(self._hello, train_samples=counts[0], test_samples=counts[1])
             if self._line.is_open:  # the plan splits the data otherwise than assumed: its numbers decide the weights
                 self._line.forgotten()
-                actions += self._greet(now)
+                actions += self._send_hello(now)
         waiting, self._waiting = self._waiting, None
         if waiting is not None and self._is_new(waiting):  # an earlier life may have carried it out
             self._waiting, self._have = waiting, step_of(waiting)
-        return [*actions, *self._say_owed(), *self._begin_waiting()]
+        return [*actions, *self._send_owed(), *self._begin_waiting()]
 
     def _on_reported(self, report: Report, now: float) -> list[Action]:
         self._working = None
         if self._welcome is None or report.run != self._welcome.run:
             return self._begin_waiting()
         self._take(report, now)
-        return [*self._say_owed(), *self._begin_waiting()]
+        return [*self._send_owed(), *self._begin_waiting()]
 
     def _take(self, report: Report, now: float) -> None:
         self._report = report
@@ -366,7 +366,7 @@ class AgentMachine:
         if isinstance(report, Goodbye):
             self._line.said_goodbye(now)
 
-    def _say_owed(self) -> list[Action]:
+    def _send_owed(self) -> list[Action]:
         """The latest report, if it is not known to have arrived and may be said: its order must be known to both."""
         report = self._report
         if report is None or self._outbox.held is None or not self._line.is_member:
@@ -375,7 +375,7 @@ class AgentMachine:
         if report.round_no > self._ordered or (over and not isinstance(report, Goodbye)):
             return []
         self._report = _in_full(report)
-        return [Say(message=report)]
+        return [Send(message=report)]
 
     def _begin_waiting(self) -> list[Action]:
         if self._waiting is None or not self._prepared or self._working is not None:

@@ -84,7 +84,7 @@ class Lifeline:
         self._heard_at = 0.0
         self._contact_at = 0.0
         self._farewell_at: float | None = None
-        self._misheard = 0
+        self._unreadable = 0
         self._heard_this_hello = True
         self.is_open = False
         self.is_member = False
@@ -108,17 +108,17 @@ class Lifeline:
         self._hello_at = now + self.patience.answer_s
         self._heard_this_hello = False
 
-    def misheard(self) -> bool:
+    def unreadable_answer(self) -> bool:
         """Something came that cannot be acted on. True if as many hellos in a row had only such answers."""
         if self.is_member or self._heard_this_hello:
             return False
         self._heard_this_hello = True
-        self._misheard += 1
-        return self._misheard >= UNREADABLE_ANSWERS
+        self._unreadable += 1
+        return self._unreadable >= UNREADABLE_ANSWERS
 
     def welcomed(self, heartbeat_s: float, now: float) -> None:
         self.is_member, self._hello_at = True, None
-        self._misheard = 0
+        self._unreadable = 0
         self._heartbeat_s, self._pause = heartbeat_s, self.patience.reconnect_s
         self._beat_at = now + heartbeat_s
         self._contact_at = now

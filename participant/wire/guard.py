@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from protocol.backlog import Account, BacklogLimits, Unheard, excesses, must_hold, wire_bytes
+from protocol.backlog import Account, BacklogLimits, UnreadRemains, excesses, must_hold, wire_bytes
 from protocol.host.tcp import count_received, cut, drop_packets, own_socket
 
 log = structlog.get_logger()
@@ -42,7 +42,7 @@ class WatchedConnection:
 
     def received(self, sizes: Iterable[int]) -> None:
         """A message was taken from the socket."""
-        self.account.hear(wire_bytes(sizes, encrypted=self._encrypted))
+        self.account.read(wire_bytes(sizes, encrypted=self._encrypted))
 
     def drained(self) -> None:
         """The socket was seen empty."""
@@ -53,7 +53,7 @@ class WatchedConnection:
         account = self.account
         taken = account.taken
         count_received(account, self.socket)
-        for excess in excesses([account], _BOUNDS, Unheard(), now=time.monotonic(), drains=self.drains):
+        for excess in excesses([account], _BOUNDS, UnreadRemains(), now=time.monotonic(), drains=self.drains):
             account.is_cut = True
             cut(self.socket)
             log.warning("connection.cut", address=account.address, reason=excess.reason)

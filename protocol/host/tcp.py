@@ -48,7 +48,7 @@ def count_received(account: Account, connection: socket.socket) -> None:
     try:
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
         taken = struct.unpack_from("=Q", info, _RECEIVED_AT)[0]
-        if taken - account.heard > KIB:
+        if taken - account.read_bytes > KIB:
             taken -= struct.unpack("=i", fcntl.ioctl(connection, termios.FIONREAD, bytes(4)))[0]
     except (OSError, struct.error):  # closed meanwhile, or a kernel without this count
         return

@@ -60,7 +60,7 @@ class LightPeer:
         self.order_at = 0.0
         """When it was complete, by the monotonic clock."""
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         """Queue a message and hand over what the socket takes."""
         self._post.send(message)
         self._flush()
@@ -72,7 +72,7 @@ class LightPeer:
             if reason is not None:
                 raise RuntimeError(f"the line of {self._hello.name} is gone: {reason}")
             if self._line.is_up:  # not at the event before it, of the bare connection: a second hello begins anew
-                self.say(self._hello)
+                self.send(self._hello)
         while self._line.is_up and (frames := self._line.receive()) is not None:
             for message in self._post.receive(frames):
                 if isinstance(message, Train):
@@ -91,7 +91,7 @@ class LightPeer:
         if self.order is None:
             raise RuntimeError(f"{self._hello.name} has no order to answer")
         order, self.order = self.order, None
-        self.say(Update(run=order.run, round_no=order.round_no, steps=16, train_loss=0.5, scores=(), weights=weights))
+        self.send(Update(run=order.run, round_no=order.round_no, steps=16, train_loss=0.5, scores=(), weights=weights))
 
     def put_away(self) -> None:
         """Let go of the weights of the order at hand: a participant has put them into its model when it reports."""

@@ -67,7 +67,7 @@ class WorkerProcesses:
                 self._members.append((process, ours))
             theirs.close()
         for process, connection in self._members:
-            _hear(process, connection)
+            _receive(process, connection)
 
     def seconds_per_round(self, rounds: int) -> float:
         """Let everybody do so many rounds; the time until the last is done, divided by them."""
@@ -75,7 +75,7 @@ class WorkerProcesses:
         for _, connection in self._members:
             connection.send_bytes(json.dumps(rounds).encode())
         for process, connection in self._members:
-            _hear(process, connection)
+            _receive(process, connection)
         return (time.perf_counter() - began) / rounds
 
     @property
@@ -94,7 +94,7 @@ class WorkerProcesses:
             process.join()
 
 
-def _hear(process: ForkProcess, connection: Connection) -> None:
+def _receive(process: ForkProcess, connection: Connection) -> None:
     try:
         connection.recv_bytes()
     except (EOFError, ConnectionError) as error:

@@ -70,34 +70,34 @@ class ForkServer:
         """Fork a child that does `work` of `parties.WORK`; returns its number once it lives."""
         self._next += 1
         number = self._next
-        self._say({"start": number, "work": work, "settings": settings, "log": str(log), "namespace": namespace})
+        self._send({"start": number, "work": work, "settings": settings, "log": str(log), "namespace": namespace})
         while number not in self.pids:
-            self._hear(None)
+            self._receive(None)
         return number
 
     def signal(self, child: int, which: signal.Signals) -> bool:
         """Send a signal; False where the child is gone already."""
         if child not in self.pids:
             return False
-        self._say({"signal": int(which), "child": child})
+        self._send({"signal": int(which), "child": child})
         return True
 
     def kill(self, child: int) -> None:
         """SIGKILL, and wait until it is gone."""
         while self.signal(child, signal.SIGKILL):
-            self._hear(1.0)
+            self._receive(1.0)
 
     def ended(self, timeout_s: float) -> list[ChildEnded]:
         """Who has ended since the last question; waits so long for the first."""
         if not self._ended:
-            self._hear(timeout_s)
+            self._receive(timeout_s)
         found, self._ended = self._ended, []
         return found
 
-    def _say(self, request: Mapping[str, object]) -> None:
+    def _send(self, request: Mapping[str, object]) -> None:
         self._ours.sendall(json.dumps(request).encode() + b"\n")
 
-    def _hear(self, timeout_s: float | None) -> None:
+    def _receive(self, timeout_s: float | None) -> None:
         if not select.select([self._ours], [], [], timeout_s)[0]:
             return
         received = self._ours.recv(65_536)

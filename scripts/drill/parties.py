@@ -142,8 +142,8 @@ def take_part(settings: Mapping[str, object]) -> int:
         _count_files(Countdown(step), str(wanted.state))
     pace_s = cast(float, settings.get("pace_s", 0.0))
     end = join(wanted, watch=partial(_at_a_pace, pace_s) if pace_s else tell_finished_rounds)
-    say = structlog.get_logger().error if end.code else structlog.get_logger().info
-    say("participant.ended", participant=wanted.name, reason=end.reason, code=end.code)
+    log = structlog.get_logger().error if end.code else structlog.get_logger().info
+    log("participant.ended", participant=wanted.name, reason=end.reason, code=end.code)
     return end.code
 
 

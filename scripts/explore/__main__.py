@@ -21,9 +21,9 @@ def main() -> None:
     from scripts.explore.exploring import explored
     from scripts.explore.summary import summary_of
 
-    say = partial(print, flush=True)
-    result = explored(scope, progress=ProgressLines(lambda line: say(f"{scope.sentence}: {line}")))
-    say(summary_of(scope, result))
+    show = partial(print, flush=True)
+    result = explored(scope, progress=ProgressLines(lambda line: show(f"{scope.sentence}: {line}")))
+    show(summary_of(scope, result))
     sys.exit(0 if result.counterexample is None else 1)
 
 

@@ -47,7 +47,7 @@ def moves(world: World) -> list[Move]:
     found = list(_own(world, first.own)) if first.own is not None else []
     if not found:
         first = _Taken(piece=_piece(world), settled=not _awaits_members(world))
-        found = list(_hear_one(world, first.piece)) if first.piece is not None else list(_central(world))
+        found = list(_deliver_one(world, first.piece)) if first.piece is not None else list(_central(world))
     if not found:
         due = world.deadline()
         if due is None:
@@ -131,8 +131,8 @@ def _says_hello(world: World) -> bool:
     return any(_kind(one) == "hello" for queue in world.up.values() for _, one in queue)
 
 
-def _hear_one(world: World, name: str) -> Iterator[Move]:
-    yield Move(f"C hears {_kind(world.up[name][0][1])} of {name}", partial(World.hear, names=(name,)))
+def _deliver_one(world: World, name: str) -> Iterator[Move]:
+    yield Move(f"C hears {_kind(world.up[name][0][1])} of {name}", partial(World.deliver, names=(name,)))
 
 
 @lru_cache(maxsize=50_000)
@@ -149,12 +149,12 @@ def _central(world: World) -> Iterator[Move]:
         return
     speaking = [name for name, queue in world.up.items() if queue]
     for name in speaking:
-        yield from _hear_one(world, name)
+        yield from _deliver_one(world, name)
     total = sum(len(world.up[name]) for name in speaking)
     if total > 1:
         for order in (speaking, speaking[::-1])[: len(speaking)]:
             batch = tuple(name for at in range(total) for name in order if at < len(world.up[name]))
-            yield Move(f"C hears at once {total} messages, {order[0]} first", partial(World.hear, names=batch))
+            yield Move(f"C hears at once {total} messages, {order[0]} first", partial(World.deliver, names=batch))
     if world.centre.is_computing:
         yield Move("C ends a computation", World.compute)
 

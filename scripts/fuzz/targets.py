@@ -282,7 +282,7 @@ class Coordinators:
         federation = self._federation
         match operation:
             case "hear", str(who), frames:
-                federation.say([(who, _frames(frames))])
+                federation.send([(who, _frames(frames))])
             case "time", float(seconds):
                 federation.pass_time(federation.now + seconds)
             case "compute", *_:
@@ -323,7 +323,7 @@ class Participants:
             match operation:
                 case "hear", frames:
                     if home.connection is not None:
-                        home.hear([_frames(frames)])
+                        home.receive([_frames(frames)])
                         federation.delivered("a")
                 case "time", float(seconds):
                     federation.pass_time(federation.now + seconds)

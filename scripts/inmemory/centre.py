@@ -171,7 +171,7 @@ class Centre:
         if not self.is_down:
             self.life.begin()
 
-    def hear(self, messages: Sequence[Addressed]) -> None:
+    def receive(self, messages: Sequence[Addressed]) -> None:
         """One turn with these messages, in this order."""
         if not self.is_down:
             self.socket.box = [
@@ -183,7 +183,7 @@ class Centre:
     def compute(self) -> None:
         """The computing thread ends its next job, and the shell hears of it."""
         self.life.compute.let_through()
-        self.hear(())
+        self.receive(())
 
     @property
     def is_computing(self) -> bool:

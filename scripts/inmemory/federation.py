@@ -122,7 +122,7 @@ class MemoryFederation:
         """A participant takes so many messages from its socket at once."""
         home = self.moving(name)
         batch, self.down[name] = self.down[name][:count], self.down[name][count:]
-        home.hear(batch)
+        home.receive(batch)
         self._deliver_up(home)
 
     def work(self, name: str) -> None:
@@ -136,13 +136,13 @@ class MemoryFederation:
         home.lost("closed")
         self._deliver_up(home)
 
-    def hear(self, names: tuple[str, ...]) -> None:
+    def deliver(self, names: tuple[str, ...]) -> None:
         """The coordinator takes one message of each name from its socket, all in one turn."""
-        self.say([self.up[name].pop(0) for name in names])
+        self.send([self.up[name].pop(0) for name in names])
 
-    def say(self, messages: list[Addressed]) -> None:
+    def send(self, messages: list[Addressed]) -> None:
         """The coordinator hears these, whoever said them."""
-        self.moving_centre().hear(messages)
+        self.moving_centre().receive(messages)
         self._deliver_down()
 
     def compute(self) -> None:
@@ -162,7 +162,7 @@ class MemoryFederation:
         """The clock moves on, and everybody who waited for that is told."""
         self.now = max(self.now, until)
         self.moving_centre().clock.now = self.now
-        self.say([])
+        self.send([])
         awake = self.awake()
         for name in self.homes:
             home = self.moving(name)
@@ -192,7 +192,7 @@ class MemoryFederation:
             moved = True
         waiting = tuple(name for name, queue in self.up.items() if queue)
         if waiting and not self.centre.is_down:
-            self.hear(waiting)
+            self.deliver(waiting)
         elif self.centre.is_computing:
             self.compute()
         elif not moved:

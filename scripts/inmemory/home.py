@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from participant.decisions.actions import Action, CloseLine, End, LetGo, OpenLine, Order, Prepare, Say, StopWork, Work
+from participant.decisions.actions import Action, CloseLine, End, LetGo, OpenLine, Order, Prepare, Send, StopWork, Work
 from participant.decisions.events import (
     Announced,
     Event,
@@ -106,7 +106,7 @@ class MemoryHome:
         self.is_opening, self.connection = False, None
         self._step([LineLost(reason=reason)])
 
-    def hear(self, batch: Sequence[Frames]) -> None:
+    def receive(self, batch: Sequence[Frames]) -> None:
         """Messages that lay in the socket together; each is handled before the next is judged. When the machine closes
         the connection over one of them, the rest is gone."""
         connection = self.connection
@@ -156,8 +156,8 @@ class MemoryHome:
     def _perform(self, actions: Sequence[Action]) -> None:  # noqa: C901 - one line per action
         for action in actions:
             match action:
-                case Say(message=message):
-                    self._say(message)
+                case Send(message=message):
+                    self._send(message)
                 case OpenLine():
                     self._close()
                     self.is_opening = True
@@ -176,7 +176,7 @@ class MemoryHome:
                     if isinstance(self.job, Reported):
                         self.job = Stopped()
 
-    def _say(self, message: Message) -> None:
+    def _send(self, message: Message) -> None:
         try:
             self.post.send(message)
         except LocalProtocolError:

@@ -14,7 +14,7 @@ class ProgressLines:
     def __init__(
         self, say: Callable[[str], None] = lambda _line: None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._say = say
+        self._print = say
         self._clock = clock
         self._due = clock()
 
@@ -23,4 +23,4 @@ class ProgressLines:
         now = self._clock()
         if now >= self._due:
             self._due = now + EVERY_S
-            self._say(line())
+            self._print(line())

@@ -33,11 +33,11 @@ class Raw:
         self.socket.connect(endpoint)
 
     def ask(self, *frames: bytes) -> Message:
-        """Say frames and return the first answer."""
+        """Send frames and return the first answer."""
         self.socket.send_multipart(frames)
-        return self.hear()
+        return self.receive()
 
-    def hear(self) -> Message:
+    def receive(self) -> Message:
         if not self.socket.poll(int(WAIT_S * 1000)):
             raise AssertionError("no answer")
         return decode(self.socket.recv_multipart())

@@ -39,7 +39,7 @@ def test_models_that_travel_in_slices_give_it_no_more(name: str, sliced: Scenari
     outcome = perform(SLICED[name], sliced, tmp_path)
     assert outcome.faults == ()
     if name in SLICED_BY_DEFAULT:
-        assert {"grant", "slice"} <= {message.KIND for message in outcome.heard}
+        assert {"grant", "slice"} <= {message.KIND for message in outcome.received}
 
 
 def test_the_published_list_is_what_is_played() -> None:

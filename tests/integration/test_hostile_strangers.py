@@ -47,10 +47,10 @@ def test_a_run_under_attack_by_strangers_ends_as_without_them(tmp_path: Path, at
         assert stage.log.stat().st_size < 100_000
 
 
-def test_the_door_opens_again_when_those_who_flooded_it_have_gone(tmp_path: Path) -> None:
+def test_connections_are_accepted_again_when_those_who_flooded_have_gone(tmp_path: Path) -> None:
     with staged(tmp_path, tiny_model()) as stage:
         with Attackers(ATTACKS["reconnecting"], stage.endpoint, seed=5, threads=4):
-            wait_for(lambda: "door.shut" in stage.log.read_text(), "the door to be shut")
+            wait_for(lambda: "connections.paused" in stage.log.read_text(), "connections to be held off")
         stage.finish()
         assert "all 3 rounds are done" in stage.log.read_text()
 
@@ -61,7 +61,7 @@ def test_strangers_without_a_listed_key_keep_no_member_out(tmp_path: Path) -> No
             wait_for(lambda: attackers.attempts >= 1_000, "the attacks")
             stage.finish()
         log = stage.log.read_text()
-        assert "door.shut" not in log
+        assert "connections.paused" not in log
         assert "connection.cut" not in log
 
 

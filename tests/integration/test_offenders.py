@@ -96,10 +96,10 @@ class Intruder:
         self.socket.linger = 0
         self.socket.connect(endpoint)
         self.socket.send_multipart(encode(model.hello("b")), copy=False)
-        if not isinstance(self.hear(), Welcome):
+        if not isinstance(self.receive(), Welcome):
             raise AssertionError("not welcome")
 
-    def hear(self) -> Message:
+    def receive(self) -> Message:
         if not self.socket.poll(int(WAIT_S * 1000)):
             raise AssertionError("no answer")
         return decode(self.socket.recv_multipart())
@@ -107,7 +107,7 @@ class Intruder:
     def until_rejected(self) -> tuple[list[str], str]:
         """The codes of all errors, and that of the rejection."""
         codes: list[str] = []
-        while not isinstance(message := self.hear(), Reject):
+        while not isinstance(message := self.receive(), Reject):
             if isinstance(message, Error):
                 codes.append(message.code)
         return codes, message.code

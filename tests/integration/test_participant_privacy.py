@@ -41,7 +41,7 @@ class FinishedRun:
     folder: Path
     reference: Reference
     bits: Bits
-    heard: list[Message]
+    received: list[Message]
     recorded: list[Mapping[str, object]]
 
 
@@ -58,9 +58,9 @@ def whole_run(folder: Path, algorithm: str, *more: str) -> FinishedRun:
         )
         logs = {name: player.log() for name, player in made.items()}
         assert {name: player.ended() for name, player in made.items()} == dict.fromkeys(made, 0), logs
-    heard = [message for who, message in conductor.heard if who == "c1"]
+    received = [message for who, message in conductor.received if who == "c1"]
     return FinishedRun(
-        folder=folder, reference=reference, bits=final_bits(made), heard=heard, recorded=made["c1"].sent()
+        folder=folder, reference=reference, bits=final_bits(made), received=received, recorded=made["c1"].sent()
     )
 
 
@@ -70,7 +70,7 @@ def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def listed(finished: FinishedRun, *share: str) -> tuple[Leaving, ...]:
-    """The list that `check` would print for the member whose words were heard."""
+    """The list that `check` would print for the member whose words were received."""
     shard, model = finished.folder / "c1.npz", finished.reference.initial
     described = {"data": str(shard), "model_file": model, "name": "c1", "share": share, "validation": 0.0}
     settings = DataSettings.model_validate(described)
@@ -103,26 +103,26 @@ def test_networked_run_ends_with_the_inline_engines_models(finished: FinishedRun
 
 def test_every_message_on_the_wire_is_in_the_list(finished: FinishedRun) -> None:
     entries = listed(finished)
-    unlisted = [message for message in finished.heard if not any(is_listed(message, entry) for entry in entries)]
+    unlisted = [message for message in finished.received if not any(is_listed(message, entry) for entry in entries)]
     assert unlisted == []
     promised = {entry.kind for entry in entries if entry.tensor_names}
-    never_sent = promised - {message.KIND for message in finished.heard}
+    never_sent = promised - {message.KIND for message in finished.received}
     assert never_sent == set(), "the list promises more than is true"
 
 
 def test_participant_itself_has_recorded_everything_it_said(finished: FinishedRun) -> None:
     """A last heartbeat may be on its way when the coordinator stops listening."""
-    heard = [(message.KIND, tensor_names(message)) for message in finished.heard]
+    received = [(message.KIND, tensor_names(message)) for message in finished.received]
     recorded = [(line["kind"], line["names"]) for line in finished.recorded]
-    assert recorded[: len(heard)] == heard
-    assert {kind for kind, _ in recorded[len(heard) :]} <= {"heartbeat"}
+    assert recorded[: len(received)] == received
+    assert {kind for kind, _ in recorded[len(received) :]} <= {"heartbeat"}
 
 
 def test_class_tables_leave_only_when_shared(tmp_path: Path) -> None:
     finished = whole_run(tmp_path, "fedper", "--share", "class_counts")
     entries = listed(finished, "class_counts")
-    assert all(any(is_listed(message, entry) for entry in entries) for message in finished.heard)
-    names = {name for message in finished.heard for name in tensor_names(message)}
+    assert all(any(is_listed(message, entry) for entry in entries) for message in finished.received)
+    names = {name for message in finished.received for name in tensor_names(message)}
     assert {"class_counts", "confusion/test"} <= names
     assert all("confusion" not in name for entry in listed(finished) for name in entry.tensor_names)
 

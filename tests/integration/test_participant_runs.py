@@ -42,7 +42,7 @@ def test_asked_to_stop_it_leaves_and_comes_back_to_the_same_end(tmp_path: Path) 
     with conductor, players(tmp_path, reference, conductor.endpoint) as made:
         wait_until(lambda: made["c1"].ended() is not None, "the participant to leave", deadline_s=120)
         assert made["c1"].ended() == 143, made["c1"].log()
-        assert "leave" in [message.KIND for who, message in conductor.heard if who == "c1"]
+        assert "leave" in [message.KIND for who, message in conductor.received if who == "c1"]
         made["c1"].start()
         wait_until(lambda: conductor.fault is not None or all_ended(made), "the run to end", deadline_s=240)
     assert final_bits(made) == reference.bits

@@ -29,7 +29,7 @@ class StuckPeer(ThreadedPeer):
         if not self.is_stuck:
             super()._beat()
             return
-        self._say(Heartbeat(run=str(self._talk.run), round_no=max(self._talk.ordered, 0), have=self._have, want=None))
+        self._send(Heartbeat(run=str(self._talk.run), round_no=max(self._talk.ordered, 0), have=self._have, want=None))
 
 
 def stuck_member(coordinator: RunningCoordinator, model: TinyModel, name: str, *, on: type[Message]) -> StuckPeer:

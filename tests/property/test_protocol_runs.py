@@ -87,7 +87,7 @@ class ScriptedSide:
         if self.latest is not None:
             self.outbox.hold(step_of(self.latest))
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         self.conversation.send(message)
         for tensors in (getattr(message, name) for name, _ in message.CONTRACTS):
             if isinstance(tensors, TensorSet) and tensors.transfer is not None and tensors.data is not None:
@@ -98,13 +98,13 @@ class ScriptedSide:
     def say_step(self, message: Message) -> None:
         self.latest = message
         self.outbox.hold(step_of(message))
-        self.say(message)
+        self.send(message)
 
-    def hear(self, frames: list[Buffer]) -> None:
+    def receive(self, frames: list[Buffer]) -> None:
         message = decode(frames)
         if self.conversation.receive(message) is Freshness.STALE:
             if self.conversation.hello_required:
-                self.say(HelloRequired())
+                self.send(HelloRequired())
         elif isinstance(message, Grant):
             self._send(self.dispatch.granted(PEER, message))
         elif isinstance(message, Slice):
@@ -146,7 +146,7 @@ class ScriptedSide:
         if self.outbox.held is None:
             self._send(self.dispatch.drop(PEER))
         elif again is not None and self.latest is not None:
-            self.say(self.latest)
+            self.send(self.latest)
 
     def _take(self, piece: Slice) -> None:
         arrival = self.intake.arrived(PEER, piece)
@@ -161,12 +161,12 @@ class ScriptedSide:
     def _send(self, spans: tuple[To[Span], ...]) -> None:
         for span in spans:
             data = self.offered[span.what.transfer]
-            self.say(span.what.filled(data[span.what.start : span.what.stop]))
+            self.send(span.what.filled(data[span.what.start : span.what.stop]))
 
     def _grant(self, grants: tuple[To[Grant], ...]) -> None:
         for grant in grants:
             if self.is_member:
-                self.say(grant.what)
+                self.send(grant.what)
 
     @property
     def is_member(self) -> bool:
@@ -182,12 +182,12 @@ class Participant(ScriptedSide):
         held = [self.intake.received_bytes(PEER, name) for name in self.pending]
         stands_still, self.seen = held == self.seen, held
         if not self.is_member or (not self.initial_held and stands_still):
-            self.say(replace(HELLO, run=RUN if self.initial_held else None))
+            self.send(replace(HELLO, run=RUN if self.initial_held else None))
             return
         following = 0 if self.have is None else self.have.round_no + 1
         done = self.have is not None and self.have.kind == "finish"
         want = None if done or not self.initial_held else Step(kind="train", round_no=following)
-        self.say(Heartbeat(run=RUN, round_no=max(0, following - 1), have=self.have, want=want))
+        self.send(Heartbeat(run=RUN, round_no=max(0, following - 1), have=self.have, want=want))
 
     def decide(self, message: Message) -> None:
         if isinstance(message, Welcome):
@@ -211,7 +211,7 @@ class ScriptedCoordinator(ScriptedSide):
             order = step_of(self.latest)
             report = Step(kind=REPORTS[ORDERS.index(order.kind)], round_no=order.round_no)
             want = None if self.have == report else report
-            self.say(Heartbeat(run=RUN, round_no=order.round_no, have=self.have, want=want))
+            self.send(Heartbeat(run=RUN, round_no=order.round_no, have=self.have, want=want))
 
     def decide(self, message: Message) -> None:
         if isinstance(message, Hello):
@@ -219,7 +219,7 @@ class ScriptedCoordinator(ScriptedSide):
             self.intake.drop(PEER)
             initial = None if message.run == RUN else weights(-1, trained=False, large=self.large)
             round_no = 0 if self.latest is None else step_of(self.latest).round_no
-            self.say(replace(WELCOME, round_no=round_no, initial=initial))
+            self.send(replace(WELCOME, round_no=round_no, initial=initial))
             if self.latest is None:
                 self._order(0)
         elif isinstance(message, Update):
@@ -265,7 +265,7 @@ def run_to_its_end(
         while (arrival := link.next_arrival()) is not None and arrival < second + 1:
             to, frames = link.receive()
             sides[to].now = arrival
-            sides[to].hear(frames)
+            sides[to].receive(frames)
             delivered += 1
             if delivered in restarts:
                 link.cut()

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from participant.decisions.actions import Action, CloseLine, End, LetGo, OpenLine, Order, Prepare, Say, StopWork, Work
+from participant.decisions.actions import Action, CloseLine, End, LetGo, OpenLine, Order, Prepare, Send, StopWork, Work
 from participant.decisions.events import (
     Announced,
     Event,
@@ -93,7 +93,7 @@ class SimulatedProcess:
         self._perform(self.machine.handle(event, self.now))
         self.machine.check_invariants()
 
-    def hear(self, parcel: Parcel) -> None:
+    def receive(self, parcel: Parcel) -> None:
         connection, frames = parcel
         if connection != self.connection or not self.is_up:
             return
@@ -127,7 +127,7 @@ class SimulatedProcess:
     def _perform(self, actions: list[Action]) -> None:  # noqa: C901 - one line per action
         for action in actions:
             match action:
-                case Say(message=message):
+                case Send(message=message):
                     self.post.send(message)
                     self._flush()
                 case OpenLine():
@@ -184,7 +184,7 @@ class SimulatedCoordinator:
         self._posts.clear()
         self._newest = None
 
-    def hear(self, parcel: Parcel) -> None:
+    def receive(self, parcel: Parcel) -> None:
         connection, frames = parcel
         post = self._posts.setdefault(connection, Post(self._is_wanted, Side.COORDINATOR))
         for message in post.receive(frames):
@@ -202,7 +202,7 @@ class SimulatedCoordinator:
         if self._newest is not None and self.order is not None:
             report = Step(kind=REPORTS[ORDERS.index(self.order.KIND)], round_no=self.order.round_no)
             want = None if self.have == report else report
-            self._say(Heartbeat(run=RUN, round_no=self.order.round_no, have=self.have, want=want))
+            self._send(Heartbeat(run=RUN, round_no=self.order.round_no, have=self.have, want=want))
 
     def _is_wanted(self, message: Message) -> bool:
         step = Step(kind=message.KIND, round_no=message.round_no) if isinstance(message, Update) else None
@@ -211,14 +211,14 @@ class SimulatedCoordinator:
     def _welcome(self, hello: Hello) -> None:
         initial = None if hello.run == RUN else weights(-1, large=self._large)
         round_no = 0 if self.order is None else self.order.round_no
-        self._say(replace(WELCOME, heartbeat_s=BEAT_S, round_no=round_no, initial=initial))
+        self._send(replace(WELCOME, heartbeat_s=BEAT_S, round_no=round_no, initial=initial))
         if self.order is None:
             self._give(Anchor(run=RUN, round_no=0, measure="bn-inputs", weights=None))
 
     def _on(self, message: Message) -> None:
         if isinstance(message, Heartbeat):
             if self._outbox.received(message) is not None and self.order is not None:
-                self._say(self.order)
+                self._send(self.order)
         elif isinstance(message, Stats | Update | Goodbye):
             step = Step(kind=message.KIND, round_no=message.round_no)
             if self.have is not None and step.place <= self.have.place:
@@ -240,9 +240,9 @@ class SimulatedCoordinator:
     def _give(self, order: Order) -> None:
         self.order = order
         self._outbox.hold(Step(kind=order.KIND, round_no=order.round_no))
-        self._say(order)
+        self._send(order)
 
-    def _say(self, message: Message) -> None:
+    def _send(self, message: Message) -> None:
         if self._newest is not None:
             self._posts[self._newest].send(message)
             self._flush(self._newest)
@@ -270,7 +270,7 @@ def run_to_its_end(weather: LinkFaults, seed: int, mishaps: dict[int, str], *, l
         while (arrival := link.next_arrival()) is not None and arrival < now + 0.25 and process.end is None:
             to, parcel = link.receive()
             process.now = sketch.now = arrival
-            process.hear(parcel) if to == "participant" else sketch.hear(parcel)
+            process.receive(parcel) if to == "participant" else sketch.receive(parcel)
             delivered += 1
             mishap = mishaps.get(delivered)
             if mishap == "forget":

@@ -75,7 +75,7 @@ class Conductor:
         strike: Strike = lambda _who, _moment: None,
     ) -> None:
         self.plan = plan
-        self.heard: list[tuple[str, Message]] = []
+        self.received: list[tuple[str, Message]] = []
         self._spec, self._initial, _ = read_model(initial)
         self._anchor = None if anchor is None else read_model(anchor)[1]
         self._strategy = make_strategy(plan.strategy, dict(plan.options))
@@ -123,7 +123,7 @@ class Conductor:
             while not self._stop.is_set():
                 if socket.poll(20):
                     connection, *frames = socket.recv_multipart()
-                    self._hear(socket, connection, frames)
+                    self._receive(socket, connection, frames)
                 if time.monotonic() >= beat_at:
                     beat_at = time.monotonic() + BEAT_S
                     for member in self._members.values():
@@ -135,7 +135,7 @@ class Conductor:
             socket.close()
             context.term()
 
-    def _hear(self, socket: zmq.Socket[bytes], connection: bytes, frames: list[bytes]) -> None:
+    def _receive(self, socket: zmq.Socket[bytes], connection: bytes, frames: list[bytes]) -> None:
         post = self._posts.setdefault(connection, Post(self._is_wanted, Side.COORDINATOR))
         known = self._names.get(connection)
         for message in post.receive(list(frames)):
@@ -160,7 +160,7 @@ class Conductor:
             except zmq.ZMQError:
                 post.lost()
 
-    def _say(self, socket: zmq.Socket[bytes], member: KnownMember, message: Message) -> None:
+    def _send(self, socket: zmq.Socket[bytes], member: KnownMember, message: Message) -> None:
         if not member.connection:
             return
         self._posts[member.connection].send(message)
@@ -185,7 +185,7 @@ class Conductor:
     def _welcome(self, socket: zmq.Socket[bytes], connection: bytes, hello: Hello) -> None:
         member = self._members[hello.name]
         member.hello, member.connection = hello, connection
-        self.heard.append((hello.name, hello))
+        self.received.append((hello.name, hello))
         self._strike(hello.name, "heard hello")
         order = member.order
         welcome = Welcome(
@@ -196,7 +196,7 @@ class Conductor:
             plan=self.plan,
             initial=None if hello.run == RUN else self._whole(self._initial),
         )
-        self._say(socket, member, welcome)
+        self._send(socket, member, welcome)
         if all(one.hello is not None for one in self._members.values()) and all(
             one.order is None for one in self._members.values()
         ):
@@ -214,7 +214,7 @@ class Conductor:
     def _order(self, socket: zmq.Socket[bytes], member: KnownMember, order: Order) -> None:
         member.order = order
         member.outbox.hold(Step(kind=order.KIND, round_no=order.round_no))
-        self._say(socket, member, order)
+        self._send(socket, member, order)
 
     def _order_round(self, socket: zmq.Socket[bytes], round_no: int) -> None:
         plan = self._strategy.round_plan(round_no, self.plan.rounds)
@@ -228,10 +228,10 @@ class Conductor:
             self._order(socket, member, order)
 
     def _note(self, socket: zmq.Socket[bytes], member: KnownMember, message: Message) -> None:
-        self.heard.append((member.name, message))
+        self.received.append((member.name, message))
         if isinstance(message, Heartbeat):
             if member.outbox.received(message) is not None and member.order is not None:
-                self._say(socket, member, member.order)
+                self._send(socket, member, member.order)
             return
         if isinstance(message, Leave):
             member.connection = b""  # until it says hello again

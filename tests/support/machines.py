@@ -202,7 +202,7 @@ class Bench:
         return actions
 
     def greet(self, name: str, message: Hello, *, identity: str | None = None) -> list[Action]:
-        """Say hello over a new connection."""
+        """Send hello over a new connection."""
         self._lives += 1
         self.peers[name] = PeerRecord(connection=f"{name}#{self._lives}")
         return self.do(

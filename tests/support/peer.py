@@ -127,7 +127,7 @@ class ThreadedPeer(threading.Thread):
                 self._beat()
                 beat_at = time.monotonic() + REPEAT_S
             if self._socket.poll(20):
-                self._hear(decode(self._socket.recv_multipart()))
+                self._receive(decode(self._socket.recv_multipart()))
 
     def _is_done(self) -> bool:
         said = isinstance(self._report, Goodbye) and self._outbox.held is None
@@ -136,13 +136,13 @@ class ThreadedPeer(threading.Thread):
     def _beat(self) -> None:
         if not self._ready:
             if not self._moved:  # nothing came since the last time: the welcome, or its payload, is lost
-                self._say(self.hello)
+                self._send(self.hello)
             self._moved = False
             return
         want = None
         if self._report is None or self._outbox.held is None or self._have is None:
             want = self._next_order()
-        self._say(Heartbeat(run=str(self._talk.run), round_no=max(self._talk.ordered, 0), have=self._have, want=want))
+        self._send(Heartbeat(run=str(self._talk.run), round_no=max(self._talk.ordered, 0), have=self._have, want=want))
 
     def _next_order(self) -> Step:
         if self._have is None:
@@ -150,7 +150,7 @@ class ThreadedPeer(threading.Thread):
         later = Step(kind="train", round_no=self._have.round_no + (self._have.kind != "anchor"))
         return Step(kind="finish", round_no=self._have.round_no) if self._have.kind == "finish" else later
 
-    def _say(self, message: Message) -> None:
+    def _send(self, message: Message) -> None:
         self._talk.send(message)
         for offer in offers_of(message):
             self._sending[str(offer.transfer)] = memoryview(offer.data or b"")
@@ -158,18 +158,18 @@ class ThreadedPeer(threading.Thread):
         with contextlib.suppress(zmq.Again):  # nobody there: as good as lost on the way
             self._socket.send_multipart(encode(message), zmq.NOBLOCK, copy=False)
 
-    def _hear(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         if self._talk.receive(message) is Freshness.STALE:
             return
         if isinstance(message, HelloRequired):
             self._ready = False
-            self._say(self.hello)
+            self._send(self.hello)
         elif isinstance(message, Reject | Error):
             self._note(message)
         elif isinstance(message, Grant):
             for one in self._dispatch.granted("c", message):
                 span = one.what
-                self._say(span.filled(self._sending[span.transfer][span.start : span.stop]))
+                self._send(span.filled(self._sending[span.transfer][span.start : span.stop]))
         elif isinstance(message, Slice):
             self._slice(message)
         elif isinstance(message, Heartbeat):
@@ -183,7 +183,7 @@ class ThreadedPeer(threading.Thread):
         if want is not None and self._outbox.held is None and (want.kind, want.round_no) == said:
             self._outbox.hold(want)  # the coordinator had it, and has lost it
         if self._outbox.received(beat) is not None and report is not None:
-            self._say(report)
+            self._send(report)
 
     def _note(self, message: Reject | Error) -> None:
         if isinstance(message, Reject):
@@ -228,7 +228,7 @@ class ThreadedPeer(threading.Thread):
 
     def _grant(self, grants: tuple[To[Grant], ...]) -> None:
         for one in grants:
-            self._say(one.what)
+            self._send(one.what)
 
     def _filled(self, tensors: TensorSet) -> TensorSet:
         return tensors if tensors.data is not None else tensors.filled(self._bytes[str(tensors.transfer)])
@@ -244,7 +244,7 @@ class ThreadedPeer(threading.Thread):
         self._have = step = Step(kind=message.KIND, round_no=int(getattr(message, "round_no", 0)))
         self._report = self._answer(message)
         self._outbox.hold(Step(kind=REPORTS[ORDERS.index(step.kind)], round_no=step.round_no))
-        self._say(self._report)
+        self._send(self._report)
 
     def _answer(self, message: Message) -> Message:
         run = str(self._talk.run)

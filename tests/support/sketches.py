@@ -59,7 +59,7 @@ class SimulatedParticipant:
         run = RUN if self.have is not None else None
         return events.HelloArrived(connection=self.connection, identity=self.name, hello=hello(self.name, run=run))
 
-    def hear(self, action: Down) -> list[Event]:
+    def receive(self, action: Down) -> list[Event]:
         """What the participant answers at once."""
         if not self.alive or action.connection != self.connection:
             return []
@@ -79,7 +79,7 @@ class SimulatedParticipant:
             self.member, self.closed = False, True
         elif isinstance(message, Heartbeat) and self.member:
             again = self.outbox.received(message)
-            return [self._say(again)] if again is not None else []
+            return [self._send(again)] if again is not None else []
         elif not isinstance(message, Error | Heartbeat):
             raise TypeError(f"unexpected {message}")
         return []
@@ -100,9 +100,9 @@ class SimulatedParticipant:
         self.report = Step(kind=REPORTS[ORDERS.index(self.job.kind)], round_no=self.job.round_no)
         self.outbox.hold(self.report)
         self.job, self.next_job = self.next_job, None
-        return [self._say(self.report)]
+        return [self._send(self.report)]
 
-    def _say(self, step: Step) -> Event:
+    def _send(self, step: Step) -> Event:
         if step.kind == "stats":
             return events.StatsArrived(connection=self.connection, round_no=step.round_no, samples=SAMPLES)
         if step.kind == "goodbye":
@@ -180,7 +180,7 @@ class SimulatedFederation:
     def deliver_down(self, index: int, *, keep: bool = False) -> None:
         action = self.down[index] if keep else self.down.pop(index)
         for sketch in self.sketches.values():
-            self.up += sketch.hear(action)
+            self.up += sketch.receive(action)
 
     def deliver_up(self, index: int, *, keep: bool = False) -> None:
         self.hand(self.up[index] if keep else self.up.pop(index))

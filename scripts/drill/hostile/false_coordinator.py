@@ -60,7 +60,7 @@ class ScenarioOutcome:
 
     scenario: Scenario
     ends: tuple[End | BaseException, ...]
-    heard: tuple[Message, ...]
+    received: tuple[Message, ...]
     sent: tuple[Mapping[str, object], ...]
     files: tuple[str, ...]
     faults: tuple[str, ...]
@@ -77,7 +77,7 @@ def perform(scenario: Scenario, data: ScenarioData, folder: Path) -> ScenarioOut
         with FalseCoordinator(data, folder) as session:
             session.start(**{"algorithm": scenario.algorithm, **scenario.settings})
             scenario.play(session)
-            session.hear_the_end()
+            session.receive_the_end()
             imported = FORBIDDEN_MODULE in sys.modules
     finally:
         sys.path.remove(str(payload))
@@ -86,7 +86,7 @@ def perform(scenario: Scenario, data: ScenarioData, folder: Path) -> ScenarioOut
     sent = tuple(json.loads(line) for line in record.read_text(encoding="utf-8").splitlines())
     files = tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
     outcome = ScenarioOutcome(
-        scenario=scenario, ends=tuple(session.ends), heard=tuple(session.heard), sent=sent, files=files, faults=()
+        scenario=scenario, ends=tuple(session.ends), received=tuple(session.received), sent=sent, files=files, faults=()
     )
     faults = [*_end_faults(outcome), *_leak_faults(outcome, data), *_change_faults(outcome, session.state, payload)]
     if imported:
@@ -105,7 +105,7 @@ def _end_faults(outcome: ScenarioOutcome) -> list[str]:
         faults.append(f"it ended with {last.code}, {last.reason}; expected {scenario.code}")
     if scenario.words not in last.reason:
         faults.append(f"it ended because of «{last.reason}»; expected words: {scenario.words}")
-    codes = {getattr(message, "code", "") for message in outcome.heard if message.KIND == "error"}
+    codes = {getattr(message, "code", "") for message in outcome.received if message.KIND == "error"}
     if scenario.told and scenario.told not in codes:
         faults.append(f"it answered with errors {sorted(codes)}; expected {scenario.told}")
     return faults
@@ -122,20 +122,20 @@ def _leak_faults(outcome: ScenarioOutcome, data: ScenarioData) -> list[str]:
     listed = what_leaves(subject)
     faults = [
         f"{message.KIND} with {sorted(tensor_names(message))} left; `check` does not list it"
-        for message in outcome.heard
+        for message in outcome.received
         if not any(is_listed(message, entry) for entry in listed)
     ]
-    offered = {one.transfer: one.size_bytes for message in outcome.heard for one in offers(message)}
+    offered = {one.transfer: one.size_bytes for message in outcome.received for one in offers(message)}
     faults += [
         f"a slice at {one.offset} of {one.transfer} left, which no message offered"
-        for one in outcome.heard
+        for one in outcome.received
         if isinstance(one, Slice) and one.offset + one.data.nbytes > offered.get(one.transfer, 0)
     ]
     allowed = {(entry.kind, entry.tensor_names) for entry in listed}
     recorded = [(str(line["kind"]), tuple(_names(line["names"]))) for line in outcome.sent]
     faults += [f"recorded as sent: {kind} with {names}" for kind, names in recorded if (kind, names) not in allowed]
     for kind, most in (("update", outcome.scenario.updates), ("stats", outcome.scenario.measures)):
-        distinct = {bytes(b"".join(bytes(f) for f in encode(one))) for one in outcome.heard if kind == one.KIND}
+        distinct = {bytes(b"".join(bytes(f) for f in encode(one))) for one in outcome.received if kind == one.KIND}
         if len(distinct) > most:
             faults.append(f"{len(distinct)} different {kind} left, expected at most {most}")
     return faults

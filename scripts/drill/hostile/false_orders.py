@@ -58,7 +58,7 @@ def _warmup_again_and_again(session: FalseCoordinator) -> None:
     session.welcome()
     everything = session.data.weights(everything=True)
     for _ in range(8):
-        session.say(session.train(0, phase="warmup", weights=everything))
+        session.send(session.train(0, phase="warmup", weights=everything))
 
 
 def _foreign_tensors(session: FalseCoordinator) -> None:
@@ -76,15 +76,15 @@ def _anchor_with_model(session: FalseCoordinator) -> None:
 def _anchor_again(session: FalseCoordinator) -> None:
     session.welcome()
     session.measure()
-    session.say(session.anchor(1))
-    session.hear("stats")
+    session.send(session.anchor(1))
+    session.receive("stats")
     session.go_on_honestly(1)
 
 
 def _another_anchor(session: FalseCoordinator) -> None:
     session.welcome(_file_plan(session.data))
-    session.say(session.anchor(weights=session.data.whole()))
-    session.hear("stats")
+    session.send(session.anchor(weights=session.data.whole()))
+    session.receive("stats")
     session.attempt(session.anchor(1, weights=session.data.whole(lambda values: values + 0.5)))
     session.go_on_honestly(1)
 
@@ -99,8 +99,8 @@ def _early_running(session: FalseCoordinator) -> None:
     """Three rounds of f-FedAP measure in round 0 already; the plan has six here, so that round 2 is the one."""
     session.welcome(session.data.plan(strategy="f-fedap", rounds=6))
     session.attempt(session.train(0, phase="fedbn", measure="running"))
-    session.say(session.train(0, phase="fedbn"))
-    session.hear("update")
+    session.send(session.train(0, phase="fedbn"))
+    session.receive("update")
     session.end_honestly(1)
 
 
@@ -140,14 +140,14 @@ def _poison_again_and_again(session: FalseCoordinator) -> None:
 def _finish_in_the_middle(session: FalseCoordinator) -> None:
     session.welcome()
     session.round(0)
-    session.say(session.finish(1, None, reason="aborted"))
+    session.send(session.finish(1, None, reason="aborted"))
     session.part(1)
 
 
 def _finish_then_train(session: FalseCoordinator) -> None:
     session.welcome()
     session.round(0)
-    session.say(session.finish(1, session.data.weights()), session.train(1), session.anchor(2))
+    session.send(session.finish(1, session.data.weights()), session.train(1), session.anchor(2))
     session.part(1)
 
 
@@ -155,7 +155,7 @@ def _replayed(session: FalseCoordinator) -> None:
     session.welcome()
     session.round(0)
     session.round(1)
-    session.say(session.train(0, weights=session.data.weights(0.5)), session.anchor(0), session.train(1))
+    session.send(session.train(0, weights=session.data.weights(0.5)), session.anchor(0), session.train(1))
     session.end_honestly(2)
 
 

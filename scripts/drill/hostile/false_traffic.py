@@ -31,7 +31,7 @@ def pouring(made: Callable[[FalseCoordinator], Sequence[Message]]) -> Play:
 
     def play(session: FalseCoordinator) -> None:
         session.welcome()
-        session.say(*made(session))
+        session.send(*made(session))
         session.go_on_honestly()
 
     return play
@@ -51,7 +51,7 @@ def _slices(_stage: FalseCoordinator) -> Sequence[Message]:
 
 def _speaking_as_the_participant(session: FalseCoordinator) -> None:
     session.welcome()
-    session.say(Leave(run=RUN, reason="as if it were you"))
+    session.send(Leave(run=RUN, reason="as if it were you"))
     session.go_on_honestly()
 
 
@@ -59,10 +59,10 @@ def _hello_required(session: FalseCoordinator) -> None:
     """Each asks for a hello; the welcome that follows the last hello is taken."""
     session.welcome()
     session.round(0)
-    session.say(*[HelloRequired()] * 50)
+    session.send(*[HelloRequired()] * 50)
     for _ in range(50):
-        session.hear("hello")
-    session.say(
+        session.receive("hello")
+    session.send(
         Welcome(run=RUN, participant=NAME, round_no=0, heartbeat_s=30.0, plan=session.data.plan(), initial=None)
     )
     session.end_honestly(1)
@@ -71,14 +71,14 @@ def _hello_required(session: FalseCoordinator) -> None:
 def _garbage(session: FalseCoordinator) -> None:
     session.welcome()
     for number in range(FLOOD):
-        session.say_frames([bytes([number % 256]) * (number % 64 + 1)])
+        session.send_frames([bytes([number % 256]) * (number % 64 + 1)])
     session.go_on_honestly()
 
 
 def _rejects(session: FalseCoordinator) -> None:
     session.welcome()
     session.round(0)
-    session.say(*[Reject(code="quarantined", reason="get out")] * FLOOD)
+    session.send(*[Reject(code="quarantined", reason="get out")] * FLOOD)
 
 
 def _step(kind: str, round_no: int) -> Step:

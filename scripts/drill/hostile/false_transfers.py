@@ -21,15 +21,15 @@ def _other_bytes(session: FalseCoordinator) -> None:
     session.welcome()
     order = session.train(0)
     _, data = _present(order.weights)
-    session.say(order, instead=bytes(data)[::-1])
-    session.hear("error")
+    session.send(order, instead=bytes(data)[::-1])
+    session.receive("error")
     session.go_on_honestly()
 
 
 def _withheld(session: FalseCoordinator) -> None:
     session.welcome()
     session.announce(session.train(0))
-    session.hear("grant")
+    session.receive("grant")
     session.end_honestly(1)
 
 
@@ -38,12 +38,12 @@ def _misplaced(session: FalseCoordinator) -> None:
     order = session.train(0)
     transfer, data = _present(order.weights)
     session.announce(order)
-    session.hear("grant")
+    session.receive("grant")
     second = data[SLICE_BYTES : 2 * SLICE_BYTES]
     for _ in range(5):
-        session.say(Slice(transfer=transfer, offset=SLICE_BYTES, data=second))
-    session.say(Slice(transfer=transfer, offset=512 * SLICE_BYTES, data=second))
-    session.say(Slice(transfer=transfer, offset=7, data=second))
+        session.send(Slice(transfer=transfer, offset=SLICE_BYTES, data=second))
+    session.send(Slice(transfer=transfer, offset=512 * SLICE_BYTES, data=second))
+    session.send(Slice(transfer=transfer, offset=7, data=second))
     session.go_on_honestly()
 
 
@@ -54,7 +54,7 @@ def _granted_beyond(session: FalseCoordinator) -> None:
     if transfer is None:
         return
     for until in (SLICE_BYTES, 512 * SLICE_BYTES, 7):
-        session.say(Grant(transfer=transfer, received=0, until=until, again=True))
+        session.send(Grant(transfer=transfer, received=0, until=until, again=True))
     session.end_honestly(1)
 
 

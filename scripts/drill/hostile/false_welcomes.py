@@ -75,9 +75,9 @@ def _giant_offer(session: FalseCoordinator) -> None:
 
 def _malformed_then_honest(change: Callable[[dict[str, Any]], None]) -> Play:
     def play(session: FalseCoordinator) -> None:
-        session.hear("hello")
-        session.say_frames(frames_with(_any_welcome(session), change))
-        session.say(_any_welcome(session))
+        session.receive("hello")
+        session.send_frames(frames_with(_any_welcome(session), change))
+        session.send(_any_welcome(session))
         session.go_on_honestly()
 
     return play
@@ -100,7 +100,7 @@ def _changed_in_this_life(**others: object) -> Play:
     def play(session: FalseCoordinator) -> None:
         session.welcome()
         session.round(0)
-        session.say(HelloRequired())
+        session.send(HelloRequired())
         plan = {key: value for key, value in others.items() if key != "participant"}
         name = {"participant": others["participant"]} if "participant" in others else {}
         session.welcome(session.data.plan(**plan), **name)
@@ -111,8 +111,8 @@ def _changed_in_this_life(**others: object) -> Play:
 def _changed_after_restart(session: FalseCoordinator) -> None:
     session.welcome()
     session.round(0)
-    session.say(Reject(code="full", reason="go away"))
-    session.hear_the_end()
+    session.send(Reject(code="full", reason="go away"))
+    session.receive_the_end()
     session.start()
     session.welcome(session.data.plan(rounds=4, sgd=Sgd(**{**SGD, "epochs": 9})))
 
@@ -120,7 +120,7 @@ def _changed_after_restart(session: FalseCoordinator) -> None:
 def _second_run_with_more(session: FalseCoordinator) -> None:
     session.welcome()
     session.round(0)
-    session.say(HelloRequired())
+    session.send(HelloRequired())
     plan = session.data.plan(strategy="fedavg", shared_layout=_bn_too(session.data))
     session.welcome(plan, run="another-run", initial=session.data.whole())
 

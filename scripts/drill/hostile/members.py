@@ -91,7 +91,7 @@ class _Peer:
         self._post = Post(lambda _message: True)
         self.is_gone = False
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         self._post.send(message)
 
     def received(self) -> list[Message]:
@@ -123,19 +123,19 @@ def lying(name: str, membership: Membership) -> Attack:
     def attack(endpoint: str, rng: random.Random) -> int:
         peer, told, until = _Peer(membership, endpoint), 0, time.monotonic() + LASTS_S
         try:
-            peer.say(liar.hello(replace(hello_of(membership.initial, NAME), train_samples=SAMPLES), rng))
+            peer.send(liar.hello(replace(hello_of(membership.initial, NAME), train_samples=SAMPLES), rng))
             while not peer.is_gone and time.monotonic() < until:
                 for message in peer.received():
                     if isinstance(message, Reject):
                         until = min(until, time.monotonic() + REJECTED_S)
                     if isinstance(message, Finish):
-                        peer.say(Goodbye(run=message.run, round_no=message.round_no, scores=()))
+                        peer.send(Goodbye(run=message.run, round_no=message.round_no, scores=()))
                     if isinstance(message, Anchor | Train):
                         told += 1
                         if isinstance(message, Train) and liar.shift is not None:
                             peer.pour([encode(_misplaced(message, liar.shift(rng))) for _ in range(SHIFTED)])
                             continue
-                        peer.say(_report(message, liar, spec, rng))
+                        peer.send(_report(message, liar, spec, rng))
                         until = min(until, time.monotonic() + HANGS_UP_S) if liar.one_report else until
             return told
         finally:

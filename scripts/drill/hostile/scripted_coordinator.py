@@ -142,7 +142,7 @@ class FalseCoordinator:
     def __init__(self, data: ScenarioData, folder: Path) -> None:
         self.data = data
         self.folder = folder
-        self.heard: list[Message] = []
+        self.received: list[Message] = []
         self.ends: list[End | BaseException] = []
         self._frames: queue.SimpleQueue[End | BaseException] = queue.SimpleQueue()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -194,7 +194,7 @@ class FalseCoordinator:
 
     # --- speaking and hearing -----------------------------------------------------------------------------------
 
-    def say(self, *messages: Message, instead: Buffer | None = None) -> None:
+    def send(self, *messages: Message, instead: Buffer | None = None) -> None:
         """What is larger than a slice is offered, and sent as it is granted. instead: other bytes under its name."""
         for message in messages:
             for one in _sets_of(message):
@@ -206,12 +206,12 @@ class FalseCoordinator:
 
     def announce(self, message: Message) -> None:
         """What is larger than a slice is offered and never sent."""
-        self.say_frames([bytes(frame) for frame in encode(message)])
+        self.send_frames([bytes(frame) for frame in encode(message)])
 
-    def say_frames(self, frames: Sequence[bytes]) -> None:
+    def send_frames(self, frames: Sequence[bytes]) -> None:
         self._socket.send_multipart([self._connection, *frames])
 
-    def hear(self, *kinds: str, until: Callable[[Message], bool] = lambda _message: True) -> Message | None:
+    def receive(self, *kinds: str, until: Callable[[Message], bool] = lambda _message: True) -> Message | None:
         """The next message of one of these kinds; None when the participant ends first."""
         ends = time.monotonic() + PATIENCE_S
         while time.monotonic() < ends:
@@ -224,12 +224,12 @@ class FalseCoordinator:
 
     def attempt(self, order: Message) -> None:
         """Give an order that no plan has, and wait until the participant refuses it, or carries it out."""
-        self.say(order)
-        self.hear("error", "stats", "update")
+        self.send(order)
+        self.receive("error", "stats", "update")
 
-    def hear_the_end(self) -> None:
+    def receive_the_end(self) -> None:
         """Everything until the participant's present life has ended."""
-        self.hear("nothing")
+        self.receive("nothing")
 
     def _next(self) -> Message | None:
         if not self._socket.poll(20):
@@ -237,7 +237,7 @@ class FalseCoordinator:
         connection, *frames = self._socket.recv_multipart()
         self._connection = connection
         message = decode(frames)
-        self.heard.append(message)
+        self.received.append(message)
         self._transfer(message)
         return message
 
@@ -248,17 +248,17 @@ class FalseCoordinator:
             self._intake.drop(NAME)
         if isinstance(message, Grant):
             spans = [one.what for one in self._dispatch.granted(NAME, message)]
-            self.say(*(span.filled(self._payloads[span.transfer][span.start : span.stop]) for span in spans))
+            self.send(*(span.filled(self._payloads[span.transfer][span.start : span.stop]) for span in spans))
         elif isinstance(message, Slice):
-            self.say(*(one.what for one in self._intake.arrived(NAME, message).grants))
+            self.send(*(one.what for one in self._intake.arrived(NAME, message).grants))
         for one in offers(message):
-            self.say(*(to.what for to in self._intake.offered(NAME, str(one.transfer), one.size_bytes)))
+            self.send(*(to.what for to in self._intake.offered(NAME, str(one.transfer), one.size_bytes)))
 
     # --- what an honest coordinator would do --------------------------------------------------------------------
 
     def welcome(self, plan: Plan | None = None, **others: object) -> Welcome:
         """Wait for a hello and answer it; an initial model that travels in slices is there when this returns."""
-        hello = self.hear("hello")
+        hello = self.receive("hello")
         known = isinstance(hello, Hello) and hello.run == RUN
         fields: dict[str, object] = {
             "run": RUN,
@@ -268,10 +268,10 @@ class FalseCoordinator:
             "initial": None if known else self.data.whole(),
         }
         made = Welcome(plan=plan or self.data.plan(), **{**fields, **others})  # type: ignore[arg-type]
-        self.say(made)
+        self.send(made)
         initial = made.initial
         if initial is not None and initial.data is not None and initial.transfer is not None:
-            self.hear("grant", until=lambda one: getattr(one, "received", 0) == initial.size_bytes)
+            self.receive("grant", until=lambda one: getattr(one, "received", 0) == initial.size_bytes)
         return made
 
     def anchor(self, round_no: int = 0, *, measure: str = "bn-inputs", weights: TensorSet | None = None) -> Anchor:
@@ -288,25 +288,25 @@ class FalseCoordinator:
 
     def measure(self) -> None:
         """The one measurement that the plan knows."""
-        self.say(self.anchor())
-        self.hear("stats")
+        self.send(self.anchor())
+        self.receive("stats")
 
     def round(self, round_no: int, weights: TensorSet | None = None) -> Update | None:
         """A round as the plan has it; its update."""
-        self.say(self.train(round_no, weights=weights))
-        heard = self.hear("update", until=lambda message: getattr(message, "round_no", -1) == round_no)
-        return heard if isinstance(heard, Update) else None
+        self.send(self.train(round_no, weights=weights))
+        received = self.receive("update", until=lambda message: getattr(message, "round_no", -1) == round_no)
+        return received if isinstance(received, Update) else None
 
     def end_honestly(self, round_no: int, weights: TensorSet | None = None) -> None:
         """End the run after so many rounds, with the initial model's weights unless others are given."""
-        self.say(self.finish(round_no, self.data.weights() if weights is None else weights))
+        self.send(self.finish(round_no, self.data.weights() if weights is None else weights))
         self.part(round_no)
 
     def part(self, round_no: int) -> None:
         """Confirm the participant's last word."""
-        if isinstance(self.hear("goodbye"), Goodbye):
-            self.say(Heartbeat(run=RUN, round_no=round_no, have=Step(kind="goodbye", round_no=round_no), want=None))
-        self.hear_the_end()
+        if isinstance(self.receive("goodbye"), Goodbye):
+            self.send(Heartbeat(run=RUN, round_no=round_no, have=Step(kind="goodbye", round_no=round_no), want=None))
+        self.receive_the_end()
 
     def go_on_honestly(self, first: int = 0) -> None:
         """A round as the plan has it and the end: whoever does this has not been led astray by what was said before."""

@@ -48,10 +48,10 @@ class JudgesBatches(MemoryHome):
     def _wanted(self, message: Message) -> bool:
         return (message.KIND not in ORDERS or self.machine.phase in AT_WORK) and self.machine.wants(message)
 
-    def hear(self, batch: Sequence[Frames]) -> None:
-        heard = [self.post.receive(frames) for frames in batch]
+    def receive(self, batch: Sequence[Frames]) -> None:
+        received = [self.post.receive(frames) for frames in batch]
         self._flush()
-        for message in (one for complete in heard for one in complete):
+        for message in (one for complete in received for one in complete):
             if offers(message) and message.KIND in ORDERS and self._wanted(message):
                 raise Unfilled(f"{message.KIND} is acted on without its bytes")
             self._tell(Announced(message=message) if offers(message) else MessageReceived(message=message))

@@ -1,4 +1,5 @@
-"""Who is gone, at a real socket: it is told once, after its last words were heard, whatever is said to it meanwhile."""
+"""A connection that has ended, at a real socket: reported once, after its last messages, whatever is sent to it
+meanwhile."""
 
 from __future__ import annotations
 

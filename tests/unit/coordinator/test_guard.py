@@ -114,7 +114,7 @@ def test_a_message_that_was_too_large_and_whole_before_the_guard_looked_costs_it
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux alone")
-def test_while_the_door_is_shut_members_are_listened_to_and_what_strangers_left_is_thrown_away() -> None:
+def test_while_new_connections_are_held_off_members_are_listened_to_and_what_strangers_left_is_thrown_away() -> None:
     """Each stranger that goes is counted with at least 48 KiB, and nobody reads what it said."""
     with (
         capture_logs() as lines,
@@ -122,7 +122,7 @@ def test_while_the_door_is_shut_members_are_listened_to_and_what_strangers_left_
         closing(welcomed(router)) as member,
         Attackers(ATTACKS["reconnecting"], router.endpoint, seed=5, threads=4),
     ):
-        wait_for(lambda: any(line["event"] == "door.shut" for line in lines), "the door to be shut")
+        wait_for(lambda: any(line["event"] == "connections.paused" for line in lines), "connections to be held off")
         member.send(message([b"from a member"]))
         heard: list[bytes] = []
 

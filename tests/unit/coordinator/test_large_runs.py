@@ -100,12 +100,12 @@ def test_what_people_read_of_a_thousand_members_fits_a_screen(tmp_path: Path) ->
     federation = open_run(make_config(config))
     parts = federation.coordinator._parts
     ledger = Ledger(parts.journal, traffic=dict, traffic_file=None)
-    heard: list[events.Event] = [events.Started()]
+    received: list[events.Event] = [events.Started()]
     for number in range(1000):
         name = f"m{number:04d}"
-        heard.append(events.HelloArrived(connection=name, identity=name, hello=model.hello(name)))
-    heard.append(events.LeaveArrived(connection="m0500", reason="enough"))
-    for event in heard:
+        received.append(events.HelloArrived(connection=name, identity=name, hello=model.hello(name)))
+    received.append(events.LeaveArrived(connection="m0500", reason="enough"))
+    for event in received:
         for action in parts.machine.handle(event, 1.0):
             if isinstance(action, Persist):
                 ledger.add(action.fact, 1.0)

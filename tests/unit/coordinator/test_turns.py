@@ -36,19 +36,19 @@ class Caller:
         self.socket.linger = 0
         self.socket.connect(endpoint)
         self.post = Post(lambda _message: True)
-        self.heard: list[Message] = []
+        self.received: list[Message] = []
         self.holds: Callable[[Message], bool] = lambda _message: False
 
     def flush(self) -> None:
         while self.post.outbound and not self.holds(self.post.outbound[0].message):
             self.socket.send_multipart(self.post.outbound.popleft().frames)
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         while self.socket.poll(0):
-            self.heard += self.post.receive(self.socket.recv_multipart())
+            self.received += self.post.receive(self.socket.recv_multipart())
             self.flush()
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         self.post.send(message)
         self.flush()
 
@@ -66,7 +66,7 @@ class ManualCoordinator:
         def comes() -> bool:
             self.coordinator._turn()
             for caller in callers:
-                caller.hear()
+                caller.receive()
             return condition()
 
         wait_until(comes, what, deadline_s=DEADLINE_S)
@@ -82,7 +82,7 @@ class ManualCoordinator:
         wait_until(came, f"{count} messages", deadline_s=DEADLINE_S)
         return taken
 
-    def hear(self, received: list[Received]) -> None:
+    def receive(self, received: list[Received]) -> None:
         """One turn's messages, in this order."""
         for one in received:
             for event in self.federation.exchange.receive(one, self.coordinator.now()):
@@ -119,7 +119,7 @@ def desk(model: TinyModel, tmp_path: Path) -> Iterator[ManualCoordinator]:
 
 
 def ordered(caller: Caller) -> list[Train]:
-    return [message for message in caller.heard if isinstance(message, Train)]
+    return [message for message in caller.received if isinstance(message, Train)]
 
 
 def update_of(order: Train) -> Update:
@@ -135,28 +135,28 @@ def test_a_report_whose_end_is_heard_after_its_senders_next_hello_comes_again_an
     hello: Hello = model.hello("a")
     before, after = (Caller(context, desk.federation.endpoint) for _ in range(2))
     try:
-        before.say(hello)
+        before.send(hello)
         desk.turn_until(lambda: bool(ordered(before)), "the first order", before)
         report = update_of(ordered(before)[0])
         last = report.weights.size_bytes // SLICE_BYTES * SLICE_BYTES
         before.holds = lambda message: (
             message.KIND == "update" if report.weights.transfer is None else is_slice_at(message, last)
         )
-        before.say(report)
+        before.send(report)
         desk.turn_until(lambda: bool(before.post.outbound), "the end of the report to be due", before)
         before.holds = lambda _message: False
         before.flush()
         endings = desk.take(1)
         line = endings[0].connection
-        after.say(hello)
+        after.send(hello)
         greetings: list[Received] = []
         while not greetings:  # whatever else was under way on the old line is heard after the hello, too
             taken = desk.take(1)
             greetings += [one for one in taken if one.connection != line]
             endings += [one for one in taken if one.connection == line]
-        desk.hear([*greetings, *endings])
+        desk.receive([*greetings, *endings])
         desk.turn_until(lambda: bool(ordered(after)), "the order once more", after)
-        after.say(report)
+        after.send(report)
         desk.turn_until(desk.has_update, "the update to count", before, after)
         assert desk.federation.machine.state.members["a"].update_round == report.round_no
     finally:

@@ -8,7 +8,7 @@ import numpy as np
 
 from participant.decisions.actions import (
     Action,
-    Say,
+    Send,
     Work,
 )
 from participant.decisions.events import (
@@ -58,7 +58,7 @@ class Agent:
         self.machine.check_invariants()
         return self.actions
 
-    def hear(self, message: Message) -> list[Action]:
+    def receive(self, message: Message) -> list[Action]:
         return self.on(MessageReceived(message=message))
 
     def at(self, now: float) -> list[Action]:
@@ -66,7 +66,7 @@ class Agent:
         return self.on(Ticked())
 
     def said(self) -> list[Message]:
-        return [action.message for action in self.actions if isinstance(action, Say)]
+        return [action.message for action in self.actions if isinstance(action, Send)]
 
     def work(self) -> list[object]:
         return [action.order for action in self.actions if isinstance(action, Work)]
@@ -100,7 +100,7 @@ def member(patience: Patience = PATIENCE, *, model_bytes: int = 10**6) -> Agent:
     """Welcomed, prepared, idle."""
     agent = Agent(patience, model_bytes=model_bytes)
     agent.on(LineOpened())
-    agent.hear(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
+    agent.receive(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
     agent.on(prepared())
     return agent
 

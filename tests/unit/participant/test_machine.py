@@ -9,7 +9,7 @@ from participant.decisions.actions import (
     LetGo,
     Log,
     Prepare,
-    Say,
+    Send,
     StopWork,
 )
 from participant.decisions.events import (
@@ -46,7 +46,7 @@ def test_welcome_prepares_and_the_first_heartbeat_wants_whatever_comes_first() -
     agent = Agent()
     agent.on(LineOpened())
     welcome = replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS)
-    assert Prepare(welcome=welcome) in agent.hear(welcome)
+    assert Prepare(welcome=welcome) in agent.receive(welcome)
     agent.at(1.0)
     assert agent.said() == [beat()], "while it prepares it wants nothing"
     agent.on(prepared())
@@ -58,15 +58,15 @@ def test_welcome_prepares_and_the_first_heartbeat_wants_whatever_comes_first() -
 def test_order_that_comes_while_the_model_is_prepared_is_not_lost() -> None:
     agent = Agent()
     agent.on(LineOpened())
-    agent.hear(replace(WELCOME, initial=WEIGHTS))
-    assert agent.hear(train(0)) == []
+    agent.receive(replace(WELCOME, initial=WEIGHTS))
+    assert agent.receive(train(0)) == []
     agent.on(prepared())
     assert agent.work() == [train(0)]
 
 
 def test_round_goes_from_order_to_report_to_the_next_want() -> None:
     agent = member()
-    agent.hear(train(0))
+    agent.receive(train(0))
     assert agent.work() == [train(0)]
     assert agent.machine.phase is Activity.TRAINING
     agent.at(1.0)
@@ -79,52 +79,52 @@ def test_round_goes_from_order_to_report_to_the_next_want() -> None:
 
 def test_measuring_is_a_phase_and_wants_train_afterwards() -> None:
     agent = member()
-    agent.hear(Anchor(run=RUN, round_no=0, measure="bn-inputs", weights=None))
+    agent.receive(Anchor(run=RUN, round_no=0, measure="bn-inputs", weights=None))
     assert agent.machine.phase is Activity.MEASURING
     agent.on(Reported(report=Stats(run=RUN, round_no=0, samples=3, moments=WEIGHTS)))
     agent.at(1.0)
     assert agent.said()[-1] == beat(want=Step(kind="train", round_no=0)), "statistics are not on disk"
-    assert agent.hear(beat(have=Step(kind="stats", round_no=0))) == [LetGo()]
+    assert agent.receive(beat(have=Step(kind="stats", round_no=0))) == [LetGo()]
     agent.at(2.0)
     assert agent.said()[-1] == beat(have=Step(kind="anchor", round_no=0), want=Step(kind="train", round_no=0))
 
 
 def test_repeated_order_is_not_carried_out_twice_but_its_report_is_said_again() -> None:
     agent = member()
-    agent.hear(train(0))
-    assert agent.hear(train(0)) == []
+    agent.receive(train(0))
+    assert agent.receive(train(0)) == []
     agent.on(Reported(report=update(0)))
-    agent.hear(train(0))
+    agent.receive(train(0))
     assert (agent.work(), agent.said()) == ([], [update(0)])
 
 
 def test_stale_order_is_ignored() -> None:
     agent = member()
-    agent.hear(train(1))
+    agent.receive(train(1))
     agent.on(Reported(report=update(1)))
-    assert agent.hear(train(0)) == []
+    assert agent.receive(train(0)) == []
 
 
 def test_newer_order_waits_for_the_work_in_progress_and_replaces_an_older_one() -> None:
     agent = member()
-    agent.hear(train(0))
-    assert agent.hear(train(1)) == []
-    assert agent.hear(train(2)) == []
+    agent.receive(train(0))
+    assert agent.receive(train(1)) == []
+    assert agent.receive(train(2)) == []
     agent.on(Reported(report=update(0)))
     assert (agent.said(), agent.work()) == ([update(0)], [train(2)])
 
 
 def test_report_is_said_again_after_being_wanted_twice_and_let_go_when_it_is_had() -> None:
     agent = member()
-    agent.hear(train(0))
+    agent.receive(train(0))
     agent.on(Reported(report=update(0)))
     want = beat(want=Step(kind="update", round_no=0))
-    assert agent.hear(want) == []
-    agent.hear(want)
+    assert agent.receive(want) == []
+    agent.receive(want)
     assert agent.said() == [update(0)]
-    assert agent.hear(beat(have=Step(kind="update", round_no=0))) == [LetGo()]
-    assert agent.hear(want) == []
-    agent.hear(want)
+    assert agent.receive(beat(have=Step(kind="update", round_no=0))) == [LetGo()]
+    assert agent.receive(want) == []
+    agent.receive(want)
     assert agent.said() == [update(0)], "the coordinator has lost what it had"
 
 
@@ -132,47 +132,47 @@ def test_one_who_comes_back_says_what_an_earlier_life_finished() -> None:
     agent = Agent(run=RUN)
     agent.on(LineOpened())
     assert agent.said() == [replace(HELLO, run=RUN)]
-    agent.hear(replace(WELCOME, round_no=1, initial=None))
+    agent.receive(replace(WELCOME, round_no=1, initial=None))
     agent.on(prepared(update(1)))
     assert agent.said() == [update(1)]
-    assert agent.hear(train(1)) == [Say(message=update(1))]
-    agent.hear(train(2))
+    assert agent.receive(train(1)) == [Send(message=update(1))]
+    agent.receive(train(2))
     assert agent.work() == [train(2)]
 
 
 def test_report_on_a_round_the_coordinator_does_not_know_is_kept_back() -> None:
     agent = Agent(run=RUN)
     agent.on(LineOpened())
-    agent.hear(replace(WELCOME, round_no=0, initial=None))
+    agent.receive(replace(WELCOME, round_no=0, initial=None))
     agent.on(prepared(update(1)))
     assert agent.said() == []
 
 
 def test_finish_interrupts_training_and_ends_after_the_goodbye_is_had() -> None:
     agent = member()
-    agent.hear(train(0))
-    assert agent.hear(finish(1)) == [StopWork()]
+    agent.receive(train(0))
+    assert agent.receive(finish(1)) == [StopWork()]
     agent.on(Stopped())
     assert agent.work() == [finish(1)]
     agent.on(Reported(report=goodbye(1)))
     assert agent.said() == [goodbye(1)]
     assert agent.machine.phase is Activity.DONE
-    end = agent.hear(beat(have=Step(kind="goodbye", round_no=1)))
+    end = agent.receive(beat(have=Step(kind="goodbye", round_no=1)))
     assert isinstance(end[-1], End)
     assert end[-1].code == 0
 
 
 def test_update_that_was_finished_after_finish_arrived_is_not_said_any_more() -> None:
     agent = member()
-    agent.hear(train(0))
-    agent.hear(finish(1))
+    agent.receive(train(0))
+    agent.receive(finish(1))
     agent.on(Reported(report=update(0)))
     assert (agent.said(), agent.work()) == ([], [finish(1)])
 
 
 def test_failed_work_leaves_and_ends_with_its_sentence() -> None:
     agent = member()
-    agent.hear(train(0))
+    agent.receive(train(0))
     actions = agent.on(Failed(reason="no disk"))
     assert actions[-1] == End(code=2, reason="no disk")
     assert [message.KIND for message in agent.said()] == ["leave"]
@@ -180,18 +180,18 @@ def test_failed_work_leaves_and_ends_with_its_sentence() -> None:
 
 def test_refused_message_is_told_and_another_version_ends() -> None:
     agent = member()
-    (note,) = agent.hear(Error(code="too-far", reason="far", about=Step(kind="update", round_no=0)))
+    (note,) = agent.receive(Error(code="too-far", reason="far", about=Step(kind="update", round_no=0)))
     assert isinstance(note, Log)
     assert note.warn
-    actions = agent.hear(Error(code="version", reason="2.0", about=None))
+    actions = agent.receive(Error(code="version", reason="2.0", about=None))
     assert isinstance(actions[-1], End)
 
 
 def test_welcome_to_another_run_drops_the_old_one() -> None:
     agent = member()
-    agent.hear(train(0))
+    agent.receive(train(0))
     other = replace(WELCOME, run="second", initial=WEIGHTS)
-    actions = agent.hear(other)
+    actions = agent.receive(other)
     assert StopWork() in actions
     assert Prepare(welcome=other) in actions
     assert agent.on(Reported(report=update(0))) == []
@@ -213,7 +213,7 @@ def test_payload_larger_than_the_model_is_not_fetched_and_ends_the_participant()
 
 def test_orders_of_a_run_whose_welcome_is_on_its_way_are_worth_fetching() -> None:
     agent = member()
-    agent.hear(train(3))
+    agent.receive(train(3))
     agent.on(Reported(report=update(3)))
     assert not agent.machine.wants(train(2))
     assert agent.machine.wants(replace(train(2), run="second"))
@@ -222,11 +222,11 @@ def test_orders_of_a_run_whose_welcome_is_on_its_way_are_worth_fetching() -> Non
 def test_announced_again_a_run_goes_on_and_an_answered_order_is_answered_again() -> None:
     """Neither the initial model nor the weights are fetched twice; what is owed is said."""
     agent = large_member()
-    agent.hear(train(0))
+    agent.receive(train(0))
     agent.on(Reported(report=update(0)))
     agent.on(Announced(message=replace(train(0), weights=LARGE)))
     assert agent.said() == [update(0)]
-    agent.hear(HelloRequired())
+    agent.receive(HelloRequired())
     agent.on(Announced(message=replace(WELCOME, initial=LARGE)))
     assert agent.said() == [update(0)]
     assert agent.machine.phase is Activity.IDLE

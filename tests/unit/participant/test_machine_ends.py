@@ -44,22 +44,22 @@ def test_a_finished_run_ends_well_though_nobody_is_there_any_more(give_up_s: flo
 def test_a_finished_run_ends_well_when_the_coordinator_says_that_it_is_over() -> None:
     agent = finished()
     agent.on(LineOpened())
-    assert end_of(agent.hear(Reject(code="run-over", reason="it is over"))).code == 0
+    assert end_of(agent.receive(Reject(code="run-over", reason="it is over"))).code == 0
 
 
 def test_a_coordinator_that_still_waits_for_goodbye_gets_it() -> None:
     agent = finished()
     agent.on(LineOpened())
-    agent.hear(AGAIN)
+    agent.receive(AGAIN)
     agent.on(prepared(goodbye(WELCOME.round_no)))
     assert agent.said() == [goodbye(WELCOME.round_no)]
-    assert end_of(agent.hear(beat(have=Step(kind="goodbye", round_no=WELCOME.round_no)))).code == 0
+    assert end_of(agent.receive(beat(have=Step(kind="goodbye", round_no=WELCOME.round_no)))).code == 0
 
 
 def test_a_goodbye_that_nobody_confirms_ends_well_too() -> None:
     agent = finished()
     agent.on(LineOpened())
-    agent.hear(AGAIN)
+    agent.receive(AGAIN)
     agent.on(prepared(goodbye(WELCOME.round_no)))
     assert end_of(run_until(agent, 2 * PATIENCE.farewell_s)).code == 0
 
@@ -71,7 +71,7 @@ def test_another_run_at_the_same_address_is_joined_however_long_its_model_takes(
         agent.now = float(second)
         agent.on(PayloadMoved())
     other = replace(WELCOME, run="second", initial=WEIGHTS)
-    assert Prepare(welcome=other) in agent.hear(other)
+    assert Prepare(welcome=other) in agent.receive(other)
     agent.on(replace(prepared(), run="second"))
     assert not [action for action in run_until(agent, agent.now + 100.0) if isinstance(action, End)]
 
@@ -97,7 +97,7 @@ def test_a_welcome_in_between_makes_up_for_what_was_not_understood() -> None:
     agent = Agent()
     hellos(agent, "no header", UNREADABLE_ANSWERS - 1)
     agent.on(LineOpened())
-    agent.hear(replace(WELCOME, initial=WEIGHTS))
+    agent.receive(replace(WELCOME, initial=WEIGHTS))
     assert agent.on(NotUnderstood(reason="no header")) == []
     assert not [one for one in hellos(agent, "no header", UNREADABLE_ANSWERS - 1) if isinstance(one, End)]
 
@@ -108,7 +108,7 @@ def test_hellos_that_the_coordinator_calls_faulty_end_too_and_haste_is_forgiven(
     for code in ["rate"] * 10 + ["bad-field"] * UNREADABLE_ANSWERS:
         assert not [one for one in actions if isinstance(one, End)]
         agent.on(LineOpened())
-        actions = agent.hear(Error(code=code, reason="so it says", about=None))
+        actions = agent.receive(Error(code=code, reason="so it says", about=None))
     assert end_of(actions).code == 2
 
 

@@ -92,7 +92,7 @@ def test_pauses_double_up_to_the_cap_with_seeded_jitter() -> None:
 
 def test_training_goes_on_while_the_line_is_down_and_its_report_is_said_on_return() -> None:
     agent = member()
-    agent.hear(train(0))
+    agent.receive(train(0))
     actions = agent.on(LineLost(reason="cut"))
     assert not any(isinstance(action, StopWork) for action in actions)
     assert agent.machine.phase is Activity.OFFLINE
@@ -100,7 +100,7 @@ def test_training_goes_on_while_the_line_is_down_and_its_report_is_said_on_retur
     assert agent.said() == []
     agent.at(2.0)
     agent.on(LineOpened())
-    agent.hear(replace(WELCOME, initial=None))
+    agent.receive(replace(WELCOME, initial=None))
     assert agent.said() == [update(0)]
 
 
@@ -108,7 +108,7 @@ def test_silence_of_a_few_heartbeats_means_a_fresh_line() -> None:
     """heartbeat_s 1 and three beats of silence: dead at 3, unless something is heard."""
     agent = member()
     agent.now = 2.0
-    agent.hear(beat())
+    agent.receive(beat())
     agent.at(4.9)
     assert CloseLine() not in agent.actions
     for _ in range(2):  # the heartbeat due may come first
@@ -120,7 +120,7 @@ def test_silence_of_a_few_heartbeats_means_a_fresh_line() -> None:
 
 def test_hello_required_is_answered_by_hello_with_the_run_that_is_held() -> None:
     agent = member()
-    agent.hear(HelloRequired())
+    agent.receive(HelloRequired())
     assert agent.said() == [replace(HELLO, run=RUN)]
     assert agent.machine.phase is Activity.GREETING
 
@@ -128,7 +128,7 @@ def test_hello_required_is_answered_by_hello_with_the_run_that_is_held() -> None
 def test_welcome_without_a_model_for_a_run_not_held_is_answered_by_a_hello_as_a_stranger() -> None:
     agent = Agent(run="another-run")
     agent.on(LineOpened())
-    agent.hear(replace(WELCOME, initial=None))
+    agent.receive(replace(WELCOME, initial=None))
     (said,) = agent.said()
     assert isinstance(said, Hello)
     assert said.run is None
@@ -137,14 +137,14 @@ def test_welcome_without_a_model_for_a_run_not_held_is_answered_by_a_hello_as_a_
 def test_counts_of_another_split_are_told_by_a_new_hello() -> None:
     agent = Agent()
     agent.on(LineOpened())
-    agent.hear(replace(WELCOME, initial=WEIGHTS))
+    agent.receive(replace(WELCOME, initial=WEIGHTS))
     agent.on(replace(prepared(), train_samples=7))
     assert agent.said() == [replace(HELLO, run=RUN, train_samples=7)]
 
 
 def test_unconfirmed_goodbye_ends_after_the_farewell_time() -> None:
     agent = member()
-    agent.hear(finish(1))
+    agent.receive(finish(1))
     agent.on(Reported(report=goodbye(1)))
     agent.on(LineLost(reason="gone"))
     actions = agent.at(10.0)
@@ -157,11 +157,11 @@ def test_run_over_is_success_only_for_one_who_finished(run_is_done: bool) -> Non
     agent = Agent(run=RUN)
     agent.on(LineOpened())
     if run_is_done:
-        agent.hear(replace(WELCOME, round_no=1, initial=None))
+        agent.receive(replace(WELCOME, round_no=1, initial=None))
         agent.on(prepared(goodbye(1)))
         agent.on(LineLost(reason="gone"))
         agent.on(LineOpened())
-    actions = agent.hear(Reject(code="run-over", reason="it is over"))
+    actions = agent.receive(Reject(code="run-over", reason="it is over"))
     assert isinstance(actions[-1], End)
     assert actions[-1].code == (0 if run_is_done else 2)
 
@@ -169,19 +169,19 @@ def test_run_over_is_success_only_for_one_who_finished(run_is_done: bool) -> Non
 def test_refusal_ends_with_both_values_in_its_sentence() -> None:
     agent = Agent()
     agent.on(LineOpened())
-    actions = agent.hear(Reject(code="wrong-classes", reason="differ", ours="a", yours="b"))
+    actions = agent.receive(Reject(code="wrong-classes", reason="differ", ours="a", yours="b"))
     assert isinstance(actions[-1], End)
     assert (actions[-1].code, actions[-1].reason) == (
         2, "refused, wrong-classes: differ (the coordinator has a, here is b)",
     )  # fmt: skip
-    assert agent.hear(beat()) == []
+    assert agent.receive(beat()) == []
 
 
 def test_taken_name_is_tried_again_by_one_who_comes_back_only() -> None:
     for run, ends in ((RUN, False), (None, True)):
         agent = Agent(run=run)
         agent.on(LineOpened())
-        actions = agent.hear(Reject(code="name-taken", reason="taken"))
+        actions = agent.receive(Reject(code="name-taken", reason="taken"))
         assert any(isinstance(action, End) for action in actions) is ends
 
 
@@ -197,7 +197,7 @@ def test_gives_up_only_as_configured() -> None:
 
 def test_stop_request_stops_work_leaves_and_ends() -> None:
     agent = member()
-    agent.hear(train(0))
+    agent.receive(train(0))
     actions = agent.on(LeaveRequested(reason="SIGTERM", code=143))
     assert actions[0] == StopWork()
     assert agent.said() == [Leave(run=RUN, reason="SIGTERM")]
@@ -213,33 +213,33 @@ def test_name_in_use_is_waited_for_while_its_holder_stays_silent() -> None:
     agent = Agent()
     agent.on(LineOpened())
     while agent.now < 4.0:
-        actions = agent.hear(in_use(4.0 - agent.now))
+        actions = agent.receive(in_use(4.0 - agent.now))
         assert not any(isinstance(action, End) for action in actions)
         deadline = agent.machine.next_deadline()
         assert deadline is not None
         assert agent.at(deadline) == [OpenLine()]
         agent.on(LineOpened())
     assert agent.now < 4.2
-    agent.hear(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
+    agent.receive(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
     assert agent.machine.phase == "training"
 
 
 def test_name_in_use_by_one_who_speaks_ends_with_its_sentence() -> None:
     agent = Agent()
     agent.on(LineOpened())
-    agent.hear(in_use(4.0))
+    agent.receive(in_use(4.0))
     agent.at(2.0)
     agent.on(LineOpened())
-    assert agent.hear(in_use(4.5))[-1] == End(code=2, reason="refused, name-in-use: another process has it")
+    assert agent.receive(in_use(4.5))[-1] == End(code=2, reason="refused, name-in-use: another process has it")
 
 
 def test_a_copied_state_ends_after_a_few_lines_and_a_contested_name_goes_on() -> None:
     agent = member()
-    (note,) = agent.hear(Error(code="name-in-use", reason="somebody else said hello", about=None))
+    (note,) = agent.receive(Error(code="name-in-use", reason="somebody else said hello", about=None))
     assert isinstance(note, Log)
     assert (note.name, note.warn) == ("name.contested", True)
     for _ in range(2):
-        agent.hear(HelloRequired())
-        assert not any(isinstance(action, End) for action in agent.hear(in_use(None)))
+        agent.receive(HelloRequired())
+        assert not any(isinstance(action, End) for action in agent.receive(in_use(None)))
         agent.on(LineOpened())
-    assert agent.hear(in_use(None))[-1] == End(code=2, reason="refused, name-in-use: another process has it")
+    assert agent.receive(in_use(None))[-1] == End(code=2, reason="refused, name-in-use: another process has it")

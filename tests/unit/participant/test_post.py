@@ -42,7 +42,7 @@ class JoinedPosts:
             while self.there.outbound:
                 self.complete += self.here.receive(self.there.outbound.popleft().frames)
 
-    def say(self, *messages: Message) -> None:
+    def send(self, *messages: Message) -> None:
         for message in messages:
             self.there.send(message)
         self.carry()
@@ -57,11 +57,11 @@ def sliced(round_no: int, weights: TensorSet | None = None) -> Train:
 
 def test_an_offer_that_is_not_wanted_is_announced_and_never_handed_on() -> None:
     line = JoinedPosts(wanted=False)
-    line.say(replace(WELCOME, initial=None), sliced(0))
+    line.send(replace(WELCOME, initial=None), sliced(0))
     assert line.kinds() == ["welcome"]
     assert isinstance(line.here.announced, Train)
     line.wanted = True
-    line.say(sliced(0))
+    line.send(sliced(0))
     assert line.here.announced is None
     assert [message.weights.flat()[-1] for message in line.complete if isinstance(message, Train)] == [0.0]
 
@@ -73,7 +73,7 @@ def test_what_lacks_a_payload_cannot_be_an_event() -> None:
 
 def test_an_order_behind_a_large_welcome_comes_whole_and_after_it() -> None:
     line = JoinedPosts()
-    line.say(replace(WELCOME, initial=values(7)), sliced(1))
+    line.send(replace(WELCOME, initial=values(7)), sliced(1))
     assert line.kinds() == ["welcome", "train"]
 
 
@@ -111,7 +111,7 @@ def test_an_offer_that_contradicts_an_earlier_one_is_refused_and_the_earlier_one
 def test_a_new_report_takes_the_place_of_the_payload_of_the_one_before() -> None:
     """Rounds may be shorter than heartbeats, which is when nobody confirms a report; memory must not grow by them."""
     line = JoinedPosts()
-    line.say(WELCOME, train(WELCOME.round_no))
+    line.send(WELCOME, train(WELCOME.round_no))
     reports = [
         Update(run=RUN, round_no=WELCOME.round_no, steps=1, train_loss=0.5, scores=(), weights=values(number))
         for number in (1, 2)

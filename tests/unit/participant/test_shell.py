@@ -44,7 +44,7 @@ class Office:
         self.endpoint = f"tcp://127.0.0.1:{port}"
         self._post = Post(lambda _message: True, Side.COORDINATOR)
         self._connection = b""
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self.ended: queue.SimpleQueue[End | BaseException]
 
     def end(self) -> End:
@@ -53,26 +53,26 @@ class Office:
         assert isinstance(ended, End), ended
         return ended
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         self._post.send(message)
         self._flush()
 
-    def send(self, frames: Sequence[Buffer]) -> None:
+    def send_frames(self, frames: Sequence[Buffer]) -> None:
         """Past the law: what a coordinator says that knows more than this one."""
         self.socket.send_multipart([self._connection, *frames])
 
-    def hear(self) -> list[Message]:
+    def receive(self) -> list[Message]:
         """The next message, if it is one that is complete."""
-        assert self.socket.poll(PATIENCE_MS), f"nothing more was said after {self.heard}"
+        assert self.socket.poll(PATIENCE_MS), f"nothing more was said after {self.received}"
         self._connection, *frames = self.socket.recv_multipart()
         messages = self._post.receive(frames)
-        self.heard += [message.KIND for message in messages]
+        self.received += [message.KIND for message in messages]
         self._flush()
         return messages
 
-    def hear_until(self, kind: str) -> None:
-        while kind not in self.heard:
-            self.hear()
+    def receive_until(self, kind: str) -> None:
+        while kind not in self.received:
+            self.receive()
 
     def _flush(self) -> None:
         while self._post.outbound:
@@ -159,9 +159,9 @@ def office(desk: HoldingWorker, gate: HoldingLog) -> Iterator[Office]:
     made = Office()
     desk.shell = gate.shell = shell_at(made.endpoint, gate)
     thread, made.ended = run_in_thread(desk.shell, desk)
-    made.hear_until("hello")
-    made.say(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
-    made.say(train(ROUND))
+    made.receive_until("hello")
+    made.send(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
+    made.send(train(ROUND))
     assert desk.is_at_work.wait(PATIENCE_MS / 1000)
     yield made
     desk.shell.post(LeaveRequested(reason="the test is over", code=1))
@@ -170,8 +170,8 @@ def office(desk: HoldingWorker, gate: HoldingLog) -> Iterator[Office]:
 
 
 def finish_politely(office: Office) -> None:
-    office.hear_until("goodbye")
-    office.say(beat(have=Step(kind="goodbye", round_no=ROUND)))
+    office.receive_until("goodbye")
+    office.send(beat(have=Step(kind="goodbye", round_no=ROUND)))
 
 
 @pytest.mark.parametrize("weights", [WEIGHTS, LARGE], ids=["small", "in slices"])
@@ -179,21 +179,21 @@ def test_a_report_that_the_end_of_the_run_overtook_is_withheld(
     office: Office, desk: HoldingWorker, weights: TensorSet
 ) -> None:
     """Without barriers, members at work are told to finish; a large model is on its way for long after its header."""
-    office.say(Finish(run=RUN, round_no=ROUND, reason="rounds", weights=weights))
+    office.send(Finish(run=RUN, round_no=ROUND, reason="rounds", weights=weights))
     desk.was_overtaken.set()
     finish_politely(office)
-    assert "update" not in office.heard
+    assert "update" not in office.received
     assert office.end().code == 0
 
 
 def test_a_report_that_met_hello_required_is_said_after_the_next_welcome(office: Office, desk: HoldingWorker) -> None:
-    office.say(HelloRequired())
+    office.send(HelloRequired())
     desk.was_overtaken.set()
-    office.heard.clear()
-    office.hear_until("hello")
-    office.say(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
-    office.hear_until("update")
-    office.say(finish(ROUND))
+    office.received.clear()
+    office.receive_until("hello")
+    office.send(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
+    office.receive_until("update")
+    office.send(finish(ROUND))
     finish_politely(office)
     assert office.end().code == 0
 
@@ -203,20 +203,20 @@ def test_an_order_that_lies_in_the_socket_with_its_welcome_is_worked_on_with_all
 ) -> None:
     """The order offers its weights; whether they are worth fetching depends on the welcome before it."""
     gate.is_open.clear()
-    office.say(HelloRequired())
+    office.send(HelloRequired())
     desk.was_overtaken.set()
     assert gate.is_reached.wait(PATIENCE_MS / 1000)
     again, order = replace(WELCOME, heartbeat_s=1.0, initial=None), replace(train(ROUND + 1), weights=LARGE)
     for message in (again, order):
-        office.send(encode(message))
+        office.send_frames(encode(message))
     gate.is_open.set()
-    office.heard.clear()
-    office.hear_until("hello")
-    office.say(again)
-    office.say(order)
+    office.received.clear()
+    office.receive_until("hello")
+    office.send(again)
+    office.send(order)
     assert desk.orders.get(timeout=PATIENCE_MS / 1000).round_no == ROUND
     while desk.orders.empty():
-        office.hear()
+        office.receive()
     begun = desk.orders.get()
     assert begun.weights is not None
     assert begun.weights.flat().tobytes() == LARGE.flat().tobytes()
@@ -225,7 +225,7 @@ def test_an_order_that_lies_in_the_socket_with_its_welcome_is_worked_on_with_all
 def test_asked_to_stop_when_nobody_knows_it_any_more_it_stops(office: Office, desk: HoldingWorker) -> None:
     """`leave` may not be said before the next hello, and need not be."""
     desk.then = LeaveRequested(reason="SIGTERM", code=143)
-    office.say(HelloRequired())
+    office.send(HelloRequired())
     desk.was_overtaken.set()
     assert office.end().code == 143
 
@@ -253,9 +253,9 @@ def test_a_welcome_that_cannot_be_read_ends_the_participant_after_some_hellos(
     desk.shell = shell_at(office.endpoint, SentLog(tmp_path / "sent.jsonl"), hasty)
     thread, office.ended = run_in_thread(desk.shell, desk)
     for _ in range(UNREADABLE_ANSWERS):
-        office.heard.clear()
-        office.hear_until("hello")
-        office.send([bytes(encode(WELCOME)[0])[:-9]])
+        office.received.clear()
+        office.receive_until("hello")
+        office.send_frames([bytes(encode(WELCOME)[0])[:-9]])
     end = office.end()
     thread.join(PATIENCE_MS / 1000)
     office.close()

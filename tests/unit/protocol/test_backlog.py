@@ -1,4 +1,4 @@
-"""Claims about what may wait unheard: honest peers stay below every bound at any pace; what has no end is seen."""
+"""Claims about what may wait unread: honest peers stay below every bound at any pace; what has no end is seen."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from protocol.backlog import (
     MEMBER_BYTES,
     STRANGER_BYTES,
     STRANGERS_BYTES,
-    UNHEARD_BYTES,
+    UNREAD_BYTES,
     Account,
     BacklogLimits,
-    Unheard,
+    UnreadRemains,
     excesses,
     must_hold,
     wire_bytes,
@@ -29,8 +29,10 @@ def member(waiting: int) -> Account:
     return Account(address="m", serial=0, is_member=True, taken=waiting)
 
 
-def cut(accounts: list[Account], *, now: float = 0.0, drains: int = 0, unheard: Unheard | None = None) -> list[Account]:
-    found = excesses(accounts, BOUNDS, unheard or Unheard(), now=now, drains=drains)
+def cut(
+    accounts: list[Account], *, now: float = 0.0, drains: int = 0, remains: UnreadRemains | None = None
+) -> list[Account]:
+    found = excesses(accounts, BOUNDS, remains or UnreadRemains(), now=now, drains=drains)
     return [one.account for one in found]
 
 
@@ -51,9 +53,9 @@ def test_of_strangers_that_have_too_much_together_the_largest_go() -> None:
     share = STRANGERS_BYTES // 5 - 100
     crowd = [stranger(number, waiting=share + number) for number in range(3)]
     many = BacklogLimits(strangers=10)
-    assert excesses(crowd, many, Unheard(), now=0.0, drains=0) == []
+    assert excesses(crowd, many, UnreadRemains(), now=0.0, drains=0) == []
     crowd += [stranger(number, waiting=share + number) for number in range(3, 6)]
-    found = [one.account.serial for one in excesses(crowd, many, Unheard(), now=0.0, drains=0)]
+    found = [one.account.serial for one in excesses(crowd, many, UnreadRemains(), now=0.0, drains=0)]
     assert found == [5]
 
 
@@ -80,7 +82,7 @@ def test_slices_that_keep_coming_and_are_heard_are_not_taken_for_one_message() -
     account = member(2 * FRAME_BYTES)
     for turn in range(100):
         account.taken += FRAME_BYTES
-        account.heard += FRAME_BYTES
+        account.read_bytes += FRAME_BYTES
         assert cut([account], now=float(turn), drains=10 * turn) == []
 
 
@@ -88,37 +90,37 @@ def test_a_member_of_whom_much_waits_is_held_until_half_of_it_is_heard() -> None
     account = member(MEMBER_BYTES + 1)
     assert must_hold(account)
     account.is_held = True
-    account.heard = MEMBER_BYTES // 4
+    account.read_bytes = MEMBER_BYTES // 4
     assert must_hold(account)
-    account.heard = MEMBER_BYTES // 2 + 1
+    account.read_bytes = MEMBER_BYTES // 2 + 1
     assert not must_hold(account)
 
 
 def test_what_strangers_leave_behind_counts_until_the_socket_was_empty() -> None:
-    unheard = Unheard()
+    remains = UnreadRemains()
     for _ in range(9):
-        unheard.gone(stranger(waiting=UNHEARD_BYTES // 8), drains=5)
-    assert unheard.is_too_much("a")
-    assert not unheard.is_too_much("b")
-    assert not unheard.is_far_too_much
+        remains.gone(stranger(waiting=UNREAD_BYTES // 8), drains=5)
+    assert remains.is_too_much("a")
+    assert not remains.is_too_much("b")
+    assert not remains.is_far_too_much
     newcomer, other = stranger(0), stranger(1, address="b")
-    assert cut([newcomer, other], drains=6, unheard=unheard) == [newcomer]
-    assert cut([newcomer, other], drains=7, unheard=unheard) == []
-    assert not unheard
+    assert cut([newcomer, other], drains=6, remains=remains) == [newcomer]
+    assert cut([newcomer, other], drains=7, remains=remains) == []
+    assert not remains
 
 
 def test_what_a_member_leaves_behind_is_held_against_nobody() -> None:
-    unheard = Unheard()
-    unheard.gone(member(MEMBER_BYTES), drains=0)
-    assert not unheard
+    remains = UnreadRemains()
+    remains.gone(member(MEMBER_BYTES), drains=0)
+    assert not remains
 
 
 def test_a_message_that_was_too_large_costs_the_connection_although_nothing_waits_any_more() -> None:
     account = member(waiting=BOUNDS.message_bytes + 1)
-    account.hear(BOUNDS.message_bytes)
+    account.read(BOUNDS.message_bytes)
     assert cut([account]) == []
     account.taken += BOUNDS.message_bytes
-    account.hear(BOUNDS.message_bytes + 1)
+    account.read(BOUNDS.message_bytes + 1)
     assert cut([account]) == [account]
 
 
@@ -131,31 +133,31 @@ def test_who_is_cut_is_held_no_longer() -> None:
 
 def test_a_stranger_whose_hello_was_taken_is_not_sent_away_for_others_of_its_address() -> None:
     """Its welcome may be on its way; one that has more to say, or said nothing, is sent away."""
-    unheard = Unheard()
-    unheard.gone(stranger(0, waiting=2 * UNHEARD_BYTES), drains=0)
+    remains = UnreadRemains()
+    remains.gone(stranger(0, waiting=2 * UNREAD_BYTES), drains=0)
     greeted, silent, busy = stranger(1), stranger(2, waiting=200), stranger(3)
     for account, waiting in ((greeted, 200), (busy, 100_000)):
-        account.hear(1500)
+        account.read(1500)
         account.taken = 1500 + waiting
-    assert cut([greeted, silent, busy], unheard=unheard) == [silent, busy]
+    assert cut([greeted, silent, busy], remains=remains) == [silent, busy]
 
 
 def test_with_keys_strangers_leave_nothing_behind_beyond_the_handshakes_that_were_accepted() -> None:
     """200 that go would count 200 times 48 KiB, more than the 4 MiB of an address, if any of them could have spoken."""
-    unheard = Unheard(accepted=lambda address: 2 if address == "a" else 0)
+    remains = UnreadRemains(accepted=lambda address: 2 if address == "a" else 0)
     for number in range(200):
-        unheard.gone(stranger(number, waiting=200), drains=0)
-        unheard.gone(stranger(number, waiting=200, address="b"), drains=0)
-    assert not unheard.is_too_much("a")
-    assert not unheard.is_far_too_much
-    assert cut([stranger(200, waiting=200)], unheard=unheard) == []
+        remains.gone(stranger(number, waiting=200), drains=0)
+        remains.gone(stranger(number, waiting=200, address="b"), drains=0)
+    assert not remains.is_too_much("a")
+    assert not remains.is_far_too_much
+    assert cut([stranger(200, waiting=200)], remains=remains) == []
 
 
 def test_with_keys_whoever_has_sent_more_than_a_handshake_counts() -> None:
-    unheard = Unheard(accepted=lambda _: 0)
-    unheard.gone(stranger(0, waiting=2 * UNHEARD_BYTES), drains=0)
-    assert unheard.is_too_much("a")
-    many = Unheard(accepted=lambda _: 200)
+    remains = UnreadRemains(accepted=lambda _: 0)
+    remains.gone(stranger(0, waiting=2 * UNREAD_BYTES), drains=0)
+    assert remains.is_too_much("a")
+    many = UnreadRemains(accepted=lambda _: 200)
     for number in range(200):
         many.gone(stranger(number, waiting=200), drains=0)
     assert many.is_too_much("a")
