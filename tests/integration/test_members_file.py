@@ -277,7 +277,7 @@ def test_an_excluded_member_stays_out_with_any_key_and_may_come_under_another_na
             assert offender.ended.wait(WAIT_S)
             assert run.standing("c") == "excluded"
             run.list_members("a", "b")
-            wait_until(lambda: run.told(facts.AllowListSet)[-1] == listed(run, "a", "b"), "c to be unlisted")
+            wait_until(lambda: run.told(facts.AllowListSet)[-1:] == [listed(run, "a", "b")], "c to be unlisted")
             run.pairs["c"] = generate_keys()
             run.list_members("a", "b", "c", "d")
             mended, renamed = run.peer("c"), run.peer("d")
