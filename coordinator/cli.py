@@ -130,11 +130,11 @@ def _supervise(folder: Path, *, alone: bool) -> None:
     if not alone:
         raise InvalidInput("runs", "other options beside it", "--runs alone", "Settings stand in the files.")
 
-    def say(line: str) -> None:
+    def print_line(line: str) -> None:
         typer.echo(line)
         sys.stdout.flush()
 
-    supervisor = Supervisor(find_runs(folder), say)
+    supervisor = Supervisor(find_runs(folder), print_line)
     _on_stop(supervisor.request_stop, "every run ends after its round")
     raise typer.Exit(supervisor.run())
 

@@ -32,7 +32,7 @@ POLL_S = 0.1
 
 _PR_SET_PDEATHSIG = 1
 
-Send = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 def find_runs(folder: Path) -> dict[Path, RunConfig]:
@@ -94,9 +94,9 @@ class Supervised:
 class Supervisor:
     """Starts every run, and starts those again that died, until all have ended."""
 
-    def __init__(self, runs: Mapping[Path, RunConfig], say: Send) -> None:
+    def __init__(self, runs: Mapping[Path, RunConfig], print_line: PrintLine) -> None:
         self._runs = [Supervised(path=path, config=config) for path, config in runs.items()]
-        self._print = say
+        self._print = print_line
         self._wake = threading.Event()
         self._stopping = False
 

@@ -19,7 +19,18 @@ import structlog
 import zmq
 
 from fedap_core.exit_codes import WRONG_INPUT
-from participant.decisions.actions import Action, CloseLine, End, LetGo, Log, OpenLine, Prepare, Send, StopWork, Work
+from participant.decisions.actions import (
+    Action,
+    CloseLine,
+    End,
+    LetGo,
+    Log,
+    OpenLine,
+    Prepare,
+    SendMessage,
+    StopWork,
+    Work,
+)
 from participant.decisions.events import (
     Announced,
     Event,
@@ -166,7 +177,7 @@ class Shell:
         """In order: what stands first is done first."""
         for action in actions:
             match action:
-                case Send(message=message):
+                case SendMessage(message=message):
                     self._send(message)
                 case OpenLine():
                     self._open_line()

@@ -10,7 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from participant.decisions.actions import Action, CloseLine, End, LetGo, OpenLine, Order, Prepare, Send, StopWork, Work
+from participant.decisions.actions import (
+    Action,
+    CloseLine,
+    End,
+    LetGo,
+    OpenLine,
+    Order,
+    Prepare,
+    SendMessage,
+    StopWork,
+    Work,
+)
 from participant.decisions.events import (
     Announced,
     Event,
@@ -156,7 +167,7 @@ class MemoryHome:
     def _perform(self, actions: Sequence[Action]) -> None:  # noqa: C901 - one line per action
         for action in actions:
             match action:
-                case Send(message=message):
+                case SendMessage(message=message):
                     self._send(message)
                 case OpenLine():
                     self._close()

@@ -8,7 +8,7 @@ import numpy as np
 
 from participant.decisions.actions import (
     Action,
-    Send,
+    SendMessage,
     Work,
 )
 from participant.decisions.events import (
@@ -66,7 +66,7 @@ class Agent:
         return self.on(Ticked())
 
     def said(self) -> list[Message]:
-        return [action.message for action in self.actions if isinstance(action, Send)]
+        return [action.message for action in self.actions if isinstance(action, SendMessage)]
 
     def work(self) -> list[object]:
         return [action.order for action in self.actions if isinstance(action, Work)]

@@ -9,7 +9,7 @@ from participant.decisions.actions import (
     LetGo,
     Log,
     Prepare,
-    Send,
+    SendMessage,
     StopWork,
 )
 from participant.decisions.events import (
@@ -135,7 +135,7 @@ def test_one_who_comes_back_says_what_an_earlier_life_finished() -> None:
     agent.receive(replace(WELCOME, round_no=1, initial=None))
     agent.on(prepared(update(1)))
     assert agent.said() == [update(1)]
-    assert agent.receive(train(1)) == [Send(message=update(1))]
+    assert agent.receive(train(1)) == [SendMessage(message=update(1))]
     agent.receive(train(2))
     assert agent.work() == [train(2)]
 
