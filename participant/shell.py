@@ -19,18 +19,7 @@ import structlog
 import zmq
 
 from fedap_core.exit_codes import WRONG_INPUT
-from participant.decisions.actions import (
-    Action,
-    CloseLine,
-    End,
-    LetGo,
-    Log,
-    OpenLine,
-    Prepare,
-    SendMessage,
-    StopWork,
-    Work,
-)
+from participant.decisions.actions import Action, CloseLine, Emit, End, LetGo, Log, OpenLine, Prepare, StopWork, Work
 from participant.decisions.events import (
     Announced,
     Event,
@@ -177,7 +166,7 @@ class Shell:
         """In order: what stands first is done first."""
         for action in actions:
             match action:
-                case SendMessage(message=message):
+                case Emit(message=message):
                     self._send(message)
                 case OpenLine():
                     self._open_line()

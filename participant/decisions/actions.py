@@ -22,7 +22,7 @@ class CloseLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SendMessage:
+class Emit:
     """Send a message."""
 
     message: Message
@@ -69,4 +69,4 @@ class End:
     reason: str
 
 
-Action = OpenLine | CloseLine | SendMessage | LetGo | Prepare | Work | StopWork | Log | End
+Action = OpenLine | CloseLine | Emit | LetGo | Prepare | Work | StopWork | Log | End

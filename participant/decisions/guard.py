@@ -7,7 +7,7 @@ order is refused and told, and the participant goes on; a coordinator that keeps
 from __future__ import annotations
 
 from fedap_core.errors import InvalidInput
-from participant.decisions.actions import Action, Log, Order, SendMessage
+from participant.decisions.actions import Action, Emit, Log, Order
 from participant.decisions.consent import Consent, Refusal, Terms
 from protocol.errors import ProtocolError
 from protocol.limits import TEXT_CHARS
@@ -51,4 +51,4 @@ class OrderGuard:
         self._refusals += 1
         facts = {"code": refusal.code, "reason": refusal.reason, "refused": self._refusals}
         said = Error(code=refusal.code, reason=refusal.reason[:TEXT_CHARS], about=about)
-        return [Log(name="order.refused", facts=facts, warn=True), SendMessage(message=said)]
+        return [Log(name="order.refused", facts=facts, warn=True), Emit(message=said)]

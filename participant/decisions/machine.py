@@ -14,18 +14,7 @@ from typing import assert_never
 
 from fedap_core.exit_codes import DONE, FAILED, WRONG_INPUT
 from participant.decisions import events
-from participant.decisions.actions import (
-    Action,
-    CloseLine,
-    End,
-    LetGo,
-    Log,
-    Order,
-    Prepare,
-    SendMessage,
-    StopWork,
-    Work,
-)
+from participant.decisions.actions import Action, CloseLine, Emit, End, LetGo, Log, Order, Prepare, StopWork, Work
 from participant.decisions.consent import Consent, Refusal, agreed_facts
 from participant.decisions.events import Event, FromWork, Prepared, Report
 from participant.decisions.guard import OrderGuard
@@ -151,7 +140,7 @@ class AgentMachine:
     def _send_hello(self, now: float) -> list[Action]:
         """Send hello; what it names as one's run is the one whose initial model is held."""
         self._line.greeted(now)
-        return [SendMessage(message=replace(self._hello, run=self._stored_run))]
+        return [Emit(message=replace(self._hello, run=self._stored_run))]
 
     def _on_tick(self, now: float) -> list[Action]:
         due = self._line.tick(now)
@@ -166,7 +155,7 @@ class AgentMachine:
         if due.hello:
             actions += self._send_hello(now)
         if due.beat and self._welcome is not None:
-            actions.append(SendMessage(message=self._beat(self._welcome.run)))
+            actions.append(Emit(message=self._beat(self._welcome.run)))
         return actions
 
     def _beat(self, run: str) -> Heartbeat:
@@ -188,7 +177,7 @@ class AgentMachine:
     def _leave(self, reason: str) -> list[Action]:
         if self._welcome is None or not self._line.is_member or isinstance(self._report, Goodbye):
             return []
-        return [SendMessage(message=Leave(run=self._welcome.run, reason=reason))]
+        return [Emit(message=Leave(run=self._welcome.run, reason=reason))]
 
     # --- messages -----------------------------------------------------------------------------------------------
 
@@ -249,7 +238,7 @@ class AgentMachine:
         objection = self._guard.objection(welcome)
         if objection:
             leave = Leave(run=welcome.run, reason=objection[:TEXT_CHARS])
-            return [StopWork(), SendMessage(message=leave), *self._end(WRONG_INPUT, objection)]
+            return [StopWork(), Emit(message=leave), *self._end(WRONG_INPUT, objection)]
         self._line.welcomed(welcome.heartbeat_s, now)
         self._rejections.welcomed()
         if not known:
@@ -386,7 +375,7 @@ class AgentMachine:
         if report.round_no > self._ordered or (over and not isinstance(report, Goodbye)):
             return []
         self._report = _in_full(report)
-        return [SendMessage(message=report)]
+        return [Emit(message=report)]
 
     def _begin_waiting(self) -> list[Action]:
         if self._waiting is None or not self._prepared or self._working is not None:

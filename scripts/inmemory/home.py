@@ -10,18 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from participant.decisions.actions import (
-    Action,
-    CloseLine,
-    End,
-    LetGo,
-    OpenLine,
-    Order,
-    Prepare,
-    SendMessage,
-    StopWork,
-    Work,
-)
+from participant.decisions.actions import Action, CloseLine, Emit, End, LetGo, OpenLine, Order, Prepare, StopWork, Work
 from participant.decisions.events import (
     Announced,
     Event,
@@ -167,7 +156,7 @@ class MemoryHome:
     def _perform(self, actions: Sequence[Action]) -> None:  # noqa: C901 - one line per action
         for action in actions:
             match action:
-                case SendMessage(message=message):
+                case Emit(message=message):
                     self._send(message)
                 case OpenLine():
                     self._close()

@@ -12,18 +12,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from participant.decisions.actions import (
-    Action,
-    CloseLine,
-    End,
-    LetGo,
-    OpenLine,
-    Order,
-    Prepare,
-    SendMessage,
-    StopWork,
-    Work,
-)
+from participant.decisions.actions import Action, CloseLine, Emit, End, LetGo, OpenLine, Order, Prepare, StopWork, Work
 from participant.decisions.events import (
     Announced,
     Event,
@@ -138,7 +127,7 @@ class SimulatedProcess:
     def _perform(self, actions: list[Action]) -> None:  # noqa: C901 - one line per action
         for action in actions:
             match action:
-                case SendMessage(message=message):
+                case Emit(message=message):
                     self.post.send(message)
                     self._flush()
                 case OpenLine():

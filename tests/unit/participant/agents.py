@@ -6,11 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from participant.decisions.actions import (
-    Action,
-    SendMessage,
-    Work,
-)
+from participant.decisions.actions import Action, Emit, Work
 from participant.decisions.events import (
     Event,
     LineOpened,
@@ -66,7 +62,7 @@ class Agent:
         return self.on(Ticked())
 
     def said(self) -> list[Message]:
-        return [action.message for action in self.actions if isinstance(action, SendMessage)]
+        return [action.message for action in self.actions if isinstance(action, Emit)]
 
     def work(self) -> list[object]:
         return [action.order for action in self.actions if isinstance(action, Work)]

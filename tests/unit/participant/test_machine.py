@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from participant.decisions.actions import (
-    End,
-    LetGo,
-    Log,
-    Prepare,
-    SendMessage,
-    StopWork,
-)
+from participant.decisions.actions import Emit, End, LetGo, Log, Prepare, StopWork
 from participant.decisions.events import (
     Announced,
     Failed,
@@ -135,7 +128,7 @@ def test_one_who_comes_back_says_what_an_earlier_life_finished() -> None:
     agent.receive(replace(WELCOME, round_no=1, initial=None))
     agent.on(prepared(update(1)))
     assert agent.said() == [update(1)]
-    assert agent.receive(train(1)) == [SendMessage(message=update(1))]
+    assert agent.receive(train(1)) == [Emit(message=update(1))]
     agent.receive(train(2))
     assert agent.work() == [train(2)]
 
