@@ -129,7 +129,9 @@ def candidate_of(name: str, scores: Sequence[Mapping[str, Any]]) -> Candidate:
 
 
 def choose(candidates: Sequence[Candidate]) -> Choice:
-    """The candidate with the highest validation accuracy; of equal ones the first.
+    """The candidate with the highest validation accuracy; of equal ones the first, else the first by name: a model that
+    was trained alone goes before a fine-tuned one. In which order the others are given has no part in it: whoever asks
+    gets the same answer.
 
     The first candidate is what was asked for, and is kept where no samples were held back to choose by. The interval of
     the difference is Newcombe's, from both Wilson intervals: it treats the two models as judged on different samples,
@@ -140,7 +142,7 @@ def choose(candidates: Sequence[Candidate]) -> Choice:
     judged = [(one.validation, one) for one in candidates if one.validation is not None]
     if candidates[0].validation is None or len(judged) < 2:
         return Choice(name=candidates[0].name, candidates=tuple(candidates))
-    ranked = sorted(judged, key=lambda pair: -pair[0].accuracy)  # stable: of equal ones the first
+    ranked = sorted(judged, key=lambda pair: (-pair[0].accuracy, pair[1] is not candidates[0], pair[1].name))
     best, chosen = ranked[0]
     second, rival = ranked[1] if chosen is candidates[0] else judged[0]
     return Choice(

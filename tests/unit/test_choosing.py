@@ -43,6 +43,12 @@ def test_equal_models_leave_what_was_asked_for() -> None:
     assert choose([candidate(FEDERATED, 80), candidate(FINE_TUNED, 80), candidate(ALONE, 80)]).name == FEDERATED
 
 
+def test_order_of_the_others_has_no_part() -> None:
+    others = [candidate(ALONE, 90), candidate(FINE_TUNED, 90)]
+    found = [choose([candidate(FEDERATED, 50), *given]) for given in (others, others[::-1])]
+    assert [(one.name, one.sentence) for one in found] == [(ALONE, found[0].sentence)] * 2
+
+
 @pytest.mark.parametrize(
     ("candidates", "said"),
     [
