@@ -155,7 +155,7 @@ class Workspace(Protocol):
 
     @property
     def models(self) -> Mapping[str, LocalModel]:
-        """Models kept at home beside it, by the names in `Strategy.keeps`; saved with every round."""
+        """Models kept at home beside it, by the names in `Strategy.kept_models`; saved with every round."""
 
     @property
     def vectors(self) -> MutableMapping[str, Vector]:

@@ -191,7 +191,7 @@ class RoundMachine:
 
     def _was_sent(self, member: Member) -> bool:
         link = self.roster.link(member.name)
-        return link is not None and link.has_reported(member)
+        return link is not None and link.has_sent_order(member)
 
     # ---- from clock and operator
 

@@ -147,7 +147,7 @@ def order(work: PendingWork, member: Member, link: Link, now: float, *, asked: b
         # a row that a crash or a failure lost: what was delivered stands
         present = replace(present, weights=None, mixed_from=())
     link.offer(present)
-    waits = link.has_reported(member) or (link.is_busy(member) and present.kind != "finish")
+    waits = link.has_sent_order(member) or (link.is_busy(member) and present.kind != "finish")
     if not work.has(present.weights) or (waits and not asked):
         return []
     link.said, link.sent_at = present, now

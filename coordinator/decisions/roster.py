@@ -45,8 +45,8 @@ class Link:
         """Whether the member works on something it was told, and should not be interrupted by a newer order."""
         return self.said is not None and self.said.kind != "finish" and not member.has_answered(self.said)
 
-    def has_reported(self, member: Member) -> bool:
-        """Whether the member's present order was said over the present connection."""
+    def has_sent_order(self, member: Member) -> bool:
+        """Whether the member's present order was sent over the present connection."""
         return self.said is not None and member.order is not None and self.said.place == member.order.place
 
     def offer(self, order: Order) -> None:

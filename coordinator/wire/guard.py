@@ -1,12 +1,12 @@
 """Watches every connection of the socket from outside and cuts those that keep more waiting than any honest peer does.
 
-A thread of its own: the socket's monitor says which descriptors were accepted, TCP says how many bytes came in on
-each, the socket's thread says what it has taken (`heard`) and who is welcome (`trust`). `protocol.backlog` decides. A
-cut ends the TCP connection and nothing else: the library frees what it held, and an honest peer would simply connect
-again. A member of whom much waits is held instead: its packets are dropped until it has been heard, and TCP repeats
-them. While too much lies unread of connections that have ended, new connections are held off:
-attempts to connect are dropped, and an honest peer's kernel repeats them. Linux and tcp alone; elsewhere there is no
-guard, and the socket's own queue limits take its place.
+A thread of its own: the socket's monitor says which descriptors were accepted, TCP says how many bytes came in on each,
+the socket's thread says what it has taken (`received`) and who is welcome (`trust`). `protocol.backlog` decides. A cut
+ends the TCP connection and nothing else: the library frees what it held, and an honest peer would simply connect again.
+A member of whom much waits is held instead: its packets are dropped until they have been read, and TCP repeats them.
+While too much lies unread of connections that have ended, new connections are held off: attempts to connect are
+dropped, and an honest peer's kernel repeats them. Linux and tcp alone; elsewhere there is no guard, and the socket's
+own queue limits take its place.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class FlatGradient:
             part.zero_()
 
     def complete(self) -> None:
-        """Send zero where backward said nothing."""
+        """Write zero where backward wrote nothing."""
         for slot in self._slots:
             if not slot.is_written:
                 slot.gradient.zero_()

@@ -123,11 +123,11 @@ class FedApPlus(FedAp):
             work.vectors[COUNT] = work.vector([count])
 
     def train(self, work: Workspace) -> None:
-        delivered = work.model.values.clone()
+        delivered = work.model.values.clone() if self.personal_share else None
         super().train(work)
         if self.adds_own:
             work.vectors[OWN] = work.model.values.clone()
-        if self.personal_share:
+        if delivered is not None:
             train_personal(work, delivered, strength=self.strength)
 
     def hand_over(self, work: Workspace) -> LocalModel:
@@ -135,7 +135,7 @@ class FedApPlus(FedAp):
         if MEAN not in work.vectors and self.personal_share in (0.0, 1.0):
             return latest
         model = work.copy(latest)
-        model.assign(work.vectors.get(MEAN, self._blend(work)))
+        model.assign(work.vectors[MEAN] if MEAN in work.vectors else self._blend(work))
         return model
 
     def passes(self, epochs: int) -> int:

@@ -147,7 +147,7 @@ def _frames(base: Path, files: Sequence[Path], options: DataOptions, hashing: _H
         is_grey = int(header.SamplesPerPixel) == 1
         count = int(header.get("NumberOfFrames") or 1)
         if count > 1 and multi == "refuse":
-            fix = "Send frames=split to make every frame a sample."
+            fix = "Say frames=split to make every frame a sample."
             raise InvalidInput(str(file), f"{count} frames", "one frame per file", fix)
         for number, frame in enumerate(pixels if count > 1 else [pixels]):
             values = _grey(file, header, frame, number, window=window, fixed=fixed) if is_grey else frame
@@ -232,7 +232,7 @@ def _own_window(file: Path, header: Header, frame: int, values: NDArray[np.float
         return shares
     source: Any = _functional_group(header, frame, "FrameVOILUTSequence") or header
     if source.get("WindowCenter") is None or source.get("WindowWidth") is None:
-        fix = "Send window=CENTER/WIDTH, or window=full."
+        fix = "Say window=CENTER/WIDTH, or window=full."
         raise InvalidInput(str(file), "no window", "WindowCenter and WindowWidth in every file", fix)
     center, width = (float(np.atleast_1d(source.get(name))[0]) for name in ("WindowCenter", "WindowWidth"))
     function = str(source.get("VOILUTFunction") or "LINEAR").upper()

@@ -112,7 +112,7 @@ def running_federation(
         coordinator.close()
 
 
-def has_reported(member: str) -> Callable[[list[facts.Fact]], bool]:
+def has_sent_order(member: str) -> Callable[[list[facts.Fact]], bool]:
     return lambda told: any(isinstance(fact, facts.UpdateAccepted) and fact.member == member for fact in told)
 
 
@@ -123,7 +123,7 @@ def test_straggler_is_left_out_of_a_round_and_heard_afterwards(
     comes once it goes on, is admitted, and it reports in time for a later round."""
     *_, slow = reference.names
     with running_federation(tmp_path, reference, "barrier", key, pace={"deadline_s": 4.0}) as run:
-        run.wait_for(has_reported(slow), "its first update")
+        run.wait_for(has_sent_order(slow), "its first update")
         run.made[slow].kill(signal.SIGSTOP)
         run.wait_for(lambda told: bool(missed(told, slow)), "a round without it")
         run.made[slow].kill(signal.SIGCONT)
@@ -151,7 +151,7 @@ def test_without_barriers_nobody_waits_for_a_straggler(
     """While it is stopped the others give six updates; it goes on, and the sum of all rounds ends the run."""
     *others, slow = reference.names
     with running_federation(tmp_path, reference, "continuous", key) as run:
-        run.wait_for(has_reported(slow), "its first update")
+        run.wait_for(has_sent_order(slow), "its first update")
         run.made[slow].kill(signal.SIGSTOP)
         wanted = run.given(*others) + 6
         wait_until(lambda: run.given(*others) >= wanted, "six more updates", deadline_s=DEADLINE_S)
@@ -179,7 +179,7 @@ def test_others_end_without_a_member_that_was_killed(
     """Without barriers the sum of all rounds is still the same: the others give what the dead one owes."""
     *living, dead = reference.names
     with running_federation(tmp_path, reference, mode, key, pace={"dead_after_s": 4.0}) as run:
-        run.wait_for(has_reported(dead), "its first update")
+        run.wait_for(has_sent_order(dead), "its first update")
         run.made[dead].kill()
         run.require_good_end(*living)
     told = run.told()
@@ -196,7 +196,7 @@ def test_leaver_is_let_go_and_the_others_go_on(
     """Without barriers the sum that ends the run is that of those who stayed, however many the leaver gave."""
     *staying, leaver = reference.names
     with running_federation(tmp_path, reference, mode, key) as run:
-        run.wait_for(has_reported(leaver), "its first update")
+        run.wait_for(has_sent_order(leaver), "its first update")
         run.made[leaver].kill(signal.SIGTERM)
         run.require_good_end(*staying)
         wait_until(lambda: run.made[leaver].ended() is not None, "the leaver's end", deadline_s=DEADLINE_S)

@@ -63,21 +63,8 @@ def _cluster_view(algorithm: Algorithm, run: Run, mixing: AnyMixing, *, source: 
     names = cluster_names(mixing.clusters)
     described = f"W of {algorithm.name} between clusters of clients"
     helped = [(names[at], "", _taken(weights[at], names, run.clients[mixing.clusters.index(at)])) for at in order]
-    rounded = [[round(float(weights[i, j]), 4) for j in order] for i in order]
-    ordered = tuple(names[at] for at in order)
-    return MixingView(
-        name=algorithm.name,
-        chart=heat_map(weights, names, order, described=described, source=source, blank_own=False),
-        source=source,
-        names=ordered,
-        rows=tuple(zip(ordered, (tuple(row) for row in rounded), strict=True)),
-        helped=tuple(helped),
-        most=float(weights.max(initial=0.0)),
-        shades=SHADES,
-        from_round=mixing.from_round,
-        hover={"names": ordered, "weights": rounded},
-        of_clusters=True,
-    )
+    chart = heat_map(weights, names, order, described=described, source=source, blank_own=False)
+    return _drawn(algorithm, mixing, weights, names, order, chart=chart, helped=helped, others=weights, source=source)
 
 
 def _taken(row: FloatArray, names: Sequence[str], member: str) -> str:
@@ -88,25 +75,44 @@ def _taken(row: FloatArray, names: Sequence[str], member: str) -> str:
 
 
 def _view(algorithm: Algorithm, run: Run, mixing: MixingRecord, *, source: str) -> MixingView:
-    order = by_similarity(mixing.weights)
-    names = tuple(run.clients[index] for index in order)
-    others = mixing.weights - np.diag(mixing.weights.diagonal())
-    places = anchors(run.clients)
+    weights, names = mixing.weights, run.clients
+    order = by_similarity(weights)
+    others = weights - np.diag(weights.diagonal())
+    places = anchors(names)
     helped = [
-        (run.clients[index], places[index], clause(helper))
+        (names[index], places[index], clause(helper))
         for index in order
-        for helper in strongest(mixing, run.clients, index, 1)
+        for helper in strongest(mixing, names, index, 1)
     ]
-    rounded = [[round(float(mixing.weights[i, j]), 4) for j in order] for i in order]
+    chart = heat_map(weights, names, order, described=f"W of {algorithm.name}", source=source)
+    return _drawn(algorithm, mixing, weights, names, order, chart=chart, helped=helped, others=others, source=source)
+
+
+def _drawn(
+    algorithm: Algorithm,
+    mixing: AnyMixing,
+    weights: FloatArray,
+    names: Sequence[str],
+    order: Sequence[int],
+    *,
+    chart: Svg,
+    helped: Sequence[tuple[str, str, str]],
+    others: FloatArray,
+    source: str,
+) -> MixingView:
+    """others: the weights that the shades of the map tell apart."""
+    ordered = tuple(names[at] for at in order)
+    rounded = [[round(float(weights[i, j]), 4) for j in order] for i in order]
     return MixingView(
         name=algorithm.name,
-        chart=heat_map(mixing.weights, run.clients, order, described=f"W of {algorithm.name}", source=source),
+        chart=chart,
         source=source,
-        names=names,
-        rows=tuple(zip(names, (tuple(row) for row in rounded), strict=True)),
+        names=ordered,
+        rows=tuple(zip(ordered, (tuple(row) for row in rounded), strict=True)),
         helped=tuple(helped),
         most=float(others.max(initial=0.0)),
         shades=SHADES,
         from_round=mixing.from_round,
-        hover={"names": names, "weights": rounded},
+        hover={"names": ordered, "weights": rounded},
+        of_clusters=bool(mixing.clusters),
     )
