@@ -150,9 +150,10 @@ def _make_once(path: Path, work: Callable[[], None], options: EngineOptions) -> 
 
 def _warm_up(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> Path:
     """The first rounds as FedAvg with shared BN: that run's model after `anchor.rounds` rounds is the anchor."""
+    weighting = {"equal": True} if settings.sealed else {}  # members do not know each other's numbers of samples yet
     warm = settings.model_copy(
         update={
-            "algorithm": "fedavg", "options": {}, "rounds": settings.anchor.rounds, "start_from": "initial",
+            "algorithm": "fedavg", "options": weighting, "rounds": settings.anchor.rounds, "start_from": "initial",
             "sgd": replace(settings.sgd, lr_schedule="constant"), "participation": 1.0,
         }
     )  # fmt: skip
@@ -328,7 +329,8 @@ class InlineFederation:
         own: tuple[int | None, ...] = tuple(served)
         personal = self._strategy.is_personal(phase)
         if self._settings.sealed:
-            measure = self._strategy.round_plan(round_no, self._settings.rounds).measure
+            skipped = self._warm_up_rounds()
+            measure = self._strategy.round_plan(round_no - skipped, self._settings.rounds - skipped).measure
             known = weights if measure is Measure.NONE else np.ones_like(weights)  # W comes a round later
             mix_as_sealed(known, [client.name for client in self._cohort.clients], self._strategy, phase, rows)
             return

@@ -167,11 +167,10 @@ class RunSettings(BaseModel):
         return self
 
     def _require_sealable(self, strategy: Strategy) -> None:
-        """Warm-up has rows of its own in a sealed run, which the lab does not have."""
-        expected = "an algorithm that can be sealed, with a pooled anchor or a file, f32 and everybody in every round"
+        expected = "an algorithm that can be sealed, with f32 and everybody in every round"
         if why := sealing_objection(strategy):
             raise InvalidInput("sealed", self.label, expected, f"{why}.")
-        if self.warm_up_rounds or self.encoding != "f32" or self.participation < 1.0 or self.mode != "barrier":
+        if self.encoding != "f32" or self.participation < 1.0 or self.mode != "barrier":
             raise InvalidInput("sealed", self.label, expected)
 
     def evaluates(self, round_no: int) -> bool:

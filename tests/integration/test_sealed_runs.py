@@ -29,6 +29,7 @@ from participant.sealing.sealed_run import STATISTICS
 from protocol.messages import Sealing
 from protocol.plan import MAX_PEER_WEIGHT
 from tests.integration.test_kills_of_both_sides import LIVES, MORTAL, Undertaker
+from tests.integration.test_warmup import WARM, travelled
 from tests.support.cohorts import MODELS, small_run, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
 from tests.support.processes import ServeProcess
@@ -60,6 +61,31 @@ def test_a_sealed_run_has_the_bits_of_the_labs(tmp_path: Path, algorithm: str, s
     assert final_bits(made) == reference.bits
     if algorithm == "fedap":
         require_listed(made["c1"], tmp_path, reference, key, statistics_to)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algorithm", "start_from", "statistics_to", "partition"),
+    [
+        ("fedap", "initial", "members", "dirichlet"),
+        ("fedap", "initial", "coordinator", "iid"),
+        ("f-fedap", "anchor", "members", "dirichlet"),
+    ],
+)
+def test_a_sealed_warm_up_has_the_bits_of_the_labs(
+    tmp_path: Path, algorithm: str, start_from: str, statistics_to: str, partition: str
+) -> None:
+    """Two rounds make the anchor. Where members have different numbers of samples, nobody knows them in warm-up."""
+    settings = small_run(
+        algorithm, rounds=6, cohort={"partition": partition}, anchor=WARM, start_from=start_from, sealed=True
+    )
+    reference = run_reference(tmp_path / "inline", settings)
+    key = make_group_key(tmp_path / "group.key")
+    config = sealed_file(tmp_path, reference, key, statistics_to=statistics_to, max_peer_weight=MAX_PEER_WEIGHT)
+    options = (*joining(tmp_path, reference, statistics_to), "--allow", "warmup_rounds<=2")
+    made = run_to_its_end(tmp_path, reference, config, *options)
+    assert not any(line.get("event") == "order.refused" for one in made.values() for line in one.lines())
+    assert travelled(final_bits(made)) == travelled(reference.bits)
 
 
 def require_listed(player: Player, folder: Path, reference: Reference, key: GroupKey, statistics_to: str) -> None:

@@ -34,7 +34,6 @@ def test_a_sealed_mix_is_the_clear_one_up_to_rounding_where_no_peer_is_above_the
         {"algorithm": "fedamp"},
         {"algorithm": "fedap", "encoding": "int8"},
         {"algorithm": "fedap", "participation": 0.5},
-        {"algorithm": "fedap", "anchor": {"kind": "warmup", "rounds": 1}},
     ],
 )
 def test_what_has_other_rows_in_a_sealed_run_is_refused(asked: dict[str, object]) -> None:
