@@ -52,6 +52,12 @@ _LATER_FIELDS = {
 """Fields that older results do not have, with the value those were computed by: only another value has a part in a
 run's name."""
 
+_OLDER_DEFAULTS: Mapping[str, Mapping[str, object]] = {
+    "fedap-plus": {"self_weight": 0.5, "head_at_home": True, "personal_share": 0.0}
+}
+"""Options of algorithms whose default was another one when older results were named: what is the default now has a
+part in a run's name, so that a result is never taken for one of another algorithm."""
+
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
@@ -214,7 +220,13 @@ class RunSettings(BaseModel):
         same_start = not self.strategy().depends_on_rounds and self.sgd.lr_schedule == "constant"
         if same_start and self.participation == 1.0:  # else the last round alone gives everybody a model
             described.pop("rounds")
+        described["options"] = self._changed_defaults() | described["options"]
         return digest(_without_later_fields(described))
+
+    def _changed_defaults(self) -> dict[str, object]:
+        strategy, older = self.strategy(), _OLDER_DEFAULTS.get(self.algorithm, {})
+        unnamed = {name: getattr(strategy, name) for name in older if name not in self.options}
+        return {name: value for name, value in unnamed.items() if value != older[name]}
 
     @property
     def anchor_identity(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from fedap_core.errors import InvalidInput
+from fedap_core.strategies import STRATEGIES, make_strategy
+from scripts.run import settings
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings, checked, saved_settings
 from tests.support.cohorts import small_run
@@ -37,6 +40,9 @@ OTHERS: dict[str, dict[str, object]] = {
 }
 
 
+WEIGHTED = "self_weight=0.5 max_peer_weight=1.0 min_similarity=0.0 neighbours=0 full_covariance=False"
+
+
 def with_changes(changes: dict[str, object]) -> RunSettings:
     described = small_run("fedap").model_dump() | changes
     return RunSettings.model_validate(described)
@@ -49,6 +55,46 @@ def test_every_choice_that_shapes_the_numbers_is_part_of_the_identity(what: str)
 
 def test_equal_settings_have_equal_identities() -> None:
     assert with_changes({}).identity == small_run("fedap").identity
+
+
+DEFAULTS = {
+    "fedprox": "mu=0.01",
+    "fedap": WEIGHTED,
+    "d-fedap": WEIGHTED,
+    "f-fedap": WEIGHTED,
+    "fedap-sbn": WEIGHTED,
+    "fedap-plus": (
+        "reestimate=True self_weight=0.15 max_peer_weight=1.0 min_similarity=0.0 neighbours=0 full_covariance=False "
+        "head_at_home=False final_self_weight=-1.0 head_self_weight=-1.0 batch_norm_self_weight=-1.0 learning=0.0 "
+        "average_last=0.0 personal_share=0.5 strength=1.0"
+    ),
+    "ditto": "strength=1.0",
+    "fedrep": "head_epochs=1",
+    "fedbabu": "finetune=5",
+    "apfl": "alpha=0.5 adaptive=True",
+    "fedala": "rate=1.0 share=0.8 settled=0.1",
+    "feddbe": "strength=1.0 own_mean=False",
+    "fedamp": "self_weight=0.5 sigma=1.0 strength=1.0",
+    "fedavgm": "server_rate=1.0 momentum=0.9",
+    "fedadam": "server_rate=0.01 momentum=0.9 second_momentum=0.99 tau=0.001",
+}
+"""What options mean that nobody gave, beyond those of every algorithm, in runs that are named today."""
+
+
+@pytest.mark.parametrize("algorithm", sorted(STRATEGIES))
+def test_default_of_an_option_does_not_change_under_the_name_of_older_runs(algorithm: str) -> None:
+    """A new default is entered in `_OLDER_DEFAULTS` with what it was, then here."""
+    common = make_strategy("base")
+    made = make_strategy(algorithm)
+    options = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
+    own = [f"{name}={value}" for name, value in options.items() if value != getattr(common, name, None)]
+    assert " ".join(own) == DEFAULTS.get(algorithm, "")
+
+
+def test_defaults_that_changed_are_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = small_run("fedap-plus").identity
+    monkeypatch.setattr(settings, "_OLDER_DEFAULTS", {})
+    assert small_run("fedap-plus").identity != now
 
 
 @pytest.mark.parametrize("algorithm", ["base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "fedap-sbn"])
