@@ -15,9 +15,6 @@ from participant import commands
 from participant.data import load_dataset
 from participant.data.base import DataOptions
 from participant.data.formats import formats_text
-from participant.record.model_file import make_initial, write_model
-from participant.record.weights import with_weights
-from participant.training.honest_step import measure_step as measure
 from protocol.host.command import VersionFlag, run_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -54,6 +51,10 @@ def init(
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
     """Write the initial model file of a federation."""
+    from participant.record.model_file import make_initial, write_model  # torch: seconds that other commands save
+    from participant.record.weights import with_weights
+    from participant.training.honest_step import measure_step as measure
+
     if out.exists() and not force:
         raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
     dataset = load_dataset(data, DataOptions(root=data_root, options=parse_pairs("data-option", data_option or [])))

@@ -1,4 +1,8 @@
-"""The commands of `fedap-participant` except `init`: read options, call the package's functions, print."""
+"""The commands of `fedap-participant` except `init`: read options, call the package's functions, print.
+
+What needs torch is imported by the command that uses it: torch takes seconds, which help, keys and wrong settings need
+not wait for.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,7 @@ from fedap_core.choosing import BEST
 from fedap_core.errors import InvalidInput, parse_pairs
 from fedap_core.exit_codes import DONE, WRONG_INPUT
 from participant.config import DataSettings, JoinSettings, read_settings
-from participant.joining import join as join_run
-from participant.joining import open_home
-from participant.privacy import describe
-from participant.progress import configure_logging, is_terminal, showing, watching
-from participant.record.bundle import export_bundle
-from participant.record.predictions import predict as predict_new
-from participant.record.predictions import write_predictions
 from participant.sealing.group_key import make_group_key, read_group_key
-from participant.sealing.opened_scores import scores_table
 from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from participant.wire.keys import make_keys
 from protocol.encodings import ENCODINGS
@@ -54,6 +50,9 @@ CHECKED = (*DataSettings.model_fields, "algorithm", "allow", "trust_code", "grou
 def join(given: Given, config: Config = None) -> None:
     """Take part in a federation until it ends. May be killed and restarted at any time."""
     settings = read_settings(config, given)
+    from participant.joining import join as join_run
+    from participant.progress import configure_logging, is_terminal, showing, watching
+
     terminal = is_terminal()
     configure_logging(terminal=terminal, file=settings.log_file)
     with watching(terminal=terminal) as watch, showing(settings.page_address(), settings.state) as note:
@@ -102,6 +101,9 @@ def check(
         given = {"coordinator": "tcp://127.0.0.1:1", "name": "participant", **given}
     settings = read_settings(config, given)
     allowance = settings.allowance()  # a wrong expression is said before any data is read
+    from participant.joining import open_home
+    from participant.privacy import describe
+
     home = open_home(settings)
     text = describe(
         home,
@@ -155,6 +157,8 @@ def scores(
     state: Annotated[Path, typer.Option(help="The state folder that join used.")] = Path("fedap-state"),
 ) -> None:
     """Print the scores of a run that seals them, as CSV."""
+    from participant.sealing.opened_scores import scores_table
+
     typer.echo(scores_table(folder, state, key), nl=False)
 
 
@@ -166,6 +170,9 @@ def predict(
     data_root: DataRoot = None,
 ) -> None:
     """Write class probabilities for new samples, by file name or id."""
+    from participant.record.predictions import predict as predict_new
+    from participant.record.predictions import write_predictions
+
     found = predict_new(model, data, root=data_root, options=parse_pairs("data-option", data_option or []))
     if out is None:
         typer.echo(found.to_csv(), nl=False)
@@ -188,6 +195,8 @@ def export(
     ] = None,
 ) -> None:
     """Write the personalised model as one self-describing file: all weights, classes, provenance, metrics."""
+    from participant.record.bundle import export_bundle
+
     typer.echo(export_bundle(state, out, force=force, which=which, own=own, form=form))
 
 

@@ -1,66 +1,64 @@
 """Which models exist, and how one is built from a name and a seed.
 
 `monai:NAME` is one of MONAI's; a user's own model is `package.module:factory`, a callable that takes a `ModelRequest`.
-Nothing here knows training, federation or data sets; the weights depend on (name, request, seed) alone.
+Nothing here knows training, federation or data sets; the weights depend on (name, request, seed) alone. Torch is
+imported when a model is built: a command lists the names without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING
 
 from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.factories import find_factory, users_code
-from fedap_core.models import monai_nets
-from fedap_core.models.alexnet import AlexNet
-from fedap_core.models.cnn3d import Cnn3d
-from fedap_core.models.har_cnn import HarCnn
-from fedap_core.models.lenet import LeNet5
-from fedap_core.models.mlp import Mlp
-from fedap_core.models.request import ModelRequest
+from fedap_core.models.request import MONAI, ModelRequest
 
-ModelFactory = Callable[[ModelRequest], nn.Module]
+if TYPE_CHECKING:
+    from torch import nn
 
-MODELS: dict[str, ModelFactory] = {
-    "lenet5": LeNet5,
-    "har-cnn": HarCnn,
-    "alexnet": AlexNet,
-    "mlp": Mlp,
-    "cnn3d": Cnn3d,
+    ModelFactory = Callable[[ModelRequest], nn.Module]
+
+MODELS = {
+    "lenet5": "fedap_core.models.lenet:LeNet5",
+    "har-cnn": "fedap_core.models.har_cnn:HarCnn",
+    "alexnet": "fedap_core.models.alexnet:AlexNet",
+    "mlp": "fedap_core.models.mlp:Mlp",
+    "cnn3d": "fedap_core.models.cnn3d:Cnn3d",
 }
 
 
 def build_model(name: str, request: ModelRequest, seed: int) -> nn.Module:
     """The model `name` on the CPU with weights drawn from `seed`; the global random state is left as it was."""
+    import torch
+
     factory = _find_factory(name)
     with torch.random.fork_rng(devices=[]):
         # Only the CPU generator is forked, so only it may be seeded: torch.manual_seed would reach the GPUs too.
         torch.default_generator.manual_seed(seed)
         model = _made_by(factory, name, request)
-    if not isinstance(model, nn.Module):
+    if not isinstance(model, torch.nn.Module):
         raise InvalidInput("model", name, f"a factory that returns a torch.nn.Module, not {type(model).__name__}")
     return model
 
 
 def _made_by(factory: ModelFactory, name: str, request: ModelRequest) -> nn.Module:
     """What a factory makes; what one of the user's own raises is wrong input, not a fault."""
-    if name in MODELS or name.startswith(monai_nets.PREFIX):
+    if name in MODELS or name.startswith(MONAI):
         return factory(request)
     with users_code("model", name, "a function that takes a ModelRequest and returns a module"):
         return factory(request)
 
 
 def _find_factory(name: str) -> ModelFactory:
-    if name in MODELS:
-        return MODELS[name]
-    if name.startswith(monai_nets.PREFIX):
+    if name.startswith(MONAI):
+        from fedap_core.models import monai_nets
+
         return partial(monai_nets.build, name)
-    if ":" not in name:
-        raise unknown_name("model", name, [*MODELS, "monai:NAME", "package.module:factory"])
-    return find_factory("model", name)
+    if name not in MODELS and ":" not in name:
+        raise unknown_name("model", name, [*MODELS, f"{MONAI}NAME", "package.module:factory"])
+    return find_factory("model", MODELS.get(name, name))
 
 
-__all__ = ["MODELS", "ModelFactory", "ModelRequest", "build_model"]
+__all__ = ["MODELS", "ModelRequest", "build_model"]

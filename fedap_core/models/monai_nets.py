@@ -13,10 +13,8 @@ from typing import Any
 from torch import nn
 
 from fedap_core.errors import InvalidInput, unknown_name
-from fedap_core.models.request import ModelRequest
+from fedap_core.models.request import MONAI, ModelRequest
 from fedap_core.nn.batchnorm import batch_norm_layers
-
-PREFIX = "monai:"
 
 _DENSENETS = {"densenet121": "DenseNet121", "densenet169": "DenseNet169", "densenet201": "DenseNet201"}
 _RESNETS = ("resnet10", "resnet18", "resnet34", "resnet50")
@@ -29,9 +27,9 @@ _SPATIAL = (2, 3)
 
 def build(name: str, request: ModelRequest) -> nn.Module:
     """The network `monai:...` for (C, H, W) or (C, D, H, W)."""
-    short = name.removeprefix(PREFIX)
+    short = name.removeprefix(MONAI)
     if short not in NETS:
-        raise unknown_name("model", name, [f"{PREFIX}{known}" for known in NETS])
+        raise unknown_name("model", name, [f"{MONAI}{known}" for known in NETS])
     dims = len(request.input_shape) - 1
     if dims not in _SPATIAL:
         raise InvalidInput("model.input_shape", request.input_shape, f"images or volumes for {name}")

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from fedap_core.errors import InvalidInput
 
+MONAI = "monai:"
+"""How names of MONAI's networks begin."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRequest:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from participant.record.private_state import PERSONAL
 from participant.wire.keys import make_keys, read_keys
 from tests.support.cohorts import CommandOutcome, run_command
 
+ROOT = Path(__file__).parents[3]
 OPTIONS = ["--data-option", "samples=120", "--data-option", "classes=3"]
 NOTES = {"run": "r", "participant": "a", "algorithm": "fedap", "rounds": "3", "test_accuracy": "0.9"}
 
@@ -43,6 +46,15 @@ def test_a_key_file_is_its_owners_alone(tmp_path: Path) -> None:
     assert keys.secret not in repr(keys)
     again = run_command(main, "keygen", "--name", "hospital-1", "--folder", str(tmp_path))
     assert again.is_one_clear_line
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["keygen", "--name", "a"], ["group-key"], ["config"], ["join"]])
+def test_commands_that_need_no_torch_do_not_wait_for_it(tmp_path: Path, arguments: list[str]) -> None:
+    """`join` without settings: what is wrong with them is said at once."""
+    program = "import sys; from participant.cli import app\ntry: app()\nfinally: print('torch' in sys.modules)"
+    run = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(run, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "False", done.stderr
 
 
 def test_coordinators_key_may_be_text_or_a_file_that_holds_it(tmp_path: Path) -> None:
