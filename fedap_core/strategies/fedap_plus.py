@@ -103,10 +103,10 @@ class FedApPlus(FedAp):
         return self.average_last > 0.0 or self.personal_share > 0.0 or self.finetune > 0 or self.reestimate
 
     def self_weight_at(self, round_no: int, rounds: int) -> float:
-        """What is kept of one's own update of the round before `round_no`, which goes from 1 to `rounds`."""
+        """What is kept of one's own update of the round before `round_no`, which goes from 1 to `rounds`, or beyond."""
         if self.final_self_weight == CONSTANT:
             return self.self_weight
-        share = (round_no - 1) / max(rounds - 1, 1)
+        share = min((round_no - 1) / max(rounds - 1, 1), 1.0)
         return self.self_weight + share * (self.final_self_weight - self.self_weight)
 
     def deliver(self, work: Workspace) -> None:

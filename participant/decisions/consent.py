@@ -44,10 +44,15 @@ class OrderRefused(Exception):
 
 
 class Terms:
-    """What one plan lets the coordinator order. Made by `Consent.terms`, which has judged the plan itself."""
+    """What one plan lets the coordinator order. Made by `Consent.terms`, which has judged the plan itself.
 
-    def __init__(self, plan: Plan, strategy: Strategy, spec: ModelSpec) -> None:
+    most_rounds: what this participant allows a plan to have. In continuous mode all members together train as many
+    rounds as they would by turns, so a fast one trains more than the plan's, and this is its bound.
+    """
+
+    def __init__(self, plan: Plan, strategy: Strategy, spec: ModelSpec, *, most_rounds: float) -> None:
         self._plan = plan
+        self._rounds = plan.rounds if plan.mode == "barrier" else most_rounds
         self._strategy = strategy
         self._whole = model_layout(spec)
         self._everything = floating_layout(spec)
@@ -75,8 +80,9 @@ class Terms:
 
     def _refuse_train(self, order: Train) -> Refusal | None:
         what = f"train {order.round_no}"
-        if order.round_no >= self._plan.rounds:
-            return Refusal(code="bad-round", reason=f"{what}: the plan has {self._plan.rounds} rounds, 0 is the first")
+        if order.round_no >= self._rounds:
+            whose = "the plan has" if self._plan.mode == "barrier" else "this participant allows"
+            return Refusal(code="bad-round", reason=f"{what}: {whose} {self._rounds:g} rounds, 0 is the first")
         due = self.round_plan(order.round_no)
         if order.phase != due.phase:
             return _odd(what, "phase", order.phase, due.phase)
@@ -170,7 +176,7 @@ class Consent:
         initial = welcome.initial
         if initial is not None and (initial.layout != model_layout(self.spec) or initial.encoding != "f32"):
             raise InvalidInput("welcome.initial", f"{len(initial.layout.specs)} other tensors", "those of this model")
-        return Terms(plan, strategy, self.spec)
+        return Terms(plan, strategy, self.spec, most_rounds=self.allowance.limits["rounds"].high)
 
     def _require_sealed(self, plan: Plan, strategy: Strategy) -> None:
         sealing = plan.sealed

@@ -50,8 +50,10 @@ class LocalPlan:
         return self.compute.evaluation_batch_size
 
     def progress(self, round_no: int) -> float:
-        """The share of the run's rounds that are over before this one; warm-up rounds come before all of them."""
-        return (round_no - self.rounds.start) / len(self.rounds) if round_no in self.rounds else 0.0
+        """The share of the run's rounds that are over before this one. Warm-up rounds come before all of them; what a
+        member of a continuous run trains beyond them counts as the last one."""
+        number = min(round_no, self.rounds.stop - 1) - self.rounds.start
+        return max(number, 0) / len(self.rounds)
 
 
 @dataclass(frozen=True, kw_only=True)

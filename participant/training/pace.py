@@ -66,7 +66,7 @@ class Pace:
         self._watch(
             Progress(
                 round_no=self._round_no,
-                rounds=self._plan.rounds,
+                rounds=max(self._plan.rounds, self._round_no + 1),
                 epoch=epoch,
                 epochs=self._passes,
                 batch=batch,

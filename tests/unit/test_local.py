@@ -207,3 +207,10 @@ def test_stock_layers_train_the_same_model_up_to_rounding() -> None:
     assert any(not torch.equal(tensor, stock[name]) for name, tensor in tiled.items())
     again = trained_lenet("stock")
     assert all(torch.equal(tensor, again[name]) for name, tensor in stock.items())
+
+
+@pytest.mark.parametrize(("round_no", "progress"), [(0, 0.0), (2, 0.0), (3, 0.25), (5, 0.75), (6, 0.75), (40, 0.75)])
+def test_rounds_beyond_the_plan_train_as_its_last_one(round_no: int, progress: float) -> None:
+    """Rounds 2 to 5 are the plan's; members of a continuous run may train more."""
+    plan = LocalPlan(strategy=make_strategy("fedavg"), sgd=Sgd(), seed=0, rounds=range(2, 6))
+    assert plan.progress(round_no) == progress

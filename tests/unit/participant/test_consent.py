@@ -52,6 +52,7 @@ LATE = plan("f-fedap", rounds=6)
     [
         (plan(), train(0)),
         (plan(), train(3)),
+        (plan(mode="continuous"), train(7)),
         (plan(), anchor()),
         (plan(), anchor(4)),
         (plan(anchor="file"), anchor(weights=WHOLE)),
@@ -81,6 +82,7 @@ def test_what_an_honest_coordinator_orders_is_in_the_plan(what: Plan, order: Tra
         (plan(), train(0, weights=EVERYTHING), "wrong-tensors", "expected the plan's"),
         (plan(), train(0, weights=HALVED), "bad-field", "f16"),
         (plan(), train(4), "bad-round", "the plan has 4 rounds"),
+        (plan(mode="continuous"), train(100_000), "bad-round", "this participant allows 100000 rounds"),
         (plan(), anchor(measure="head-inputs"), "bad-field", "expected bn-inputs"),
         (plan(), anchor(measure="none"), "bad-field", "expected bn-inputs"),
         (plan(), anchor(weights=WHOLE), "bad-field", "under the initial model"),
