@@ -131,6 +131,15 @@ def test_a_row_made_with_other_weights_than_announced_is_noticed(seed: int, orde
     assert not mix.accepts(mix.result, [mix.weights[place] for place in order])
 
 
+@given(some.integers(0, 2**32 - 1), some.integers(0, 2), some.integers(1, check_value.PRIME - 1))
+@settings(max_examples=40, deadline=None)
+def test_an_old_sum_is_not_taken_for_one_of_new_uploads(seed: int, place: int, difference: int) -> None:
+    """One upload that is announced as another: the number that hides its check value is another, too."""
+    mix = Mixed(seed)
+    mix.masks[place] = (mix.masks[place] + difference) % check_value.PRIME
+    assert not mix.accepts(mix.result)
+
+
 @given(shares)
 def test_rounded_rows_sum_to_the_whole_and_are_off_by_less_than_one(found: list[float]) -> None:
     row = dict(zip(NAMES, found, strict=False))

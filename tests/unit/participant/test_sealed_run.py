@@ -24,7 +24,16 @@ from participant.sealing.updates import BrokenSeal, Sealer, Upload
 from participant.training.home_run import HomeRun
 from participant.training.home_settings import HomeSettings
 from protocol.messages import Anchor, Sealing, Stats, Train, Update, Welcome
-from protocol.sealed_sets import Ingredients, NamedUpload, box_of, box_set, gathered, ingredients_set, read_request
+from protocol.sealed_sets import (
+    Ingredients,
+    NamedUpload,
+    box_of,
+    box_set,
+    gathered,
+    ingredients_set,
+    read_ingredients,
+    read_request,
+)
 from protocol.tensors import TensorSet
 from tests.unit.participant.test_home_run import DATA, INITIAL, RUN, SPEC, never, plan, whole
 
@@ -194,6 +203,34 @@ def test_a_changed_sum_is_refused_with_a_sentence_and_training_goes_on_from_ones
     assert run.refused.code == "bad-seal"
     assert says in run.refused.reason
     assert np.array_equal(delivered[0], own)
+
+
+def renamed(order: Train, rounds: Mapping[str, int]) -> Train:
+    """The same sum as one of round 2. rounds: what is announced of uploads, where it is not the truth."""
+    assert order.uploads is not None
+    made = read_ingredients(order.uploads)
+    uploads = tuple(replace(one, round_no=rounds.get(one.member, one.round_no)) for one in made.uploads)
+    return replace(order, round_no=2, uploads=ingredients_set(replace(made, round_no=2, uploads=uploads)))
+
+
+@pytest.mark.parametrize(
+    ("replay", "says"),
+    [
+        (lambda order: replace(order, round_no=2), "a row of round 1, expected one of round 2"),
+        (lambda order: renamed(order, {"c1": 1, "c2": 1, "c3": 1}), "another upload under this participant's name"),
+        (lambda order: renamed(order, {"c2": 1, "c3": 1}), "sum outside its range"),
+    ],
+)
+def test_an_old_sum_cannot_be_passed_off_as_a_new_one(
+    tmp_path: Path, first: tuple[Members, dict[str, Update]], replay: Callable[[Train], Train], says: str
+) -> None:
+    run, updates = fresh(tmp_path, first)
+    order = order_of("c1", updates, requested(updates, "c1"))
+    trained(run, order)
+    assert run.refused is None
+    run._deliver(replay(order))
+    assert run.refused is not None
+    assert says in run.refused.reason
 
 
 def test_a_sum_of_one_peer_alone_is_refused(tmp_path: Path, first: tuple[Members, dict[str, Update]]) -> None:
