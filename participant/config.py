@@ -134,7 +134,9 @@ class JoinSettings(DataSettings):
     reconnect_cap_s: Seconds = Field(default=30.0, description="Longest pause before reconnecting.")
     answer_s: Seconds = Field(default=5.0, description="Seconds after which an unanswered hello is sent again.")
     silence_beats: Seconds = Field(
-        default=4.0, description="Missed heartbeats after which the connection counts as dead."
+        default=4.0,
+        description="Missed heartbeats after which the connection counts as dead; doubles, up to eightfold, while"
+        " connections are lost this way before they deliver anything.",
     )
     farewell_s: Seconds = Field(
         default=10.0, description="How long the last message is repeated if it is not acknowledged."

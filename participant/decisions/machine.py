@@ -151,9 +151,7 @@ class AgentMachine:
             return self._end(FAILED, f"no coordinator for {self._line.patience.give_up_s:g} s{last}")
         if due.farewell_over:
             return self._end(DONE, "the run is over; the coordinator did not confirm the last message")
-        actions = list(due.actions)
-        if due.hello:
-            actions += self._send_hello(now)
+        actions = [*due.actions, *(self._send_hello(now) if due.hello else [])]
         if due.beat and self._welcome is not None:
             actions.append(Emit(message=self._beat(self._welcome.run)))
         return actions
@@ -266,6 +264,7 @@ class AgentMachine:
         self._ordered = max(self._ordered, order.round_no)
         if not self._is_new(order):
             return self._repeat_report_for(order)
+        self._line.delivered()
         if self._prepared:
             self._have = step_of(order)
         self._waiting = order
@@ -298,6 +297,7 @@ class AgentMachine:
         held = self._outbox.held
         again = self._outbox.received(beat)
         if held is not None and self._outbox.held is None and self._report is not None:
+            self._line.delivered()
             if isinstance(self._report, Goodbye):
                 return self._end(DONE, "the run is over")
             self._kept = order_step_of(self._report)

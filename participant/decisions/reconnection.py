@@ -2,6 +2,11 @@
 
 Pure, for `machine` alone. Pauses double up to a cap and are shortened by chance, so that the members of a federation do
 not all come back in the same instant after their coordinator restarts; the chance is a generator passed in.
+
+A slow line is not a dead one: on an overloaded machine or a narrow link one slice may take longer than the allowed
+silence, and closing the line would only begin that slice again. So each line that falls silent before it has carried an
+order or a report doubles the silence that the next one is allowed, up to `LONGEST_SILENCE` times. A line that carries
+one sets it to what it needed itself, which on a fast line is the least.
 """
 
 from __future__ import annotations
@@ -46,6 +51,10 @@ UNANSWERED_HELLOS = 3
 """Times of `answer_s` on an open line without a word from the other side before a fresh line is tried."""
 
 
+LONGEST_SILENCE = 8
+"""Times the configured silence that a line may be allowed after others fell silent before they carried anything."""
+
+
 UNREADABLE_ANSWERS = 5
 """Hellos in a row that were answered by something that cannot be understood, before there is no use in another."""
 
@@ -86,6 +95,9 @@ class Lifeline:
         self._farewell_at: float | None = None
         self._unreadable = 0
         self._heard_this_hello = True
+        self._allowed = 1
+        self._needed = 1
+        self._has_delivered = False
         self.is_open = False
         self.is_member = False
         self.last_loss = ""
@@ -101,11 +113,12 @@ class Lifeline:
     def opened(self, now: float) -> None:
         self.is_open, self._opening_until, self._retry_at = True, None, None
         self._heard_at = now
+        self._needed, self._has_delivered = 1, False
 
     def greeted(self, now: float) -> None:
         """A hello is on its way; say it again if nobody answers."""
         self.is_member, self._beat_at = False, None
-        self._hello_at = now + self.patience.answer_s
+        self._hello_at = now + self._answer_s()
         self._heard_this_hello = False
 
     def unreadable_answer(self) -> bool:
@@ -125,6 +138,8 @@ class Lifeline:
 
     def received(self, now: float) -> None:
         """A message that counts is a sign of life."""
+        while self._needed < self._allowed and now - self._heard_at >= self._needed * self._least_silence_s():
+            self._needed *= 2
         self._heard_at = now
         if self.is_member:
             self._contact_at = now
@@ -133,9 +148,13 @@ class Lifeline:
         """So is a piece of a payload; it also delays a repeated hello, because the answer is on its way."""
         self.received(now)
         if self._hello_at is not None:
-            self._hello_at = now + self.patience.answer_s
+            self._hello_at = now + self._answer_s()
         if self._farewell_at is not None:
             self._farewell_at = max(self._farewell_at, now + self.patience.farewell_s)
+
+    def delivered(self) -> None:
+        """An order has come, or a report has arrived: such a line, as slow as it is, does its work."""
+        self._allowed, self._has_delivered = self._needed, True
 
     def forgotten(self) -> None:
         """The other side does not know us (any more)."""
@@ -175,6 +194,8 @@ class Lifeline:
         if self._opening_until is not None and now >= self._opening_until:
             return Due(actions=tuple(self.lost(NO_CONNECTION, now)))
         if self.is_open and now >= self._silent_at():
+            if not self._has_delivered:
+                self._allowed = min(2 * self._allowed, LONGEST_SILENCE)
             return Due(actions=tuple(self.lost("silence", now)))
         if self._hello_at is not None and now >= self._hello_at:
             return Due(hello=True)
@@ -201,9 +222,16 @@ class Lifeline:
         return [OpenLine()]
 
     def _silent_at(self) -> float:
+        return self._heard_at + self._allowed * self._least_silence_s()
+
+    def _least_silence_s(self) -> float:
         if self.is_member:
-            return self._heard_at + self.patience.silence_beats * self._heartbeat_s
-        return self._heard_at + UNANSWERED_HELLOS * self.patience.answer_s
+            return self.patience.silence_beats * self._heartbeat_s
+        return UNANSWERED_HELLOS * self.patience.answer_s
+
+    def _answer_s(self) -> float:
+        """A hello said again asks for everything again, so on a slow line it waits longer, too."""
+        return self._allowed * self.patience.answer_s
 
     def _gives_up_at(self) -> float | None:
         return None if self.patience.give_up_s is None or self.is_member else self._contact_at + self.patience.give_up_s
