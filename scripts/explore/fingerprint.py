@@ -63,10 +63,15 @@ _TICKET = frozenset({"ticket"})
 
 _SHOWN: dict[type, dict[str, Callable[[Any], object]]] = {
     AgentMachine: {"_welcome": lambda machine: machine._welcome and machine._welcome.run},  # its round is `_ordered`
+    Lifeline: {
+        "_has_delivered": lambda line: line.is_open and line._has_delivered,
+        "_needed": lambda line: line._needed if line.is_open else None,
+    },
     Link: {"replaced": lambda link: Counter(link.replaced)},  # asked only how often each is there
     OlderFolder: {"_beats": lambda folder: {one: folder._beats[one] for one in sorted(folder._suspects)}},
 }
-"""Fields of which only a part is ever read; without an operator's agreement, only the beats of suspects are."""
+"""Fields of which only a part is ever read: those of a line while it is open, as opening sets them; of beats, those of
+suspects, where no operator agrees to an older folder."""
 
 _LONG_AGO_S = -70.0
 """Beyond the longest wait of the model: how much longer ago something was makes no difference."""
