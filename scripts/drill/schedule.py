@@ -121,9 +121,17 @@ def _half_open(_drill: Drill, rng: Rng) -> list[Fault]:
 
 def _slow(drill: Drill, rng: Rng) -> list[Fault]:
     """A piece is at most 64 KiB, so that a large model meets the delay some hundred times."""
-    most_s = 0.004 if drill.model_bytes > 1 << 20 else 0.15
+    return _slow_lines(0.004 if drill.model_bytes > 1 << 20 else 0.15, rng)
+
+
+def _narrow(drill: Drill, rng: Rng) -> list[Fault]:
+    """A slice of a large model takes about two seconds, longer than the silence that a line is allowed at first."""
+    return _slow_lines(0.07 if drill.model_bytes > 1 << 20 else 1.0, rng, least=0.8)
+
+
+def _slow_lines(most_s: float, rng: Rng, *, least: float = 0.1) -> list[Fault]:
     return [
-        Slow(member=member, delay_s=float(rng.uniform(0.1, 1.0)) * most_s, seed=int(rng.integers(1 << 31)))
+        Slow(member=member, delay_s=float(rng.uniform(least, 1.0)) * most_s, seed=int(rng.integers(1 << 31)))
         for member in MEMBERS
     ]
 
@@ -239,6 +247,12 @@ KINDS |= {
 
 DISTURBANCES = tuple(KINDS)
 """What networks and operators do."""
+
+KINDS["narrow"] = Kind(
+    about="lines on which one slice takes longer than the silence that a participant allows at first",
+    make=_narrow,
+    uses_proxy=True,
+)
 
 KINDS["journal"] = Kind(
     about="a damaged journal: stop, `recover --accept-older`, and go on from what members hold",

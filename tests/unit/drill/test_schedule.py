@@ -36,14 +36,14 @@ def is_sound(fault: Fault) -> bool:
     return not isinstance(fault, Slow) or fault.member in MEMBERS
 
 
-@pytest.mark.parametrize("kind", [*DISTURBANCES, *FLOODS])
+@pytest.mark.parametrize("kind", [*DISTURBANCES, "narrow", *FLOODS])
 def test_equal_seeds_give_equal_faults_and_others_give_others(kind: str) -> None:
     plans = [faults_of(drill_of(kind, seed)) for seed in SEEDS]
     assert plans == [faults_of(drill_of(kind, seed)) for seed in SEEDS]
     assert len({str(plan) for plan in plans}) > len(SEEDS) // 2
 
 
-@pytest.mark.parametrize("kind", [*DISTURBANCES, *FLOODS])
+@pytest.mark.parametrize("kind", [*DISTURBANCES, "narrow", *FLOODS])
 def test_every_plan_strikes_somebody_who_takes_part(kind: str) -> None:
     plans = [faults_of(drill_of(kind, seed)) for seed in SEEDS]
     assert all(plans)
