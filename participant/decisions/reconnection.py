@@ -6,7 +6,8 @@ not all come back in the same instant after their coordinator restarts; the chan
 A slow line is not a dead one: on an overloaded machine or a narrow link one slice may take longer than the allowed
 silence, and closing the line would only begin that slice again. So each line that falls silent before it has carried an
 order or a report doubles the silence that the next one is allowed, up to `LONGEST_SILENCE` times. A line that carries
-one sets it to what it needed itself, which on a fast line is the least.
+one sets it to what it needed itself, which on a fast line is the least. A hello is not said again while its answer is
+on its way: that would ask for the answer's payload anew.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ class Lifeline:
         self._heard_this_hello = True
         self._allowed = 1
         self._needed = 1
+        self._is_being_answered = False
         self._has_delivered = False
         self.is_open = False
         self.is_member = False
@@ -118,8 +120,8 @@ class Lifeline:
     def greeted(self, now: float) -> None:
         """A hello is on its way; say it again if nobody answers."""
         self.is_member, self._beat_at = False, None
-        self._hello_at = now + self._answer_s()
-        self._heard_this_hello = False
+        self._hello_at = now + self._allowed * self.patience.answer_s
+        self._heard_this_hello = self._is_being_answered = False
 
     def unreadable_answer(self) -> bool:
         """Something came that cannot be acted on. True if as many hellos in a row had only such answers."""
@@ -145,10 +147,11 @@ class Lifeline:
             self._contact_at = now
 
     def moved(self, now: float) -> None:
-        """So is a piece of a payload; it also delays a repeated hello, because the answer is on its way."""
+        """So is an offer that was accepted, or a piece of a payload. It also delays a repeated hello by as long as the
+        line may be silent, because the answer is on its way."""
         self.received(now)
         if self._hello_at is not None:
-            self._hello_at = now + self._answer_s()
+            self._hello_at, self._is_being_answered = now + self._allowed * self._least_silence_s(), True
         if self._farewell_at is not None:
             self._farewell_at = max(self._farewell_at, now + self.patience.farewell_s)
 
@@ -195,9 +198,11 @@ class Lifeline:
             return Due(actions=tuple(self.lost(NO_CONNECTION, now)))
         if self.is_open and now >= self._silent_at():
             if not self._has_delivered:
-                self._allowed = min(2 * self._allowed, LONGEST_SILENCE)
+                self._allow_more()
             return Due(actions=tuple(self.lost("silence", now)))
         if self._hello_at is not None and now >= self._hello_at:
+            if self._is_being_answered:
+                self._allow_more()
             return Due(hello=True)
         if self._beat_at is not None and now >= self._beat_at:
             self._beat_at = now + self._heartbeat_s
@@ -229,9 +234,8 @@ class Lifeline:
             return self.patience.silence_beats * self._heartbeat_s
         return UNANSWERED_HELLOS * self.patience.answer_s
 
-    def _answer_s(self) -> float:
-        """A hello said again asks for everything again, so on a slow line it waits longer, too."""
-        return self._allowed * self.patience.answer_s
+    def _allow_more(self) -> None:
+        self._allowed = min(2 * self._allowed, LONGEST_SILENCE)
 
     def _gives_up_at(self) -> float | None:
         return None if self.patience.give_up_s is None or self.is_member else self._contact_at + self.patience.give_up_s

@@ -71,7 +71,7 @@ class Post:
         self.announced: Message | None = None
         """The last message of the peer if it offers payloads that are not wanted: they will not come."""
         self.moved = False
-        """Whether the last message brought a payload forward."""
+        """Whether the last message brought a payload forward: an offer that was accepted, or a slice."""
 
     def send(self, message: Message) -> None:
         """Queue a message. Its large payloads are offered and sent when they are granted; a report's take the place of
@@ -173,6 +173,7 @@ class Post:
                 grants += self._intake.offered(PEER, offer.transfer, offer.size_bytes, (held,) if held else ())
         if is_new:  # only now: an offer that contradicts an earlier one of the same name is refused
             self._pending.append(known)
+            self.moved = True
         self._grant(grants)
 
     def _buffer(self, transfer: str, size_bytes: int) -> bytearray:

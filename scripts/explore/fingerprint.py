@@ -66,11 +66,12 @@ _SHOWN: dict[type, dict[str, Callable[[Any], object]]] = {
     Lifeline: {
         "_has_delivered": lambda line: line.is_open and line._has_delivered,
         "_needed": lambda line: line._needed if line.is_open else None,
+        "_is_being_answered": lambda line: line._hello_at is not None and line._is_being_answered,
     },
     Link: {"replaced": lambda link: Counter(link.replaced)},  # asked only how often each is there
     OlderFolder: {"_beats": lambda folder: {one: folder._beats[one] for one in sorted(folder._suspects)}},
 }
-"""Fields of which only a part is ever read: those of a line while it is open, as opening sets them; of beats, those of
+"""Fields of which only a part is ever read: those of a line that opening, or hello, sets anew; of beats, those of
 suspects, where no operator agrees to an older folder."""
 
 _LONG_AGO_S = -70.0

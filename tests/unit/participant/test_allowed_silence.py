@@ -110,6 +110,28 @@ def test_a_slow_transfer_ends_although_one_slice_takes_longer_than_the_least_sil
     assert lines == 3
 
 
+def test_hello_is_not_said_again_while_its_answer_is_on_its_way() -> None:
+    """answer_s is 2. An offer was accepted at 1: its first slice has until 1 + 3 * 2 = 7, heartbeats in between or not;
+    then hello is said again, and the next answer has twice as long."""
+    agent = Agent()
+    agent.on(LineOpened())
+    agent.now = 1.0
+    agent.on(PayloadMoved())
+    for now in (2.0, 4.0, 6.0):
+        agent.now = now
+        agent.receive(beat())
+        assert agent.at(now + 0.9) == []
+    agent.at(7.0)
+    assert [message.KIND for message in agent.said()] == ["hello"]
+    agent.now = 8.0
+    agent.on(PayloadMoved())
+    agent.now = 19.0
+    agent.receive(beat())
+    assert agent.at(19.9) == []
+    agent.at(20.0)
+    assert [message.KIND for message in agent.said()] == ["hello"]
+
+
 def test_a_repeated_hello_waits_longer_on_a_line_that_is_allowed_more() -> None:
     """answer_s is 2 and a line on which nobody answers is lost after 6 s; on the next, hello is repeated after 4 s."""
     agent = Agent()

@@ -17,7 +17,6 @@ from participant.decisions.events import (
     LeaveRequested,
     LineLost,
     LineOpened,
-    PayloadMoved,
     Reported,
 )
 from participant.decisions.steps import Activity
@@ -61,16 +60,6 @@ def test_unanswered_hello_is_said_again_and_then_a_fresh_line_is_tried() -> None
         assert [message.KIND for message in agent.said()] == ["hello"]
     assert CloseLine() in agent.at(6.0)
     assert agent.machine.phase is Activity.OFFLINE
-
-
-def test_payload_that_moves_delays_the_next_hello() -> None:
-    agent = Agent()
-    agent.on(LineOpened())
-    agent.now = 1.5
-    agent.on(PayloadMoved())
-    assert agent.at(2.5) == []
-    agent.at(3.5)
-    assert [message.KIND for message in agent.said()] == ["hello"]
 
 
 def test_pauses_double_up_to_the_cap_with_seeded_jitter() -> None:

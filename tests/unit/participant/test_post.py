@@ -82,6 +82,7 @@ def test_one_payload_that_two_messages_wait_for_is_whole_in_both() -> None:
     line, same = JoinedPosts(), values(3)
     line.there.send(replace(WELCOME, initial=same))
     line.here.receive(line.there.outbound.popleft().frames)
+    assert line.here.moved  # an offer that was accepted
     line.there.receive(line.here.outbound.popleft().frames)
     line.here.receive(line.there.outbound.popleft().frames)
     assert line.here.moved
