@@ -56,14 +56,17 @@ class LayerMoments:
             raise InvalidInput(
                 f"statistics of layer {name!r}", f"shape {z.shape}", "(channels, values), none of them 0"
             )
-        if not np.isfinite(z).all():
-            raise InvalidInput(f"statistics of layer {name!r}", "NaN or Inf among the layer's inputs", "finite inputs")
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused by the constructor, by name
             mean = z.mean(axis=1)
-            mean += (z - mean[:, None]).mean(axis=1)  # takes back the rounding of the first pass
+            if not np.isfinite(mean).all() and not np.isfinite(z).all():
+                raise InvalidInput(
+                    f"statistics of layer {name!r}", "NaN or Inf among the layer's inputs", "finite inputs"
+                )
             centred = z - mean[:, None]
+            mean += centred.mean(axis=1)  # takes back the rounding of the first pass
+            np.subtract(z, mean[:, None], out=centred)
             covariance = centred @ centred.T / z.shape[1] if with_covariance else None
-            variance = np.square(centred).mean(axis=1) if covariance is None else covariance.diagonal()
+            variance = np.square(centred, out=centred).mean(axis=1) if covariance is None else covariance.diagonal()
         return cls(name=name, count=z.shape[1], mean=mean, variance=variance, covariance=covariance)
 
     @property

@@ -96,20 +96,20 @@ class FlatModel:
         self.tensors, self._home = tensors, home
         trained = [spec for spec in (*home_trainable, *self.layout) if spec.trainable]
         ends = tuple(itertools.accumulate(spec.size for spec in trained))
-        self._placed = tuple((spec, end - spec.size, end) for spec, end in zip(trained, ends, strict=True))
-        """Every trainable tensor with its place in `trainable`."""
+        self._placed = tuple(
+            (spec, end - spec.size, end, entries[spec.name]) for spec, end in zip(trained, ends, strict=True)
+        )
+        """Every trainable tensor with its place in `trainable`, and the parameter itself."""
 
     def attach_gradient(self, gradient: Tensor) -> None:
         """Let autograd add into `gradient` (same shape as `trainable`): every `.grad` becomes a view of it."""
-        start = self.trainable.data_ptr()
-        for parameter in self.module.parameters():
+        for spec, start, stop, parameter in self._placed:
             if parameter.requires_grad:
-                at = (parameter.data_ptr() - start) // parameter.element_size()
-                parameter.grad = gradient[at : at + parameter.numel()].view_as(parameter)
+                parameter.grad = gradient[start:stop].view(spec.shape)
 
     def detach_gradient(self) -> None:
         """Let go of the gradient buffer, so that it can be freed between rounds."""
-        for parameter in self.module.parameters():
+        for _, _, _, parameter in self._placed:
             parameter.grad = None
 
     def receive(self) -> None:
@@ -128,15 +128,13 @@ class FlatModel:
 
     def parameters_outside(self, parts: Collection[Part]) -> list[Tensor]:
         """The parameters that belong to none of the parts."""
-        entries = model_entries(self.module)
-        return [entries[spec.name] for spec, _, _ in self._placed if spec.part not in parts]
+        return [parameter for spec, _, _, parameter in self._placed if spec.part not in parts]
 
     def trained_ranges(self) -> list[tuple[int, int]]:
         """[start, stop) in `trainable` of what requires a gradient now; neighbours are joined."""
-        entries = model_entries(self.module)
         ranges: list[tuple[int, int]] = []
-        for spec, start, stop in self._placed:
-            if not entries[spec.name].requires_grad:
+        for _, start, stop, parameter in self._placed:
+            if not parameter.requires_grad:
                 continue
             if ranges and ranges[-1][1] == start:
                 ranges[-1] = (ranges[-1][0], stop)
@@ -147,7 +145,7 @@ class FlatModel:
     def mask(self, parts: Collection[Part]) -> Tensor:
         """(trainable,): 1 where a value belongs to one of the parts, 0 elsewhere."""
         mask = torch.zeros_like(self.trainable)
-        for spec, start, stop in self._placed:
+        for spec, start, stop, _ in self._placed:
             if spec.part in parts:
                 mask[start:stop] = 1.0
         return mask

@@ -6,7 +6,7 @@ client's state lies between two pieces of work, and when a client is brought to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
 from fedap_core.metrics import Evaluation
 from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel, State, copy_into, flat_size, model_entries
 from fedap_core.strategies import Measure
 from participant.record.model_file import module_of, read_model
@@ -71,6 +72,9 @@ class StoredPool:
         self._table, self._homes = rows, _HomeStates(folder, len(clients))
         self._rows: list[Float32Array] = [rows.array[place] for place in places or range(len(clients))]
         self._memory_bytes = memory_bytes
+        self._entering: dict[int, int] = {}
+        """Clients that were given a model before their first round, and which round it is: they are brought to life
+        when they are next needed."""
         self._first_row = self._born(clients[0]).shared.copy() if clients else np.empty(0, dtype=np.float32)
         for row in self._rows:
             row[...] = self._first_row
@@ -87,9 +91,11 @@ class StoredPool:
         return [client.train(round_no, measure=what) for _, client in self._alive(chosen)]
 
     def deliver(self, round_no: int, chosen: Chosen = None, entering: Sequence[int] = ()) -> None:
+        if not self._plan.strategy.acts_on_delivery:
+            self._entering |= dict.fromkeys(entering, round_no)
+            return
         new = set(entering)
-        acting = chosen if self._plan.strategy.acts_on_delivery else sorted(new)
-        for place, client in self._alive(acting):
+        for place, client in self._alive(chosen):
             client.deliver(round_no, untrained=self._first_row if place in new else None)
 
     def evaluate(self, split: str, model: str, round_no: int, chosen: Chosen = None) -> list[Evaluation]:
@@ -112,9 +118,13 @@ class StoredPool:
         for place in range(len(self._clients)) if chosen is None else chosen:
             client = self._born(self._clients[place], self._homes.get(place))
             client.shared[...] = self._rows[place]
+            entered = self._entering.pop(place, None)
+            if entered is not None:
+                client.deliver(entered, untrained=self._first_row)
             yield place, client
             if changes:
                 self._rows[place][...] = client.shared
+            if changes or entered is not None:
                 self._homes.put(place, self._at_home | client.kept())
         share = self._table.size_bytes * len(self._clients) // len(self._table.array)  # its own rows, of all workers'
         if share + self._homes.size_bytes > self._memory_bytes:
@@ -128,7 +138,7 @@ class StoredPool:
             copy_into(self._module, self._start)
         made = LocalClient(
             client.name,
-            splits=self._cohort.samples(client, self._device),
+            splits=_Splits(self._cohort, client, self._device),
             module=self._module,
             spec=self._spec,
             plan=self._plan,
@@ -140,6 +150,25 @@ class StoredPool:
             if home:
                 made.load({}, home)
         return made
+
+
+class _Splits(Mapping[str, Samples]):
+    """One client's samples, gathered when they are first asked for: most work is done on one split."""
+
+    def __init__(self, cohort: Cohort, client: Client, device: torch.device) -> None:
+        self._cohort, self._client, self._device = cohort, client, device
+        self._gathered: dict[str, Samples] = {}
+
+    def __getitem__(self, name: str) -> Samples:
+        if name not in self._gathered:
+            self._gathered[name] = self._cohort.gather(self._client.splits[name], self._device)
+        return self._gathered[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._client.splits)
+
+    def __len__(self) -> int:
+        return len(self._client.splits)
 
 
 _MODEL = "home/"
