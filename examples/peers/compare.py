@@ -2,7 +2,8 @@
 
 `python examples/peers/compare.py --flower VENV --pfl VENV` needs an environment for each peer
 (`requirements-*.txt`) and this project's own for itself. Ours is FedAP with 32 neighbours and a personal model for each
-of the 10,000 clients; theirs is FedAvg, one model for all. Nobody evaluates, and the first round is left out.
+of the 10,000 clients; theirs is FedAvg, one model for all. `--alone` adds ours without exchange: what the training of
+the chosen clients costs. Nobody evaluates, and the first round is left out.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from scripts.bench.processes import cpu_seconds, family
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 SHARE = 0.05
+ENDS = 6
+"""Rounds at the beginning and at the end of a longer run that are also looked at by themselves."""
 NEVER = "100000"
 PATIENCE_S = 1800.0
 
@@ -63,7 +66,7 @@ def tree_cpu(pid: int) -> float:
     return total
 
 
-def ours(folder: Path, clients: int, rounds: int, engine: str) -> list[Cost]:
+def ours(folder: Path, clients: int, rounds: int, engine: str, algorithm: str = "fedap:neighbours=32") -> list[Cost]:
     options = ["--data-option", "shape=1x28x28", "--data-option", "classes=11"]
     anchor = folder / "anchor.safetensors"  # a pooled one trains for longer than all these rounds
     if not anchor.exists():
@@ -72,7 +75,7 @@ def ours(folder: Path, clients: int, rounds: int, engine: str) -> list[Cost]:
     out = Path(tempfile.mkdtemp(dir=folder))
     command = [sys.executable, "-m", "scripts.lab", "compare", "--data", "synthetic", "--partition", "iid", *options]
     command += ["--clients", str(clients), "--data-option", f"samples={68 * clients}", "--model", "lenet5"]
-    command += ["--algorithms", "fedap:neighbours=32", "--anchor", str(anchor), "--engine", engine, "--workers", "2"]
+    command += ["--algorithms", algorithm, "--anchor", str(anchor), "--engine", engine, "--workers", "2"]
     command += ["--participation", str(SHARE), "--rounds", NEVER, "--evaluate-every", NEVER, "--memory", "2.5"]
     command += ["--no-keep-models", "--batch-size", "64", "--out", str(out)]
 
@@ -104,6 +107,7 @@ def main() -> None:
     asked.add_argument("--flower", type=Path, help="environment with Flower")
     asked.add_argument("--pfl", type=Path, help="environment with pfl")
     asked.add_argument("--ray", action="store_true", help="ours on Ray, too")
+    asked.add_argument("--alone", action="store_true", help="ours without exchange, too: training alone")
     asked.add_argument("--clients", type=int, default=10_000)
     asked.add_argument("--rounds", type=int, default=6)
     asked.add_argument("--passes", type=int, default=2)
@@ -111,6 +115,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder, size = Path(name), (given.clients, given.rounds)
         contenders = {"ours, inline": lambda: ours(folder, *size, "inline")}
+        if given.alone:
+            contenders["ours, training alone"] = lambda: ours(folder, *size, "inline", "base")
         if given.ray:
             contenders["ours, ray"] = lambda: ours(folder, *size, "ray")
         for peer, place in (("flower", given.flower), ("pfl", given.pfl)):
@@ -124,6 +130,11 @@ def main() -> None:
                 wall, cpu = (statistics.median(cost[at] for cost in costs) for at in (0, 1))
                 found[contender].append((wall, cpu))
                 print(f"pass {number + 1}: {contender}: {wall:.2f} s, CPU {cpu:.2f} s a round", flush=True)
+                if len(costs) >= 2 * ENDS:  # ours spends more on clients that have not taken part before
+                    first, last = (
+                        statistics.median(cost[0] for cost in part) for part in (costs[:ENDS], costs[-ENDS:])
+                    )
+                    print(f"        first {ENDS} rounds {first:.2f} s, last {ENDS} {last:.2f} s", flush=True)
     for contender, costs in found.items():
         for at, what in ((0, "time"), (1, "CPU")):
             ratios = [mine[at] / other[at] for mine, other in zip(found["ours, inline"], costs, strict=True)]
