@@ -213,6 +213,10 @@ def plan_text(plan: Plan) -> str:
     return json.dumps(plan.write([]), sort_keys=True)
 
 
+_SECTIONS = {"sgd": "training", "compute": "training", "strategy": "algorithm.name", "options": "algorithm.options"}
+"""What run.toml calls fields of the plan."""
+
+
 def require_same_plan(before: str, plan: Plan, strategy: Strategy, *, ended: bool = False) -> None:
     """Refuse to continue a run under another plan; names the first field that differs. More rounds are no other plan
     where the rounds of the first one are what they were, and the run has not ended."""
@@ -222,11 +226,14 @@ def require_same_plan(before: str, plan: Plan, strategy: Strategy, *, ended: boo
         old["rounds"] = new["rounds"]
     defaults = {field.name: field.default for field in fields(Plan)}
     for name in new:
-        began = old.get(name, defaults[name])  # a field that a later version added
-        if began != new[name]:
-            raise InvalidInput(
-                name, str(new[name]), f"{began}, with which this run began", "Give a new run a new folder."
-            )
+        began, asked = old.get(name, defaults[name]), new[name]  # a field that a later version added
+        if began == asked:
+            continue
+        shown = _SECTIONS.get(name, name)
+        if isinstance(began, dict) and isinstance(asked, dict):
+            inner = next(one for one in {**asked, **began} if asked.get(one) != began.get(one))
+            shown, began, asked = f"{shown}.{inner}", began.get(inner), asked.get(inner)
+        raise InvalidInput(shown, str(asked), f"{began}, with which this run began", "Give a new run a new folder.")
 
 
 def _require_extendable(rounds: int, plan: Plan, strategy: Strategy, *, ended: bool) -> None:

@@ -271,7 +271,8 @@ class NetworkSection(Section):
     endpoint: str = Field(
         default="tcp://127.0.0.1:*",
         pattern=r"^(tcp|ipc)://.+",
-        description="Address to listen on: tcp://address:port (*: any free port) or ipc://path.",
+        description="Address to listen on: tcp://address:port (*: any free port; tcp://[::]:port: IPv6 and IPv4) or"
+        " ipc://path.",
     )
     secret_key: Path | None = Field(
         default=None,

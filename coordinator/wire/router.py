@@ -76,6 +76,7 @@ class Router:
         self._has_keys = keys is not None
         guarded = can_guard(endpoint)
         self._set_options(guarded=guarded)
+        self._socket.ipv6 = "[" in endpoint  # such as tcp://[::]:5555, which takes IPv4 as well
         if keys is not None:
             secure(self._socket, keys)
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

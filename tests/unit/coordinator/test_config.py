@@ -132,6 +132,9 @@ def test_a_run_goes_on_only_under_the_plan_it_began_with() -> None:
     require_same_plan(before, make_plan(make_config(MINIMAL | {"pace": {"quorum": 2}}), spec), plain)
     with pytest.raises(InvalidInput, match=r"^seed: got 5, expected 0, with which this run began"):
         require_same_plan(before, make_plan(make_config(MINIMAL | {"seed": 5}), spec), plain)
+    faster = make_config(MINIMAL | {"training": {"learning_rate": 0.5}})
+    with pytest.raises(InvalidInput, match=r"^training\.learning_rate: got 0\.5, expected 0\.01, with which"):
+        require_same_plan(before, make_plan(faster, spec), plain)
 
 
 def test_run_may_be_given_more_rounds_where_the_first_ones_stay_what_they_were() -> None:
