@@ -28,10 +28,12 @@ Row = Mapping[str, int]
 @dataclass(frozen=True, kw_only=True)
 class RowRule:
     """What rows of one phase look like. own_share: what a personal row keeps of the member's own update; None where all
-    rows are the same. max_peer_weight: most that one giver gives, in federations large enough for it."""
+    rows are the same. max_peer_weight: most that one giver gives, in federations large enough for it. leaves_alone:
+    the strategy may leave a member that fits nobody with its own model."""
 
     own_share: float | None
     max_peer_weight: float
+    leaves_alone: bool = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.max_peer_weight <= 1.0:
@@ -62,8 +64,8 @@ def request(row: Mapping[str, float], receiver: str, rule: RowRule) -> dict[str,
     if rule.own_share is None:
         return rounded(_filled(dict(row), 1.0, rule.cap(len(row))))
     peers = {name: weight for name, weight in row.items() if name != receiver}
-    if not peers:
-        return {receiver: WHOLE}
+    if not peers or (rule.leaves_alone and not any(peers.values())):
+        return {**dict.fromkeys(sorted(peers), 0), receiver: WHOLE}
     filled = _filled(peers, 1.0 - rule.own_share, rule.cap(len(peers)))
     return rounded({**filled, receiver: rule.own_share})
 
@@ -81,7 +83,8 @@ def objection(row: Row, receiver: str, names: frozenset[str], rule: RowRule) -> 
     if sum(row.values()) != WHOLE or min(row.values()) < 0:
         return f"a row that sums to {sum(row.values())}, expected whole numbers from 0 that sum to {WHOLE}"
     own = row[receiver]
-    if rule.own_share is not None and len(row) > 1 and abs(own - rule.own_share * WHOLE) > SLACK:
+    alone = own == WHOLE and (len(row) == 1 or rule.leaves_alone)
+    if rule.own_share is not None and not alone and abs(own - rule.own_share * WHOLE) > SLACK:
         return f"a share of {own / WHOLE:.4g} of its own, expected {rule.own_share:g}"
     givers = len(row) if rule.own_share is None else len(row) - 1
     most = rule.cap(givers) * WHOLE + SLACK

@@ -264,7 +264,8 @@ class SealedRun:
 
     def _rule(self, phase: Phase) -> rows.RowRule:
         own = self.strategy.kept_self_weight if self.strategy.is_personal(phase) else None
-        return rows.RowRule(own_share=own, max_peer_weight=self._sealing.max_peer_weight)
+        most, alone = self._sealing.max_peer_weight, bool(self.strategy.least_similarity)
+        return rows.RowRule(own_share=own, max_peer_weight=most, leaves_alone=alone)
 
     def _own_upload(self, round_no: int, salt: str) -> Upload:
         phase = str(self._phase(round_no))

@@ -23,7 +23,7 @@ def mix_as_sealed(
 ) -> None:
     """Write every row's mix into it. weights: (n, n), the strategy's. updates: n arrays (P,) of float32."""
     own = strategy.kept_self_weight if strategy.is_personal(phase) else None
-    rule = rows.RowRule(own_share=own, max_peer_weight=MAX_PEER_WEIGHT)
+    rule = rows.RowRule(own_share=own, max_peer_weight=MAX_PEER_WEIGHT, leaves_alone=bool(strategy.least_similarity))
     everybody = dict.fromkeys(names, 1.0)
     granted = []
     for name, row in zip(names, weights, strict=True):

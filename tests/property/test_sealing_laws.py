@@ -180,6 +180,17 @@ def test_a_mix_without_some_is_a_row_and_never_one_other_member_alone(
         assert len(row) == 2 or len(peers) != 1
 
 
+def test_who_fits_nobody_keeps_its_own_model() -> None:
+    """Where the strategy leaves such a member alone."""
+    rule = rows.RowRule(own_share=0.5, max_peer_weight=0.25, leaves_alone=True)
+    asked = rows.request({"a": 1.0, "b": 0.0, "c": 0.0, "d": 0.0}, "a", rule)
+    assert asked == {"a": WHOLE, "b": 0, "c": 0, "d": 0}
+    assert rows.objection(asked, "a", frozenset("abcd"), rule) == ""
+    everybody = dict.fromkeys("abcd", 1.0)
+    assert rows.granted(asked, "a", everybody, rule, members=4) == {"a": WHOLE}
+    assert rows.granted(asked, "a", everybody, rule, members=4, to_self=True) == {"a": WHOLE}
+
+
 def test_everybody_there_gets_what_was_requested() -> None:
     rule = rows.RowRule(own_share=0.5, max_peer_weight=0.25)
     asked = rows.request({"a": 0.5, "b": 0.1, "c": 0.2, "d": 0.2}, "a", rule)

@@ -22,11 +22,13 @@ SEALING = Sealing(fingerprint=FINGERPRINT, max_peer_weight=0.25)
 EVERYBODY = ("a", "b", "c", "d")
 
 
-def sealed_bench(algorithm: str = "fedap", *names: str, rounds: int = 4, warmup_rounds: int = 0) -> Bench:
+def sealed_bench(
+    algorithm: str = "fedap", *names: str, rounds: int = 4, warmup_rounds: int = 0, **options: float
+) -> Bench:
     """Members whose statistics have come, and who were ordered to train."""
     made = rules_for(
         algorithm, rounds=rounds, warmup_rounds=warmup_rounds, members=open_members(len(EVERYBODY), late_join=True),
-        paced=pace(quorum=2, deadline_s=100.0, dead_after_s=1000.0),
+        options=dict(options), paced=pace(quorum=2, deadline_s=100.0, dead_after_s=1000.0),
     )  # fmt: skip
     bench = Bench(replace(made, sealing=SEALING))
     join(bench, *(names or EVERYBODY))
@@ -111,6 +113,13 @@ def test_a_row_that_asks_for_too_much_is_refused_and_asked_for_again(row: dict[s
     assert {fact.member for fact in bench.facts(UpdateAccepted)} == {"b", "c", "d"}
     assert given_to(bench, "a") == list(EVERYBODY)
     assert order_of(bench, "a").round_no == 1
+
+
+def test_a_member_that_fits_nobody_may_keep_its_own_model_where_the_strategy_leaves_it_alone() -> None:
+    bench = sealed_bench(min_similarity=0.7)
+    report(bench, "a", {"a": WHOLE, "b": 0, "c": 0, "d": 0})
+    (mix,) = find(play_round(bench, "b", "c", "d"), Aggregate)
+    assert mix.weights[0].tolist() == [1.0, 0.0, 0.0, 0.0]
 
 
 def test_a_member_cannot_change_its_row_while_the_statistics_are_the_same() -> None:

@@ -28,6 +28,13 @@ def test_a_sealed_mix_is_the_clear_one_up_to_rounding_where_no_peer_is_above_the
     assert np.abs(np.stack(updates) - expected).max() < 5 * 2.0**-20 + 2.0**-24
 
 
+def test_who_fits_nobody_keeps_its_own_model_in_a_sealed_mix_as_well() -> None:
+    updates = [np.full(8, value, dtype=np.float32) for value in (1.0, 2.0, 3.0, 4.0)]
+    weights = np.array([[1.0, 0, 0, 0], [0, 0.5, 0.25, 0.25], [0, 0.25, 0.5, 0.25], [0, 0.25, 0.25, 0.5]])
+    mix_as_sealed(weights, "abcd", make_strategy("fedap", {"min_similarity": 0.7}), Phase.MIXED, updates)
+    assert [float(one[0]) for one in updates] == [1.0, 2.75, 3.0, 3.25]
+
+
 @pytest.mark.parametrize(
     "asked",
     [
