@@ -24,8 +24,8 @@ from scripts.run.settings import RunSettings
 TOOK_PART = "participation.json"
 """Beside saved models: the round of every client's latest update."""
 
-_ROWS_AT_ONCE = 256
-"""Rows of W over all clients that are in memory at the same time."""
+_ROWS_AT_ONCE = 64
+"""Rows of W over all clients that are in memory at the same time: 5 MB of ten thousand clients, which is reused."""
 
 
 class Sampling:
