@@ -56,6 +56,8 @@ WHEN = {
     "leave": "when asked to stop, or when the coordinator asks for what was not agreed to",
 }
 
+HELLO_WITHOUT_COUNTS = WHEN["hello"].replace("sample counts", "0 in place of sample counts")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Leaving:
@@ -93,7 +95,8 @@ class Subject:
 
 def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
     """Everything. A message or tensor that is not in this list is never sent."""
-    messages = [_plain(kind) for kind in SMALL_TALK]
+    hidden = subject.sealing is not None and subject.sealing.statistics_to == "members"
+    messages = [_plain(kind, HELLO_WITHOUT_COUNTS if hidden and kind is Hello else "") for kind in SMALL_TALK]
     messages.append(_statistics(subject))
     if subject.warmup_rounds:
         everything = {"weights": floating_layout(subject.spec)}

@@ -101,6 +101,7 @@ def require_listed(player: Player, folder: Path, reference: Reference, key: Grou
     assert "bn1.weight" in stays_home(subject)
     assert "conv1.weight" not in stays_home(subject)
     entries = {one.kind: one for one in what_leaves(subject)}
+    assert ("0 in place of sample counts" in entries["hello"].when) == (statistics_to == "members")
     for line in player.sent():
         entry = entries[str(line["kind"])]
         names = [str(name) for name in line["names"]] if isinstance(line["names"], list) else []
@@ -179,35 +180,39 @@ def copied(player: Player, folder: Path) -> Path:
     return Path(shutil.copy(saved[-1], folder / "sent.safetensors"))
 
 
-def secrets_of(player: Player, sent: Path, folder: Path, boxes: Boxes) -> dict[str, list[bytes]]:
-    """Values that the coordinator must not have: of the weights, the statistics and the scores of one member."""
+def secrets_of(player: Player, sent: Path) -> dict[str, list[bytes]]:
+    """Values that the coordinator must not have: of the weights and the scores of one member."""
     _, tensors, notes = read_model(sent)
     weights = next(one.numpy() for name, one in tensors.items() if one.ndim == 4 and "extra" not in name)
+    loss = re.search(r'"train_loss": ([0-9.e-]+)', notes["report"])
+    assert loss is not None
+    return {"weights": encodings_of(weights.reshape(-1)[:8]), "scores": numbers_of(float(loss[1]))}
+
+
+def statistics_of(player: Player, folder: Path, boxes: Boxes) -> list[bytes]:
+    """The same of its statistics, where they are sealed."""
     stored = describe(next((folder / "run" / "blobs" / "stats").glob(f"*/{player.name}")))
     box = bytes(read_bytes(stored.path, 0, stored.size_bytes))
     moments = boxes.open(box, purpose=STATISTICS, member=player.name)
     mean = next(one for name, one in moments.arrays.items() if name.endswith("/mean"))
-    loss = re.search(r'"train_loss": ([0-9.e-]+)', notes["report"])
-    assert loss is not None
-    return {
-        "weights": encodings_of(weights.reshape(-1)[:8]),
-        "statistics": [mean[:2].tobytes(), mean[:2].astype(np.float32).tobytes(), *numbers_of(float(mean[0]))],
-        "scores": numbers_of(float(loss[1])),
-    }
+    return [mean[:2].tobytes(), mean[:2].astype(np.float32).tobytes(), *numbers_of(float(mean[0]))]
 
 
-def test_nothing_of_the_members_values_is_found_at_the_coordinator(tmp_path: Path) -> None:
+@pytest.mark.parametrize("statistics_to", ["members", pytest.param("coordinator", marks=pytest.mark.slow)])
+def test_nothing_of_the_members_values_is_found_at_the_coordinator(tmp_path: Path, statistics_to: str) -> None:
     """One member is stopped in mid-run, so that the coordinator waits with the updates of the others in memory. That
-    the search finds what is there is shown by a process that has read the member's own file."""
+    the search finds what is there is shown by a process that has read the member's own file. Statistics are among these
+    values unless the coordinator computes W."""
     reference = run_reference(tmp_path / "inline", small_run("fedap", rounds=ROUNDS))
     key = make_group_key(tmp_path / "group.key")
     pace = {"dead_after_s": 60.0}
-    config = sealed_file(tmp_path, reference, key, pace=pace, endpoint="tcp://127.0.0.1:*", scores="sealed")
+    how = {"scores": "sealed", "statistics_to": statistics_to}
+    config = sealed_file(tmp_path, reference, key, pace=pace, endpoint="tcp://127.0.0.1:*", **how)
     coordinator = ServeProcess("serve", "--config", str(config), log=tmp_path / "coordinator.log")
     try:
         with (
             Recorder(coordinator.ready()) as line,
-            players(tmp_path, reference, line.endpoint, *joining(tmp_path, reference)) as made,
+            players(tmp_path, reference, line.endpoint, *joining(tmp_path, reference, statistics_to)) as made,
         ):
             first, *_, last = made.values()
             wait_until(lambda: is_saved(last, 0), "a round of the last member")
@@ -215,7 +220,9 @@ def test_nothing_of_the_members_values_is_found_at_the_coordinator(tmp_path: Pat
             wait_until(lambda: is_stored(tmp_path, first), "the latest update of the first member to be stored")
             boxes = Boxes(key=key, run="whole", plan=plan_digest(agreed(first)))
             sent = copied(first, tmp_path)
-            needles = secrets_of(first, sent, tmp_path, boxes)
+            needles = secrets_of(first, sent)
+            if statistics_to == "members":
+                needles["statistics"] = statistics_of(first, tmp_path, boxes)
             with reader_of(sent) as pid:
                 assert "weights" in found_in(needles, memory_of(pid))
             assert found_in(needles, memory_of(coordinator.child.pid)) == set()
