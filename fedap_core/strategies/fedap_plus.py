@@ -1,7 +1,7 @@
-"""FedAP+: FedAP with a small self-weight and a personal model beside it, whose mean with the delivered one predicts.
+"""FedAP+: FedAP with a small self-weight and a personal model beside it; a weighted mean of both predicts.
 
 W is wide: most of a row comes from others, by similarity. Beside the exchanged model a participant trains a personal
-one, pulled towards what W delivers as Ditto's is towards the average; it never leaves. The mean of both, with
+one, pulled towards what W delivers as Ditto's is towards the average; it never leaves. Their weighted mean, with
 batch-norm statistics of the participant's own data, is handed over. Nothing more is sent than by FedAP. With
 `self_weight = 0.5`, `personal_share = 0` and `reestimate = false` it is FedAP.
 
@@ -59,8 +59,8 @@ class FedApPlus(FedAp):
     batch_norm_self_weight: float = CONSTANT
     learning: float = 0.0
     average_last: float = 0.0
-    personal_share: float = 0.5
-    strength: float = 1.0
+    personal_share: float = 0.85
+    strength: float = 2.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

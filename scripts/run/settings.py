@@ -53,7 +53,7 @@ _LATER_FIELDS = {
 run's name."""
 
 _OLDER_DEFAULTS: Mapping[str, Mapping[str, object]] = {
-    "fedap-plus": {"self_weight": 0.5, "head_at_home": True, "personal_share": 0.0}
+    "fedap-plus": {"self_weight": 0.5, "head_at_home": True, "personal_share": 0.0, "strength": 1.0}
 }
 """Options of algorithms whose default was another one when older results were named: what is the default now has a
 part in a run's name, so that a result is never taken for one of another algorithm."""

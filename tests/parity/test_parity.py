@@ -221,7 +221,7 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "fedap-plus": (
         "fedap-plus",
         {"reestimate": False},
-        ditto(1.0, plus=textbook.batch_norm, self_weight=0.15, share=0.5),
+        ditto(2.0, plus=textbook.batch_norm, self_weight=0.15, share=0.85),
     ),
     "fedap-plus-home": ("fedap-plus", PLUS, by_anchor(head_or_batch_norm, BN_INPUTS)),
     "fedap-plus-narrowing": (
@@ -249,7 +249,7 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "fedap-plus-average": (
         "fedap-plus",
         {**PLUS, "personal_share": 0.4, "average_last": 0.5},
-        ditto(1.0, plus=head_or_batch_norm, share=0.4, last=2),
+        ditto(2.0, plus=head_or_batch_norm, share=0.4, last=2),
     ),
     "ditto": ("ditto", {}, ditto(1.0)),
     "ditto-0.1": ("ditto", {"strength": 0.1}, ditto(0.1)),
