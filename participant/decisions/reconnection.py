@@ -148,8 +148,9 @@ class Lifeline:
 
     def moved(self, now: float) -> None:
         """So is an offer that was accepted, or a piece of a payload. It also delays a repeated hello by as long as the
-        line may be silent, because the answer is on its way."""
+        line may be silent, because the answer is on its way. Whoever sends it is there, before its welcome is whole."""
         self.received(now)
+        self._contact_at = now
         if self._hello_at is not None:
             self._hello_at, self._is_being_answered = now + self._allowed * self._least_silence_s(), True
         if self._farewell_at is not None:

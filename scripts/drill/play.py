@@ -44,6 +44,9 @@ TALLY = "attempts"
 PATIENCE_S = 60.0
 """That a drill may take beyond ten times the undisturbed run."""
 
+UNDISTURBED_S = 300.0
+"""The same for the undisturbed run, whose usual duration nobody knows yet: a busy machine may need minutes."""
+
 
 def write_model_file(fork_server: ForkServer, folder: Path, drill: Drill) -> Path:
     """The initial model of a drill's size."""
@@ -155,7 +158,8 @@ class _Play:
         self._order = itertools.count()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._unit_s = 0.0 if quiet is None else quiet.seconds
-        self._patience_s = PATIENCE_S + 10.0 * self._unit_s + 4.0 * drill.rounds * drill.pace_s
+        least_s = PATIENCE_S if quiet is not None else UNDISTURBED_S
+        self._patience_s = least_s + 10.0 * self._unit_s + 4.0 * drill.rounds * drill.pace_s
         for fault in faults:
             self._plan(fault)
 

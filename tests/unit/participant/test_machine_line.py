@@ -17,6 +17,7 @@ from participant.decisions.events import (
     LeaveRequested,
     LineLost,
     LineOpened,
+    PayloadMoved,
     Reported,
 )
 from participant.decisions.steps import Activity
@@ -182,6 +183,17 @@ def test_gives_up_only_as_configured() -> None:
     actions = hasty.at(5.0)
     assert isinstance(actions[-1], End)
     assert actions[-1].code == 1
+
+
+def test_a_coordinator_whose_initial_model_is_on_its_way_is_not_given_up() -> None:
+    """give_up_s is 5: slices at 4 and 8 move the end to 13."""
+    agent = Agent(replace(PATIENCE, give_up_s=5.0))
+    agent.on(LineOpened())
+    for now in (4.0, 8.0):
+        agent.now = now
+        agent.on(PayloadMoved())
+    assert not any(isinstance(action, End) for action in agent.at(12.9))
+    assert any(isinstance(action, End) for action in agent.at(13.0))
 
 
 def test_stop_request_stops_work_leaves_and_ends() -> None:
