@@ -27,7 +27,7 @@ from coordinator.observers import Observer, Observers, make_observers
 from coordinator.observers.notice_file import read_notices
 from coordinator.record.disk import SpaceGuard, expected_members
 from coordinator.record.folder_check import note_models, require_sound
-from coordinator.record.journal import JOURNAL, Journal, Ledger, SqliteJournal, replay
+from coordinator.record.journal import JOURNAL, Journal, Ledger, NotWritten, SqliteJournal, replay
 from coordinator.record.member_list import MemberList
 from coordinator.record.model_forms import ModelFile, ModelForms
 from coordinator.record.recovery import Recovery, recovery_of
@@ -100,6 +100,10 @@ def open_run(
     except InvalidInput:
         release()
         raise
+    except NotWritten as error:
+        release()
+        fix = "Free some space and start it again."
+        raise InvalidInput("folder", str(config.folder), f"one that can be written to ({error})", fix) from error
     if config_file is not None:
         shutil.copyfile(config_file, config.folder / "run.toml")
     store = Store(config.folder)
@@ -248,7 +252,8 @@ def _introduce(
     models: Mapping[str, Path | None],
     strategy: Strategy,
 ) -> None:
-    """Write down what the run is, once; afterwards refuse to resume it as something else."""
+    """Write down what the run is, once; afterwards refuse to resume it as something else. The plan comes last: a run
+    that has one has everything else, whenever it was killed or its disk was full."""
     before = journal.metadata("plan")
     if before is not None:
         longer = plan.rounds > json.loads(before)["rounds"]
@@ -260,10 +265,10 @@ def _introduce(
             raise InvalidInput("initial", str(config.initial), "the model with which this run began")
     journal.set_metadata("config", config.model_dump_json())
     note_models(journal, models)
-    journal.set_metadata("plan", plan_text(plan))
     if before is None:
         journal.set_metadata("run", config.run)
         journal.set_metadata("model", _described(spec))
+    journal.set_metadata("plan", plan_text(plan))
 
 
 def _described(spec: ModelSpec) -> str:

@@ -209,7 +209,10 @@ class SqliteJournal:
         return str(found[0]) if found else None
 
     def set_metadata(self, name: str, value: str) -> None:
-        self._db.execute("insert or replace into facts values (?, ?, ?)", (name, value, sealed(name, value)))
+        try:
+            self._db.execute("insert or replace into facts values (?, ?, ?)", (name, value, sealed(name, value)))
+        except sqlite3.Error as error:
+            raise NotWritten(str(error)) from error
 
     def copy_to(self, path: Path) -> None:
         """Everything as it is now, while others write, as a journal of its own with its head beside it."""

@@ -196,6 +196,7 @@ class Lifeline:
         if self._retry_at is not None and now >= self._retry_at:
             return Due(actions=tuple(self._open(now)))
         if self._opening_until is not None and now >= self._opening_until:
+            self._allow_more()
             return Due(actions=tuple(self.lost(NO_CONNECTION, now)))
         if self.is_open and now >= self._silent_at():
             if not self._has_delivered:
@@ -224,7 +225,8 @@ class Lifeline:
             raise AssertionError("an open line on which nothing is waited for")
 
     def _open(self, now: float) -> list[Action]:
-        self._retry_at, self._opening_until = None, now + UNANSWERED_HELLOS * self.patience.answer_s
+        """An encrypted handshake takes several messages, so on a slow line it is given more time as well."""
+        self._retry_at, self._opening_until = None, now + self._allowed * UNANSWERED_HELLOS * self.patience.answer_s
         return [OpenLine()]
 
     def _silent_at(self) -> float:

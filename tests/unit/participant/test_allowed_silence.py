@@ -132,6 +132,17 @@ def test_hello_is_not_said_again_while_its_answer_is_on_its_way() -> None:
     assert [message.KIND for message in agent.said()] == ["hello"]
 
 
+def test_a_handshake_that_does_not_end_is_given_twice_as_long_each_time() -> None:
+    """answer_s is 2: a connection has 6 s to come about, then 12, 24, 48 and no more."""
+    agent, waits = Agent(), []
+    for _ in range(5):
+        waits.append(until_lost(agent))
+        deadline = agent.machine.next_deadline()
+        assert deadline is not None
+        agent.at(deadline)
+    assert waits == [6.0, 12.0, 24.0, 48.0, 48.0]
+
+
 def test_a_repeated_hello_waits_longer_on_a_line_that_is_allowed_more() -> None:
     """answer_s is 2 and a line on which nobody answers is lost after 6 s; on the next, hello is repeated after 4 s."""
     agent = Agent()
