@@ -106,7 +106,9 @@ def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str | N
         wrong = InvalidInput("path", str(error.filename), "one that can be used here", f"{error.strerror}.")
         print(f"error: {wrong}", file=sys.stderr)
         sys.exit(WRONG_INPUT)
-    except KeyboardInterrupt:
+    except BaseException as error:  # pydantic raises its own error from an interrupt in a serializer of ours
+        if KeyboardInterrupt not in (type(error), type(error.__cause__)):
+            raise
         if interrupted is not None:
             print(interrupted, file=sys.stderr)
         sys.exit(cut_short_by(signal.SIGINT))

@@ -51,18 +51,11 @@ def test_participant_that_cannot_end_after_its_goodbye_is_found() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mode", "sliced"), [("barrier", False), ("barrier", True), ("continuous", False)])
+@pytest.mark.parametrize("mode", ["barrier", "continuous"])
+@pytest.mark.parametrize("sliced", [False, True])
 def test_two_members_and_two_rounds_survive_one_fault_at_every_point(mode: str, sliced: bool) -> None:
     code, text = explored(Scope(mode=mode, sliced=sliced, minutes=50.0))
     assert COMPLETE in text, text
-    assert code == 0
-
-
-@pytest.mark.slow
-def test_slices_without_barriers_survive_one_fault_as_far_as_the_time_allows() -> None:
-    """The largest of the four: what was left open must end well, too."""
-    code, text = explored(Scope(mode="continuous", sliced=True, minutes=5.0))
-    assert "every law holds" in text or "every law held" in text, text
     assert code == 0
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import BaseModel, model_serializer
 
 from fedap_core.errors import InvalidInput, exit_on_invalid_input, in_words, parse_pairs, unknown_name
 
@@ -59,9 +60,19 @@ def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
+class _Settings(BaseModel):
+    @model_serializer
+    def _interrupted(self) -> str:
+        raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(
     ("command", "code", "line"),
-    [(_refuse, 2, "error: rounds: got 0, expected at least 1\n"), (_interrupt, 130, "interrupted\n")],
+    [
+        (_refuse, 2, "error: rounds: got 0, expected at least 1\n"),
+        (_interrupt, 130, "interrupted\n"),
+        (_Settings().model_dump, 130, "interrupted\n"),
+    ],
 )
 def test_commands_end_with_a_line_and_a_code(
     command: object, code: int, line: str, capsys: pytest.CaptureFixture[str]
