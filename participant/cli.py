@@ -51,15 +51,18 @@ def init(
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
     """Write the initial model file of a federation."""
-    from participant.record.model_file import make_initial, write_model  # torch: seconds that other commands save
-    from participant.record.weights import with_weights
-    from participant.training.honest_step import measure_step as measure
-
     if out.exists() and not force:
         raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
     dataset = load_dataset(data, DataOptions(root=data_root, options=parse_pairs("data-option", data_option or [])))
     if classes is not None:
         dataset = dataset.with_classes(parse_list("classes", classes))
+    from participant.record.model_file import (  # torch: seconds, which wrong input need not wait
+        make_initial,
+        write_model,
+    )
+    from participant.record.weights import with_weights
+    from participant.training.honest_step import measure_step as measure
+
     spec, state = make_initial(
         model,
         input_shape=dataset.input_shape,

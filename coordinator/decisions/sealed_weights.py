@@ -24,8 +24,7 @@ from fedap_core.strategies import Phase
 def rule_of(rules: Rules, phase: Phase) -> rows.RowRule:
     """What rows of a phase look like."""
     most = 1.0 if rules.sealing is None else rules.sealing.max_peer_weight
-    own = rules.strategy.kept_self_weight if rules.strategy.is_personal(phase) else None
-    return rows.RowRule(own_share=own, max_peer_weight=most, leaves_alone=bool(rules.strategy.least_similarity))
+    return rows.RowRule.of(rules.strategy, phase, max_peer_weight=most)
 
 
 def statistics_of(state: State, rules: Rules) -> tuple[BlobRef, ...]:

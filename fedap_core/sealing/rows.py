@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from fedap_core.errors import InvalidInput
 from fedap_core.sealing.fixed_point import WHOLE
+from fedap_core.strategies import Phase, Strategy
 
 SHARE_OF_FEW = 1.25
 """Among few members, each may give so many times its equal share: a cap below that would leave weight to nobody."""
@@ -34,6 +35,13 @@ class RowRule:
     own_share: float | None
     max_peer_weight: float
     leaves_alone: bool = False
+
+    @classmethod
+    def of(cls, strategy: Strategy, phase: Phase, *, max_peer_weight: float) -> RowRule:
+        """The strategy's rule in that phase."""
+        own = strategy.kept_self_weight if strategy.is_personal(phase) else None
+        alone = bool(strategy.least_similarity)
+        return cls(own_share=own, max_peer_weight=max_peer_weight, leaves_alone=alone)
 
     def __post_init__(self) -> None:
         if not 0.0 < self.max_peer_weight <= 1.0:

@@ -263,9 +263,7 @@ class SealedRun:
         return self.strategy.round_plan(round_no - plan.warmup_rounds, plan.rounds - plan.warmup_rounds).phase
 
     def _rule(self, phase: Phase) -> rows.RowRule:
-        own = self.strategy.kept_self_weight if self.strategy.is_personal(phase) else None
-        most, alone = self._sealing.max_peer_weight, bool(self.strategy.least_similarity)
-        return rows.RowRule(own_share=own, max_peer_weight=most, leaves_alone=alone)
+        return rows.RowRule.of(self.strategy, phase, max_peer_weight=self._sealing.max_peer_weight)
 
     def _own_upload(self, round_no: int, salt: str) -> Upload:
         phase = str(self._phase(round_no))

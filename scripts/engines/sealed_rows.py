@@ -22,8 +22,7 @@ def mix_as_sealed(
     weights: FloatArray, names: Sequence[str], strategy: Strategy, phase: Phase, updates: Sequence[Float32Array]
 ) -> None:
     """Write every row's mix into it. weights: (n, n), the strategy's. updates: n arrays (P,) of float32."""
-    own = strategy.kept_self_weight if strategy.is_personal(phase) else None
-    rule = rows.RowRule(own_share=own, max_peer_weight=MAX_PEER_WEIGHT, leaves_alone=bool(strategy.least_similarity))
+    rule = rows.RowRule.of(strategy, phase, max_peer_weight=MAX_PEER_WEIGHT)
     everybody = dict.fromkeys(names, 1.0)
     granted = []
     for name, row in zip(names, weights, strict=True):

@@ -37,6 +37,16 @@ def fields(folder: Path, initial: Path, *, algorithm: str = "fedap", rounds: int
     }
 
 
+def close_federation(federation: Federation) -> None:
+    """Let go of everything that `open_run` opened, of a coordinator that does not run."""
+    parts = federation.coordinator._parts
+    federation.coordinator._compute.close()
+    parts.store.close()
+    parts.router.close(linger_s=0)
+    parts.journal.close()
+    parts.release()
+
+
 class RunningCoordinator:
     """A coordinator at work in a thread of this process."""
 

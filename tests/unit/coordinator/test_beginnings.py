@@ -10,7 +10,7 @@ from coordinator.config import make_config
 from coordinator.record.journal import JOURNAL, NotWritten, SqliteJournal
 from coordinator.runs import open_run
 from fedap_core.errors import InvalidInput
-from tests.support.federation import fields
+from tests.support.federation import close_federation, fields
 from tests.support.tiny_models import tiny_model
 
 
@@ -37,12 +37,7 @@ def test_a_run_that_a_full_disk_did_not_let_begin_begins_when_there_is_room(room
     with pytest.raises(InvalidInput, match=r"folder: got .* disk is full.* Free some space"):
         open_run(config, open_journal=lambda path: FillingJournal(path, room))
     federation = open_run(config)
-    parts = federation.coordinator._parts
-    federation.coordinator._compute.close()
-    parts.store.close()
-    parts.router.close(linger_s=0)
-    parts.journal.close()
-    parts.release()
+    close_federation(federation)
     kept = SqliteJournal(tmp_path / "run" / JOURNAL)
     assert kept.metadata("run") == config.run
     assert kept.metadata("plan") is not None

@@ -18,7 +18,7 @@ from coordinator.wire.router import Router
 from protocol.codec import encode
 from protocol.messages import Heartbeat, Leave, Message, Welcome
 from tests.support.cohorts import wait_until
-from tests.support.federation import fields
+from tests.support.federation import close_federation, fields
 from tests.support.tiny_models import tiny_model
 from tests.unit.protocol.samples import PLAN
 
@@ -78,11 +78,7 @@ def counter(tmp_path: Path) -> Iterator[Counter]:
     yield made
     visitor.close(linger=0)
     context.term()
-    federation.coordinator._compute.close()
-    parts.store.close()
-    parts.router.close(linger_s=0)
-    parts.journal.close()
-    parts.release()
+    close_federation(federation)
 
 
 def test_a_loss_is_told_one_turn_later_though_more_is_said_to_it(counter: Counter) -> None:

@@ -21,7 +21,7 @@ from protocol.limits import SLICE_BYTES
 from protocol.messages import Hello, Message, Slice, Train, Update
 from protocol.tensors import TensorSet
 from tests.support.cohorts import wait_until
-from tests.support.federation import fields
+from tests.support.federation import close_federation, fields
 from tests.support.tiny_models import TinyModel, tiny_model
 
 BODIES = {"whole": 1000, "in slices": SLICE_BYTES // 4 + 1000}
@@ -110,12 +110,7 @@ def desk(model: TinyModel, tmp_path: Path) -> Iterator[ManualCoordinator]:
     )
     federation = open_run(make_config(chosen))
     yield ManualCoordinator(federation)
-    parts = federation.coordinator._parts
-    federation.coordinator._compute.close()
-    parts.store.close()
-    parts.router.close(linger_s=0)
-    parts.journal.close()
-    parts.release()
+    close_federation(federation)
 
 
 def ordered(caller: Caller) -> list[Train]:
