@@ -56,10 +56,8 @@ def init(
     dataset = load_dataset(data, DataOptions(root=data_root, options=parse_pairs("data-option", data_option or [])))
     if classes is not None:
         dataset = dataset.with_classes(parse_list("classes", classes))
-    from participant.record.model_file import (  # torch: seconds, which wrong input need not wait
-        make_initial,
-        write_model,
-    )
+    # torch: seconds, which wrong input need not wait for
+    from participant.record.model_file import make_initial, write_model
     from participant.record.weights import with_weights
     from participant.training.honest_step import measure_step as measure
 
