@@ -1,9 +1,9 @@
-"""Actions that the coordinator's machine asks of its shell. The order matters: the shell performs a list from front to
-back, and actions after a Persist wait until it is durable.
+"""Actions that the coordinator's machine requests from its shell. The shell performs them in order; actions after a
+Persist wait until its fact is durable.
 
-Nothing here holds tensors. A blob that came is named BlobRef(member, kind, round_no); a row that mixing makes is named
-RowRef (its receiver, and the round whose order delivers it); what an order carries is a WeightsRef. Which bytes these
-are, where they lie and how they travel is the shell's.
+Nothing here holds tensors. BlobRef(member, kind, round_no) names a received blob; RowRef names a mixed row by its
+receiver and the round whose order delivers it; WeightsRef names the weights of an order. The shell decides which bytes
+these are, where they are stored and how they are sent.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ class Source(enum.StrEnum):
     """Where the weights of an order come from."""
 
     INITIAL = "initial"
-    """The initial model: its shared tensors in a `train`."""
+    """The initial model; a `train` order carries its shared tensors."""
     ANCHOR = "anchor"
-    """The anchor: all tensors in an `anchor` order, its shared tensors in a `train`. The anchor file if `row` is None;
-    otherwise that row of the last warm-up round, which everybody gets."""
+    """The anchor: all its tensors in an `anchor` order, its shared tensors in a `train`. The anchor file if `row` is
+    None; otherwise that row of the last warm-up round, sent to every member."""
     ROW = "row"
-    """The row that is named."""
+    """The mixed row that `row` names."""
 
 
 @lru_cache(maxsize=64)
 def step_at(kind: str, round_no: int) -> Step:
-    """The step of that name; all members of a round ask for the same few."""
+    """Return the step (cached: all members of a round use the same few)."""
     return Step(kind=kind, round_no=round_no)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowRef:
-    """A row made by mixing: whose it is, and the round whose order (or finish) delivers it.
+    """A mixed row: its receiver, and the round whose order (or finish) delivers it.
 
-    alone: mixed for this member by itself, not with everybody's; both may exist for one round.
+    alone: mixed for this member separately, not together with the round; both may exist for one round.
     """
 
     member: str
@@ -52,7 +52,7 @@ class RowRef:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeightsRef:
-    """What an order carries. `row` names it where mixing made it: always for ROW, for an ANCHOR that warm-up made."""
+    """The weights of an order. `row` is set if they were mixed: always for ROW, and for an ANCHOR made by warm-up."""
 
     source: Source
     row: RowRef | None = None
@@ -60,7 +60,7 @@ class WeightsRef:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlobRef:
-    """A tensor set that came from a member. kind: "stats", "update", or "update-statistics" (came along with one)."""
+    """A tensor set received from a member. kind: "stats", "update", or "update-statistics" (sent with an update)."""
 
     member: str
     kind: str
@@ -71,10 +71,10 @@ class BlobRef:
 class Order:
     """A message `anchor`, `train` or `finish` without its tensors.
 
-    kind, round_no, measure, phase, reason are the message's fields, where its kind has them. weights None: the field is
-    nil (an `anchor` under the initial model, a `finish` before any weights). Where everything stays home the shell
-    sends an empty set. peers: sealed statistics that a `train` brings along. mixed_from, similarity: what a `finish`
-    says about the model it brings.
+    kind, round_no, measure, phase, reason: the message's fields, if its kind has them. weights None: the field is nil
+    (an `anchor` under the initial model, a `finish` before any weights). If no tensors are shared, the shell sends an
+    empty set. peers: sealed statistics that a `train` includes. mixed_from, similarity: how the model of a `finish` was
+    mixed.
     """
 
     kind: str
@@ -93,7 +93,7 @@ class Order:
 
     @property
     def place(self) -> tuple[int, int]:
-        """That of `step`, without building one: asked of every member at every event."""
+        """The place of `step`, without building a Step: called for every member at every event."""
         return self.round_no, ORDERS.index(self.kind)
 
 
@@ -102,14 +102,14 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Persist:
-    """Journal this fact, with the `now` that was given to `handle`. Durable before the next action begins."""
+    """Journal this fact with the `now` passed to `handle`. It must be durable before the next action starts."""
 
     fact: Fact
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Discard:
-    """What arrived as this report is not wanted: drop its staged bytes. A repeat, mostly; no fault, no answer."""
+    """Drop the staged bytes of this report: it is not needed. Usually a repeat; not a fault, and not answered."""
 
     member: str
     kind: str
@@ -118,7 +118,7 @@ class Discard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Collect:
-    """Every stored blob and row that is not listed may be deleted; work under way is listed too."""
+    """Allow deletion of every stored blob and row that is not listed; those of running work are listed too."""
 
     blobs: frozenset[BlobRef]
     rows: frozenset[RowRef]
@@ -129,7 +129,7 @@ class Collect:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Send:
-    """Send a message that has no tensors: reject, hello-required, heartbeat, error. member: for the log."""
+    """Send a message without tensors: reject, hello-required, heartbeat, error. member: for the log."""
 
     connection: str
     member: str | None
@@ -138,7 +138,7 @@ class Send:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SendWelcome:
-    """Send `welcome`. The shell adds run, plan and heartbeat_s; `initial`: with the initial model, else nil."""
+    """Send `welcome`. The shell adds run, plan and heartbeat_s. initial: include the initial model, otherwise nil."""
 
     connection: str
     member: str
@@ -148,7 +148,7 @@ class SendWelcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SendOrder:
-    """Send an order. May come again for the same step; an equal payload already under way is offered again."""
+    """Send an order. May be repeated for the same step; an equal payload already in transfer is offered again."""
 
     connection: str
     member: str
@@ -157,21 +157,21 @@ class SendOrder:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forget:
-    """This connection is nobody's any more: drop its conversation and its transfers. It may say hello."""
+    """Drop the conversation and transfers of a connection that no longer belongs to a member. It may say hello."""
 
     connection: str
 
 
-# ---- work whose end comes back as an event
+# ---- work that answers with an event
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inspect:
-    """Judge the values of a report that arrived (`admission.inspect_update`, `inspect_stats`), make its blobs durable,
-    and answer with Inspected. phase: which tensors are shared (warm-up shares BN too). sent: what the member was given,
-    to measure how far it went; None: nothing to compare with. limit: longest admitted distance; None: any.
-    measure: what the statistics are of, NONE where there are none; samples: what the member says they are from;
-    announced: what its hello said. train_loss: what came with an update."""
+    """Check the values of a received report (`admission.inspect_update`, `inspect_stats`), make its blobs durable, and
+    answer with Inspected. phase: which tensors are shared (warm-up shares BN too). sent: the weights the member was
+    sent, to measure how far its update moved; None: nothing to compare with. limit: largest admitted distance; None:
+    any. measure: kind of statistics, NONE if there are none; samples: how many samples they cover according to the
+    member; announced: training samples in its hello. train_loss: as reported with an update."""
 
     member: str
     kind: str
@@ -187,9 +187,9 @@ class Inspect:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weigh:
-    """Compute strategy.mixing over these members' statistics; answer with WeighingDone.
+    """Compute W (`strategy.mixing`) from these members' statistics; answer with WeighingDone.
 
-    statistics and samples have one entry per member (samples: training samples, the evidence's counts).
+    statistics and samples have one entry per member (samples: training samples, used as the evidence's counts).
     """
 
     ticket: int
@@ -200,9 +200,9 @@ class Weigh:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Aggregate:
-    """mix(weights, updates of the givers in this order) -> a row for each receiver; answer with MixingDone.
+    """Mix the givers' updates, in this order, into a row for each receiver; answer with MixingDone.
 
-    weights: (receivers, givers), rows sum to 1. With everyone there, givers and receivers are all members in sorted
+    weights: (receivers, givers), rows sum to 1. If nobody is missing, givers and receivers are all members in sorted
     order and the weights are the strategy's own, bit for bit. phase WARMUP: rows hold the BN tensors too.
     """
 
@@ -233,7 +233,7 @@ class Aggregate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note:
-    """A log line: `noun.verb` in the past, and what a reader needs. details: (name, value) pairs."""
+    """A log line: `noun.verb` in the past tense, with context. details: (name, value) pairs."""
 
     event: str
     member: str | None = None
@@ -243,11 +243,11 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stop:
-    """The run is over and everybody who is there knows: flush and end, exit code 0 unless aborted.
+    """The run is over and every present member knows: flush and exit, with code 0 unless aborted.
 
-    halted: the run is not over. It cannot go on until the operator has done something; nobody is told, and nothing
-    is journalled. lost: the report that stands in the way, whose member no longer holds it. obstacle: why it can never
-    go on with this folder, empty if it can."""
+    halted: the run is not over but cannot continue until the operator acts; members are not notified and nothing is
+    journalled. lost: the missing report that blocks the run and that its member no longer holds. obstacle: why the run
+    can never continue from this folder; empty if it can."""
 
     aborted: bool
     sentence: str
@@ -258,7 +258,7 @@ class Stop:
 
 Task = Discard | Collect | Inspect | Weigh | Aggregate
 Effect = Send | SendWelcome | SendOrder | Forget | Note | Stop | Task
-"""What is done once the facts before it are durable."""
+"""Actions performed once the facts before them are durable."""
 
 Action = Persist | Effect
-"""Anything the machine asks for."""
+"""Anything the machine requests."""

@@ -1,8 +1,8 @@
-"""Admission: which hello fits the run, and which statistics and updates have values that are safe to mix.
+"""Admission: which hellos fit the run, and which statistics and updates have values that are safe to mix.
 
-`refuse_hello` judges before anything is remembered. `inspect_update` and `inspect_stats` look at values and are called
-off the socket's thread; they stream over blocks, so that a model never lies in memory twice. A refusal has the wire's
-code and a sentence with both values. What a refusal leads to is decided elsewhere.
+`refuse_hello` decides before anything is stored. `inspect_update` and `inspect_stats` check values off the socket's
+thread; they stream over blocks, so that a model is never in memory twice. A refusal has the code used on the wire and a
+sentence with both values. Its consequences are decided elsewhere.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from fedap_core.parts import TensorSpec
 from protocol.messages import Hello, Reject
 
 FEWEST_TO_COMPARE = 3
-"""Members from which a median says who is odd: of three, one may lie."""
+"""Fewest members for which a median can identify an outlier: of three, one may be wrong."""
 
 MOST_POSITIONS = 2**24
-"""Values per sample and channel that a layer can have: images of 4096 x 4096 at full resolution."""
+"""Most values per sample and channel that a layer may have: images of 4096 x 4096 at full resolution."""
 
 
 NAMES_BEYOND = 1_000
-"""Names that an open run remembers beyond the members it can have: of those who left and come no more."""
+"""Names that an open run stores beyond its maximum number of members: those of members that left for good."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """code None: admitted. distance: length of (update - sent), where something was sent to compare with.
+    """The verdict on a report. code None: admitted. distance: length of (update - sent), if there is a `sent`.
 
-    direction: of that step, as `directions.Sketch` writes it; empty: not looked at.
+    direction: of that step, as `directions.Sketch` encodes it; empty: not computed.
     """
 
     code: str | None = None
@@ -50,7 +50,7 @@ class Judgement:
     direction: str = ""
 
     def answer(self, action: Inspect) -> Inspected:
-        """The same as an event, in answer to the action that asked for it."""
+        """Return this verdict as the event that answers the action."""
         return Inspected(
             member=action.member,
             kind=action.kind,
@@ -63,14 +63,15 @@ class Judgement:
 
 
 def name_of(hello: Hello, identity: str, allowed: tuple[tuple[str, str], ...] | None) -> str | None:
-    """The name a participant has in this run: what the list says of its key, or what it says; None: not on the list."""
+    """Return a participant's name in this run: the one listed for its key, or without a list the one in its hello.
+    None: its key is not listed."""
     if allowed is None:
         return hello.name
     return dict(allowed).get(identity)
 
 
 def refuse_hello(hello: Hello, identity: str, state: State, rules: Rules) -> Reject | None:
-    """Why somebody may not take part; None: welcome."""
+    """Return why a participant may not join; None: it may."""
     if state.ended:
         return Reject(code="run-over", reason=f"run {rules.run} has ended: {state.sentence}"[:500])
     name = name_of(hello, identity, state.allowed)
@@ -92,7 +93,7 @@ def refuse_hello(hello: Hello, identity: str, state: State, rules: Rules) -> Rej
 
 
 def _is_listed(member: Member, state: State) -> bool:
-    """Whether a member's own key still stands for its name; else the operator has given the name another key."""
+    """Whether the list still assigns the member's key to its name; if not, the operator gave the name another key."""
     return state.allowed is None or (member.identity, member.name) in state.allowed
 
 
@@ -119,7 +120,7 @@ def _differing_model(hello: Hello, rules: Rules) -> Reject | None:
     for code, what, ours, yours in pairs:
         if ours != yours:
             return Reject(code=code, reason=f"{what} differs from the run's", ours=_text(ours), yours=_text(yours))
-    if rules.members_compute_rows:  # counts are the members' own business
+    if rules.members_compute_rows:  # sample counts are not used by the coordinator
         return None
     least, most = rules.members.min_samples, rules.members.max_samples
     if hello.train_samples < least:
@@ -134,8 +135,8 @@ def _samples(code: str, reason: str, ours: str, hello: Hello) -> Reject:
 
 
 def _grown(hello: Hello, known: Member | None, rules: Rules) -> Reject | None:
-    """A member's count weighs its updates: it may change with its data, and not be raised at will. Without keys another
-    process under the name is somebody else."""
+    """Refuse a sample count too far from the one the member joined with: the count weighs its updates, so it may follow
+    the data but not be raised at will. Without keys, another process under the name is another participant."""
     if known is None or rules.members_compute_rows:
         return None
     if not instances.is_same(known, instances.digest_of(hello.instance)):
@@ -153,7 +154,7 @@ def _no_room(known: Member | None, state: State, rules: Rules) -> Reject | None:
     if state.stage.is_over:
         return Reject(code="run-over", reason=f"run {rules.run} is over: {state.sentence}"[:500])
     most = rules.members.at_most
-    if len(state.members) >= most and len(state.active()) >= most:  # the second looks at all of them
+    if len(state.members) >= most and len(state.active()) >= most:  # the cheap check first: active() is O(members)
         return Reject(code="full", reason=f"the run has its {rules.members.at_most} members")
     if known is None and len(state.members) >= most + NAMES_BEYOND:
         return Reject(code="full", reason=f"{len(state.members)} names have come and gone, more than the run keeps")
@@ -167,16 +168,17 @@ def _text(value: str | tuple[int, ...]) -> str:
 
 
 def typical(distances: Iterable[float]) -> float | None:
-    """The lower median of what one round's updates moved by; None: too few to tell who is odd."""
+    """Return the lower median of one round's update distances; None: too few to identify an outlier."""
     ordered = sorted(distances)
     return ordered[(len(ordered) - 1) // 2] if len(ordered) >= FEWEST_TO_COMPARE else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateShape:
-    """An update in wire order: `trained` values that gradient descent moves, then running statistics up to `size`.
+    """An update in wire order: first `trained` values changed by gradient descent, then running statistics up to
+    `size`.
 
-    variances: where among those lie values that cannot be negative, as (start, stop).
+    variances: (start, stop) ranges of values that cannot be negative.
     """
 
     size: int
@@ -185,7 +187,7 @@ class UpdateShape:
 
 
 def shape_of(tensors: Sequence[TensorSpec]) -> UpdateShape:
-    """The shape of an update of these tensors, which are in wire order."""
+    """Return the shape of an update made of these tensors, given in wire order."""
     trained = sum(one.size for one in tensors if one.trainable)
     variances, start = [], 0
     for one in tensors:
@@ -197,7 +199,7 @@ def shape_of(tensors: Sequence[TensorSpec]) -> UpdateShape:
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What an update may hold: the run's rules, and how far trained values may go from what was sent (limit; None: any
+    """Limits on an update: the run's rules, and how far trained values may move from the weights sent (limit; None: any
     distance)."""
 
     limit: float | None
@@ -205,9 +207,9 @@ class Bounds:
 
 
 def bounds_of(admission: AdmissionRules, *, length: float, typical: float | None) -> Bounds:
-    """What holds from the first round, and where there is a limit by what is typical, the shorter of both.
+    """Return the limit that applies from the first round or, if smaller, the one derived from typical steps.
 
-    length: of the trained values that the run started from.
+    length: norm of the trained values that the run started from.
     """
     most = admission.max_step * max(length, 1.0)
     return Bounds(limit=most if typical is None else min(typical, most), rules=admission)
@@ -215,9 +217,9 @@ def bounds_of(admission: AdmissionRules, *, length: float, typical: float | None
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedUpdate:
-    """What `UPDATE_RULES` decide from, once all values have been read and are in range.
+    """The input of `UPDATE_RULES`: an update whose values have all been read and are in range.
 
-    distance: as in `Judgement`. train_loss: what the member reports; None: nothing.
+    distance: as in `Judgement`. train_loss: as reported by the member; None: not reported.
     """
 
     distance: float | None
@@ -233,7 +235,7 @@ def _too_far(update: CheckedUpdate) -> Judgement | None:
 
 
 UPDATE_RULES: tuple[Callable[[CheckedUpdate], Judgement | None], ...] = (_too_far,)
-"""Each says why an update is refused, or None; the first refusal counts. Add a rule here and its bound as a field of
+"""Each returns why an update is refused, or None; the first refusal counts. Add a rule here and its bound as a field of
 `AdmissionRules` and of the configuration's `Admission`."""
 
 
@@ -245,10 +247,11 @@ def inspect_update(
     train_loss: float | None = None,
     directed: bool = False,
 ) -> Judgement:
-    """Judge an update, given as (values, what was sent) blocks in order.
+    """Check an update, given as blocks of (values, weights sent) in order.
 
-    Finite, within the bounds of its part, and refused by none of `UPDATE_RULES`. train_loss: what came with it.
-    directed: say also which way the step went; blocks are then multiples of `directions.PIECE` long, but for the last.
+    Its values must be finite, within the bounds of their part, and pass all `UPDATE_RULES`. train_loss: as reported.
+    directed: also compute the direction of the step; the length of each block but the last must then be a multiple of
+    `directions.PIECE`.
     """
     rules, seen, squared, compared, sketch = bounds.rules, 0, 0.0, True, Sketch()
     for values, sent in blocks:
@@ -261,7 +264,7 @@ def inspect_update(
             difference = values[:cut] - sent[:cut]
             if directed:
                 sketch.add(seen, difference)
-            # not BLAS's product: that wakes its threads, which then spin for longer than all of this takes
+            # not a BLAS product: that wakes BLAS threads, which then spin for longer than this whole check takes
             squared += float(np.multiply(difference, difference, out=difference).sum(dtype=np.float64))
         seen += values.size
     if seen != shape.size:
@@ -282,7 +285,8 @@ def _magnitude(values: Float32Array, most: float) -> Judgement | None:
 
 
 def _statistic(values: Float32Array, first: int, shape: UpdateShape, rules: AdmissionRules) -> Judgement | None:
-    """Running statistics from place `first` on: means by one bound, variances by its square and not below 0."""
+    """Check running statistics that start at index `first`: means against one bound, variances against its square and
+    0."""
     if not values.size:
         return None
     is_variance = np.zeros(values.size, dtype=np.bool_)
@@ -302,9 +306,9 @@ def inspect_stats(
     covariance: bool,
     min_samples: int,
 ) -> Judgement | BnStats:
-    """Judge statistics as the wire names them; the moments, layer by layer as in `channels`, when they are admitted.
+    """Check statistics named as on the wire; return the moments of each layer, in the order of `channels`, if admitted.
 
-    channels: the layers that must be there, in the model's order, and how many channels each has.
+    channels: the required layers, in the model's order, and the number of channels of each.
     """
     if samples < min_samples:
         return _bad(f"measured on {samples} samples, at least {min_samples} are asked for")
@@ -340,10 +344,10 @@ def _layer(name: str, size: int, moments: Mapping[str, NDArray[np.generic]], cov
 
 
 def implausible(stats: BnStats, *, announced: int, max_statistic: float, per_position: bool) -> Judgement | None:
-    """Why statistics cannot come from the data that their sender announced; None: they can.
+    """Return why statistics cannot come from the data that the member announced; None: they can.
 
-    announced: training samples of its hello. max_statistic: largest magnitude of a mean, and of a standard deviation.
-    per_position: whether a layer sees several values per sample, as convolutions do, or exactly one.
+    announced: training samples in its hello. max_statistic: largest magnitude of a mean, and of a standard deviation.
+    per_position: whether a layer gets several values per sample, as after a convolution, or exactly one.
     """
     if stats.samples != announced:
         return _bad(f"measured on {stats.samples} samples, the hello announced {announced}")

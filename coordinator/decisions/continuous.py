@@ -1,7 +1,7 @@
-"""Continuous mode: each report is answered at once by a mix with the others' latest updates, until as many updates
-have arrived as all rounds of all members have together.
+"""Continuous mode: each report is answered at once with a mix of all members' latest updates, until rounds x members
+updates have been admitted.
 
-Pure: the state in, a fact out, or None. Enrolment, measuring and warm-up are `Barrier`'s here, too.
+Pure: takes the state, returns a fact or None. Enrolment, measuring and warm-up are inherited from `Barrier`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fedap_core.strategies import Phase
 
 
 def mode_of(rules: Rules) -> Mode:
-    """The mode of a run: asked here, and nowhere else."""
+    """Return the mode of a run. The only place that reads `rules.continuous`."""
     return Continuous(rules) if rules.continuous else Barrier(rules)
 
 
 class Continuous(Barrier):
-    """Nobody waits for anybody once warm-up and measuring are over."""
+    """After warm-up and measuring, no member waits for another."""
 
     age_to_self = True
 
@@ -51,13 +51,13 @@ class Continuous(Barrier):
         return quorum.silence(state, now) if self._has_begun(state) else super().waiting_for(state, now)
 
     def wants_weights(self, state: State, now: float) -> bool:
-        """As soon as possible: every report is mixed by itself."""
+        """As soon as possible, because every report is mixed separately."""
         del now
         lacking = state.lacks_weights(self.rules) and not state.awaits_measure(self.rules)
         return lacking and state.is_training and self.answers_alone(state.round_no)
 
     def ages(self, state: State, members: Sequence[Member]) -> FloatArray:
-        """(n,): updates admitted from others since a member's latest, divided by how many others there are."""
+        """Return (n,): updates admitted from others since each member's latest, divided by the number of others."""
         return mixing_plan.counted_ages(state, members)
 
     def row_phase(self, state: State, member: Member) -> Phase:

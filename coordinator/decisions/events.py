@@ -1,11 +1,11 @@
 """Events for the coordinator's machine: from the socket, finished work, the clock and the operator.
 
-The shell makes them. It has run the codec and the conversation before, so what arrives here is well formed, legal and
-of this run; it has put tensors aside under (member, kind, round_no) and names them only. Events are not journalled
-themselves: `machine.handle` answers with the facts that are (`facts`).
+The shell creates them after the codec and the conversation, so the messages are well formed, legal and of this run.
+Tensors are staged under (member, kind, round_no) and only named here. Events are not journalled; the facts that
+`machine.handle` derives from them are (`facts`).
 
-A `connection` is the shell's name for one connection of one process life (a routing id in hex, say); the machine only
-compares it. An `identity` is the public key in use, or on loopback without keys the name that the hello gave.
+A `connection` is the shell's name for one connection of one process (for example a routing id in hex); the machine only
+compares it. An `identity` is the public key in use or, on loopback without keys, the name in the hello.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from protocol.messages import Heartbeat, Hello, Score, Step
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Started:
-    """A life of the process begins: first event of a new run, and first after the journal was fed back.
+    """The process started: the first event of a new run, and the first after the journal was replayed.
 
-    Nobody is connected. Answered by the work that a crash may have interrupted. missing: admitted reports whose files
-    are to be fetched again.
+    No member is connected. Answered with the work that a crash may have interrupted. missing: admitted reports whose
+    files must be fetched again.
     """
 
     missing: tuple[BlobRef, ...] = ()
     accepts_older: bool = False
-    """The operator has agreed to go on from what the members hold."""
+    """Whether the operator agreed to continue from the rounds that the members hold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,13 +38,13 @@ class Tick:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StopRequested:
-    """SIGTERM. Once: finish the round, tell everybody, end. Twice: end now, with the weights delivered last."""
+    """SIGTERM. Once: finish the round, notify members, exit. Twice: end now, with the weights delivered last."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StorageLow:
-    """Less disk is free than the next round needs, or writing failed: `reason` says how. Nothing is closed, opened or
-    admitted until StorageFree."""
+    """Less disk space is free than the next round needs, or writing failed (see `reason`). No round is opened or closed
+    and nothing is admitted until StorageFree."""
 
     free_bytes: int
     needed_bytes: int
@@ -53,14 +53,14 @@ class StorageLow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StorageFree:
-    """There is room again."""
+    """Enough disk space is free again."""
 
     free_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AllowListChanged:
-    """The list of admitted (identity, name) pairs was edited. Members whose identity is gone are excluded."""
+    """The list of admitted (identity, name) pairs was edited. Members that are no longer listed are excluded."""
 
     allowed: tuple[tuple[str, str], ...]
 
@@ -70,7 +70,7 @@ class AllowListChanged:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HelloArrived:
-    """A hello arrived. Answered by SendWelcome or by a `reject`."""
+    """A hello arrived. Answered with SendWelcome or a `reject`."""
 
     connection: str
     identity: str
@@ -79,7 +79,7 @@ class HelloArrived:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SignOfLife:
-    """Any other sign of life (grant, slice, error, cancel); the shell may thin these out to one per second."""
+    """Any other sign of life (grant, slice, error, cancel); the shell may limit these to one per second."""
 
     connection: str
 
@@ -94,7 +94,7 @@ class Beat:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatsArrived:
-    """A `stats` message is complete. Answered by Inspect, or by Discard when nobody asked."""
+    """A `stats` message is complete. Answered with Inspect, or with Discard if it was not requested."""
 
     connection: str
     round_no: int
@@ -103,8 +103,8 @@ class StatsArrived:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdateArrived:
-    """An `update` message is complete, tensors included. Answered by Inspect or Discard. measured: has statistics.
-    row: the row of W that it requests, (member, weight) pairs."""
+    """An `update` message is complete, tensors included. Answered with Inspect or Discard. measured: it includes
+    statistics. row: the row of W that it requests, as (member, weight) pairs."""
 
     connection: str
     round_no: int
@@ -126,8 +126,8 @@ class GoodbyeArrived:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportDeclined:
-    """A report came that is of no use, or over a connection that is nobody's: nothing of it was fetched or kept. Its
-    sender has done what it was told, and is free."""
+    """A report was not needed, or came over a connection without a member: its payload was not fetched. Its sender has
+    carried out its order and is free for the next one."""
 
     connection: str
     step: Step
@@ -143,7 +143,7 @@ class LeaveArrived:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeerFaulted:
-    """The peer broke the protocol (a RemoteProtocolError, or the rate limit); the shell has answered. A strike."""
+    """The peer violated the protocol (RemoteProtocolError) or the rate limit; the shell has answered. A strike."""
 
     connection: str
     code: str
@@ -152,7 +152,7 @@ class PeerFaulted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeerLost:
-    """The transport says that this connection is gone (EHOSTUNREACH). Not a death: the peer may connect again."""
+    """The transport reports that this connection is gone (EHOSTUNREACH). The peer is not lost: it may reconnect."""
 
     connection: str
 
@@ -162,9 +162,9 @@ class PeerLost:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inspected:
-    """The answer to Inspect. code None: admitted, and its blobs are durable now. Otherwise the content code and why.
+    """The answer to Inspect. code None: admitted, and its blobs are durable. Otherwise the error code and the reason.
 
-    distance, direction: as in UpdateAccepted; None and empty for statistics or where what was sent is no longer there.
+    distance, direction: as in UpdateAccepted; None and empty for statistics, or if the weights sent no longer exist.
     """
 
     member: str
@@ -178,8 +178,8 @@ class Inspected:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InspectionFailed:
-    """A report could not be judged or kept for a fault of ours: a disk that fails, or (disk false) something it builds
-    on that is no longer here. It must come again; whoever sent it has done nothing wrong."""
+    """A report could not be checked or stored because of a fault on our side: a failing disk or (disk False) missing
+    data that the report builds on. It must be sent again; its sender is not at fault."""
 
     member: str
     kind: str
@@ -190,14 +190,14 @@ class InspectionFailed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkInterrupted:
-    """Weighing or mixing was stopped by the disk. Nothing is lost; it is asked for again when the run goes on."""
+    """A disk error stopped weighing or mixing. Nothing is lost; the work is requested again when the run resumes."""
 
     ticket: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkDamaged:
-    """Weighing or mixing found that stored reports are damaged or gone. They were put aside and are asked for again."""
+    """Weighing or mixing found stored reports damaged or missing. They were moved aside and are requested again."""
 
     ticket: int
     blobs: tuple[BlobRef, ...]
@@ -205,7 +205,7 @@ class WorkDamaged:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeighingDone:
-    """The answer to Weigh: W over its members, in its order, and how alike each is to the one most like it."""
+    """The answer to Weigh: W over its members, in its order, and each member's similarity to the most similar other."""
 
     ticket: int
     weights: tuple[tuple[float, ...], ...]
@@ -214,14 +214,14 @@ class WeighingDone:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MixingDone:
-    """The answer to Aggregate: every row it names can be sent."""
+    """The answer to Aggregate: all its rows can be sent."""
 
     ticket: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkFailed:
-    """Weighing or mixing cannot be done (a strategy's objection, a broken blob). The run is aborted with this."""
+    """Weighing or mixing is impossible (the strategy refused, or a blob is broken). Aborts the run with this reason."""
 
     ticket: int
     reason: str
@@ -233,4 +233,4 @@ FromMember = SignOfLife | Beat | ReportArrived | ReportDeclined | LeaveArrived
 FromSocket = HelloArrived | FromMember | PeerFaulted | PeerLost
 FromWork = Inspected | InspectionFailed | WorkInterrupted | WorkDamaged | WeighingDone | MixingDone | WorkFailed
 Event = FromOperator | FromSocket | FromWork
-"""Anything the machine hears; the journal keeps none of it."""
+"""Any input of the machine; events are never journalled."""

@@ -1,10 +1,10 @@
 """Facts: what happened in a run, as recorded in the journal. The coordinator's durable state is a function of these
 facts.
 
-The machine turns what it hears (`events`) into facts and asks for each to be journalled (`actions.Persist`) before
-anything that follows from it is done. Fed back into `machine.replay`, a fact changes the state exactly as it did live
-and calls for nothing. Facts hold words and numbers only (texts, whole and real numbers, truth values, None, tuples of
-these, and scores): tensors are named by (member, round_no) and never sit in here. Encoding is the journal's.
+The machine turns `events` into facts and requests that each is journalled (`actions.Persist`) before anything that
+follows from it is done. Passed to `machine.replay`, a fact changes the state exactly as it did live and causes no
+action. Facts hold strings, numbers, booleans, None, tuples of these, and scores only; tensors are named by (member,
+round_no). The journal encodes them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Began:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Joined:
-    """Somebody became a member, for the first time or again after leaving. instance: digest of its process's token;
-    empty in journals of format 2."""
+    """A participant became a member, for the first time or again after leaving. instance: digest of its process's
+    token; empty in journals of format 2."""
 
     member: str
     identity: str
@@ -37,7 +37,7 @@ class Joined:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Returned:
-    """A member that was thought dead, or whose process started anew, is here; instance as in Joined."""
+    """A member that was considered lost, or whose process restarted, is back. instance: as in Joined."""
 
     member: str
     train_samples: int
@@ -47,9 +47,9 @@ class Returned:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contested:
-    """Another process than the one that has this name said hello under it and was refused; told now and again.
+    """A process other than the one that holds this name said hello under it and was refused; journalled at intervals.
 
-    instance: digest of the other's token. attempts: how many were refused since this was told last.
+    instance: digest of the other process's token. attempts: hellos refused since the last such fact.
     """
 
     member: str
@@ -59,7 +59,7 @@ class Contested:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lost:
-    """A member has been silent for so long that nobody waits for it; it stays a member."""
+    """A member was silent for so long that the run no longer waits for it; it stays a member."""
 
     member: str
     silent_s: float
@@ -67,7 +67,7 @@ class Lost:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Left:
-    """A member went on purpose; it is no member until it says hello again."""
+    """A member left on purpose; it is not a member until it says hello again."""
 
     member: str
     reason: str
@@ -75,7 +75,7 @@ class Left:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refused:
-    """A message of a member was not admitted. kind and round_no name the report, where it was one."""
+    """A message of a member was refused. kind and round_no identify it if it was a report."""
 
     member: str
     code: str
@@ -86,7 +86,7 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quarantined:
-    """A member was excluded: too many refused messages, or its key was taken off the list."""
+    """A member was excluded: too many refused messages, or its key was removed from the list."""
 
     member: str
     code: str
@@ -95,7 +95,7 @@ class Quarantined:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AllowListSet:
-    """The list of admitted (identity, name) pairs changed while the run went on."""
+    """The list of admitted (identity, name) pairs changed during the run."""
 
     allowed: tuple[tuple[str, str], ...]
 
@@ -110,7 +110,7 @@ class EnrolmentClosed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuringOpened:
-    """Members are asked for statistics before training starts; round_no is the round that waits for them."""
+    """Members are asked for statistics before training; round_no is the round that waits for them."""
 
     round_no: int
 
@@ -126,7 +126,7 @@ class StatsAccepted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatisticsLost:
-    """Admitted statistics of a member are of no use any more: their file was damaged. It measures again."""
+    """The file of a member's admitted statistics was damaged or lost. The member measures again."""
 
     member: str
     round_no: int
@@ -134,8 +134,8 @@ class StatisticsLost:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaughtUp:
-    """The folder was older than the federation, and the operator agreed to go on from what the members hold: the round
-    is open again. held: (member, round of the update that it reports again)."""
+    """The folder was older than the federation, and the operator agreed to continue from the rounds that the members
+    hold: the round is open again. held: (member, round of the update that it reports again)."""
 
     round_no: int
     held: tuple[tuple[str, int], ...]
@@ -143,9 +143,9 @@ class CaughtUp:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weighed:
-    """W over `members`, each of whom gave statistics. weights: one row per member, rows sum to 1.
+    """W was computed over `members`, all of which sent statistics. weights: one row per member, rows sum to 1.
 
-    similarity: of each member to the one most like it, in [0, 1]; empty where the algorithm does not tell.
+    similarity: of each member to the most similar other, in [0, 1]; empty if the algorithm does not compute it.
     """
 
     members: tuple[str, ...]
@@ -155,7 +155,7 @@ class Weighed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RoundOpened:
-    """Orders for a round exist. members: who trains in it."""
+    """A round was opened, and its orders exist. members: those that train in it."""
 
     round_no: int
     members: tuple[str, ...]
@@ -163,12 +163,12 @@ class RoundOpened:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdateAccepted:
-    """An update was admitted and is stored as (member, "update", round_no); its statistics, if any, beside it.
+    """An update was admitted and is stored as (member, "update", round_no).
 
-    distance: length of (update - what was sent), None where nothing was compared. measured: it brought statistics,
-    stored as (member, "update-statistics", round_no). direction: of that step, as `fedap_core.directions` writes it;
-    empty where nothing was compared, where no rule asks for it, and in journals of format 2. row: the row of W that the
-    member requests, in a sealed run; empty where it was not asked for one.
+    distance: length of (update - weights sent), None if not compared. measured: it included statistics, stored as
+    (member, "update-statistics", round_no). direction: of that step, as `fedap_core.directions` encodes it; empty if
+    not compared, if no rule needs it, and in journals of format 2. row: the row of W that the member requests in a
+    sealed run; empty if it was not asked for one.
     """
 
     member: str
@@ -184,7 +184,7 @@ class UpdateAccepted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowPlanned:
-    """One member gets a mix of its own, for its order `round_no`: it reported late, or rounds have no barrier."""
+    """One member gets a separate mix for its order `round_no`: it reported late, or rounds have no barrier."""
 
     member: str
     round_no: int
@@ -192,7 +192,8 @@ class RowPlanned:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RoundClosed:
-    """A round is mixed from what is there. reason: the sentence of the quorum; missing: who was waited for in vain."""
+    """A round was closed and is mixed from the updates present. reason: the quorum's sentence; missing: members that
+    did not report in time."""
 
     round_no: int
     reason: str
@@ -202,12 +203,12 @@ class RoundClosed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StopAsked:
-    """The operator asked for the end; the first time after this round, the second time at once."""
+    """The operator asked to stop: the first time after this round, the second time at once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Paused:
-    """Too little disk is free to go on, or, where `reason` says so, the disk failed."""
+    """The run paused: too little disk space is free or, if `reason` says so, the disk failed."""
 
     free_bytes: int
     needed_bytes: int
@@ -216,14 +217,14 @@ class Paused:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resumed:
-    """Enough disk is free again; clocks of the open round go on from where they stood."""
+    """Enough disk space is free again; the time of the pause does not count for the open round."""
 
     free_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
-    """Everybody is told to stop. reason: as in the message `finish`; sentence: the same for a person."""
+    """The run is over, and every member is sent `finish`. reason: as in that message; sentence: the same in words."""
 
     reason: str
     sentence: str
@@ -231,7 +232,7 @@ class Finished:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GoodbyeAccepted:
-    """A member has its last model; how good it is."""
+    """A member has its final model and reported its scores."""
 
     member: str
     round_no: int
@@ -240,7 +241,8 @@ class GoodbyeAccepted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """Nobody is waited for any more; the process may end. absent: members that never fetched their last model."""
+    """The run no longer waits for any member; the process may exit. absent: members that never fetched their final
+    model."""
 
     absent: tuple[str, ...]
 
@@ -250,7 +252,7 @@ ReportFact = StatsAccepted | StatisticsLost | UpdateAccepted | GoodbyeAccepted
 RoundFact = EnrolmentClosed | MeasuringOpened | Weighed | RoundOpened | RowPlanned | RoundClosed | CaughtUp
 RunFact = Began | AllowListSet | StopAsked | Paused | Resumed | Finished | Ended
 Fact = MemberFact | ReportFact | RoundFact | RunFact
-"""Anything the journal keeps."""
+"""Any entry of the journal."""
 
 FACTS: dict[str, type[Fact]] = {kind.__name__: kind for kind in get_args(Fact)}
-"""Every kind of fact by the name the journal knows it under."""
+"""Every kind of fact by its name in the journal."""

@@ -1,6 +1,6 @@
-"""The answer to a hello: a refusal, or a welcome.
+"""Decides the answer to a hello: a refusal or a welcome.
 
-Pure: a hello and the state in; a refusal, or the welcome and the fact that membership changed, out.
+Pure: takes a hello and the state, returns a refusal, or a welcome and the fact that membership changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from protocol.messages import Hello, Reject
 def answer(
     event: HelloArrived, state: State, rules: Rules, roster: Roster, now: float
 ) -> tuple[Reject | None, Fact | None, SendWelcome | None]:
-    """(refusal, None, None), or (None, what changed if anything, welcome)."""
+    """Return (refusal, None, None), or (None, change of membership if any, welcome)."""
     hello = event.hello
     refusal = admission.refuse_hello(hello, event.identity, state, rules)
     name = admission.name_of(hello, event.identity, state.allowed)
@@ -39,8 +39,8 @@ def answer(
             reason = f"{name} left and came back {CHANGES} times within {CHANGES_S:.0f} s"
             return Reject(code="name-in-use", reason=reason, wait_s=CHANGES_S), None, None
         if known.status is Status.PRESENT and known.instance == instance:
-            fact = None  # its samples are counted as before
-    comes_back = hello.run == rules.run  # known or not: it holds the initial model, or says hello again without it
+            fact = None  # its previous sample counts stay in use
+    comes_back = hello.run == rules.run  # then it has the initial model, or says hello again without naming the run
     return None, fact, SendWelcome(connection=event.connection, member=name, round_no=0, initial=not comes_back)
 
 
@@ -54,7 +54,7 @@ def _change(name: str, identity: str, hello: Hello, known: Member | None, instan
 
 
 def with_round(welcome: SendWelcome, state: State) -> SendWelcome:
-    """Tell the latest round ordered from the member, or the one it will enter at."""
+    """Return the welcome with the round of the member's latest order, or of the round it will enter."""
     member = state.members[welcome.member]
     if member.order is not None:
         return replace(welcome, round_no=member.order.round_no)
