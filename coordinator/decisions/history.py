@@ -1,7 +1,7 @@
-"""How each fact changes the state of a run. The only place that changes it, both live and on replay.
+"""Applies facts to the state of a run, live and on replay. No other module changes that state.
 
-Decides nothing: what had to be judged was judged before the fact was written down, by the clock and the network of that
-moment. Equal facts at equal times give equal states.
+Makes no decisions: they were made before the fact was journalled, with the clock and the network of that moment. Equal
+facts at equal times give equal states.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedap_core.strategies import Measure
 
 
 def apply(state: State, mode: Mode, fact: facts.Fact, now: float) -> None:
-    """Change the state by one fact that became true at `now` on the run clock."""
+    """Apply one fact that became true at `now` on the run clock."""
     following = stages.after(state.stage, fact)
     if isinstance(fact, facts.Finished):  # the last orders follow from the stage that ends
         _order_finish(state, mode.rules, fact.reason)
@@ -38,7 +38,7 @@ def apply(state: State, mode: Mode, fact: facts.Fact, now: float) -> None:
         _apply_member(state, mode, fact, now)
     else:
         _apply_run(state, mode.rules, fact, now)
-    if (state.stage, state.round_no) != before:  # who comes back from now on is a newcomer
+    if (state.stage, state.round_no) != before:  # a leaver that returns from now on is a newcomer
         state.leavers = {}
 
 
@@ -140,14 +140,14 @@ def _joined(state: State, mode: Mode, fact: facts.Joined, now: float) -> None:
         first_samples=fact.train_samples,
     )
     member.instance, member.held_since = fact.instance, now
-    if before is not None:  # who left and comes again keeps its place in the run's steps, and its strikes
-        if before.instance == fact.instance:  # another process knows nothing of them
+    if before is not None:  # a member that rejoins keeps its latest answered step and its strikes
+        if before.instance == fact.instance:  # another process has not answered those steps
             member.answered = before.answered
         member.contested, member.contested_at = before.contested, before.contested_at
         instances.hand_over(before, member, fact.instance, now)
         if instances.is_same(before, fact.instance):
             member.admitted, member.first_samples = before.admitted, before.first_samples
-            member.trend, member.doubt = before.trend, before.doubt  # to leave and come again clears nobody
+            member.trend, member.doubt = before.trend, before.doubt  # rejoining does not clear them
     state.members = dict(sorted({**state.members, fact.member: member}.items()))
     if not (state.is_measuring or state.in_rounds):
         return
@@ -158,8 +158,8 @@ def _joined(state: State, mode: Mode, fact: facts.Joined, now: float) -> None:
 
 
 def _left(state: State, mode: Mode, member: Member) -> None:
-    """Nobody waits for it, and its update is not mixed. As long as the round lasts it is kept, with what it measured: a
-    participant reports no step twice, and the quorum may need the report when the member comes back."""
+    """Stop waiting for a member, and leave its update out of the mix. Until the round ends, the update and statistics
+    are kept: a participant reports no step twice, and the quorum may need the report if the member returns."""
     if (state.is_measuring or state.is_training) and not mode.answers_alone(state.round_no):
         leaver = Leaver(member=replace(member), took_part=member.name in state.round_members)
         state.leavers = {**state.leavers, member.name: leaver}
@@ -167,7 +167,7 @@ def _left(state: State, mode: Mode, member: Member) -> None:
 
 
 def _took_place_again(state: State, leaver: Leaver, fact: facts.Joined, now: float) -> None:
-    """As if it had not left."""
+    """Restore a member that returned before the round ended, as if it had not left."""
     member = leaver.member
     state.members[member.name] = member
     if leaver.took_part:
@@ -184,7 +184,7 @@ def _returned(member: Member, fact: facts.Returned | facts.Joined, now: float) -
 
 
 def _exclude(state: State, member: Member, status: Status) -> None:
-    """Nobody waits for it, and should it come again, it enters like a newcomer."""
+    """Stop waiting for a member; if it returns, it enters like a newcomer."""
     state.round_members = tuple(name for name in state.round_members if name != member.name)
     member.status = status
     member.order = member.earlier = None
@@ -208,7 +208,7 @@ def _answer(member: Member, kind: str, round_no: int) -> None:
 
 
 def _measuring_opened(state: State, rules: Rules, fact: facts.MeasuringOpened, now: float) -> None:
-    if state.recipe is not None:  # warm-up is over: its last mix is the anchor, its updates are of another layout
+    if state.recipe is not None:  # warm-up is over: its last mix is the anchor, and its updates have another layout
         state.anchor = WeightsRef(source=Source.ANCHOR, row=state.recipe.receivers[0])
         state.anchor_recipe, state.recipe = state.recipe, None
         state.accuracies = ()
@@ -232,8 +232,8 @@ def _stats_accepted(state: State, mode: Mode, fact: facts.StatsAccepted) -> None
 
 
 def _statistics_lost(state: State, rules: Rules, fact: facts.StatisticsLost) -> None:
-    """Between rounds or after its next report the member measures again; the same samples under the same anchor give
-    the same statistics, so that W stays what it was."""
+    """Have the member measure again, between rounds or after its next report. The same samples under the same anchor
+    give the same statistics, so W does not change."""
     member = state.members[fact.member]
     member.statistics = None
     if state.is_measuring:
@@ -243,7 +243,7 @@ def _statistics_lost(state: State, rules: Rules, fact: facts.StatisticsLost) -> 
 
 
 def _caught_up(state: State, mode: Mode, fact: facts.CaughtUp, now: float) -> None:
-    """Open the latest round that members hold; whatever was to be mixed before it is past."""
+    """Open the latest round that members hold; mixes planned for earlier rounds are dropped."""
     rules, held, alone = mode.rules, dict(fact.held), mode.answers_alone(fact.round_no)
     state.opened_at, state.enrolled = now, True
     state.round_no = rules.warmup_rounds if alone else fact.round_no
@@ -256,7 +256,7 @@ def _caught_up(state: State, mode: Mode, fact: facts.CaughtUp, now: float) -> No
         member.order = member.earlier = member.update_round = None
         member.answer_due = False
         if (round_no := held.get(member.name)) is not None:
-            member.answered = step_at("stats", round_no)  # the place before the report that is to come again
+            member.answered = step_at("stats", round_no)  # the step before the update that it must report again
             member.order = ordering.train_order(state, rules, member, round_no)
 
 
@@ -269,7 +269,7 @@ def _round_opened(state: State, rules: Rules, fact: facts.RoundOpened, now: floa
             order = _order_training(state, rules, member, fact.round_no)
             started = order.weights is not None and order.weights.source is not Source.ROW
             member.answer_due = member.answer_due or (started and state.recipe is not None)
-    for member in state.active():  # who was refused as it measured may try again for the next round
+    for member in state.active():  # a member whose statistics were refused may try again for the next round
         if not state.is_ready(member, rules) and member.has_answered(member.order):
             ordering.replace_order(member, ordering.anchor_order(state, rules, member))
 
@@ -297,7 +297,7 @@ def _update_accepted(state: State, mode: Mode, fact: facts.UpdateAccepted, now: 
         member.row_of = given_with(member, fact.round_no)
     if fact.measured:
         member.statistics = BlobRef(member=fact.member, kind="update-statistics", round_no=fact.round_no)
-    if not state.is_ready(member, mode.rules):  # its statistics were lost meanwhile
+    if not state.is_ready(member, mode.rules):  # its statistics were lost in the meantime
         ordering.replace_order(member, ordering.anchor_order(state, mode.rules, member))
     if mode.answers_alone(fact.round_no):
         member.answer_due, state.opened_at = True, now
@@ -311,27 +311,27 @@ def _update_accepted(state: State, mode: Mode, fact: facts.UpdateAccepted, now: 
 
 
 def _validation_accuracy(fact: facts.UpdateAccepted) -> float | None:
-    """Of the model that counts."""
+    """Return the validation accuracy of the model that counts (`scoring`)."""
     score = scores_by_split(fact.scores).get("validation")
     return None if score is None else score.correct / score.samples
 
 
 def _forgive(member: Member, rules: Rules) -> None:
-    """Slowly: who alternates good and bad updates must not stay for ever."""
+    """Take back strikes slowly, so that a member alternating good and bad updates is still excluded eventually."""
     member.admitted += 1
     if member.admitted >= rules.members.forgive_after:
         member.strikes, member.admitted = max(member.strikes - 1, 0), 0
 
 
 def _note_distances(state: State, members: list[Member]) -> None:
-    """Only ever upwards: steps shrink as a run goes on, and a newcomer's are as long as those of the beginning."""
+    """Raise the typical step, never lower it: steps shrink during a run, and a newcomer's are as long as early ones."""
     found = typical(member.distance for member in members if member.distance is not None)
     if found is not None:
         state.typical_step = max(state.typical_step or 0.0, found)
 
 
 def _note_directions(state: State, fresh: list[Member]) -> None:
-    """Doubt those of `fresh` who pull against the others; everybody's latest trend is looked at."""
+    """Update the doubt of `fresh` members from the latest trends of all active members."""
     known = [member for member in state.active() if member.trend is not None]
     names = {member.name for member in fresh}
     if not known:

@@ -1,6 +1,6 @@
-"""Invariants of the state, checked after every event.
+"""Invariants of the state.
 
-For tests, which ask after each step; a shell may ask too. Pure: state in, sentences about broken laws out.
+Tests check them after every event; a shell may too. Pure: takes the state, returns a sentence per broken invariant.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedap_core.mixing import ROW_SUM_TOLERANCE
 
 
 def broken_laws(state: State, roster: Roster) -> list[str]:
-    """Empty, or what is wrong."""
+    """Return a sentence for each broken invariant; empty if all hold."""
     faults = [*_run(state), *roster.faults()]
     for name, member in state.members.items():
         faults += [f"{name}: {fault}" for fault in _member(state, member, roster)]

@@ -1,9 +1,9 @@
 """The coordinator's state machine: `handle(event, now)` takes an event and returns actions in order.
 
-Three steps: note what the event says; let every fact that has become true by it happen, one after the other (`modes`);
-ask for the work and send the orders that the state then calls for. The last two look at every member and are left out
-where nothing can follow (`quorum.Awaited`). No socket, file, clock, log or random number. After a crash the journal's
-facts are replayed: each changes the state as it did then; `Started` calls for whatever is still owed.
+It works in three steps: process the event; apply every fact that has become due, one after the other (`modes`); request
+the work and send the orders that the new state requires. The last two visit every member and are skipped if the event
+cannot make anything due (`quorum.Awaited`). No socket, file, clock, log or random number. After a crash the journal's
+facts are replayed, which restores the state; `Started` then requests whatever is still to be done.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from coordinator.decisions.work import PendingWork
 from protocol.messages import Error, Heartbeat, HelloRequired, Reject, Step
 
 _COLLECTS = (facts.RoundOpened, facts.RowPlanned, facts.Finished)
-"""Facts after which something that was kept may have become useless."""
+"""Facts after which stored blobs and rows may no longer be needed."""
 
 
 class RoundMachine:
-    """One run. `state` is durable and follows from facts; everything else ends with the process."""
+    """The machine of one run. `state` is durable and derived from facts; everything else is lost with the process."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -51,27 +51,27 @@ class RoundMachine:
         self._deadline: float | None = None
 
     def _forget_work(self) -> None:
-        """Nothing is under inspection, computed or fetched again: the process starts, or the round starts again."""
+        """Forget inspections, computations and reports to fetch again: the process or the round starts again."""
         self.reports = reports.Inspections(self._mode)
         self.work = PendingWork(self._mode, self.reports.missing)
 
-    # ---- the questions a shell may ask
+    # ---- interface to the shell
 
     @property
     def state(self) -> State:
-        """What the journal says. Changes by facts alone: read it, and hand events to `handle`."""
+        """The durable state. Read only: it changes by facts alone, which `handle` derives from events."""
         return self._state
 
     def restore(self, state: State) -> None:
-        """Begin from a stored state instead of an empty one; before any fact or event."""
+        """Start from a stored state instead of an empty one; call before any fact or event."""
         self._state = state
 
     def replay(self, fact: facts.Fact, now: float) -> None:
-        """Take one fact of the journal, with its time. It calls for nothing; `Started` does, after the last one."""
+        """Apply one fact of the journal with its time. Causes no actions; `Started`, after the last fact, does."""
         history.apply(self._state, self._mode, fact, now)
 
     def handle(self, event: events.Event, now: float) -> list[Action]:
-        """Take one event at a time of the run clock, which never goes back."""
+        """Handle one event. now: time on the run clock, which never goes back."""
         if isinstance(event, events.FromSocket):
             actions = self._from_socket(event, now)
         elif isinstance(event, events.FromWork):
@@ -79,11 +79,11 @@ class RoundMachine:
         else:
             actions = self._from_operator(event, now)
         if self._awaited.absorbs(event, actions, now):
-            return actions  # nothing follows from it; what is due by time alone is for the next Tick
+            return actions  # nothing else can be due because of it; the next Tick handles what is due by time
         return actions + self._settle(now)
 
     def _settle(self, now: float) -> list[Action]:
-        """Everything that follows from the state by now; costs time in proportion to the members."""
+        """Apply due facts, then request work and send orders. Takes time proportional to the number of members."""
         before = self.state.ended
         actions = self._let_happen(now)
         free = not self.older.holds(self.state)
@@ -96,8 +96,8 @@ class RoundMachine:
         return actions
 
     def next_deadline(self) -> float | None:
-        """When a Tick is due at the latest; None: nothing happens by time alone. Signs of life since then may have
-        moved it on: a Tick that comes too early is harmless."""
+        """When the next Tick is due at the latest; None: nothing happens by time alone. Later signs of life may have
+        postponed it, but an early Tick is harmless."""
         return self._deadline
 
     def _next_deadline(self, now: float) -> float | None:
@@ -108,34 +108,34 @@ class RoundMachine:
         return min((time for time in times if now < time < math.inf), default=None)
 
     def wants(self, member: str, step: Step) -> bool:
-        """Whether a report would be looked at: asked before its payload is fetched."""
+        """Whether a report would be inspected. Called before its payload is fetched."""
         known = self.state.members.get(member)
         return known is not None and self.reports.wants(self.state, known, step)
 
     def expects(self, connection: str, step: Step) -> bool:
-        """The same of a report that comes over a connection: one that is nobody's any more is not listened to."""
+        """Whether a report over this connection is wanted; never if the connection belongs to no member."""
         member = self.roster.member_of(connection)
         return member is not None and self.wants(member, step)
 
     def is_inspecting(self, member: str, step: Step) -> bool:
-        """Whether a report is here and has no judgement yet."""
+        """Whether a report has arrived and is still being inspected."""
         return self.reports.is_inspecting(member, step)
 
     def awaited(self, now: float) -> int:
-        """How many reports, at least, must come before anything can follow from them and those under inspection, whose
-        judgement is not urgent until then. 0 where any may be the last."""
+        """Return how many more reports must arrive, at least, before anything can become due; until then inspections
+        are not urgent. 0 if any report may be the last."""
         return max(len(self._awaited.members) - self.reports.waiting, 0) if now < self._awaited.until else 0
 
     def waiting_for(self, now: float) -> Readiness:
-        """Why the run stands where it stands, for people."""
+        """Return what the run is waiting for, in words for people."""
         return self._mode.waiting_for(self.state, now)
 
     def digest(self) -> str:
-        """Equal for machines that replayed the same facts at the same times."""
+        """Return a digest that is equal for machines that replayed the same facts at the same times."""
         return self.state.digest()
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when something holds that never may; for tests, after every event."""
+        """Raise AssertionError if an invariant is broken; for tests, after every event."""
         broken = broken_laws(self.state, self.roster)
         if broken:
             raise AssertionError("; ".join(broken))
@@ -143,7 +143,7 @@ class RoundMachine:
     # ---- facts
 
     def _let(self, fact: facts.Fact, now: float) -> list[Action]:
-        """Let a fact be: remember it, and have it journalled before anything that follows."""
+        """Apply a fact to the state and have it journalled before anything that follows from it."""
         history.apply(self.state, self._mode, fact, now)
         actions: list[Action] = [Persist(fact=fact)]
         if isinstance(fact, _COLLECTS):
@@ -164,7 +164,7 @@ class RoundMachine:
         return actions
 
     def _tell_doubted(self) -> list[Action]:
-        """Once, when it changes who: the operator should ask them what they train on."""
+        """Log the doubted members when the set changes: the operator should ask them what they train on."""
         doubted = {member.name: round(member.doubt, 2) for member in self.state.active() if member.doubt > 0.0}
         if doubted.keys() == self._doubted:
             return []
@@ -230,12 +230,12 @@ class RoundMachine:
         return actions
 
     def _ask_again(self, refs: tuple[BlobRef, ...], now: float) -> list[Action]:
-        """Have what our disk lost come again: an update as it was reported, statistics by measuring."""
+        """Request reports that our disk lost: updates are sent again as reported, statistics are measured again."""
         lost = self.reports.missing.take(self.state, refs)
         return [action for fact in lost for action in self._let(fact, now)]
 
     def _stop_requested(self, now: float) -> list[Action]:
-        """Where the run waits for its operator, there is nothing to end: nobody is told, nothing is journalled."""
+        """Stop after the round. A run that waits for its operator halts: no notification, nothing journalled."""
         if self.older.holds(self.state):
             sentence = self.older.sentence(self.state) or "members were being asked what they hold"
             return [Stop(aborted=True, sentence=sentence, halted=True)]
@@ -276,7 +276,7 @@ class RoundMachine:
                 assert_never(event)
 
     def _hello_arrived(self, event: events.HelloArrived, now: float) -> list[Action]:
-        """Let somebody in, or say why not. Its newest connection is the one that counts."""
+        """Welcome a participant or refuse it. A member's newest connection replaces the earlier one."""
         refusal, fact, welcome = hello_answers.answer(event, self.state, self.rules, self.roster, now)
         if refusal is not None or welcome is None:
             self.roster.release(event.connection)
@@ -292,7 +292,7 @@ class RoundMachine:
         return [*actions, hello_answers.with_round(welcome, self.state)]
 
     def _contested(self, event: events.HelloArrived, now: float) -> list[Action]:
-        """Another process wants a member's place: have it remembered and warn the one that has it, now and again."""
+        """Another process claimed a member's name: journal it and warn the member, at most every `TOLD_EVERY_S`."""
         name = admission.name_of(event.hello, event.identity, self.state.allowed)
         member, link = self.state.members.get(name or ""), self.roster.link(name or "")
         if member is None or link is None:
@@ -310,7 +310,7 @@ class RoundMachine:
         return actions
 
     def _alive(self, connection: str, now: float) -> tuple[Member | None, list[Action]]:
-        """Who spoke. A member that was thought dead is back by that; a stranger is asked to say hello."""
+        """Return the sender. A member that was considered lost has returned; a stranger is asked to say hello."""
         name = self.roster.received(connection, now)
         member = self.state.members.get(name) if name is not None else None
         if member is None:
@@ -332,8 +332,8 @@ class RoundMachine:
         return [*actions, *ordering.order(self.work, member, link, now, asked=True)]
 
     def _received(self, member: Member, connection: str, step: Step) -> list[Action]:
-        """After a report, wanted or not. Somebody who has done what it was told in vain may be told its next order; a
-        goodbye is confirmed, once or repeated: its sender waits for that, and no order will ever tell it."""
+        """Handle the receipt of a report, wanted or not. A member whose report is not used may get its next order. A
+        goodbye is always confirmed, also a repeated one: its sender waits for that, and no order will follow."""
         link = self.roster.link(member.name)
         if link is not None and self.reports.leaves_free(member, step, link.said):
             link.said = None

@@ -1,7 +1,8 @@
-"""Which updates are mixed into which rows, and with which weights: the strategy's W applied to the available updates.
+"""Decides which updates are mixed into which rows, and with which weights: the strategy's W restricted to the available
+updates.
 
-Pure: state in, recipe out. The mathematics of W, of restriction and of age is `fedap_core`'s. Whether it is time to mix
-is decided elsewhere; tensors are named only.
+Pure: takes the state, returns a recipe. `fedap_core` does the mathematics of W, restriction and age. When to mix is
+decided elsewhere; tensors are only named.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from fedap_core.strategies import Evidence, Measure, Phase, Strategy, mixing_of_
 
 
 class Ageing(Protocol):
-    """What the mode of a run says about a mix that one member gets by itself; see `modes.Mode`."""
+    """How a run's mode weighs updates by age in a mix for a single member; see `modes.Mode`."""
 
     rules: Rules
     age_to_self: bool
@@ -35,10 +36,10 @@ class Ageing(Protocol):
 
 
 def full_weights(state: State, rules: Rules, members: Sequence[Member], phase: Phase) -> FloatArray:
-    """W (n, n) over these members, as if all had reported.
+    """Return W (n, n) over these members, as if all had reported.
 
-    Members without statistics in a run that mixes by them (they missed the round that measured, or are new) listen by
-    sample counts and are not listened to, until theirs have come.
+    In a run that mixes by statistics, a member without them (it missed the measuring round, or is new) receives a mix
+    by sample counts and gives nothing to others until its statistics arrive.
     """
     evidence = Evidence(counts=tuple(member.train_samples for member in members))
     by_statistics = rules.strategy.first_measure is not Measure.NONE or state.running_asked
@@ -59,10 +60,10 @@ def full_weights(state: State, rules: Rules, members: Sequence[Member], phase: P
 
 
 def round_recipe(state: State, rules: Rules) -> Recipe:
-    """The mix that closes the open round: a row for every ready member that takes part in the round after, by which it
-    is delivered; after the last round for everybody.
+    """Return the mix that closes the open round: a row for every ready member that takes part in the next round, whose
+    order delivers it; after the last round for all ready members.
 
-    Somebody must have reported.
+    At least one member must have reported.
     """
     members = state.ready(rules)
     phase = rules.round_plan(state.round_no).phase
@@ -87,9 +88,9 @@ def round_rows(
     own: BoolArray,
     discount: FloatArray,
 ) -> FloatArray:
-    """(r, n): what each receiver of a closed round takes from each of n members, from these rows of W, (r, n).
+    """Return (r, n): the weight each receiver of a closed round gives each of n members, from these rows of W (r, n).
 
-    places: the receivers' places among the members. usable, own, discount: as `mixing.restrict` takes them.
+    places: indices of the receivers among the members. usable, own, discount: as in `mixing.restrict`.
     """
     if phase is Phase.MIXED:
         rows = strategy.narrowed(rows, usable=usable & (discount > 0.0), places=places)
@@ -106,14 +107,14 @@ def restricted(
     own: BoolArray,
     discount: FloatArray,
 ) -> FloatArray:
-    """Rows of W without members that have no usable update; see `mixing.restrict`. places: None for all rows."""
+    """Return rows of W without members that have no usable update; see `mixing.restrict`. places None: all rows."""
     if phase is Phase.MIXED:
         return strategy.restrict(rows, usable=usable, own=own, discount=discount, places=places)
     return mixing.restrict(rows, usable=usable, own=own, discount=discount, self_weight=None, places=places)
 
 
 def taking_part(rules: Rules, members: Sequence[Member], round_no: int) -> Sequence[int]:
-    """Places of those of these members who get a model for round `round_no` and train it: everybody in warm-up, for the
+    """Return the indices of the members that get a model for round `round_no` and train it: all in warm-up, for the
     anchor and after the last round."""
     if rules.participation == 1.0 or round_no < rules.warmup_rounds or round_no >= rules.rounds:
         return range(len(members))
@@ -126,7 +127,7 @@ def taking_part(rules: Rules, members: Sequence[Member], round_no: int) -> Seque
 def _standing(
     state: State, rules: Rules, members: Sequence[Member], phase: Phase
 ) -> tuple[BoolArray, BoolArray, FloatArray]:
-    """(usable, own, discount) at the end of the open round."""
+    """Return (usable, own, discount) at the end of the open round."""
     if rules.participation < 1.0 and phase is not Phase.WARMUP:
         latest = [participation.NEVER if one.update_round is None else one.update_round for one in members]
         personal = rules.strategy.is_personal(phase)
@@ -142,7 +143,7 @@ def _standing(
 def _sealed_round(
     state: State, rules: Rules, members: Sequence[Member], phase: Phase, own: BoolArray, usable: BoolArray
 ) -> Recipe:
-    """The same in a sealed run; a member for whom no mix can be made goes on from its own model."""
+    """`round_recipe` for a sealed run; a member for which no mix is possible continues from its own model."""
     found = sealed_rows(
         rules,
         members,
@@ -163,10 +164,10 @@ def _sealed_round(
 
 
 def row_recipe(state: State, mode: Ageing, member: Member, round_no: int) -> Recipe:
-    """The mix that one member gets by itself, delivered by its order `round_no`; see `can_mix`.
+    """Return the mix for a single member, delivered by its order `round_no`; see `can_mix`.
 
-    Between barriers: its own update, however old the round it belongs to, with the latest of the others by their age
-    against the last closed round. Without barriers: what others lose by age goes to the member itself.
+    With barriers: its own update, whatever its round, with the latest updates of the others, discounted by their age
+    relative to the last closed round. Without barriers: the weight that others lose by age goes to the member itself.
     """
     rules = mode.rules
     members = state.ready(rules)
@@ -191,14 +192,15 @@ def row_recipe(state: State, mode: Ageing, member: Member, round_no: int) -> Rec
     else:
         discount = mixing.age_discount(ages, exponent=rules.pace.age_exponent)
         discount[place] = 1.0
-        own = usable.copy()  # only this member's row is used; the others' must merely be possible
+        own = usable.copy()  # only this member's row is used; the other rows merely have to be valid
         row = restricted(rules.strategy, phase, weights, None, usable=usable, own=own, discount=discount)[place]
     found = _without_doubted(rules, phase, row[None, :], members, (place,))
     return _recipe(phase, (RowRef(member=member.name, round_no=round_no, alone=True),), members, usable, found)
 
 
 def final_recipe(state: State, mode: Ageing) -> Recipe:
-    """The last mix of a run without barriers: a row for all who can have one, each delivered by its `finish`."""
+    """Return the last mix of a run without barriers: a row, delivered by `finish`, for every member that can have
+    one."""
     members = state.ready(mode.rules)
     phase = mode.rules.round_plan(mode.rules.rounds - 1).phase
     served = [member for member in members if can_mix(state, mode, member)]
@@ -209,24 +211,24 @@ def final_recipe(state: State, mode: Ageing) -> Recipe:
 
 
 def can_mix(state: State, mode: Ageing, member: Member) -> bool:
-    """Whether there is anything to mix for this member: an update of its own, or a usable one of somebody else."""
+    """Whether there is anything to mix for this member: its own update, or a usable one of another member."""
     if member.update_round is not None:
         return True
     members = state.ready(mode.rules)
     ages = mode.ages(state, members)
-    least = 1 if mode.rules.sealing is None else min(2, len(members) - 1)  # not one other member's update alone
+    least = 1 if mode.rules.sealing is None else min(2, len(members) - 1)  # sealed: never one other update on its own
     return int(_usable(members, ages, mode.rules).sum()) >= max(least, 1)
 
 
 def next_round(member: Member) -> int:
-    """The lowest round of a `train` that stands after everything this member was asked or has answered."""
+    """Return the lowest round whose `train` comes after every order and every answered report of this member."""
     steps = (member.answered, member.order.step if member.order is not None else None)
     rounds = [one.round_no + (0 if one.kind in ("stats", "anchor") else 1) for one in steps if one is not None]
     return max(rounds, default=0)
 
 
 def mixture_of(action: Aggregate, strategy: Strategy, tensors: Sequence[TensorSpec]) -> Mixture:
-    """One product as `fedap_core` takes it. tensors: those of the phase, in wire order."""
+    """Return an Aggregate in the form that `fedap_core` computes. tensors: those of the phase, in wire order."""
     places = {giver.member: place for place, giver in enumerate(action.givers)}
     own = tuple(places.get(row.member) for row in action.receivers)
     return strategy.mixture(action.phase, action.weights, own, tensors)
@@ -235,7 +237,7 @@ def mixture_of(action: Aggregate, strategy: Strategy, tensors: Sequence[TensorSp
 def _without_doubted(
     rules: Rules, phase: Phase, weights: FloatArray, members: Sequence[Member], own: tuple[int, ...]
 ) -> FloatArray:
-    """Less of those who pull against the others. own: the receivers' places among the members."""
+    """Reduce the weights of doubted members (`Member.doubt`). own: indices of the receivers among the members."""
     doubt = np.asarray([member.doubt for member in members])
     return directions.withhold(weights, own, doubt, personal=rules.strategy.is_personal(phase))
 
@@ -248,13 +250,13 @@ def _aged_row(weights: FloatArray, place: int, ages: FloatArray, usable: BoolArr
 
 
 def round_ages(members: Sequence[Member], round_no: int) -> FloatArray:
-    """(n,): rounds between the latest update and `round_no`; 0 where there is none (it is not usable anyway)."""
+    """Return (n,): rounds between the latest update and `round_no`; 0 if there is none (it is not usable anyway)."""
     rounds = [round_no if one.update_round is None else one.update_round for one in members]
     return np.maximum(round_no - np.asarray(rounds, dtype=np.float64), 0.0)
 
 
 def counted_ages(state: State, members: Sequence[Member]) -> FloatArray:
-    """(n,): updates admitted from others since a member's latest, divided by how many others there are."""
+    """Return (n,): updates admitted from others since each member's latest, divided by the number of others."""
     since = [state.accepted - one.accepted_at for one in members]
     return np.asarray(since, dtype=np.float64) / max(len(members) - 1, 1)
 
@@ -275,7 +277,7 @@ def _any(weights: FloatArray, *, axis: int) -> BoolArray:
 def _recipe(
     phase: Phase, receivers: tuple[RowRef, ...], members: Sequence[Member], usable: BoolArray, weights: FloatArray
 ) -> Recipe:
-    """Those who are not usable are left out: even a column of zeros would change the last bits of a product."""
+    """Build a recipe without unusable members: even a column of zeros would change the last bits of the product."""
     givers = tuple(
         BlobRef(member=one.name, kind="update", round_no=one.update_round)
         for one, used in zip(members, usable, strict=True)
@@ -285,6 +287,6 @@ def _recipe(
 
 
 def _spread(recipe: Recipe, members: Sequence[Member]) -> FloatArray:
-    """One row over all members, from one over its givers."""
+    """Return the recipe's row over all members instead of its givers only."""
     weights = {giver.member: weight for giver, weight in zip(recipe.givers, recipe.weights[0], strict=True)}
     return np.asarray([weights.get(one.name, 0.0) for one in members], dtype=np.float64)

@@ -1,8 +1,8 @@
-"""Which fact is due: an exclusion, the end of the run, the next step of enrolment or of a round.
+"""Decides which fact is due: an exclusion, the end of the run, the next step of enrolment or of a round.
 
 A run has one of two modes, chosen once from its rules: `Barrier`, where a round waits for everyone, and
-`continuous.Continuous`, where every report is answered at once. The other decisions know `Mode` only. Pure: the state
-and the time in, a fact out, or None: nothing is due.
+`continuous.Continuous`, where every report is answered at once. Other modules see only `Mode`. Pure: takes the state
+and the time, returns a fact, or None if nothing is due.
 """
 
 from __future__ import annotations
@@ -29,25 +29,26 @@ from fedap_core.strategies import Measure, Phase
 
 
 class Mode(ABC):
-    """How the rounds of one run follow each other, and what both modes share: how members are excluded and runs end."""
+    """How rounds follow each other. Both modes share how members are excluded and how runs end."""
 
     age_to_self: bool
-    """In the mix of one member: whether what other updates lose by their age goes to the member's own."""
+    """In a mix for a single member: whether the weight that other updates lose by age goes to the member's own."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
 
     @abstractmethod
     def answers_alone(self, round_no: int) -> bool:
-        """Whether a report of this round is answered by itself and at once, not when the round closes."""
+        """Whether a report of this round is answered separately and at once, not when the round closes."""
 
     @abstractmethod
     def next_fact(self, state: State, now: float, *, mixed: bool, was_sent: Callable[[Member], bool]) -> Fact | None:
-        """mixed: the rows of the closed round are made. was_sent: the member has been sent its current order."""
+        """Return the next due fact. mixed: the closed round's rows are made. was_sent: whether a member was sent its
+        current order."""
 
     @abstractmethod
     def waiting_for(self, state: State, now: float) -> quorum.Readiness:
-        """The verdict on whatever the run is waiting for, in words that a status command can print."""
+        """Return what the run is waiting for, in words that a status command can print."""
 
     @abstractmethod
     def wants_weights(self, state: State, now: float) -> bool:
@@ -55,24 +56,24 @@ class Mode(ABC):
 
     @abstractmethod
     def is_complete(self, state: State) -> bool:
-        """Whether the run has all the updates it will mix: a further one would be counted and never used."""
+        """Whether the run has all the updates it will mix; another one would be counted but never used."""
 
     @abstractmethod
     def ages(self, state: State, members: Sequence[Member]) -> FloatArray:
-        """(n,): how old the members' latest updates are when one member gets a mix of its own."""
+        """Return (n,): the age of each member's latest update in a mix for a single member."""
 
     @abstractmethod
     def row_phase(self, state: State, member: Member) -> Phase:
-        """The phase by which a mix of its own is made for this member."""
+        """Return the phase of a mix for this member alone."""
 
     def blocked(self, state: State, phase: Phase) -> bool:
-        """Whether nothing can be mixed in this phase before W is known."""
+        """Whether mixing in this phase has to wait for W."""
         return phase is Phase.MIXED and (state.lacks_weights(self.rules) or state.awaits_measure(self.rules))
 
     # ---- exclusions
 
     def exclusion(self, state: State) -> Quarantined | None:
-        """The next member to exclude: too many refused messages, or a key that is no longer on the list."""
+        """Return the next member to exclude: too many refused messages, or a key that is no longer listed."""
         if state.stage.is_over:
             return None
         admitted, limit = None if state.allowed is None else set(state.allowed), self.rules.members.strikes
@@ -87,13 +88,13 @@ class Mode(ABC):
     # ---- ends other than by the last round
 
     def ending(self, state: State, now: float) -> Fact | None:
-        """On request, for want of members, or because everybody has its last model."""
+        """Return the end of the run if due: on request, for lack of members, or once all have their final model."""
         if state.stage.is_over:
             return self._ended(state, now)
         return self._requested(state, now) or self._given_up(state, now)
 
     def deadlines(self, state: State) -> list[float]:
-        """Times of the run clock at which the verdicts of `ending`, or of the quorum, may change by themselves."""
+        """Return times on the run clock at which `ending` or the quorum may change without an event."""
         if state.stage.is_over:
             return [state.opened_at + self.rules.pace.linger_s, state.opened_at + self.rules.pace.longest_goodbye_s]
         first = state.opened_at + self._patience_s(state)
@@ -137,7 +138,7 @@ class Mode(ABC):
         return None
 
     def _may_replace(self, state: State) -> bool:
-        """Whether somebody outside the open round may still enter it."""
+        """Whether a member outside the open round may still enter it."""
         outside = [member for member in state.active() if member.name not in state.round_members]
         return state.is_training and any(
             state.is_ready(one, self.rules) or not one.has_answered(one.order) for one in outside
@@ -146,21 +147,21 @@ class Mode(ABC):
     # ---- convergence
 
     def has_converged(self, state: State) -> bool:
-        """No evaluation of the last `patience` ones was better than all before them."""
+        """Whether none of the last `patience` evaluations was better than all earlier ones."""
         patience = self.rules.pace.patience
         if patience is None or len(state.accuracies) <= patience:
             return False
         return max(state.accuracies[:-patience]) >= max(state.accuracies[-patience:])
 
     def converged(self, state: State) -> Finished:
-        """The end that `has_converged` leads to."""
+        """Return the Finished fact for a run that `has_converged`."""
         best, patience = max(state.accuracies), self.rules.pace.patience
         sentence = f"validation accuracy did not exceed {best:.4f} in the last {patience} evaluations"
         return Finished(reason="converged", sentence=sentence)
 
 
 class Barrier(Mode):
-    """A round closes when everyone has reported, or by its deadline. Enrolment, measuring and warm-up go this way in
+    """A round closes when everyone has reported, or at its deadline. Enrolment, measuring and warm-up work this way in
     both modes."""
 
     age_to_self = False
@@ -193,8 +194,8 @@ class Barrier(Mode):
         return quorum.round_closing(state, self.rules, now)
 
     def wants_weights(self, state: State, now: float) -> bool:
-        """Statistics measured before training change with membership only: as soon as possible. Running statistics come
-        in one by one with the updates of a round: once they are needed."""
+        """Statistics measured before training change only with membership: compute W as soon as possible. Running
+        statistics arrive one by one with a round's updates: compute W once it is needed."""
         if not state.lacks_weights(self.rules) or not state.is_training or state.awaits_measure(self.rules):
             return False
         if self.rules.first_measure is not Measure.NONE:
@@ -203,7 +204,7 @@ class Barrier(Mode):
         return due or quorum.round_closing(state, self.rules, now).ready
 
     def ages(self, state: State, members: Sequence[Member]) -> FloatArray:
-        """Against the last closed round."""
+        """Return ages relative to the last closed round."""
         return mixing_plan.round_ages(members, state.round_no - 1)
 
     def row_phase(self, state: State, member: Member) -> Phase:
@@ -223,16 +224,17 @@ class Barrier(Mode):
         members = state.ready(self.rules)
         recipe = state.recipe
         if self.rules.participation < 1.0 and recipe is not None and recipe.receivers[0].round_no == round_no:
-            names = {row.member for row in recipe.receivers}  # they were drawn when it was decided who gets a row
+            names = {row.member for row in recipe.receivers}  # drawn when the closed round was mixed
             return RoundOpened(round_no=round_no, members=tuple(one.name for one in members if one.name in names))
         places = mixing_plan.taking_part(self.rules, members, round_no)
         return RoundOpened(round_no=round_no, members=tuple(members[place].name for place in places))
 
     def _answer_latecomer(self, state: State, was_sent: Callable[[Member], bool]) -> RowPlanned | None:
-        """Who reported after its round was closed gets a mix with the others at once, and the open round."""
+        """Give a member that reported after its round closed a mix with the others at once, as order of the open
+        round."""
         before = self.rules.round_plan(max(state.round_no - 1, 0)).phase
         if state.round_no == self.rules.warmup_rounds or self.blocked(state, before):
-            return None  # the first round has no round before it to mix
+            return None  # the first round (after warm-up) has no earlier round to mix
         for name in state.round_members:
             member = state.members[name]
             due = member.answer_due and member.status is Status.PRESENT and not member.has_answered(member.order)
@@ -253,7 +255,7 @@ class Barrier(Mode):
         if not verdict.stuck or not waiting:
             return None
         names = {name for name in state.round_members if state.members[name].is_active}
-        members = tuple(sorted(names | {member.name for member in waiting}))  # without newcomers it would never close
+        members = tuple(sorted(names | {member.name for member in waiting}))  # without newcomers it could never close
         return RoundOpened(round_no=state.round_no, members=members)
 
     def _after_mixing(self, state: State) -> Fact:

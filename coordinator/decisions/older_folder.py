@@ -1,9 +1,9 @@
-"""Whether members know a later state of the run than its folder: an old copy was restored, or the journal was lost.
+"""Detects that members are ahead of the run's folder: an old copy was restored, or the journal was lost.
 
-Everything that is ordered is journalled first, so a member that holds a later order shows that the folder is older than
-the federation. One member may err or lie; when most say so, the run waits for its operator. Agreed to, it goes on from
-what the members hold: the latest round that any of them has finished is opened again, those who finished it report it
-again, and nobody trains a round twice. Pure; what members say ends with the process.
+Every order is journalled before it is sent, so a member with a later order proves that the folder is older than the
+federation. A single member may be wrong or lie; if most are ahead, the run waits for its operator. If the operator
+agrees, the run continues from what the members hold: the latest round that any of them finished is opened again, those
+that finished it report again, and nobody trains a round twice. Pure; what members report is kept in memory only.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _SHOWN_NAMES = 5
 
 
 class OlderFolder:
-    """What members said about how far they are. accepted: the operator has agreed to go on from that."""
+    """The members' latest heartbeats. accepted: the operator agreed to continue from what the members hold."""
 
     def __init__(self, mode: Mode, *, accepted: bool = False) -> None:
         self._mode = mode
         self._rules = mode.rules
         self._beats: dict[str, Heartbeat] = {}
         self._suspects: set[str] = set()
-        """Who was ahead when it last spoke: the others cannot be, for the journal only grows."""
+        """Members that were ahead at their latest heartbeat. Others cannot be, because the journal only grows."""
         self.accepted = accepted
 
     def received(self, state: State, member: Member, beat: Heartbeat) -> None:
-        """Costs the same for any number of members: asked at every heartbeat."""
+        """Note a heartbeat. Takes constant time: called for every heartbeat."""
         self._beats[member.name] = beat
         if self._rounds_ahead(state, member) > 0:
             self._suspects.add(member.name)
@@ -39,7 +39,7 @@ class OlderFolder:
             self._suspects.discard(member.name)
 
     def ahead(self, state: State) -> dict[str, int]:
-        """By how many rounds members are ahead of the journal, those who are."""
+        """Return the members ahead of the journal, and by how many rounds."""
         known = (state.members[name] for name in self._suspects if name in state.members)
         found = {one.name: self._rounds_ahead(state, one) for one in known if one.is_active}
         return {name: rounds for name, rounds in found.items() if rounds > 0}
@@ -58,13 +58,13 @@ class OlderFolder:
         return max(have.round_no - state.round_no, 1) if have.place > latest else 0
 
     def holds(self, state: State) -> bool:
-        """Whether nothing is decided any more: most members are ahead, or what they hold is being asked for."""
+        """Whether the run makes no decisions: most members are ahead, or it is collecting what they hold."""
         if self.accepted or not self._suspects:
             return self.accepted
         return 2 * len(self.ahead(state)) > len(state.active())
 
     def sentence(self, state: State) -> str:
-        """What the operator must know; empty where nobody is ahead."""
+        """Return what the operator must know; empty if no member is ahead."""
         ahead = self.ahead(state)
         if not ahead:
             return ""
@@ -78,7 +78,7 @@ class OlderFolder:
         return f"{found} than its journal of round {state.round_no + 1}{waits}"
 
     def halts(self, state: State) -> list[Stop]:
-        """After the operator agreed: the end of waiting, where most members have been told that the run is over."""
+        """After the operator agreed: stop if most members have already received `finish`."""
         known = (one.name for one in state.active())
         finished = sum(name in self._beats and _is_finish(self._beats[name]) for name in known)
         if not self.accepted or 2 * finished <= max(len(state.active()), self._rules.members.at_least):
@@ -86,8 +86,8 @@ class OlderFolder:
         return [Stop(aborted=True, sentence=self.sentence(state), halted=True, obstacle=self.obstacle(state))]
 
     def next_fact(self, state: State, roster: Roster, now: float, *, missing: bool) -> Fact | None:
-        """After the operator agreed: what can be decided once everybody who is there has said what it holds. Clears
-        `accepted` where there is nothing to make up for. missing: reports of ours are damaged."""
+        """After the operator agreed: return the fact to apply once every present member has reported what it holds.
+        Clears `accepted` if nothing has to be recovered. missing: stored reports are damaged."""
         if state.stage.is_over:
             self.accepted = False
             return None
@@ -112,7 +112,7 @@ class OlderFolder:
         return CaughtUp(round_no=latest, held=tuple(sorted(held.items())))
 
     def _has_spoken(self, member: Member, roster: Roster, now: float) -> bool:
-        """Whether it has said what it holds and works on nothing later, or is not there."""
+        """Whether the member has reported what it holds and works on nothing later, or is absent."""
         link, beat = roster.link(member.name), self._beats.get(member.name)
         if link is None or now >= link.heard_at + self._rules.pace.dead_after_s:
             return True
@@ -121,12 +121,12 @@ class OlderFolder:
         return beat.want is not None or (beat.have is not None and beat.have.round_no >= beat.round_no)
 
     def _held(self, state: State) -> dict[str, int]:
-        """The round of the update that each member can report again."""
+        """Return the round of the update that each member can report again."""
         steps = {one.name: self._beats[one.name].have for one in state.active() if one.name in self._beats}
         return {name: step.round_no for name, step in steps.items() if step is not None and step.kind == "train"}
 
     def obstacle(self, state: State) -> str:
-        """Why what members hold is of no use here; empty if it is."""
+        """Return why the run cannot continue from what members hold; empty if it can."""
         if any(map(_is_finish, self._beats.values())):
             return "members have been told that the run is over, and hold their last models; put back the newer folder"
         warmup, held = self._rules.warmup_rounds, self._held(state)
