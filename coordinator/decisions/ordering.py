@@ -1,9 +1,10 @@
-"""Which order a member gets next and when, and the heartbeats in between: everything sent to members without a request.
+"""Decides which order a member gets next and when, and sends heartbeats: everything sent to members unrequested.
 
-`history` makes orders by the first functions here (to measure, to train, to finish, and with which weights). One rule
-for sending them: a member is sent its present order once per connection, as soon as the weights exist, unless it is at
-work on an earlier one; asked for it twice, it is sent again. So nothing needs to be remembered about who is owed what
-after a crash, a new connection or a late mix. Pure but for `replace_order`, which changes a member, and its link.
+`history` creates orders with the first functions here (to measure, to train, to finish, and with which weights). One
+rule governs sending: a member is sent its current order once per connection, as soon as the weights exist, unless it
+still works on an earlier one; if it asks twice, the order is sent again. So no record of pending orders is needed after
+a crash, a new connection or a late mix. Pure, except that `replace_order` changes a member, and `order` and `due` its
+link.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from fedap_core.strategies import Phase
 from protocol.messages import MOST_WEIGHTS, ORDERS, REPORTS, Heartbeat, HelloRequired
 
 _BEAT_SHARE = 0.9
-"""Share of a heartbeat's period after which it may go out with others that are due: members were last spoken to at
-different times, and a look at all of them for each one's heartbeat would be a look too many."""
+"""Share of the heartbeat period after which a heartbeat may be sent along with others that are due. Members were last
+sent to at different times; one pass over all of them per heartbeat would be too expensive."""
 
 
 def anchor_order(state: State, rules: Rules, member: Member) -> Order:
-    """Measure before you train: for the open round of measuring, or for the next one that the member may enter. That is
-    the open one where it lacks its quorum since somebody left."""
+    """Return the order to measure before training: for the round being measured, or for the next one that the member
+    may enter. That is the open round if it lost its quorum because a member left."""
     here = sum(state.members[name].is_active for name in state.round_members)
     is_next = state.is_measuring or (state.is_training and here < rules.pace.quorum)
     round_no = state.round_no if is_next else state.round_no + 1
@@ -48,7 +49,7 @@ def anchor_order(state: State, rules: Rules, member: Member) -> Order:
 
 
 def train_order(state: State, rules: Rules, member: Member, round_no: int) -> Order:
-    """Train this round, and bring running statistics if the round, or the lack of them, asks for it."""
+    """Return the order to train this round, with running statistics if the round requires or the member lacks them."""
     plan = rules.round_plan(round_no)
     measure = plan.measure
     lacking = member.statistics is None or (rules.members_compute_rows and member.statistics.kind == "stats")
@@ -74,7 +75,7 @@ def _row_or_start(state: State, rules: Rules, member: Member, round_no: int) -> 
 
 
 def replace_order(member: Member, order: Order) -> None:
-    """Keep the oldest order that is still unanswered: later ones are not told to somebody who is at work."""
+    """Set a member's order, and keep the oldest unanswered one: a member at work is not sent later orders."""
     replaces = member.order is not None and member.order.step != order.step
     if replaces and member.has_answered(member.earlier):
         member.earlier = None if member.has_answered(member.order) else member.order
@@ -82,7 +83,8 @@ def replace_order(member: Member, order: Order) -> None:
 
 
 def finish_order(state: State, rules: Rules, member: Member, reason: str) -> Order:
-    """The last mix where there is one, else what was delivered last; nothing of warm-up, which is not the model."""
+    """Return the final order with the last mix or, without one, the weights delivered last; never those of warm-up,
+    which are not the model."""
     mixed = state.recipe is not None and state.is_mixing and reason != "aborted"
     row = state.recipe.row_of.get(member.name) if state.recipe is not None and mixed else None
     round_no = max(mixing_plan.next_round(member), row.round_no if row else 0)
@@ -114,7 +116,7 @@ def due(
     *,
     orders: bool = True,
 ) -> list[Action]:
-    """Everything to say now, in the order of names. orders: whether any may be given."""
+    """Return the orders and heartbeats to send now, sorted by member. orders: whether orders may be sent."""
     actions: list[Action] = []
     for member in state.active() if not state.ended else ():
         link = roster.link(member.name)
@@ -129,7 +131,7 @@ def due(
 
 
 def ask_for_hellos(roster: Roster) -> list[Action]:
-    """Have everybody say hello: the welcome tells what is open now."""
+    """Ask all connected members to say hello again: the welcome names the open round."""
     actions: list[Action] = []
     for name, connection in roster.connections().items():
         roster.release(connection)
@@ -139,12 +141,12 @@ def ask_for_hellos(roster: Roster) -> list[Action]:
 
 
 def order(work: PendingWork, member: Member, link: Link, now: float, *, asked: bool = False) -> list[Action]:
-    """A member's order, if it is time to say it."""
+    """Return a member's order if it is due to be sent. asked: the member requested it."""
     present = member.order
     if present is None or member.has_answered(present) or link.connection is None:
         return []
     if present.kind == "finish" and not work.will_have(present.weights):
-        # a row that a crash or a failure lost: what was delivered stands
+        # a crash or a failure lost the row: the weights delivered before stay valid
         present = replace(present, weights=None, mixed_from=())
     link.offer(present)
     waits = link.has_sent_order(member) or (link.is_busy(member) and present.kind != "finish")
@@ -155,11 +157,11 @@ def order(work: PendingWork, member: Member, link: Link, now: float, *, asked: b
 
 
 def heartbeat(state: State, rules: Rules, inspections: Inspections, member: Member, link: Link) -> Heartbeat:
-    """want: the report to what was said last, unless it is here already or there is no room for it."""
+    """Return a heartbeat that wants the report to the order sent last, unless it has arrived or the disk is full."""
     again = inspections.missing.wanted_of(member.name)
     if again is not None and state.paused_at is None:
         here = inspections.is_inspecting(member.name, again)
-        have = step_at("stats", again.round_no)  # the place before it: what we had, we have no longer
+        have = step_at("stats", again.round_no)  # the step before it: we no longer have the report
         return Heartbeat(run=rules.run, round_no=state.round_no, have=have, want=None if here else again)
     want = None
     if link.said is not None and not member.has_answered(link.said) and state.paused_at is None:

@@ -1,7 +1,7 @@
-"""The progress of a run, computed from its facts: scores by member and round, duration of rounds, time left.
+"""Computes the progress of a run from its facts: scores by member and round, duration of rounds, time left.
 
-Fed with facts one by one, live or from a journal; the same facts give the same answers. Decides nothing about the run.
-Rounds count from 1 here, as people count them; 0 is the model that the run began with.
+Takes facts one by one, live or from a journal; the same facts give the same results. Decides nothing about the run.
+Rounds count from 1 here, as people count them; 0 is the model that the run started from.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from coordinator.decisions import facts
 from coordinator.decisions.scoring import scored
 
 _PACE_OVER = 10
-"""Rounds whose length is looked at to foresee the others'."""
+"""Number of latest rounds whose duration predicts the remaining ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundScore:
-    """How good the model of a round is on a member's own test samples. round: from 1."""
+    """Accuracy of a round's model on a member's own test samples. round: from 1."""
 
     round: int
     accuracy: float
@@ -29,7 +29,7 @@ class RoundScore:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSummary:
-    """Latest scores of several members: their plain mean, the lowest and whose it is, how many they are."""
+    """Latest scores of several members: unweighted mean, the lowest and its member, number of members."""
 
     mean: float
     lowest: float
@@ -38,8 +38,8 @@ class ScoreSummary:
 
 
 class RunProgress:
-    """rounds: how many are asked for. continuous: members go on by themselves, and rounds are theirs alone. history:
-    keep every score, and not only each member's latest."""
+    """Progress of one run. rounds: planned number. continuous: each member counts its own rounds. history: keep every
+    score, not only each member's latest."""
 
     def __init__(self, *, rounds: int, continuous: bool, history: bool = True) -> None:
         self._rounds = rounds
@@ -47,18 +47,18 @@ class RunProgress:
         self._continuous = continuous
         self.scores: dict[str, list[RoundScore]] = defaultdict(list)
         self.updates: dict[str, int] = defaultdict(int)
-        """Rounds that each member has trained: that of its latest admitted update, from 1."""
+        """Rounds that each member has trained: the round of its latest admitted update, from 1."""
         self.reported_at: dict[str, float] = {}
         self.closed = 0
-        """Rounds that are closed."""
+        """Number of closed rounds."""
         self.last_round_s: float | None = None
         self._paces: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_PACE_OVER + 1))
-        """When rounds closed, under the empty name; in continuous mode when each member reported."""
+        """Times at which rounds closed, under the empty name; in continuous mode times of each member's reports."""
         self._opened_at: float | None = None
         self._is_over = False
 
     def add(self, fact: facts.Fact, time_s: float) -> None:
-        """Take one fact with its time on the run clock."""
+        """Add one fact with its time on the run clock."""
         match fact:
             case facts.UpdateAccepted():
                 self._reported(fact, time_s)
@@ -93,17 +93,17 @@ class RunProgress:
         one = RoundScore(round=round_no + 1, accuracy=score.correct / score.samples, samples=score.samples)
         if not self._history:
             mine.clear()
-        elif mine and mine[-1].round >= one.round:  # told again, after a folder was older than the federation
+        elif mine and mine[-1].round >= one.round:  # reported again, after the folder was older than the federation
             mine[:] = [before for before in mine if before.round < one.round]
         mine.append(one)
 
     def latest(self, member: str) -> RoundScore | None:
-        """A member's latest score."""
+        """Return a member's latest score."""
         mine = self.scores.get(member)
         return mine[-1] if mine else None
 
     def summary(self, members: Collection[str]) -> ScoreSummary | None:
-        """Of the latest scores of these members; None while nobody has any."""
+        """Summarise the latest scores of these members; None while nobody has one."""
         found = {name: score.accuracy for name in members if (score := self.latest(name)) is not None}
         if not found:
             return None
@@ -112,8 +112,8 @@ class RunProgress:
         return ScoreSummary(mean=mean, lowest=found[worst], lowest_member=worst, members=len(found))
 
     def seconds_left(self, members: Collection[str], now: float) -> float | None:
-        """Until all rounds are trained, if they go on to take as long as the latest; None where nothing can be said.
-        members: who takes part."""
+        """Estimate the seconds until all rounds are trained from the duration of the latest ones; None: unknown.
+        members: those that take part."""
         if self._is_over:
             return 0.0
         if not self._continuous:

@@ -1,10 +1,10 @@
-"""Whether the run may continue (is enrolment complete, have statistics arrived, may the round close?), and what it
-waits for.
+"""Decides whether the run may continue (is enrolment complete, have statistics arrived, may the round close?), and says
+what it waits for.
 
-Pure questions of (state, rules, now). Every answer is a sentence with numbers, so that a person who asks why nothing
-happens is told. What follows from a yes is decided elsewhere. To ask after every event means to look at every member;
-in a round of n members that would be n times n. So the machine asks once, remembers whose reports must come before
-anything can follow (`Awaited`), and until then takes reports one by one.
+Pure functions of (state, rules, now). Every answer has a sentence with numbers that tells people why nothing happens.
+What follows from a yes is decided elsewhere. Each check visits every member, so checking after every event would cost
+n * n in a round of n members. Instead, the machine checks once, remembers whose reports must arrive before anything can
+become due (`Awaited`), and until then handles reports one by one.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from protocol.messages import REPORTS, Step
 _WORDS = {"stats": "sets of statistics", "update": "updates"}
 
 _names = partial(shortened, most=5)
-"""Names beyond this many are counted, not listed."""
+"""Lists up to 5 names and counts the rest."""
 
 
 _QUIET = (events.SignOfLife, events.Beat, events.StatsArrived, events.UpdateArrived, events.ReportDeclined)
-"""Events after which nothing has changed, unless a fact says so: a report counts when it was judged."""
+"""Events that make nothing due unless they lead to a fact: a report counts only after its inspection."""
 
 _REPORTS = (facts.StatsAccepted, facts.UpdateAccepted, facts.GoodbyeAccepted)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Readiness:
-    """ready: go on. reason: why, or why not.
+    """Whether to continue (`ready`), and the reason.
 
-    stuck: not ready, and nobody who is there will answer. hopeless: nobody who could come back would, either.
+    stuck: not ready, and no present member will report. hopeless: nor can any absent member.
     late: the deadline is over.
     """
 
@@ -49,8 +49,8 @@ class Readiness:
 
 
 def enrolment(state: State, rules: Rules, now: float) -> Readiness:
-    """May the first round start? With a list: all are there who were not excluded. Otherwise, or later: enough, and the
-    window is over."""
+    """May the first round start? With a list: all members that were not excluded are present. Otherwise, or later:
+    enough are present and the enrolment window is over."""
     here = len(state.present())
     least, listed = rules.members.at_least, state.allowed
     waited = now - state.opened_at
@@ -78,7 +78,7 @@ def enrolment(state: State, rules: Rules, now: float) -> Readiness:
 
 
 def measuring(state: State, rules: Rules, now: float) -> Readiness:
-    """May training start? All who are there have been judged, or the deadline is over and enough are measured."""
+    """May training start? All present members were admitted or refused, or the deadline is over and enough measured."""
     members = state.active()
     got = sum(state.has_measured(member, rules) for member in members)
     settled = step_at("stats", state.round_no)
@@ -86,14 +86,14 @@ def measuring(state: State, rules: Rules, now: float) -> Readiness:
 
 
 def round_closing(state: State, rules: Rules, now: float) -> Readiness:
-    """May the open round be mixed? Everyone who is there has reported, or the deadline is over and the quorum is in."""
+    """May the open round be mixed? All present members have reported, or the deadline is over with a quorum."""
     members = [state.members[name] for name in state.round_members if state.members[name].is_active]
     settled = step_at("update", state.round_no)
     return _judge(state, rules, now, members=members, got=len(reported(state)), settled=settled)
 
 
 def reported(state: State) -> tuple[str, ...]:
-    """Members of the open round whose update for it was admitted."""
+    """Return the members of the open round whose update for it was admitted."""
     return tuple(
         name
         for name in state.round_members
@@ -102,7 +102,8 @@ def reported(state: State) -> tuple[str, ...]:
 
 
 def _judge(state: State, rules: Rules, now: float, *, members: list[Member], got: int, settled: Step) -> Readiness:
-    """settled: the report with which a member, admitted or refused, has done its part."""
+    """Apply quorum and deadline. got: admitted reports. settled: the report after which, admitted or refused, a member
+    is no longer waited for."""
     quorum, waited = rules.pace.quorum, now - state.opened_at
     waiting = [one for one in members if one.answered is None or one.answered.place < settled.place]
     awaited = [one.name for one in waiting if one.status is Status.PRESENT and not one.is_stalled]
@@ -130,7 +131,7 @@ def _judge(state: State, rules: Rules, now: float, *, members: list[Member], got
 
 
 def silence(state: State, now: float) -> Readiness:
-    """Why a run without barriers does not go on. It never closes a round, so this is never ready."""
+    """Return why a run without barriers makes no progress. It never closes a round, so this is never ready."""
     hopeless = not state.active() and not _has_leavers(state)
     here, waited = len(state.present()), now - state.opened_at
     reason = f"{state.accepted} updates, {here} members there, none reported for {_s(waited)}"
@@ -142,7 +143,7 @@ def _has_leavers(state: State) -> bool:
 
 
 def _s(seconds: float) -> str:
-    """With the unit that keeps it short."""
+    """Format seconds with the unit that keeps the text short."""
     if seconds < 600.0:
         return f"{seconds:.3g} s"
     return f"{seconds / 60.0:.3g} min" if seconds < 10_000.0 else f"{seconds / 3600.0:.3g} h"
@@ -150,10 +151,10 @@ def _s(seconds: float) -> str:
 
 @dataclass(kw_only=True)
 class Awaited:
-    """What is waited for. place: of the awaited reports; members: whose; until: the deadline, after which any report
-    may complete a quorum; entering: further members without whom the first round cannot begin; closed_until: when
-    it can begin at the earliest, whoever enters. freed: somebody who was at work is not any more, and may be sent its
-    next order."""
+    """The reports that the run waits for. place: of these reports; members: their senders; until: the deadline, after
+    which any report may complete a quorum; entering: number of further members that the first round needs;
+    closed_until: the earliest time at which the first round can start. freed: a member is no longer at work and may be
+    sent its next order."""
 
     place: tuple[int, int] = (0, 0)
     members: set[str] = field(default_factory=set)
@@ -164,13 +165,13 @@ class Awaited:
 
     @staticmethod
     def after(state: State, rules: Rules, *, alone: bool) -> Awaited:
-        """What is waited for when everything that was due is done. alone: as `Mode.answers_alone` says of the round."""
+        """Return what the run waits for once everything due is done. alone: `Mode.answers_alone` of the round."""
         if state.began_at is None or state.ended or state.paused_at is not None or state.stops_asked:
             return Awaited()
         if state.is_enrolling:
             if state.enrolled:
                 return Awaited()
-            listed = state.allowed is not None  # then the first round begins with the last of them
+            listed = state.allowed is not None  # then the first round starts when the last listed member joins
             closed_until = -math.inf if listed else state.opened_at + rules.members.enrolment_s
             return Awaited(entering=rules.members.at_least - len(state.present()), closed_until=closed_until)
         if state.stage.is_over:
@@ -183,13 +184,13 @@ class Awaited:
         if not state.is_training or alone:
             return Awaited()
         if any(one.answer_due or one.waits_alone for one in state.active()):
-            return Awaited()  # somebody waits for a mix of its own: any update may make it possible
+            return Awaited()  # a member waits for a separate mix: any update may make it possible
         place = (state.round_no, REPORTS.index("update"))
         members = [state.members[name] for name in state.round_members]
         return Awaited(place=place, members=_silent(members, place), until=deadline)
 
     def absorbs(self, event: events.Event, actions: Sequence[Action], now: float) -> bool:
-        """Whether nothing follows from this event beyond the actions that it called for by itself."""
+        """Whether this event makes nothing due beyond the actions already returned for it."""
         persisted = [action.fact for action in actions if isinstance(action, Persist)]
         if not persisted:
             return isinstance(event, _QUIET) and not self.freed
@@ -213,6 +214,6 @@ class Awaited:
 
 
 def _silent(members: Sequence[Member], place: tuple[int, int]) -> set[str]:
-    """Who is there, is waited for and has not reported that far."""
+    """Return the present members that are waited for and have not reported up to this place."""
     here = [one for one in members if one.status is Status.PRESENT and not one.is_stalled]
     return {one.name for one in here if one.answered is None or one.answered.place < place}

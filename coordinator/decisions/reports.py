@@ -1,9 +1,9 @@
-"""Handling of a report: whether it is expected, what must be inspected, and whether it counts.
+"""Handles reports: whether a report is expected, what must be inspected, and whether it counts.
 
-Values are judged off the socket's thread (Inspect), so a report waits here for its judgement. If the process dies
-meanwhile, nothing was promised: the report is not acknowledged and comes again. A report that was admitted and whose
-file was lost since is fetched again: a participant keeps its latest one and sends it again when a heartbeat wants it,
-so a damaged update costs nothing but time as long as its member has not finished the round after.
+Values are checked off the socket's thread (Inspect), and the report waits here for the verdict. If the process dies
+meanwhile, the report was not acknowledged and is sent again. If the file of an admitted report was lost, the report is
+fetched again: a participant keeps its latest one and resends it when a heartbeat wants it, so a damaged update costs
+only time as long as its member has not finished the next round.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TRAIN = ORDERS.index("train")
 
 
 class LostReports:
-    """What is asked for again. A report is known by its update: statistics that came along come along again."""
+    """Admitted reports that must be sent again. Statistics sent with an update are fetched again with that update."""
 
     def __init__(self) -> None:
         self._gone: dict[BlobRef, bool] = {}
@@ -48,7 +48,8 @@ class LostReports:
         return bool(self._gone)
 
     def take(self, state: State, refs: Iterable[BlobRef]) -> list[StatisticsLost]:
-        """Ask for these; statistics are not kept by members, and the facts that call for measuring again come back."""
+        """Mark these as lost. Members do not keep statistics, so for those return the facts that make them measure
+        again."""
         lost = []
         for ref in refs:
             if ref.kind != "stats":
@@ -61,31 +62,31 @@ class LostReports:
         self._gone.setdefault(ref, False)
 
     def found(self, member: str, step: Step) -> None:
-        """The report is here again, with all that belongs to it."""
+        """The report was received again, with everything that belongs to it."""
         self._gone = {ref: gone for ref, gone in self._gone.items() if not _is_of(ref, member, step)}
 
     def is_missing(self, member: str, step: Step) -> bool:
-        """Whether this report would be taken although it was admitted before."""
+        """Whether this report was admitted before but lost, so that it is accepted again."""
         return any(_is_of(ref, member, step) for ref in self._gone)
 
     def wanted_of(self, member: str) -> Step | None:
-        """The report to ask a member for."""
+        """Return the report to request from a member."""
         rounds = [ref.round_no for ref, gone in self._gone.items() if ref.member == member and not gone]
         return step_at("update", max(rounds)) if rounds else None
 
     def received(self, member: str, beat: Heartbeat) -> None:
-        """A member whose kept order is a later one has forgotten what it reported before."""
+        """Note a heartbeat: a member that already holds a later order no longer has its earlier report."""
         if beat.have is not None:
             for ref in self._gone:
                 if ref.member == member:
                     self._gone[ref] = beat.have.place > (ref.round_no, _TRAIN)
 
     def among(self, refs: Iterable[BlobRef]) -> bool:
-        """Whether any of these is missing: nothing can be made of them yet."""
+        """Whether any of these is missing, so that nothing can be computed from them yet."""
         return any(ref in self._gone for ref in refs)
 
     def lost_among(self, refs: Iterable[BlobRef]) -> BlobRef | None:
-        """One of these that its member no longer holds, either."""
+        """Return one of these that its member no longer holds either."""
         return next((ref for ref in refs if self._gone.get(ref, False)), None)
 
 
@@ -93,7 +94,7 @@ _FAULTS = {True: "the coordinator's disk failed", False: "the coordinator no lon
 
 
 class Inspections:
-    """The reports under inspection in this life of the process."""
+    """The reports under inspection in this process."""
 
     def __init__(self, mode: Mode, missing: LostReports | None = None) -> None:
         self._mode, self._rules = mode, mode.rules
@@ -101,7 +102,7 @@ class Inspections:
         self._waiting: dict[tuple[str, str, int], StatsArrived | UpdateArrived] = {}
 
     def wants(self, state: State, member: Member, step: Step) -> bool:
-        """Whether a report is of use: asked for, not judged yet, and not of a layout that is past."""
+        """Whether a report is needed: requested, without a verdict, and not of the layout of an earlier phase."""
         if member.is_active and self.missing.is_missing(member.name, step):
             return True
         if not member.is_active or (member.answered is not None and step.place <= member.answered.place):
@@ -118,14 +119,14 @@ class Inspections:
 
     @property
     def waiting(self) -> int:
-        """How many reports have no judgement yet."""
+        """Number of reports without a verdict."""
         return len(self._waiting)
 
     def is_inspecting(self, member: str, step: Step) -> bool:
         return (member, step.kind, step.round_no) in self._waiting
 
     def under_inspection(self) -> frozenset[BlobRef]:
-        """Blobs that may be judged good any moment."""
+        """Return the blobs that may be admitted at any moment."""
         kinds = {"stats": ("stats",), "update": ("update", "update-statistics")}
         return frozenset(
             BlobRef(member=member, kind=blob, round_no=round_no)
@@ -134,7 +135,7 @@ class Inspections:
         )
 
     def arrived(self, state: State, member: Member, event: ReportArrived) -> tuple[Fact | None, list[Action]]:
-        """A complete report: a fact at once (goodbye), an inspection, or nothing but the bin."""
+        """Handle a complete report: return a fact at once (goodbye), request an inspection, or discard it."""
         step = step_of(event)
         if not self.wants(state, member, step) or self.is_inspecting(member.name, step):
             discard = Discard(member=member.name, kind=step.kind, round_no=step.round_no)
@@ -167,7 +168,7 @@ class Inspections:
                 member=member.name, kind="stats", round_no=event.round_no, phase=Phase.MIXED, sent=None, limit=None,
                 measure=self._rules.first_measure, samples=event.samples, announced=member.train_samples,
             )  # fmt: skip
-        again = self.missing.is_missing(member.name, step_of(event))  # it was compared when it was admitted
+        again = self.missing.is_missing(member.name, step_of(event))  # its distance was checked on first admission
         order = None if again else _order_for(member, step_at("train", event.round_no))
         return Inspect(
             member=member.name,
@@ -183,11 +184,11 @@ class Inspections:
         )
 
     def _limit(self, state: State) -> float | None:
-        """None where nobody has moved yet; the bound that always holds is the computing thread's to add."""
+        """Return the outlier limit; None before a typical step is known. The computing thread adds the fixed bound."""
         return self._rules.admission.max_outlier * state.typical_step if state.typical_step else None
 
     def judged(self, state: State, event: Inspected, connection: str | None) -> tuple[Fact | None, list[Action]]:
-        """The judgement of a report that was waiting: it counts, or it is refused; once is enough either way."""
+        """Handle the verdict on a waiting report: it counts or is refused, once either way."""
         step = step_at(event.kind, event.round_no)
         report = self._waiting.pop((event.member, event.kind, event.round_no), None)
         if report is None:
@@ -207,7 +208,7 @@ class Inspections:
         return _accepted(event, report), []
 
     def _judged_again(self, event: Inspected, step: Step, discard: Discard) -> list[Action]:
-        """A report that was admitted before and lost by us: nothing has changed but that it is here again."""
+        """Handle the verdict on a report that was admitted before and then lost: it is only stored again."""
         if event.code is not None:
             details = (("code", event.code), ("reason", event.reason[:200]))
             return [discard, Note(event="report.changed", member=event.member, round_no=step.round_no, details=details)]
@@ -215,7 +216,7 @@ class Inspections:
         return [Note(event="report.fetched_again", member=event.member, round_no=step.round_no)]
 
     def unjudged(self, event: InspectionFailed, connection: str | None) -> list[Action]:
-        """A report that a fault of ours kept from being judged: it is not answered, so heartbeats will ask for it."""
+        """Handle a failed inspection (our fault): the report stays unanswered, so heartbeats request it again."""
         if self._waiting.pop((event.member, event.kind, event.round_no), None) is None:
             return []
         discard = Discard(member=event.member, kind=event.kind, round_no=event.round_no)
@@ -226,7 +227,7 @@ class Inspections:
         return [discard, Send(connection=connection, member=event.member, message=error)]
 
     def leaves_free(self, member: Member, step: Step, said: Order | None) -> bool:
-        """Whether the member has done what it was told and only then is nothing of it used: the next order may go."""
+        """Whether this report ends work on an order that was replaced, so that the next order may be sent."""
         replaced = said is not None and member.order is not None and member.order.step != said.step
         return (
             replaced
@@ -237,7 +238,7 @@ class Inspections:
 
 
 def step_of(event: ReportArrived) -> Step:
-    """The report's place in the run."""
+    """Return the step of a report."""
     return step_at(_KINDS[type(event)], event.round_no)
 
 

@@ -1,7 +1,7 @@
-"""Who is connected: the newest connection of each member, when messages were last received and sent, and which.
-All of it ends with the process; durable state is in `state`.
+"""Tracks who is connected: each member's newest connection, when messages were last received and sent, and the latest
+order sent. Kept in memory only; durable state is in `state`.
 
-Knows no wire and no policy: it remembers, and it counts have and want through the protocol's Outbox.
+Knows neither wire nor policy; it handles have and want with the protocol's Outbox.
 """
 
 from __future__ import annotations
@@ -17,47 +17,48 @@ from protocol.delivery import Outbox
 from protocol.messages import Heartbeat, Step
 
 CHANGES, CHANGES_S = 20, 100.0
-"""Changes of one member that are journalled at most within so many seconds of the run: a process that starts again and
-again makes few, and whoever leaves and comes, or counts its samples anew, without end must not fill the disk."""
+"""At most this many membership changes of one member are journalled within this many seconds of run time: a process
+that restarts repeatedly causes few, and one that keeps rejoining or changing its sample counts must not fill the
+disk."""
 
 _REPLACED = 64
-"""Replacements of a member's connection that are remembered."""
+"""Number of a member's replaced connections that are kept."""
 
 
 @dataclass(kw_only=True)
 class Link:
-    """What this process knows of one member. Times are of the run clock."""
+    """Connection state of one member. Times are on the run clock."""
 
     heard_at: float
     connection: str | None = None
     sent_at: float = 0.0
     said: Order | None = None
-    """The latest order said over the present connection."""
+    """The latest order sent over the current connection."""
     offered: tuple[int, int] | None = None
-    """Place of the order that the outbox was given last."""
+    """Place of the order that the outbox holds."""
     outbox: Outbox = field(default_factory=Outbox)
     replaced: tuple[str, ...] = ()
-    """Which connection of the member gave way to another, each time, the latest last."""
+    """The member's replaced connections, latest last."""
     rivals: int = 0
-    """Hellos of other processes that were refused since it was told."""
+    """Refused hellos of other processes under this name since the last Contested fact."""
 
     def is_busy(self, member: Member) -> bool:
-        """Whether the member works on something it was told, and should not be interrupted by a newer order."""
+        """Whether the member works on an order and should not be interrupted by a newer one."""
         return self.said is not None and self.said.kind != "finish" and not member.has_answered(self.said)
 
     def has_sent_order(self, member: Member) -> bool:
-        """Whether the member's present order was sent over the present connection."""
+        """Whether the member's current order was sent over the current connection."""
         return self.said is not None and member.order is not None and self.said.place == member.order.place
 
     def offer(self, order: Order) -> None:
-        """Hold the latest order, said or not, so that being asked for it twice brings it."""
+        """Put the latest order, sent or not, into the outbox, so that it is sent if the member asks for it twice."""
         if order.place != self.offered:
             self.offered = order.place
             self.outbox.hold(order.step)
 
 
 class Roster:
-    """Links by member and by connection. Law: a connection belongs to one member at most, and the other way round."""
+    """Links by member and by connection. Invariant: a connection has at most one member, and vice versa."""
 
     def __init__(self) -> None:
         self._links: dict[str, Link] = {}
@@ -65,12 +66,12 @@ class Roster:
         self._changed: dict[str, tuple[float, ...]] = {}
 
     def restart(self, members: Iterable[str], now: float) -> None:
-        """After a restart: nobody is connected, and everybody gets time to come back."""
+        """Start over after a restart: nobody is connected, and every member gets time to reconnect."""
         self._members = {}
         self._links = {name: Link(heard_at=now) for name in members}
 
     def connect(self, member: str, connection: str, now: float) -> str | None:
-        """Give a member its newest connection; returns an earlier one that is nobody's any more."""
+        """Set a member's newest connection; return the one it replaces."""
         self.release(connection)
         before = self._links.get(member)
         earlier = before.connection if before is not None else None
@@ -83,7 +84,7 @@ class Roster:
         return earlier
 
     def may_change(self, member: str, now: float) -> bool:
-        """Whether another change of its membership may be journalled now; counts it if so."""
+        """Whether another membership change may be journalled now; counts it if so."""
         recent = tuple(at for at in self._changed.get(member, ()) if now < at + CHANGES_S)
         if len(recent) >= CHANGES:
             return False
@@ -91,7 +92,7 @@ class Roster:
         return True
 
     def release(self, connection: str) -> str | None:
-        """This connection is gone; returns whose it was. The member is not dead by that."""
+        """Remove a lost connection; return its member, which is not considered lost yet."""
         member = self._members.pop(connection, None)
         if member is not None:
             link = self._links[member]
@@ -99,7 +100,7 @@ class Roster:
         return member
 
     def drop(self, member: str) -> str | None:
-        """The member is no member any more; returns the connection it had."""
+        """Remove a former member; return the connection it had."""
         link = self._links.pop(member, None)
         if link is None or link.connection is None:
             return None
@@ -110,7 +111,7 @@ class Roster:
         return self._members.get(connection)
 
     def connections(self) -> dict[str, str]:
-        """The connection of each member that has one."""
+        """Return the connection of each connected member."""
         return {member: connection for connection, member in self._members.items()}
 
     def connection_of(self, member: str) -> str | None:
@@ -121,18 +122,18 @@ class Roster:
         return self._links.get(member)
 
     def received(self, connection: str, now: float) -> str | None:
-        """Note a sign of life; returns who gave it, None from a connection that is nobody's."""
+        """Note a sign of life; return its member, None if the connection belongs to no member."""
         member = self._members.get(connection)
         if member is not None:
             self._links[member].heard_at = now
         return member
 
     def last_heard(self) -> dict[str, float]:
-        """When each member was last heard from, or the process began."""
+        """Return when a message of each member was last received, or when the process started."""
         return {name: link.heard_at for name, link in self._links.items()}
 
     def death(self, members: Iterable[Member], pace: PaceRules, now: float) -> Lost | None:
-        """The first of these members that has been silent for too long."""
+        """Return the loss of the first of these members that has been silent for too long."""
         for member in members:
             link = self._links.get(member.name)
             if link is not None and now >= link.heard_at + pace.dead_after_s:
@@ -140,7 +141,7 @@ class Roster:
         return None
 
     def deadlines(self, members: Iterable[Member], pace: PaceRules) -> Iterator[float]:
-        """When these members are dead without a sign of life, and when each is due a heartbeat."""
+        """Yield when each of these members is lost without a sign of life, and when it is due a heartbeat."""
         for member in members:
             link = self._links.get(member.name)
             if link is not None and member.status is Status.PRESENT:
@@ -149,10 +150,10 @@ class Roster:
                 yield link.sent_at + pace.heartbeat_s
 
     def beat(self, member: str, beat: Heartbeat) -> Step | None:
-        """What a heartbeat calls for: the step to say (again), or None.
+        """Return the step to send (again) in response to a heartbeat, or None.
 
-        A member cannot know which order of a round comes next: who waits for `train` may be owed the `anchor` before
-        it. So wanting any step of the held one's round is wanting the held one.
+        A member cannot know which order of a round comes next: while it waits for `train`, an `anchor` may be due
+        first. So wanting any step of the held order's round counts as wanting the held order.
         """
         outbox = self._links[member].outbox
         held, want = outbox.held, beat.want
@@ -161,6 +162,6 @@ class Roster:
         return outbox.received(beat)
 
     def faults(self) -> list[str]:
-        """Empty, or how the two directions disagree."""
+        """Return how the two mappings disagree; empty if they agree."""
         connected = {link.connection: name for name, link in self._links.items() if link.connection is not None}
         return [] if connected == self._members else [f"connections {self._members} are not those of the members"]

@@ -1,7 +1,7 @@
 """The rules of one run: all settings of the coordinator's machine, fixed before it starts.
 
-Made by the shell from its configuration and the initial model file. Says how long to wait and for whom; which numbers
-come out is the strategy's and the plan's.
+The shell builds them from its configuration and the initial model file. They determine how long to wait and for whom;
+the numerical results depend on the strategy and the plan.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from protocol.messages import Sealing
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRules:
-    """What a hello must agree with: digests and shape as the message `hello` has them."""
+    """The digests and input shape that a `hello` must match."""
 
     model_layout: str
     classes: str
@@ -30,11 +30,11 @@ class MemberRules:
     """Who may take part.
 
     allowed: (identity, name) pairs; None: anybody who can connect (open enrolment).
-    at_least: members that the first round needs. at_most: members beyond which a hello is refused.
+    at_least: members that the first round needs. at_most: number of members from which a hello is refused.
     enrolment_s: with fewer than all listed members (or in open enrolment) the first round starts this long after the
-    run began, if `at_least` are there. late_join: whether somebody new may become a member after that.
-    min_samples, max_samples: training samples a member must and may have: they weigh its updates. max_growth: by which
-    factor its count may differ from the one it joined with. strikes: refused messages that exclude a member; so many as
+    run began, if `at_least` are present. late_join: whether new members may join after that.
+    min_samples, max_samples: fewest and most training samples of a member; they weigh its updates. max_growth: factor
+    by which its count may differ from the one it joined with. strikes: refused messages that exclude a member;
     `forgive_after` admitted updates in a row take one back, because in weeks even an honest member errs once or twice.
     """
 
@@ -70,9 +70,9 @@ class AdmissionRules:
     """Which values may be mixed.
 
     max_value: largest magnitude of a weight. max_statistic: of a mean of a layer's inputs, and of their deviation.
-    max_step: how far one update may go from what was sent, in lengths of the model that the run starts from (at least
-    1); holds from the first round. max_outlier: the same in steps that are typical of the run: the median of a round,
-    the largest so far. That needs three members.
+    max_step: how far one update may move from the weights sent, relative to the norm of the model that the run starts
+    from (at least 1); applies from the first round. max_outlier: the same relative to the run's typical step: the
+    largest median of a round so far. That needs three members.
     """
 
     max_value: float = 1e4
@@ -87,8 +87,8 @@ class AdmissionRules:
 
 
 def check_allow_list(allowed: tuple[tuple[str, str], ...]) -> None:
-    """Refuse a list that names somebody twice, whatever the case of letters: names are names of files. A short one is
-    no fault: it may have been shortened during the run."""
+    """Refuse a list with a duplicate key or name, ignoring case because names become file names. A short list is valid:
+    it may have been shortened during the run."""
     identities, names = {identity for identity, _ in allowed}, {name.lower() for _, name in allowed}
     if len(identities) != len(allowed) or len(names) != len(allowed):
         raise InvalidInput("list of members", "a key or a name twice", "every key and every name once")
@@ -96,17 +96,18 @@ def check_allow_list(allowed: tuple[tuple[str, str], ...]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class PaceRules:
-    """When something is late.
+    """Timeouts, quorum and patience.
 
-    heartbeat_s: how often each side sends one. dead_after_s: silence after which a member is not waited for.
+    heartbeat_s: period of each side's heartbeats. dead_after_s: silence after which a member is not waited for.
     quorum: updates that a round needs to close without everyone. deadline_s: how long a round (and measuring) waits for
-    members that are there; infinity: until `stalled_after_s`, after which a member that is there and does not report is
-    not waited for again before it does. give_up_s: how long beyond its deadline a round may lack its
-    quorum, and enrolment its members, before the run is aborted; infinity: never.
-    linger_s: how long the end of the run waits for members that are not there, so that they can fetch their model; for
-    those that are there, `stalled_after_s` if that is longer.
-    age_exponent: a in (1 + age) ** -a, what an old update is worth; infinity drops it.
-    patience: end the run when the members' mean validation accuracy has not risen for so many evaluations; None: never.
+    present members; infinity: until `stalled_after_s`, after which a present member that has not reported is not waited
+    for again until it reports. give_up_s: how long beyond its deadline a round may lack its quorum, and enrolment its
+    members, before the run is aborted; infinity: never.
+    linger_s: how long a finished run waits for absent members to fetch their model; for present ones,
+    `stalled_after_s` if that is longer.
+    age_exponent: a in (1 + age) ** -a, the weight of an old update; infinity drops it.
+    patience: end the run when the members' mean validation accuracy has not risen for this many evaluations; None:
+    never.
     """
 
     heartbeat_s: float = 10.0
@@ -136,23 +137,23 @@ class PaceRules:
 
     @property
     def longest_wait_s(self) -> float:
-        """How long a round waits for a member that is there."""
+        """How long a round waits for a present member."""
         return self.deadline_s if self.has_deadline else self.stalled_after_s
 
     @property
     def longest_goodbye_s(self) -> float:
-        """How long the end waits for a member that is there."""
+        """How long a finished run waits for the goodbye of a present member."""
         return max(self.linger_s, self.stalled_after_s)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """One run. continuous: no barrier between rounds. warmup_rounds: rounds that make the anchor; they count.
+    """All rules of a run. continuous: no barrier between rounds. warmup_rounds: how many of `rounds` make the anchor.
 
-    anchor_file: the anchor is a file (else warm-up makes it, or statistics are measured under the initial model).
+    anchor_file: the anchor is a file (otherwise warm-up makes it, or statistics are measured under the initial model).
     start_from_anchor: round 0 (or the first after warm-up) starts from the anchor instead of the initial model.
-    participation: share of the members that takes part in a round; chooses_present: drawn from those that are there.
-    seed: what they are drawn by. sealing: what is hidden from the coordinator; None: nothing.
+    participation: share of the members that takes part in a round; chooses_present: draw only from present members.
+    seed: for this draw. sealing: what is hidden from the coordinator; None: nothing.
     """
 
     run: str
@@ -177,7 +178,7 @@ class Rules:
         return self.sealing is not None and self.sealing.statistics_to == "members"
 
     def round_plan(self, round_no: int) -> RoundPlan:
-        """What round `round_no` is for. The strategy counts from the first round after warm-up."""
+        """Return phase and measure of round `round_no`. The strategy counts from the first round after warm-up."""
         if round_no < self.warmup_rounds:
             return RoundPlan(phase=Phase.WARMUP)
         return self.strategy.round_plan(round_no - self.warmup_rounds, self.rounds - self.warmup_rounds)
@@ -201,11 +202,11 @@ class Rules:
 
     @property
     def first_measure(self) -> Measure:
-        """What members measure under the anchor before they train; NONE where the strategy has no use for it."""
+        """What members measure under the anchor before they train; NONE if the strategy does not need it."""
         return self.strategy.first_measure
 
     @property
     def asks_first(self) -> bool:
-        """Whether members are given an order before they train: to measure, or to start from the anchor, all of it. A
-        `train` order brings the shared tensors only, and what stays home must start from the anchor, too."""
+        """Whether members get an `anchor` order before they train: to measure, or to start from the whole anchor. A
+        `train` order carries the shared tensors only, but the local ones must start from the anchor too."""
         return self.first_measure is not Measure.NONE or self.start_from_anchor or self.members_compute_rows

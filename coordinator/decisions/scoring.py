@@ -1,8 +1,7 @@
-"""Which score of a report counts, and to which round's model it belongs: one rule for the coordinator and all readers.
+"""Decides which score of a report counts, and to which round's model it belongs: one rule for all readers.
 
-A report may judge several models: the one that would be handed over, the one that was delivered, the one that was
-trained from it. They count in this order (`fedap_core.workspace`). All but the trained one are the result of the round
-before the report's.
+A report may have scores of several models: the one that would be exported, the delivered one, the one trained from it.
+They count in this order (`fedap_core.workspace`). All but the trained one result from the round before the report's.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from protocol.messages import Score
 
 
 def scores_by_split(scores: Sequence[Score]) -> dict[str, Score]:
-    """The score that counts for each part of the data; parts without samples are left out."""
+    """Return the score that counts for each split of the data; splits without samples are left out."""
     own = [score for score in scores if score.model != ALONE]
     headline_last = sorted(own, key=lambda score: -headline_rank(score.model))
     return {score.split: score for score in headline_last if score.samples > 0}
 
 
 def alone_score(report: facts.UpdateAccepted | facts.GoodbyeAccepted, split: str) -> Score | None:
-    """Of the model that the member trained on its own data only; None where it does not share that."""
+    """Return the score of the model that the member trained on its own data only; None if it does not report one."""
     found = [one for one in report.scores if (one.model, one.split) == (ALONE, split) and one.samples > 0]
     return found[0] if found else None
 
 
 def scored(report: facts.UpdateAccepted | facts.GoodbyeAccepted, split: str) -> tuple[int, Score] | None:
-    """(round whose model it judges, score) on this part of the data; None where the report has none."""
+    """Return (round of the scored model, score) on this split of the data; None if the report has none."""
     score = scores_by_split(report.scores).get(split)
     if score is None:
         return None

@@ -1,8 +1,8 @@
 """Mixing weights of a sealed run: integers, from rows that members request or, if the coordinator has the statistics,
 from W.
 
-Pure: state in, weights out. What a row may look like, and what becomes of it when members are absent, is
-`fedap_core.sealing.rows`', which members compute too: they compare.
+Pure: takes the state, returns weights. `fedap_core.sealing.rows` decides which rows are valid and how they change when
+members are absent; members compute the same and compare.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from fedap_core.strategies import Phase
 
 
 def rule_of(rules: Rules, phase: Phase) -> rows.RowRule:
-    """What rows of a phase look like."""
+    """Return the constraints on rows of a phase."""
     most = 1.0 if rules.sealing is None else rules.sealing.max_peer_weight
     return rows.RowRule.of(rules.strategy, phase, max_peer_weight=most)
 
 
 def statistics_of(state: State, rules: Rules) -> tuple[BlobRef, ...]:
-    """The sealed statistics that members compute their rows from, in the order of names; none where the coordinator
+    """Return the sealed statistics that members compute their rows from, sorted by name; none if the coordinator
     computes W, and during warm-up."""
     if rules.sealing is None or rules.sealing.statistics_to != "members":
         return ()
@@ -36,7 +36,7 @@ def statistics_of(state: State, rules: Rules) -> tuple[BlobRef, ...]:
 
 
 def row_objection(rules: Rules, member: Member, round_no: int, row: tuple[tuple[str, int], ...]) -> str:
-    """Why a row that came with an update is refused; empty: it is not, or there is none."""
+    """Return why the row of an update (or its absence) is refused; empty: it is not."""
     given = given_with(member, round_no)
     if not given:
         return "" if not row else "a row that nobody asked for"
@@ -49,13 +49,14 @@ def row_objection(rules: Rules, member: Member, round_no: int, row: tuple[tuple[
 
 
 def given_with(member: Member, round_no: int) -> tuple[BlobRef, ...]:
-    """The sealed statistics that the order of a round brought."""
+    """Return the sealed statistics that a round's order included."""
     orders = (one for one in (member.order, member.earlier) if one is not None and one.kind == "train")
     return next((one.peers for one in orders if one.round_no == round_no), ())
 
 
 def needs_row(state: State, rules: Rules, member: Member, phase: Phase) -> tuple[BlobRef, ...]:
-    """The statistics to send along with an order of this phase, because the member's row is of others; else none."""
+    """Return the statistics to send with an order of this phase, because the member computed its row from other ones;
+    empty if its row is current."""
     refs = statistics_of(state, rules)
     if phase is Phase.WARMUP or (member.row_of, member.row_phase) == (refs, str(phase)):
         return ()
@@ -74,9 +75,10 @@ def sealed_rows(
     own: BoolArray,
     to_self: bool = False,
 ) -> FloatArray:
-    """(r, n), for the members at `places`: each row sums to 1 in steps of 2^-20, or is all 0 where no mix can be made.
+    """Return (r, n) for the members at `places`: rows sum to 1 in steps of 2^-20, or are all 0 if no mix is possible.
 
-    full: W over these members, asked for only where the coordinator knows it. usable, own: as in `mixing.restrict`.
+    full: returns W over these members, called only if the coordinator computes it. usable, own: as in
+    `mixing.restrict`.
     """
     rule, found = rule_of(rules, phase), np.zeros((len(places), len(members)))
     names = [member.name for member in members]

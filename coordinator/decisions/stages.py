@@ -1,10 +1,10 @@
 """The stages of a run, and the facts that lead from one to the next.
 
 Rules for this file:
-1. TABLE is the whole law of stages. `history.apply` asks `after` for every fact; no other code sets a stage.
-2. A fact that the table does not have in a stage, and that is not among ANYWHERE, cannot happen there: a machine that
-   makes one, or a journal that tells of one, is wrong.
-3. The diagram in ARCHITECTURE.md is printed from the table: `python -m tests.architecture.stage_diagram`.
+1. TABLE defines all changes of stage. `history.apply` calls `after` for every fact; no other code sets a stage.
+2. A fact that is neither in the table for a stage nor in ANYWHERE cannot happen in that stage: the machine that makes
+   one, or the journal that contains one, is wrong.
+3. The diagram in ARCHITECTURE.md is generated from the table: `python -m tests.architecture.stage_diagram`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Stage(enum.StrEnum):
 
 
 ABORTED = "Finished(aborted)"
-"""What the table calls a `Finished` whose reason is "aborted"."""
+"""The table's name for a `Finished` whose reason is "aborted"."""
 
 _END = {"Finished": Stage.FINISHED, ABORTED: Stage.ABORTED}
 _CAUGHT_UP = {"CaughtUp": Stage.TRAINING}  # the folder was older than the federation: the round is open again
@@ -40,7 +40,7 @@ TABLE: Mapping[Stage, Mapping[str, Stage]] = {
     Stage.ENROLLING: {
         "Began": Stage.ENROLLING,
         "EnrolmentClosed": Stage.ENROLLING,
-        "MeasuringOpened": Stage.MEASURING,  # an order comes before training: to measure, or to start from the anchor
+        "MeasuringOpened": Stage.MEASURING,  # an order before training: to measure, or to start from the anchor
         "RoundOpened": Stage.TRAINING,
         **_CAUGHT_UP,
         **_END,
@@ -55,7 +55,7 @@ TABLE: Mapping[Stage, Mapping[str, Stage]] = {
         "StatsAccepted": Stage.TRAINING,  # of a newcomer
         "UpdateAccepted": Stage.TRAINING,
         "RowPlanned": Stage.TRAINING,
-        "RoundOpened": Stage.TRAINING,  # again, with newcomers: without them it would never close
+        "RoundOpened": Stage.TRAINING,  # again, with newcomers: without them it could never close
         "RoundClosed": Stage.AGGREGATING,
         **_CAUGHT_UP,
         **_END,
@@ -64,7 +64,7 @@ TABLE: Mapping[Stage, Mapping[str, Stage]] = {
         "StatsAccepted": Stage.AGGREGATING,
         "UpdateAccepted": Stage.AGGREGATING,  # late
         "RoundOpened": Stage.TRAINING,
-        "MeasuringOpened": Stage.MEASURING,  # warm-up is over, and has made the anchor
+        "MeasuringOpened": Stage.MEASURING,  # warm-up is over and has produced the anchor
         **_CAUGHT_UP,
         **_END,
     },
@@ -83,16 +83,16 @@ ANYWHERE = frozenset(
 
 
 class ImpossibleFact(ValueError):
-    """A fact that cannot follow: a fault of the machine that made it, or a journal that is not of one run."""
+    """A fact is impossible in the current stage: a bug in the machine, or a journal that mixes runs."""
 
 
 def name_of(fact: facts.Fact) -> str:
-    """What the table calls a fact."""
+    """Return the table's name for a fact."""
     return ABORTED if isinstance(fact, facts.Finished) and fact.reason == "aborted" else type(fact).__name__
 
 
 def after(stage: Stage, fact: facts.Fact) -> Stage:
-    """The stage that a fact leads to."""
+    """Return the stage that a fact leads to; ImpossibleFact if there is none."""
     name = name_of(fact)
     following = stage if name in ANYWHERE else TABLE[stage].get(name)
     if following is None:
@@ -101,7 +101,7 @@ def after(stage: Stage, fact: facts.Fact) -> Stage:
 
 
 def moves() -> Iterator[tuple[Stage, str, Stage]]:
-    """Every change of stage that the table has, in its order: (from, fact, to)."""
+    """Yield every change of stage in the order of the table: (from, fact, to)."""
     for stage, row in TABLE.items():
         for name, following in row.items():
             if following is not stage or name == "RoundOpened":
@@ -109,6 +109,6 @@ def moves() -> Iterator[tuple[Stage, str, Stage]]:
 
 
 def unlisted_facts() -> frozenset[str]:
-    """Facts that no stage has, and words of the table that are no fact: none, or the table is wrong."""
+    """Return facts missing from the table, and names in the table that are not facts; empty if the table is right."""
     listed = {name for row in TABLE.values() for name in row} | ANYWHERE
     return frozenset((listed - {ABORTED}) ^ facts.FACTS.keys())

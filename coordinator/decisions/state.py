@@ -1,7 +1,7 @@
 """The durable state of a run, which survives a crash: data and queries.
 
-It changes by facts alone (`history.apply`). Who is connected right now is `roster`'s and dies with the process. Tensors
-are named, never held; W is held, because who is missing changes it.
+It changes by facts alone (`history.apply`). Connections are in `roster` and lost with the process. Tensors are named,
+never held; W is held, because its rows are restricted to the members that reported.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from protocol.messages import Step
 
 
 class Status(enum.StrEnum):
-    """How a member stands. The first two are active: rows are mixed for them and their updates count."""
+    """Status of a member. The first two are active: rows are mixed for them and their updates count."""
 
     PRESENT = "present"
     LOST = "lost"
     LEFT = "left"
     EXCLUDED = "excluded"
     REMOVED = "removed"
-    """Its key was taken off the list; listed again, it may come back."""
+    """Its key was removed from the list; once listed again, it may return."""
 
 
 @dataclass(kw_only=True)
@@ -44,48 +44,48 @@ class Member:
     test_samples: int
     status: Status = Status.PRESENT
     first_samples: int = 0
-    """Training samples that it joined with; later counts must be near."""
+    """Training samples that it joined with; later counts must stay close."""
     strikes: int = 0
     instance: str = ""
-    """Digest of the token of the process that has this place."""
+    """Digest of the token of the process that holds this name."""
     held_since: float = 0.0
     earlier_strikes: dict[str, int] = field(default_factory=dict)
-    """Of processes that had it before, by their digests; only where no key says who somebody is."""
+    """Strikes of processes that held this name before, by their digests; only in runs without keys."""
     contested: int = 0
-    """Hellos of other processes that were refused, as far as told, and when it was told last."""
+    """Refused hellos of other processes under this name, as journalled; `contested_at`: when last journalled."""
     contested_at: float | None = None
     admitted: int = 0
     """Updates admitted since its last strike, or since one was forgiven."""
     has_anchor: bool = False
-    """Whether it has answered an order to start from the anchor."""
+    """Whether it answered an order to start from the anchor."""
     statistics: BlobRef | None = None
-    """Admitted statistics, by which W is computed."""
+    """Admitted statistics, from which W is computed."""
     row: tuple[tuple[str, int], ...] = ()
-    """The row of W that it requested, in a sealed run; from which statistics, and for which phase."""
+    """The row of W that it requested in a sealed run; `row_of`: from which statistics; `row_phase`: for which phase."""
     row_of: tuple[BlobRef, ...] = ()
     row_phase: str = ""
     update_round: int | None = None
     """Round of the latest admitted update that can still be mixed."""
     accepted_at: int = 0
-    """What the run's count of admitted updates was when that one came."""
+    """The run's count of admitted updates, including this latest one."""
     distance: float | None = None
     trend: FloatArray | None = field(default=None, compare=False)
     """The direction of its updates, over several rounds."""
     doubt: float = 0.0
-    """How much of it is withheld from others because it pulls against what they agree on."""
+    """Share of its updates withheld from others because their direction opposes the others' common direction."""
     accuracy: float | None = None
     """On its validation samples, as last reported."""
     order: Order | None = None
-    """What it is to do, or will be told to as soon as it can hear it."""
+    """Its current order, sent or to be sent as soon as it is reachable."""
     earlier: Order | None = None
-    """An order that `order` replaced before it was answered: a straggler still works on it."""
+    """The order that `order` replaced before it was answered: a straggler still works on it."""
     answered: Step | None = None
-    """The latest report that was admitted or refused: it need not come again."""
+    """The latest report that was admitted or refused and so need not be sent again."""
     answer_due: bool = False
-    """Its latest report calls for a mix of its own, not made yet."""
+    """Whether it is owed a separate mix that is not planned yet."""
     said_goodbye: bool = False
     is_stalled: bool = False
-    """It was there, and a round without a deadline closed without it: nobody waits for it before it reports again."""
+    """A round without a deadline closed without it although it was present: not waited for until it reports again."""
 
     @property
     def is_active(self) -> bool:
@@ -93,23 +93,23 @@ class Member:
 
     @property
     def is_barred(self) -> bool:
-        """Whether it was excluded, and nobody who had its name before can have it back."""
+        """Whether it was excluded and no earlier process under its name can reclaim the name."""
         return self.status is Status.EXCLUDED and not self.earlier_strikes
 
     @property
     def waits_alone(self) -> bool:
-        """Whether a mix of its own was promised to it and not answered yet: a crash may have lost that mix."""
+        """Whether it has an unanswered order with a separate mix; a crash may have lost that mix."""
         row = self.order.weights.row if self.order is not None and self.order.weights is not None else None
         return row is not None and row.alone and not self.has_answered(self.order)
 
     def has_answered(self, order: Order | None) -> bool:
-        """Whether the report to this order was judged, whatever the verdict; there is none to no order."""
+        """Whether the report to this order was admitted or refused; True without an order."""
         return order is None or (self.answered is not None and self.answered.place >= order.place)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leaver:
-    """A member as it was when it left. took_part: in the open round."""
+    """A member as it was when it left. took_part: whether it took part in the open round."""
 
     member: Member
     took_part: bool
@@ -130,7 +130,7 @@ class Recipe:
         return {row.member: row for row in self.receivers}
 
     def shares_of(self, member: str) -> tuple[tuple[str, float], ...]:
-        """(giver, weight) of a receiver's row, the heaviest first and without those who gave nothing."""
+        """Return (giver, weight) pairs of a receiver's row, heaviest first, without zero weights."""
         place = next(index for index, row in enumerate(self.receivers) if row.member == member)
         given = zip((giver.member for giver in self.givers), map(float, self.weights[place]), strict=True)
         return tuple(sorted((one for one in given if one[1] > 0.0), key=lambda one: (-one[1], one[0])))
@@ -138,35 +138,35 @@ class Recipe:
 
 @dataclass(kw_only=True)
 class State:
-    """Everything that facts have told."""
+    """The state of a run: everything derived from its facts."""
 
     stage: Stage = Stage.ENROLLING
     began_at: float | None = None
     members: dict[str, Member] = field(default_factory=dict)
-    """By name, in the order of names."""
+    """By name, sorted."""
     leavers: dict[str, Leaver] = field(default_factory=dict)
-    """Who left during the open round, or while it was measured, and may come back to its place until that is over."""
+    """Members that left during the open round or its measuring; until it ends they may return as if they had not."""
     allowed: tuple[tuple[str, str], ...] | None = None
     enrolled: bool = False
     round_no: int = 0
-    """The round that is open or being mixed; in continuous mode the one that everybody started at."""
+    """The round that is open or being mixed; in continuous mode the one that all members started from."""
     round_members: tuple[str, ...] = ()
     opened_at: float = 0.0
-    """When waiting began: for members to enrol, to measure, to report; in continuous mode the latest update."""
+    """When the current wait (for members to enrol, measure or report) began; in continuous mode the latest update."""
     paused_at: float | None = None
     paused_reason: str = ""
     recipe: Recipe | None = None
-    """How the rows of the current orders (or of the final one) were mixed, all members together."""
+    """How the rows of the current orders (or of the final ones) are mixed, all members together."""
     anchor: WeightsRef | None = None
     anchor_recipe: Recipe | None = None
     weighed_members: tuple[str, ...] = ()
     weighed: FloatArray | None = None
     similarity: Mapping[str, float] = field(default_factory=dict)
-    """Of each weighed member to the one most like it, where the algorithm tells."""
+    """Of each weighed member to the most similar other, if the algorithm computes it."""
     running_asked: bool = False
-    """Whether a round has asked for running statistics: from then on W needs them."""
+    """Whether a round has asked for running statistics; from then on W needs them."""
     typical_step: float | None = None
-    """The largest median, over all rounds, of how far a round's updates went from what was sent."""
+    """The largest median so far of the distances between a round's updates and the weights sent."""
     accepted: int = 0
     accuracies: tuple[float, ...] = ()
     """Mean validation accuracy, one per evaluated round."""
@@ -198,24 +198,24 @@ class State:
         return self.is_training or self.is_mixing
 
     def active(self) -> list[Member]:
-        """Sorted by name: the order of rows everywhere."""
+        """Return active members sorted by name, which is the order of rows everywhere."""
         return [member for member in self.members.values() if member.is_active]
 
     def present(self) -> list[Member]:
         return [member for member in self.active() if member.status is Status.PRESENT]
 
     def is_ready(self, member: Member, rules: Rules) -> bool:
-        """Whether it may train: nothing has to be asked of it first, or it has answered that."""
+        """Whether a member may train: no order comes first, or it has carried out that order."""
         return self.needs_no_measure(rules) or self.has_measured(member, rules)
 
     def has_measured(self, member: Member, rules: Rules) -> bool:
-        """Whether what is asked before training was admitted: statistics or, where none are asked for, an answer."""
+        """Whether its report before training was admitted: statistics or, if none are required, the plain answer."""
         if rules.first_measure is Measure.NONE and not rules.members_compute_rows:
             return member.has_anchor
         return member.statistics is not None
 
     def needs_no_measure(self, rules: Rules) -> bool:
-        """Whether members may train without having measured anything: always, or during warm-up."""
+        """Whether members may train without measuring first: always, or during warm-up."""
         warming = self.round_no < rules.warmup_rounds and not self.is_measuring
         return not rules.asks_first or warming
 
@@ -223,30 +223,30 @@ class State:
         return [member for member in self.active() if self.is_ready(member, rules)]
 
     def measured(self) -> tuple[str, ...]:
-        """Active members with statistics: those W can be computed over."""
+        """Return active members with statistics, over which W can be computed."""
         return tuple(member.name for member in self.active() if member.statistics is not None)
 
     def lacks_weights(self, rules: Rules) -> bool:
-        """Whether W must be computed (again) before anything is mixed by statistics."""
+        """Whether W must be computed (again) before mixing by statistics."""
         if rules.members_compute_rows:
             return False
         uses = rules.strategy.first_measure is not Measure.NONE or self.running_asked
         return uses and bool(self.measured()) and self.weighed_members != self.measured()
 
     def awaits_measure(self, rules: Rules) -> bool:
-        """Whether somebody who takes part in the open round must measure again and can be expected to."""
+        """Whether a present member of the open round must measure again."""
         if self.needs_no_measure(rules) or self.stage.is_over:
             return False
         members = (self.members[name] for name in self.round_members)
         return any(one.status is Status.PRESENT and not self.has_measured(one, rules) for one in members)
 
     def digest(self) -> str:
-        """Equal for equal states, whatever way led there."""
+        """Return a digest that is equal for equal states, however they were reached."""
         return hashlib.blake2b(repr(_canonical(self)).encode(), digest_size=16).hexdigest()
 
 
 def _canonical(value: object) -> object:
-    """Nested tuples whose text says everything, arrays by their bytes and dicts in the order of their keys."""
+    """Return nested tuples whose repr is complete: arrays as bytes, dicts sorted by key."""
     if isinstance(value, np.ndarray):
         return value.shape, value.tobytes()
     if dataclasses.is_dataclass(value):

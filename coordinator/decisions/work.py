@@ -1,7 +1,7 @@
-"""The work that the current state requires and this process has not started yet: computing W and mixing.
+"""Decides which work to start: computing W, and mixing rows that the state requires and this process has not made.
 
-Compared with what is needed after every event, so that a restart is no special case: a new process has done nothing,
-and whatever the state still needs is asked for again. Remembers tickets and finished rows; knows no tensors.
+The required work is derived from the state every time, so a restart is no special case: a new process has done
+nothing, and requests whatever the state still needs. Keeps tickets and finished rows; knows no tensors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from protocol.messages import Heartbeat
 
 
 class PendingWork:
-    """What runs off the socket's thread for this machine, and which rows exist."""
+    """The work that runs off the socket's thread for this machine, and the rows that exist."""
 
     def __init__(self, mode: Mode, missing: LostReports | None = None) -> None:
         self._mode, self._rules = mode, mode.rules
@@ -27,11 +27,11 @@ class PendingWork:
         self._failed: set[RowRef] = set()
         self._mixing: dict[int, Recipe] = {}
         self._held_up: set[RowRef] = set()
-        """Rows that wait for reports which are to come again."""
+        """Rows that wait for lost reports to be sent again."""
         self._weighing: tuple[int, tuple[str, ...]] | None = None
 
     def due(self, state: State, now: float) -> list[Action]:
-        """What to start now."""
+        """Return the work to start now."""
         if state.ended or state.paused_at is not None:
             return []
         actions = self._weigh(state) if self._mode.wants_weights(state, now) else []
@@ -41,8 +41,8 @@ class PendingWork:
         return [*actions, *map(self._start, whole)]
 
     def hopeless(self, state: State, member: Member, beat: Heartbeat) -> list[Action]:
-        """Told by a heartbeat: that a report which our disk lost can no longer be had from its member, either, and
-        somebody waits for its mix. The run halts then; empty otherwise."""
+        """Halt the run if a heartbeat shows that a report lost by our disk is no longer held by its member either, and
+        a member waits for its mix; empty otherwise."""
         if not self._gone:
             return []
         self._gone.received(member.name, beat)
@@ -57,8 +57,8 @@ class PendingWork:
         return [Stop(aborted=True, sentence=sentence, halted=True, lost=lost)]
 
     def _lost_report(self, state: State, row: RowRef | None) -> BlobRef | None:
-        """A report without which this row (None: any that is needed) can never be made again. What one member gets by
-        itself is planned from the latest reports: it is made when the one has come that its giver holds now."""
+        """Return a lost report without which this row (None: any needed row) can never be mixed. Separate rows are
+        planned from the latest reports: they can be mixed once the report that their giver now holds arrives."""
         for recipe in self._missing(state):
             alone = any(one.alone for one in recipe.receivers)
             if not alone and (row is None or row in recipe.receivers):
@@ -72,8 +72,8 @@ class PendingWork:
         return self._gone.among((ref,))
 
     def give_up(self, state: State, *, agreed: bool) -> None:
-        """If the operator has agreed, rows of a finished run that lack a report are not made. Who waits for one keeps
-        what it was sent before."""
+        """If the operator agreed, do not mix rows of a finished run that lack a report. Members that wait for one keep
+        the weights delivered before."""
         for recipe in self._missing(state) if agreed and state.stage.is_over else ():
             if self._gone.among(recipe.givers):
                 self._failed.update(recipe.receivers)
@@ -83,17 +83,17 @@ class PendingWork:
         return recipe is not None and self._rows.issuperset(recipe.receivers)
 
     def has(self, weights: WeightsRef | None) -> bool:
-        """Whether what an order carries can be sent."""
+        """Whether the weights of an order can be sent."""
         return weights is None or weights.row is None or weights.row in self._rows
 
     def will_have(self, weights: WeightsRef | None) -> bool:
-        """Whether it can be sent now, or will be when work that is under way ends."""
+        """Whether the weights can be sent now, or once running or delayed work ends."""
         return self.has(weights) or (weights is not None and weights.row in self._under_way() | self._held_up)
 
     def unmakeable(self, state: State) -> RowPlanned | None:
-        """A mix that was promised to one member and can no longer be made: a crash lost it, and its givers have left.
+        """Return a new plan for a separate mix that is no longer possible: a crash lost it, and its givers have left.
 
-        Planned anew, the member starts from what there is.
+        Planned again, the member starts from the weights that are available.
         """
         for member in state.active() if state.is_training else ():
             order = member.order
@@ -105,7 +105,7 @@ class PendingWork:
         return None
 
     def mixed(self, ticket: int) -> None:
-        """An Aggregate ended. Tickets of an earlier process mean nothing."""
+        """Note the end of an Aggregate. Tickets of an earlier process are ignored."""
         recipe = self._mixing.pop(ticket, None)
         if recipe is not None:
             self._rows.update(recipe.receivers)
@@ -113,7 +113,7 @@ class PendingWork:
     def weighed(
         self, ticket: int, weights: tuple[tuple[float, ...], ...], similarity: tuple[float, ...] = ()
     ) -> Weighed | None:
-        """A Weigh ended: the fact, if that ticket is known."""
+        """Note the end of a Weigh; return its fact if the ticket is known."""
         if self._weighing is None or self._weighing[0] != ticket:
             return None
         _, members = self._weighing
@@ -121,13 +121,13 @@ class PendingWork:
         return Weighed(members=members, weights=weights, similarity=similarity)
 
     def interrupted(self, ticket: int) -> None:
-        """Work stopped half-way and can be done later: it is as if it had not begun."""
+        """Forget work that stopped halfway, so that it is requested again later."""
         self._mixing.pop(ticket, None)
         if self._weighing is not None and self._weighing[0] == ticket:
             self._weighing = None
 
     def failed(self, ticket: int) -> bool:
-        """Work cannot be done; returns whether that ticket is known. It is not tried again before a restart."""
+        """Note work that is impossible; return whether the ticket is known. It is not retried before a restart."""
         recipe = self._mixing.pop(ticket, None)
         if recipe is not None:
             self._failed.update(recipe.receivers)
@@ -137,7 +137,7 @@ class PendingWork:
         return recipe is not None or weighing
 
     def collect(self, state: State, arriving: frozenset[BlobRef]) -> Collect:
-        """What must be kept: what is mixed now, may be mixed next, is being judged, or may have to be sent again."""
+        """Return what to keep: whatever is mixed now, may be mixed next, is under inspection, or may be sent again."""
         recipes = [one for one in (state.recipe, state.anchor_recipe) if one is not None] + list(self._mixing.values())
         blobs = {giver for recipe in recipes for giver in recipe.givers} | arriving
         rows = {row for recipe in recipes for row in recipe.receivers}
@@ -154,7 +154,7 @@ class PendingWork:
 
     def _weigh(self, state: State) -> list[Action]:
         members = state.measured()
-        if self._weighing is not None:  # one at a time; if members changed meanwhile, the next one follows
+        if self._weighing is not None:  # one at a time; if members change meanwhile, W is computed again afterwards
             return []
         known = [state.members[name] for name in members]
         statistics = tuple(one.statistics for one in known if one.statistics is not None)
@@ -166,7 +166,7 @@ class PendingWork:
         return [Weigh(ticket=self._tickets, members=members, statistics=statistics, samples=samples)]
 
     def _missing(self, state: State) -> list[Recipe]:
-        """Recipes whose rows are needed and neither there nor under way."""
+        """Return recipes whose rows are needed but neither exist nor are being mixed."""
         here = self._rows | self._under_way() | self._failed
         needed = self._needed(state)
         wanted = [
@@ -185,7 +185,7 @@ class PendingWork:
         return {row for recipe in self._mixing.values() for row in recipe.receivers}
 
     def _needed(self, state: State) -> set[RowRef]:
-        """Rows that somebody still has to be sent, and all of a round that is being mixed."""
+        """Return rows still to be sent to a member, and all rows of a round that is being mixed."""
         needed = set(state.recipe.receivers) if state.is_mixing and state.recipe else set()
         for member in state.active():
             order = member.order
@@ -197,7 +197,7 @@ class PendingWork:
     def _own_recipe(self, state: State, row: RowRef) -> Recipe | None:
         member = state.members[row.member]
         if not row.alone or not state.is_training:
-            return None  # delivered before a crash, and only repeated by `finish`
+            return None  # delivered before a crash; only `finish` would send it again
         if not state.is_ready(member, self._rules) or not mixing_plan.can_mix(state, self._mode, member):
             return None
         if self._mode.blocked(state, Phase.MIXED):
@@ -217,8 +217,8 @@ class PendingWork:
 
 
 def _row_awaited(member: Member, beat: Heartbeat) -> RowRef | None:
-    """The row of its order that a member has to be sent. Who has carried the order out needs none, although its report
-    is not here yet."""
+    """Return the row of its order that a member still needs: none once it has carried out the order, even if its report
+    has not arrived."""
     order = member.order
     if order is None or order.weights is None or member.has_answered(order) or beat.want is None:
         return None
@@ -227,13 +227,13 @@ def _row_awaited(member: Member, beat: Heartbeat) -> RowRef | None:
 
 
 def _has_parted(state: State, ref: BlobRef) -> bool:
-    """Whether a report's member has said goodbye: it is not there to be asked for anything."""
+    """Whether a report's member has said goodbye, so that nothing can be requested from it."""
     answered = state.members[ref.member].answered
     return answered is not None and answered.kind == "goodbye"
 
 
 def needed_blobs(state: State) -> frozenset[BlobRef]:
-    """Reports that are mixed now, may have to be mixed again for somebody, will be mixed next, or give W."""
+    """Return reports that are mixed now, may have to be mixed again for a member, will be mixed next, or give W."""
     if state.ended:
         return frozenset()
     rows = awaited_rows(state)
@@ -251,7 +251,7 @@ def needed_blobs(state: State) -> frozenset[BlobRef]:
 
 
 def awaited_rows(state: State) -> set[RowRef]:
-    """Rows that somebody still has to be sent, all of a round that is being mixed, and the anchor of newcomers."""
+    """Return rows still to be sent to a member, all rows of a round that is being mixed, and the newcomers' anchor."""
     rows: set[RowRef] = set()
     if state.recipe is not None and state.is_mixing:
         rows.update(state.recipe.receivers)
