@@ -1,1 +1,1 @@
-"""Local data, local batch-norm layers, local training, local privacy."""
+"""A participant: local data, batch norm, training and privacy."""

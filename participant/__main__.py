@@ -1,4 +1,4 @@
-"""Entry point of `fedap-participant`: imports the command here, so that a missing library ends it in one line."""
+"""Entry point of `fedap-participant`. Imports the command lazily, so that a missing library gives a one-line error."""
 
 from __future__ import annotations
 

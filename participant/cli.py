@@ -1,4 +1,4 @@
-"""The `fedap-participant` command: reads options, calls the package's functions, prints; decides nothing."""
+"""The `fedap-participant` command: reads options, calls the package's functions and prints; decides nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def init(
     dataset = load_dataset(data, DataOptions(root=data_root, options=parse_pairs("data-option", data_option or [])))
     if classes is not None:
         dataset = dataset.with_classes(parse_list("classes", classes))
-    # torch: seconds, which wrong input need not wait for
+    # importing torch takes seconds: report wrong input first
     from participant.record.model_file import make_initial, write_model
     from participant.record.weights import with_weights
     from participant.training.honest_step import measure_step as measure
@@ -107,7 +107,7 @@ app.command("config")(commands.show_config)
 
 
 def main() -> None:
-    """Entry point: wrong input ends in one line and exit code 2."""
+    """Entry point: wrong input gives a one-line error and exit code 2."""
     run_app(app)
 
 

@@ -1,7 +1,7 @@
 """The commands of `fedap-participant` except `init`: read options, call the package's functions, print.
 
-What needs torch is imported by the command that uses it: torch takes seconds, which help, keys and wrong settings need
-not wait for.
+Modules that need torch are imported inside the commands that use them: importing torch takes seconds, and help, keys
+and wrong settings should not wait for it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ DataRoot = Annotated[Path | None, typer.Option(help="Folder of the data files; d
 ScoresTo = Literal["clear", "sealed"]
 
 SHORT = {"data_options": "--data-option", "page_hosts": "--page-host", "page_certificate": "--page-cert"}
-"""Flags with other names than their settings."""
+"""Flags whose names differ from their settings."""
 PRIVACY = tuple(f"{kind.SECTION}.{name}" for kind in (StatisticsPrivacy, UpdatePrivacy) for name in kind.model_fields)
 CHECKED = (*DataSettings.model_fields, "algorithm", "allow", "trust_code", "group_key", "statistics_to", *PRIVACY)
-"""The settings that `check` is about."""
+"""The settings that `check` takes."""
 
 
 @with_settings(JoinSettings, SHORT)
@@ -100,7 +100,7 @@ def check(
     if config is None:
         given = {"coordinator": "tcp://127.0.0.1:1", "name": "participant", **given}
     settings = read_settings(config, given)
-    allowance = settings.allowance()  # a wrong expression is said before any data is read
+    allowance = settings.allowance()  # report a wrong expression before reading any data
     from participant.joining import open_home
     from participant.privacy import describe
 
@@ -124,7 +124,7 @@ def check(
 
 
 def _sealing_of(settings: JoinSettings, scores: str) -> Sealing | None:
-    """What a sealed run of this participant's group key hides; None without a key."""
+    """Return the sealing of a run under this participant's group key; None without a key."""
     if settings.group_key is None:
         return None
     fingerprint = read_group_key(settings.group_key).fingerprint

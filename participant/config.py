@@ -30,7 +30,7 @@ Seconds = Annotated[float, Field(gt=0.0)]
 
 
 class DataSettings(BaseModel):
-    """Where the samples are, and how to read and split them until a plan says otherwise."""
+    """Where the samples are, and how to read and split them before a plan is known."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -68,17 +68,17 @@ class DataSettings(BaseModel):
 
     @property
     def shares_comparison(self) -> bool:
-        """Whether the coordinator may know how good the model is that was trained alone."""
+        """Whether the coordinator may receive the scores of the model trained alone."""
         return "comparison" in self.share
 
     @property
     def shares_class_counts(self) -> bool:
-        """Whether class counts and confusion matrices may leave home."""
+        """Whether class counts and confusion matrices may be sent."""
         return SHARED_TABLES in self.share
 
 
 class JoinSettings(DataSettings):
-    """Everything of `fedap-participant join`."""
+    """All settings of `fedap-participant join`."""
 
     coordinator: str = Field(description="tcp://host:port or ipc://path.", examples=["tcp://coordinator.example:5555"])
     keys: Path | None = Field(
@@ -166,12 +166,12 @@ class JoinSettings(DataSettings):
 
     @property
     def private_statistics(self) -> StatisticsPrivacy | None:
-        """The budget of layer statistics; None: they leave as they are."""
+        """The privacy budget of layer statistics; None: they are sent without noise."""
         return None if self.statistics_privacy.epsilon is None else self.statistics_privacy
 
     @property
     def private_updates(self) -> UpdatePrivacy | None:
-        """The budget of updates; None: they leave as they are."""
+        """The privacy budget of updates; None: they are sent without noise."""
         return None if self.update_privacy.epsilon is None else self.update_privacy
 
     def patience(self) -> Patience:
@@ -186,12 +186,12 @@ class JoinSettings(DataSettings):
 
     @property
     def trusted(self) -> frozenset[str]:
-        """Names of one's own code that a plan may use: an algorithm that is asked for by name is one of them."""
+        """Names of the user's own code that a plan may use, including an algorithm set by `--algorithm`."""
         own = {self.algorithm} if self.algorithm is not None and ":" in self.algorithm else set()
         return frozenset(own.union(self.trust_code))
 
     def allowance(self) -> Allowance:
-        """What a plan may ask for here."""
+        """Return the bounds on what a plan may ask for."""
         for name in self.trusted:
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*", name):
                 raise InvalidInput("trust_code", name, "package.module:name")
@@ -203,7 +203,7 @@ class JoinSettings(DataSettings):
         return super().shares_class_counts or self.allowance().shares_class_counts
 
     def address(self) -> Address:
-        """Where to connect, with keys read and checked."""
+        """Return where to connect, with the keys read and checked."""
         if (self.keys is None) != (self.coordinator_key is None):
             raise InvalidInput("keys", "one of the two", "both --keys and --coordinator-key, or neither")
         keys = None
@@ -212,7 +212,7 @@ class JoinSettings(DataSettings):
         return Address(endpoint=self.coordinator, keys=keys, insecure=self.insecure)
 
     def page_address(self) -> PageAddress | None:
-        """Where the page listens, checked."""
+        """Return the checked address of the web page; None without a page."""
         if self.page is None:
             return None
         return PageAddress(
@@ -221,8 +221,8 @@ class JoinSettings(DataSettings):
 
 
 def read_settings(config: Path | None, given: Mapping[str, object]) -> JoinSettings:
-    """A file's settings with the given options over them; None among these means «not given». Paths in the file are
-    relative to it, those of options to the current folder."""
+    """Read a file's settings, overridden by the given options; an option of None is not given. Paths in the file are
+    relative to the file, paths in options to the current folder."""
     fields: dict[str, object] = {}
     if config is not None:
         base = config.absolute().parent
@@ -243,7 +243,7 @@ _MAYBE_PATHS = ("data", "coordinator_key")
 
 
 def _is_path(value: str, base: Path) -> bool:
-    """Whether a file is meant, and not a known name, a key or code."""
+    """Whether a value is a file path rather than a known name, a key or code."""
     if value in SOURCES or is_key(value):
         return False
     return (base / Path(value).expanduser()).exists() or Path(value).suffix in (".npz", ".csv", ".pub")

@@ -1,6 +1,6 @@
-"""Take part in a federation from beginning to end: the function behind `join`, also used by the lab.
+"""Take part in a federation from start to end: the function behind `join`, also used by the lab.
 
-Puts the parts together (data, model, state, threads) and waits for their end. Everything that decides is elsewhere.
+Assembles the parts (data, model, state, threads) and waits until they end. All decisions are made elsewhere.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ from protocol.tensors import names_digest
 log = structlog.get_logger()
 
 MOST_STATISTICS_BYTES = 64 * MIB
-"""Sealed statistics of everybody that an order may bring: a thousand members with the layers of a LeNet-5, or a dozen
-with full covariances."""
+"""Most bytes of all members' sealed statistics in one order: enough for a thousand members with the layers of a
+LeNet-5, or a dozen with full covariances."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSetup:
-    """Data and model, known before anything is sent."""
+    """The data and the model, loaded before anything is sent."""
 
     data: HomeData
     spec: ModelSpec
 
     def split(self, settings: DataSettings) -> Mapping[str, IndexArray]:
-        """Positions by part, as settings assume them until a plan says otherwise."""
+        """Return the sample positions of each part, as the settings assume them before a plan is known."""
         return self.data.split(
             protocol=settings.split, validation=settings.validation, seed=settings.seed, name=settings.name
         )
 
 
 def open_home(settings: DataSettings) -> LocalSetup:
-    """Load the data and the description of the model, and refuse what does not fit together."""
+    """Load the data and the model's description, and refuse them if they do not match."""
     if (settings.model_file is None) == (settings.model is None):
         raise InvalidInput("model", "both or none", "one of --model-file and --model")
     spec = None if settings.model_file is None else read_spec(settings.model_file)
@@ -89,8 +89,8 @@ def open_home(settings: DataSettings) -> LocalSetup:
 def hello_of(
     home: LocalSetup, settings: DataSettings, run: str | None, instance: str, key: GroupKey | None = None
 ) -> Hello:
-    """The first message: digests of what must agree, and how many samples there are. instance: of the state folder.
-    key: the members' common key; then the numbers of samples may be for them alone."""
+    """Return the first message: digests of everything that must agree, and the sample counts. instance: that of the
+    state folder. key: the members' common key; with one, the counts may be hidden from the coordinator."""
     parts = home.split(settings)
     hidden = key is not None and isinstance(settings, JoinSettings) and settings.statistics_to == "members"
     return Hello(
@@ -110,14 +110,14 @@ def hello_of(
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What participants of one process share: the thread that trains, one piece of work at a time, and ZeroMQ's."""
+    """What the participants of one process share: the training thread, one piece of work at a time, and ZeroMQ's."""
 
     lane: ThreadPoolExecutor
     context: Context
 
     @classmethod
     def of(cls, participants: int) -> Host:
-        """For that many participants; `close` when all have ended."""
+        """Create a host for that many participants; call `close` when all have ended."""
         return cls(lane=training_lane(), context=shared_context(participants))
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ def join(
     watch: Callable[[Progress], None] = lambda _progress: None,
     host: Host | None = None,
 ) -> End:
-    """Take part until the run is over, the participant is asked to stop, or it cannot go on."""
+    """Take part until the run is over, the participant is asked to stop, or it cannot continue."""
     allowance, address, patience = settings.allowance(), settings.address(), settings.patience()
     key = _group_key(settings)
     home = home or open_home(settings)
@@ -196,8 +196,8 @@ def _group_key(settings: JoinSettings) -> GroupKey | None:
 
 
 def _most_bytes(spec: ModelSpec, key: GroupKey | None) -> int:
-    """The largest payload that an order can offer: the model and as much beside it, sealed or not, or others' sealed
-    statistics. Which algorithm it will be is not known yet."""
+    """The largest payload that an order can offer: the model and as much again, sealed or not, or the other members'
+    sealed statistics. The algorithm is not known yet."""
     size = 2 * model_layout(spec).size_bytes("f32")
     return size if key is None else max(2 * size + 64, MOST_STATISTICS_BYTES)
 
@@ -226,13 +226,13 @@ def _home_settings(settings: JoinSettings, key: GroupKey | None, *, hosted: bool
 
 
 def _comparison(settings: JoinSettings) -> list[str]:
-    """What taking part was worth, in lines, where there is another model to compare with."""
+    """Lines that compare the federated model with the one trained alone, if there is one."""
     kept = kept_models(settings.state) if settings.also_local else None
     return [] if kept is None else kept.words()
 
 
 def _wait(ended: queue.SimpleQueue[End | BaseException]) -> End | BaseException:
-    """Wait in turns: a signal that the system gave to another thread is handled between two of them."""
+    """Wait in short intervals: Python handles signals that arrived in another thread only between two of them."""
     turn_s = 1.0 if threading.current_thread() is threading.main_thread() else None
     while True:
         try:
@@ -248,7 +248,7 @@ def _ask_to_leave(shell: Shell, number: int) -> None:
 
 @contextmanager
 def _signals(ask: Callable[[int], None]) -> Iterator[None]:
-    """What SIGTERM and SIGINT do; only where signals can be handled, in the main thread."""
+    """Handle SIGTERM and SIGINT with `ask`; only in the main thread, where Python can handle signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
-"""What leaves a participant, as a list: every message it ever sends, its fields, its tensors and their bytes.
+"""List everything that leaves a participant: every message it ever sends, with fields, tensors and their bytes.
 
-One function computes the list; `check` prints it, and a test compares it with what really goes over the wire. Computed
-from the algorithm and the model alone, before anybody is spoken to.
+One function computes the list; `check` prints it, and a test compares it with the bytes actually sent. It follows from
+the algorithm and the model alone, before any connection is made.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ HELLO_WITHOUT_COUNTS = WHEN["hello"].replace("sample counts", "0 in place of sam
 
 @dataclass(frozen=True, kw_only=True)
 class Leaving:
-    """One kind of message as it leaves: when, its fields, and which tensors (by field) with how many bytes."""
+    """One kind of message that is sent: when, its fields, and its tensors (by field) with their bytes."""
 
     kind: str
     when: str
@@ -80,7 +80,7 @@ class Leaving:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What the list depends on."""
+    """Everything the list depends on."""
 
     spec: ModelSpec
     strategy: Strategy
@@ -94,7 +94,7 @@ class Subject:
 
 
 def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
-    """Everything. A message or tensor that is not in this list is never sent."""
+    """List every message that is sent. A message or tensor that is not in this list is never sent."""
     hidden = subject.sealing is not None and subject.sealing.statistics_to == "members"
     messages = [_plain(kind, HELLO_WITHOUT_COUNTS if hidden and kind is Hello else "") for kind in SMALL_TALK]
     messages.append(_statistics(subject))
@@ -119,8 +119,8 @@ def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
 
 
 def stays_home(subject: Subject) -> tuple[str, ...]:
-    """Tensors of the model that never leave."""
-    clear = replace(subject, sealing=None)  # what is sealed leaves under one name
+    """Return the names of the model's tensors that are never sent."""
+    clear = replace(subject, sealing=None)  # sealed tensors are sent under one name
     leaving = {name for one in what_leaves(clear) for name in one.tensor_names}
     return tuple(tensor.name for tensor in subject.spec.tensors if tensor.name not in leaving)
 
@@ -138,7 +138,7 @@ def describe(
     updates: UpdatePrivacy | None = None,
     sealing: Sealing | None = None,
 ) -> str:
-    """The list in words, for a person who must decide; refuses what cannot work."""
+    """Return the list as text, for the person who decides; refuse settings that cannot work."""
     subject = subject_of(
         home, settings, algorithm=algorithm, options=options, rounds=rounds, warmup_rounds=warmup_rounds,
         encoding=encoding, sealing=sealing,
@@ -184,7 +184,7 @@ def subject_of(
     encoding: str,
     sealing: Sealing | None = None,
 ) -> Subject:
-    """What the list is computed from; an algorithm that this model cannot run is refused."""
+    """Return the inputs of the list; refuse an algorithm that this model cannot run."""
     if encoding not in ENCODINGS:
         raise unknown_name("encoding", encoding, ENCODINGS)
     if warmup_rounds >= rounds:
@@ -227,7 +227,7 @@ def _update(subject: Subject, when: str, tensors: Mapping[str, Layout]) -> Leavi
 
 
 def _statistics(subject: Subject) -> Leaving:
-    """The answer to `anchor`; in a sealed run whose members compute W it brings the number of samples in any case."""
+    """The answer to `anchor`; in a sealed run whose members compute W it always carries the number of samples."""
     first = subject.strategy.first_measure
     if first is not Measure.NONE:
         moments = {"moments": _moments(subject, first)}
@@ -257,6 +257,6 @@ def _tables(subject: Subject) -> dict[str, Layout]:
 
 
 def _moments(subject: Subject, measure: Measure) -> Layout:
-    """Count, mean and variance per layer, and a covariance where the algorithm compares by it."""
+    """Count, mean and variance per layer, and a covariance if the algorithm compares covariances."""
     arrays = statistics_arrays(subject.spec, subject.strategy, measure)
     return Layout(tuple(WireTensor(name=one.name, dtype=one.dtype, shape=one.shape) for one in arrays))

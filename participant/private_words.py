@@ -1,6 +1,6 @@
-"""What `check` says about private statistics and updates: the budget, what it protects, how large the noise will be.
+"""What `check` prints about private statistics and updates: the budget, what it protects, how large the noise will be.
 
-Statistics are measured at home under the initial model; nothing of it is sent.
+Statistics are measured locally under the initial model; nothing is sent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from protocol.plan import Sgd
 def privacy_lines(
     home: LocalSetup, strategy: Strategy, privacy: StatisticsPrivacy, *, train: IndexArray, model_file: Path | None
 ) -> list[str]:
-    """The lines; an algorithm that cannot be protected is refused."""
+    """Return the lines about statistics; refuse an algorithm whose statistics cannot be protected."""
     refuse_unprotected(strategy)
     if strategy.first_measure is Measure.NONE:
         return ["statistics_privacy: this algorithm sends no statistics, so it adds nothing", ""]
@@ -50,7 +50,7 @@ def privacy_lines(
 
 
 def update_lines(strategy: Strategy, privacy: UpdatePrivacy, *, rounds: int, values: int) -> list[str]:
-    """The lines about updates. values: how many one update has."""
+    """Return the lines about updates. values: how many values one update has."""
     refuse_unclipped(strategy)
     if not values:
         return ["update_privacy: this algorithm sends no weights, so it adds nothing", ""]
@@ -80,7 +80,7 @@ def _measured(
 
 
 def _between_halves(measured: UnitMoments) -> float:
-    """The distance between the statistics of two random halves of the units: what noise is to be compared with."""
+    """Return the distance between the statistics of two random halves of the units, as a yardstick for the noise."""
     order = generator(0, purpose="halves").permutation(len(measured.vectors))
     halves = (order[::2], order[1::2]) if len(order) > 1 else (order, order)
     stats = [

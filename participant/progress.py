@@ -1,4 +1,4 @@
-"""How a participant shows its progress: a bar on a terminal, otherwise one JSON line per event. Decides nothing."""
+"""Show a participant's progress: a bar on a terminal, otherwise one JSON line per event. Decides nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from protocol.host.web.address import PageAddress
 log = structlog.get_logger()
 
 _COUNTED = frozenset({"message.withheld", "line.lost", "line.opened"})
-"""Lines that are no warnings and that a coordinator can cause as often as it likes."""
+"""Log lines below warning level that a coordinator can cause as often as it likes."""
 
 Watch = Callable[[pace.Progress], None]
 
@@ -30,7 +30,7 @@ def is_terminal() -> bool:
 
 
 def configure_logging(*, terminal: bool, file: Path | None = None) -> None:
-    """Lines for people on a terminal, JSON for machines, both on stderr; or JSON to a file."""
+    """Log readable lines to a terminal, otherwise JSON, both on stderr; or JSON to a file."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -48,7 +48,7 @@ def configure_logging(*, terminal: bool, file: Path | None = None) -> None:
 
 
 class Unfailing:
-    """A stream whose faults end nobody: a log on a full disk loses lines, the participant goes on."""
+    """A stream that ignores write errors: a log on a full disk loses lines, but the participant continues."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -64,7 +64,7 @@ class Unfailing:
 
 
 def complete(_logger: object, _method: str, line: MutableMapping[str, object]) -> MutableMapping[str, object]:
-    """Every line says of which run, round and participant it is; nothing where it is of none yet."""
+    """Add run, round and participant to every line; None while they are not known."""
     for name in ("run", "round", "participant"):
         line.setdefault(name, None)
     return line
@@ -72,7 +72,7 @@ def complete(_logger: object, _method: str, line: MutableMapping[str, object]) -
 
 @contextmanager
 def watching(*, terminal: bool) -> Iterator[Watch]:
-    """Somebody to tell about every batch."""
+    """Yield a callback that shows the progress of every batch."""
     if not terminal:
         yield tell_finished_rounds
         return
@@ -104,8 +104,8 @@ def watching(*, terminal: bool) -> Iterator[Watch]:
 
 @contextmanager
 def showing(address: PageAddress | None, state: Path) -> Iterator[Watch]:
-    """Somebody to tell what a page shows, and a page of the participant in a process of its own, where one is asked
-    for; one may be opened later too."""
+    """Yield a callback that writes what a page shows. With an address, also serve the page in a separate process;
+    without one, a page can still be opened later."""
     if address is None:
         yield noting(state)
         return
@@ -120,7 +120,7 @@ def showing(address: PageAddress | None, state: Path) -> Iterator[Watch]:
 
 
 def tell_finished_rounds(progress: pace.Progress) -> None:
-    """One line a round, when it is trained."""
+    """Log one line per round, once it is trained."""
     if progress.loss is not None:
         log.info(
             "round.trained",

@@ -1,4 +1,4 @@
-"""What `check` says about a sealed run: how updates, statistics and scores look as they leave, and who can read them.
+"""What `check` prints about a sealed run: how updates, statistics and scores are sent, and who can read them.
 
 Sizes of sealed statistics and scores are those of an example: they vary by a few bytes with the numbers inside.
 """
@@ -30,8 +30,8 @@ _SCORE = {
 def sealed_layouts(
     sealing: Sealing, clear: Mapping[str, Layout], *, splits: tuple[str, ...] = (), requests: bool = False
 ) -> dict[str, Layout]:
-    """The tensors of a message by field, as they leave where in clear they would be these. splits: whose scores the
-    message carries. requests: whether a row of W goes with it."""
+    """Return the tensors of a message by field as they are sent in a sealed run. clear: those of an unsealed run.
+    splits: those whose scores the message carries. requests: whether it carries a row of W."""
     hides = sealing.statistics_to == "members"
     layouts = dict(clear)
     if "weights" in clear:
@@ -42,7 +42,7 @@ def sealed_layouts(
     if splits and sealing.scores == "sealed":
         layouts["tables"] = _box(clear.get("tables", Layout(())), {"scores": [_SCORE for _ in splits]})
     if requests and hides:
-        layouts["row"] = Layout(())  # a whole number for each member, of whom nobody knows yet how many come
+        layouts["row"] = Layout(())  # one integer per member; their number is not known yet
     return layouts
 
 
@@ -53,7 +53,7 @@ def _box(layout: Layout, facts: Mapping[str, object]) -> Layout:
 
 
 def sealed_lines(sealing: Sealing) -> list[str]:
-    """For a person: who can read what, and what cannot be had."""
+    """For the user: who can read what, and which features a sealed run lacks."""
     hides = sealing.statistics_to == "members"
     scores = "the coordinator" if sealing.scores == "clear" else "all members"
     return [

@@ -1,9 +1,9 @@
 """The participant's I/O thread: waits for the socket, finished work or the machine's deadline, and performs the
 machine's actions.
 
-It owns the line and nothing else does; it never trains, so heartbeats survive an hour-long epoch. It decides nothing:
-what to do is the machine's, what may be sent is the post's. What happens is handled one by one: the machine has acted
-on a message before the next one is judged, because what the next one means depends on it.
+It is the only owner of the line, and it never trains, so heartbeats continue during an hour-long epoch. It decides
+nothing: the machine decides what to do, the post what may be sent. Events are handled one at a time: the machine has
+acted on a message before the next one is checked, because the meaning of the next one depends on it.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from protocol.messages import Message
 log = structlog.get_logger()
 
 _MESSAGES_AT_ONCE = 64
-"""Messages taken from the socket before deadlines are looked at again: slices must not starve heartbeats."""
+"""Messages taken from the socket before deadlines are checked again: slices must not starve heartbeats."""
 
 _SHORTEST_RETRY_S = 0.05
-"""Between two looks at messages that a full disk holds up."""
+"""Shortest wait before retrying messages that a full disk delays."""
 
 
 class Shell:
-    """`run` on a thread of its own until the machine ends; `post` gives it events from any thread.
+    """Call `run` on a separate thread; it returns when the machine ends. `post` accepts events from any thread.
 
-    context: ZeroMQ's threads, where several participants of one process share them; else its own.
+    context: the ZeroMQ context, if several participants of one process share it; otherwise the shell creates its own.
     """
 
     def __init__(
@@ -72,15 +72,15 @@ class Shell:
         self._is_own_context = context is None
 
     def post(self, event: Event) -> None:
-        """From any thread: something has happened."""
+        """Queue an event; callable from any thread."""
         self._events.put(event)
         try:
             self._waker.send(b"\0")
         except OSError:
-            return  # it has been wakened often enough already, or has ended
+            return  # enough wake-ups are pending, or the thread has ended
 
     def run(self, worker: Worker) -> End:
-        """Everything until the end; the caller closes the worker."""
+        """Run the event loop until the end; the caller closes the worker."""
         context = self._context = self._context or zmq.Context()
         try:
             self._perform(self._machine.start(time.monotonic()), worker)
@@ -116,7 +116,7 @@ class Shell:
         poller.poll(int(pause_s * 1000) + 1)
 
     def _take_posted(self, worker: Worker) -> None:
-        """Everything that other threads have posted, without waiting."""
+        """Handle everything that other threads have posted, without waiting."""
         try:
             while self._wakened.recv(4096):
                 continue
@@ -126,7 +126,7 @@ class Shell:
             self._handle(self._events.get(), worker)
 
     def _receive(self, worker: Worker) -> None:
-        """Everything that has come over the line, message by message, then what became of the line itself."""
+        """Handle everything received on the line, message by message, then changes of the line itself."""
         line = self._line
         if line is None:
             return
@@ -163,7 +163,7 @@ class Shell:
         self._perform(self._machine.handle(event, time.monotonic()), worker)
 
     def _perform(self, actions: list[Action], worker: Worker) -> None:
-        """In order: what stands first is done first."""
+        """Perform the actions in order."""
         for action in actions:
             match action:
                 case Emit(message=message):
@@ -182,8 +182,8 @@ class Shell:
                     _hand_over(action, worker)
 
     def _send(self, message: Message) -> None:
-        """What the coordinator sent meanwhile may have made it pointless: a `finish` whose payload is under way. The
-        machine learns of that, and what still matters is sent again."""
+        """Send a message unless the coordinator has made it obsolete in the meantime, by a `finish` whose payload is
+        arriving. The machine learns of the finish later, and sends again what still matters."""
         try:
             self._post.send(message)
         except LocalProtocolError as error:
@@ -205,9 +205,9 @@ class Shell:
         self._post.lost()
 
     def _flush(self) -> None:
-        """Hand over what the socket takes; the rest waits until it takes more. What cannot be recorded does not leave.
-        A full disk is waited for; another fault of it ends the participant: its state is on disk, and it can be started
-        again."""
+        """Pass as much to the socket as it accepts; the rest waits. A message that cannot be recorded is not sent: a
+        full disk is waited for, and any other disk error ends the participant, which can be restarted from its state
+        on disk."""
         try:
             self._departure.flush(self._line, self._post.outbound, time.monotonic())
         except OSError as error:
@@ -232,7 +232,7 @@ def _log(name: str, facts: Mapping[str, object], *, warn: bool) -> None:
 
 
 def run_in_thread(shell: Shell, worker: Worker) -> tuple[threading.Thread, queue.SimpleQueue[End | BaseException]]:
-    """Start the I/O thread; its end, or what broke it, comes through the queue."""
+    """Start the I/O thread; the queue receives its End, or the exception that stopped it."""
     ended: queue.SimpleQueue[End | BaseException] = queue.SimpleQueue()
 
     def body() -> None:
@@ -242,7 +242,7 @@ def run_in_thread(shell: Shell, worker: Worker) -> tuple[threading.Thread, queue
             ended.put(error)
             raise
 
-    context = contextvars.copy_context()  # lines of this thread are the caller's participant's
+    context = contextvars.copy_context()  # this thread logs under the caller's participant
     thread = threading.Thread(target=context.run, args=(body,), name="dealer", daemon=True)
     thread.start()
     return thread, ended

@@ -1,4 +1,4 @@
-"""Actions of the participant's machine; the shell performs a list in order. Nothing here decides."""
+"""Actions that the participant's machine returns. The shell performs a list of them in order; nothing here decides."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from protocol.messages import Anchor, Finish, Message, Train, Welcome
 
 Order = Anchor | Train | Finish
-"""What the coordinator may ask for."""
+"""A message in which the coordinator asks for work."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class OpenLine:
 
 @dataclass(frozen=True, kw_only=True)
 class CloseLine:
-    """Drop the connection and whatever was under way on it."""
+    """Drop the connection and everything in transit on it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,19 +30,19 @@ class Emit:
 
 @dataclass(frozen=True, kw_only=True)
 class LetGo:
-    """The coordinator holds our latest report: its payload need not be offered any longer."""
+    """Stop offering the payload of our latest report: the coordinator holds it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepare:
-    """Make the model and the data ready for this run, and look up what has been finished of it."""
+    """Prepare the model and the data for this run, and look up how much of it is already done."""
 
     welcome: Welcome
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Carry out an order; its end comes back as an event."""
+    """Carry out an order; its outcome is reported as an event."""
 
     order: Order
 
@@ -54,7 +54,7 @@ class StopWork:
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """Tell the operator: `noun.verb` and facts."""
+    """Write a log entry: `noun.verb` and facts."""
 
     name: str
     facts: Mapping[str, object] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Log:
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """Leave the process with this exit code; `reason` is for a person."""
+    """Exit the process with this code; `reason` is shown to the user."""
 
     code: int
     reason: str

@@ -1,8 +1,8 @@
-"""What a plan may ask of this participant: a bound for every field, built in or set by the operator.
+"""Decide what a plan may ask of this participant: each field has a bound, built in or set by the operator.
 
-Pure: a welcome and the algorithm's own values in, a sentence of refusal out. `--allow` takes expressions of one small
-grammar, FIELD<=NUMBER, FIELD>=NUMBER, FIELD=VALUE[,VALUE...]; one that is given takes the place of the built-in bound,
-whichever way it moves it. Which order may follow from a plan is not known here; see `consent`.
+Pure: takes a welcome and the algorithm's settings, and raises an error that explains the refusal. `--allow` accepts
+FIELD<=NUMBER, FIELD>=NUMBER and FIELD=VALUE[,VALUE...]; such an expression replaces the built-in bound, whether it is
+stricter or looser. Which orders a plan permits is decided in `consent`.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from protocol.plan import MAX_PEER_WEIGHT
 
 BUILT_IN = "built in"
 OPTION = "option."
-"""Before the name of one of the algorithm's own settings."""
+"""Prefix of the algorithm's own settings."""
 
 SHARE = "share"
 SHARED_TABLES = "class_counts"
-"""`share=class_counts` is the same as `--share class_counts`: it allows the participant's own words, not the plan's."""
+"""`share=class_counts` equals `--share class_counts`: it permits what the participant sends, not what a plan asks."""
 
 LARGEST_OPTION = 1e6
-"""No setting of an algorithm is a number beyond this, or it means nothing."""
+"""Largest magnitude of an algorithm's numeric setting; no sensible setting is larger."""
 
 _EXPRESSION = re.compile(r"\s*([a-z_]+|option\.[A-Za-z_][A-Za-z0-9_]*)\s*(<=|>=|=)\s*(\S(?:.*\S)?)\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """What one field may be: a number in [low, high], or one of `values` where there are any. by: who says so."""
+    """Allowed values of one field: a number in [low, high], or one of `values` if any are given. by: who set it."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -42,7 +42,7 @@ class Limit:
     by: str = BUILT_IN
 
     def admits(self, value: object) -> bool:
-        """Whether a value of a plan is allowed. Nothing (None) is allowed where a field may be left out."""
+        """Whether a plan's value is allowed. None, an omitted optional field, always is."""
         if value is None:
             return True
         if self.values:
@@ -53,7 +53,7 @@ class Limit:
 
     @property
     def words(self) -> str:
-        """Completes the sentence «expected …»."""
+        """The text that completes «expected …»."""
         if self.values:
             return " or ".join(self.values)
         if self.low == self.high:
@@ -65,7 +65,7 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One field of a plan. path: where it stands in a welcome. choices: the words it knows, where it is no number."""
+    """One field of a plan. path: its place in a welcome. choices: the allowed words, if it is not a number."""
 
     path: str
     limit: Limit
@@ -73,12 +73,12 @@ class Field:
 
 
 def fields(cores: int) -> dict[str, Field]:
-    """Everything a plan can ask for, by the name that `--allow` knows it by, with its built-in bound.
+    """Everything a plan can ask for, under its `--allow` name, with its built-in bound.
 
-    The bounds are far above what trainings of this kind use: they keep a plan from harming, not from being unwise. Only
-    what makes more leave than an algorithm does by itself is not allowed unless it is asked for: in warm-up rounds
-    batch norm leaves, too, `full_covariance` sends a matrix per layer, and in a sealed run the more one member gives
-    another, the more that one learns of it.
+    The bounds are far above what such training needs: they prevent harmful plans, not unwise ones. What makes a
+    participant send more than the algorithm itself requires is refused unless the operator allows it: warm-up rounds
+    also send batch norm, `full_covariance` sends a matrix per layer, and in a sealed run a larger weight in another
+    member's row lets that member learn more.
     """
 
     def number(path: str, low: float, high: float) -> Field:
@@ -123,7 +123,7 @@ def fields(cores: int) -> dict[str, Field]:
 
 
 UNBOUNDED = frozenset({"model_layout", "shared_layout", "sealed.fingerprint", "sealed.statistics_to"})
-"""Fields of a plan that are compared with this participant's own model, key and settings instead."""
+"""Fields of a plan without a bound: they are compared with this participant's own model, key and settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class Allowance:
     shares_class_counts: bool = False
 
     def refuse_excess(self, welcome: Welcome) -> None:
-        """InvalidInput for the first field of a plan that goes beyond what is allowed; no code is looked up for it."""
+        """Raise InvalidInput for the first field of a plan that exceeds its bound; imports no code that it names."""
         for name, limit in self.limits.items():
             path = self.known[name].path
             _require(name, path, _at(welcome, path), limit)
@@ -145,13 +145,13 @@ class Allowance:
                 _require(OPTION + name, f"plan.options.{name}", value, Limit(low=-LARGEST_OPTION, high=LARGEST_OPTION))
 
     def refuse_settings(self, strategy: Strategy) -> None:
-        """The same for the algorithm's own settings, those included that the plan leaves at their defaults."""
+        """Do the same for the algorithm's own settings, including those that the plan leaves at their defaults."""
         for name, limit in self.options.items():
-            if hasattr(strategy, name):  # what an algorithm does not have cannot go too far
+            if hasattr(strategy, name):  # a setting that the algorithm lacks cannot exceed its bound
                 _require(OPTION + name, f"plan.options.{name}", getattr(strategy, name), limit)
 
     def lines(self) -> list[str]:
-        """For a person: what is allowed, and who says so."""
+        """For the user: what is allowed, and who set the bound."""
         named = [*self.limits.items(), *((OPTION + name, limit) for name, limit in self.options.items())]
         return [f"{name}: {limit.words} ({limit.by})" for name, limit in named]
 
@@ -159,7 +159,7 @@ class Allowance:
 def parse_allowance(
     expressions: Iterable[str], *, cores: int, algorithm: str | None = None, trusted: Iterable[str] = ()
 ) -> Allowance:
-    """The built-in bounds with the operator's own over them. algorithm: the only one to take part in, if one is named.
+    """Return the built-in bounds, overridden by the operator's. algorithm: the only one to accept, if one is named.
     trusted: names of the user's own code that a plan may ask for."""
     known = fields(cores)
     limits = {name: field.limit for name, field in known.items()}
@@ -201,7 +201,7 @@ def _agrees_to_tables(expression: str, operator: str, value: str) -> bool:
 
 
 def _narrowed(expression: str, operator: str, value: str, limit: Limit, choices: tuple[str, ...]) -> Limit:
-    """The bound with one expression over it. Two expressions for one field, such as >= and <=, hold together."""
+    """Return the bound as changed by one expression. Several for one field, such as >= and <=, hold together."""
     by = "--allow" if limit.by == BUILT_IN or limit.by.startswith("--") else limit.by
     if choices:
         values = tuple(part.strip() for part in value.split(","))
@@ -241,7 +241,7 @@ def _agreeing(value: object, limit: Limit) -> str:
 def _at(welcome: Welcome, path: str) -> object:
     found: object = welcome
     for part in path.split("."):
-        found = None if found is None else getattr(found, part)  # what a plan does not have asks for nothing
+        found = None if found is None else getattr(found, part)  # an absent part of a plan asks for nothing
     return len(found) if isinstance(found, Mapping) else found
 
 

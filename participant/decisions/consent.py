@@ -1,8 +1,8 @@
-"""Consent: checks the plan against what the participant allows, and every order against the plan.
+"""Check the plan against what the participant allows, and every order against the plan.
 
-Pure: messages in, refusals out; it knows no socket, file or clock, and whether values are sound is `soundness`'s. The
-law: which phase, measure and tensors an order may have follows from the plan alone, and the plan was agreed to. Nothing
-in a message names code that is looked up, unless this participant's own configuration lists that very name.
+Pure: takes messages and returns refusals; it uses no socket, file or clock. `soundness` checks the values themselves.
+The rule: the phase, measure and tensors of an order follow from the plan alone, and the plan was agreed to. Code that
+a message names is imported only if this participant's own configuration lists exactly that name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHOWN_CHANGES = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Why an order is not carried out: the wire's code, and a sentence."""
+    """Why an order is not carried out: the error code on the wire, and a sentence."""
 
     code: str
     reason: str
@@ -44,10 +44,10 @@ class OrderRefused(Exception):
 
 
 class Terms:
-    """What one plan lets the coordinator order. Made by `Consent.terms`, which has judged the plan itself.
+    """The orders that one plan permits. Created by `Consent.terms`, which has checked the plan itself.
 
-    most_rounds: what this participant allows a plan to have. In continuous mode all members together train as many
-    rounds as they would by turns, so a fast one trains more than the plan's, and this is its bound.
+    most_rounds: the most rounds this participant allows. In continuous mode all members together train as many
+    rounds as in barrier mode, so a fast one trains more than the plan's number, and this is its bound.
     """
 
     def __init__(self, plan: Plan, strategy: Strategy, spec: ModelSpec, *, most_rounds: float) -> None:
@@ -59,8 +59,8 @@ class Terms:
         self._shared = shared_layout(spec, strategy)
 
     def refusal(self, order: Order) -> Refusal | None:
-        """Why the plan does not know such an order; None: it does. A run may be ended at any time, so that a `finish`
-        is only refused its weights."""
+        """Why the plan does not permit this order, or None if it does. A run may end at any time, so only the weights
+        of a `finish` can be refused."""
         match order:
             case Train():
                 return self._refuse_train(order)
@@ -72,7 +72,7 @@ class Terms:
                 return self._refuse_tensors("finish", weights, self._shared, sealed=uploads is not None)
 
     def round_plan(self, round_no: int) -> RoundPlan:
-        """What a round is for. The strategy counts from the first round after warm-up."""
+        """Return the phase and measure of a round. The strategy counts from the first round after warm-up."""
         warmup = self._plan.warmup_rounds
         if round_no < warmup:
             return RoundPlan(phase=Phase.WARMUP)
@@ -94,8 +94,8 @@ class Terms:
         return self._refuse_tensors(what, order.weights, layout, sealed=order.uploads is not None)
 
     def _owed_measures(self, round_no: int) -> tuple[Measure, ...]:
-        """Statistics of a round may be asked for again after the round that measures: by a coordinator that lacks them,
-        because their sender was away or has come since. They are the same in kind, and `check` lists them."""
+        """The coordinator may ask for a round's statistics again after the round that measures, if it lacks them
+        because their sender was absent or joined later. They are of the same kind, and `check` lists them."""
         if self.round_plan(round_no).phase is not Phase.MIXED:
             return ()
         rounds = range(self._plan.warmup_rounds, round_no)
@@ -128,7 +128,7 @@ class Terms:
         if sealed:
             layout = row_layout(layout.elements)
         elif self._plan.sealed is not None and not encoding:
-            layout = Layout(())  # what nobody mixed, everybody has at home
+            layout = Layout(())  # weights that were not mixed are already at home
         expected = encoding or downward(encoding_of(self._plan.encoding))
         if got.layout != layout:
             described = f"{len(got.layout.specs)} tensors with {got.layout.elements} values"
@@ -143,9 +143,9 @@ class Terms:
 class Consent:
     """What one participant agrees to.
 
-    name: what it calls itself. keyed: the coordinator knows it by its key, and may have another name for it.
-    trusted: `package.module:name` of its own code that a plan may name. group_key: fingerprint of the key that it has;
-    with one, only sealed runs of those who have the same. statistics_to: who may see its statistics there.
+    name: its own name. keyed: the coordinator identifies it by its key, and may use another name for it.
+    trusted: `package.module:name` of its own code that a plan may name. group_key: fingerprint of its group key, if it
+    has one; it then accepts only runs sealed under that key. statistics_to: who may see its statistics there.
     """
 
     spec: ModelSpec
@@ -157,7 +157,7 @@ class Consent:
     statistics_to: str = "members"
 
     def terms(self, welcome: Welcome, before: Welcome | None = None) -> Terms:
-        """The terms of a plan, or InvalidInput with what is not agreed to.
+        """Return the terms of a plan, or raise InvalidInput naming what is not agreed to.
 
         before: an earlier welcome of this run, whose plan must not have changed.
         """
@@ -200,7 +200,7 @@ class Consent:
 
 
 def strategy_of(plan: Plan, trusted: Collection[str]) -> Strategy:
-    """The algorithm of a plan. A participant's own code is looked up only if its configuration lists it."""
+    """Return the algorithm of a plan. A participant's own code is imported only if its configuration lists it."""
     if ":" in plan.strategy and plan.strategy not in trusted:
         fix = f"Nothing was imported. If this is your own code, join again with --trust-code {plan.strategy}."
         raise InvalidInput("plan.strategy", plan.strategy, "a built-in algorithm, or code that is trusted here", fix)
@@ -208,7 +208,7 @@ def strategy_of(plan: Plan, trusted: Collection[str]) -> Strategy:
 
 
 def require_layouts(plan: Plan, spec: ModelSpec, strategy: Strategy) -> None:
-    """Refuse a plan that this program would carry out otherwise than it says."""
+    """Refuse a plan whose tensors differ from those that this program would use."""
     for field, got, expected in (
         ("plan.model_layout", plan.model_layout, model_layout(spec).digest),
         ("plan.shared_layout", plan.shared_layout, shared_layout(spec, strategy).digest),
@@ -222,17 +222,17 @@ def _odd(what: str, field: str, got: str, expected: str) -> Refusal:
 
 
 def terms_text(welcome: Welcome) -> str:
-    """What is agreed to, as canonical JSON: one's name in the run and everything that shapes its numbers."""
+    """Return the agreed terms as canonical JSON: the participant's name in the run, and the plan."""
     return json.dumps({"participant": welcome.participant, "plan": welcome.plan.write([])}, sort_keys=True)
 
 
 def digest_of(text: str) -> str:
-    """By which an operator names a plan."""
+    """Return the digest by which an operator refers to a plan."""
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def agreed_facts(welcome: Welcome) -> Mapping[str, object]:
-    """What an operator is told of a plan that is agreed to; `plan` is its digest."""
+    """The logged facts of an accepted plan; `plan` is its digest."""
     plan = welcome.plan
     terms = {
         "run": welcome.run,
@@ -244,14 +244,14 @@ def agreed_facts(welcome: Welcome) -> Mapping[str, object]:
 
 
 def changes_between(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
-    """Every field that differs between two agreed texts, as «field old → new»."""
+    """Return every field that differs between two sets of terms, as «field old → new»."""
     old, new = dict(_flat(before)), dict(_flat(after))
     names = [*old, *(name for name in new if name not in old)]
     return tuple(f"{n} {old.get(n, 'none')} → {new.get(n, 'none')}" for n in names if old.get(n) != new.get(n))
 
 
 def changed_plan(before: Mapping[str, object], welcome: Welcome) -> InvalidInput | None:
-    """The question to the operator where a welcome's plan is another than the agreed one. before: an agreed text."""
+    """Return an error asking the operator to accept a changed plan; None if unchanged. before: the agreed terms."""
     text = terms_text(welcome)
     changes = changes_between(before, json.loads(text))
     if not changes:

@@ -9,24 +9,24 @@ from protocol.codec import require_complete
 from protocol.messages import Goodbye, Message, Stats, Update
 
 Report = Stats | Update | Goodbye
-"""What answers an order."""
+"""A message that answers an order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LineOpened:
-    """The connection stands, handshake included."""
+    """The connection is established, including its handshake."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LineLost:
-    """The connection broke, or could not be made."""
+    """The connection broke or could not be established."""
 
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class MessageReceived:
-    """A legal message of the coordinator has arrived with all its payloads. LocalProtocolError if one is missing."""
+    """A legal message from the coordinator arrived with all its payloads. LocalProtocolError if one is missing."""
 
     message: Message
 
@@ -36,28 +36,28 @@ class MessageReceived:
 
 @dataclass(frozen=True, kw_only=True)
 class Announced:
-    """A legal message of the coordinator that offers payloads which `AgentMachine.wants` declined: they do not come."""
+    """A legal message from the coordinator whose payloads `AgentMachine.wants` declined: they will not arrive."""
 
     message: Message
 
 
 @dataclass(frozen=True, kw_only=True)
 class NotUnderstood:
-    """Something of the coordinator's that is no message, or none that it may say."""
+    """The coordinator sent something that is not a message, or one that it may not send."""
 
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class PayloadMoved:
-    """A piece of a payload has arrived: the coordinator lives, and what it sends is on its way."""
+    """A slice of a payload arrived: the coordinator is alive, and its message is on the way."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """The model and the data stand ready for the run, and what an earlier life had finished is known.
+    """The model and the data are ready for the run, and the work finished before a restart is known.
 
-    report: the latest report of that earlier life. train_samples, test_samples: as the run's own split counts them.
+    report: the latest report from before the restart. train_samples, test_samples: counts under the run's own split.
     """
 
     run: str
@@ -70,7 +70,7 @@ class Prepared:
 class Reported:
     """An order has been carried out, and everything that must survive a crash is on disk.
 
-    refused: why the weights that it delivered were not taken; one's own model was used in their place.
+    refused: why the delivered weights were not used; the participant's own model was used instead.
     """
 
     report: Report
@@ -79,19 +79,19 @@ class Reported:
 
 @dataclass(frozen=True, kw_only=True)
 class Stopped:
-    """Work ended unfinished because it was asked to; nothing of it remains."""
+    """Work was stopped on request before it finished; nothing of it remains."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declined:
-    """An order was not carried out because of what it delivered; nothing has changed."""
+    """An order was not carried out because its payload was refused; nothing has changed."""
 
     refused: Refusal
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
-    """Work cannot be done at all, and repeating it would not help. leaves: whether the run should go on without it."""
+    """Work is impossible, and a retry would not help. leaves: whether to send `leave`, so that the run continues."""
 
     reason: str
     leaves: bool = True
@@ -107,7 +107,7 @@ class LeaveRequested:
 
 @dataclass(frozen=True, kw_only=True)
 class Ticked:
-    """Time has passed; the machine's deadline may be over."""
+    """Time has passed; the machine's deadline may have passed too."""
 
 
 FromWork = Prepared | Reported | Stopped | Declined | Failed

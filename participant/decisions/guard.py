@@ -1,7 +1,7 @@
-"""The guard between the coordinator's messages and the machine: refuses what was not agreed on.
+"""Guard the machine against the coordinator's messages: refuse whatever was not agreed to.
 
-For `machine` alone, and pure like it. Keeps the terms of the present run and counts what had to be refused: one odd
-order is refused and told, and the participant goes on; a coordinator that keeps asking for more is left.
+Used only by `machine`, and pure like it. Keeps the terms of the current run and counts refusals: a single bad order is
+refused and reported, and the participant continues; it leaves a coordinator that repeats such orders.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from protocol.limits import TEXT_CHARS
 from protocol.messages import Error, Step, Welcome
 
 MOST_REFUSALS = 8
-"""Refused orders and deliveries after which a participant leaves: a poisoned round may pass, a habit does not."""
+"""Refused orders and deliveries after which a participant leaves: one poisoned round is tolerated, many are not."""
 
 
 class OrderGuard:
-    """consent None: nothing is compared with a plan, as in simulations of the protocol alone."""
+    """consent: None disables the comparison with a plan, as in simulations of the protocol alone."""
 
     def __init__(self, consent: Consent | None) -> None:
         self._consent = consent
@@ -31,7 +31,7 @@ class OrderGuard:
         return self._refusals >= MOST_REFUSALS
 
     def objection(self, welcome: Welcome) -> str:
-        """Why a welcome is not agreed to; empty where it is, and its terms hold from now on."""
+        """Why a welcome is not agreed to. Empty if it is agreed to; its terms then apply from now on."""
         if self._consent is None:
             return ""
         before = self._agreed if self._agreed is not None and self._agreed.run == welcome.run else None
@@ -43,11 +43,11 @@ class OrderGuard:
         return ""
 
     def refusal(self, order: Order) -> Refusal | None:
-        """Why the plan has no such order; None where it has."""
+        """Why the plan does not permit this order; None if it does."""
         return None if self._terms is None else self._terms.refusal(order)
 
     def complain(self, refusal: Refusal, about: Step) -> list[Action]:
-        """Tell the operator and the coordinator."""
+        """Count a refusal, log it, and report it to the coordinator."""
         self._refusals += 1
         facts = {"code": refusal.code, "reason": refusal.reason, "refused": self._refusals}
         said = Error(code=refusal.code, reason=refusal.reason[:TEXT_CHARS], about=about)

@@ -1,10 +1,10 @@
 """The participant's state machine: decides when to send hello, work, report, send heartbeats, reconnect, give up and
 end.
 
-Pure: events and the time in, actions out. It must not know sockets, files, threads, models or clocks. Two facts move on
-their own: the line to the coordinator (`reconnection`) and the work at home; training goes on while the line is down.
-The laws: one piece of work at a time; the newest order waits, an older one is forgotten; a report is said until the
-coordinator is known to hold it; orders already carried out are never carried out again.
+Pure: takes events and the time, returns actions. It must not know sockets, files, threads, models or clocks. The line
+to the coordinator (`reconnection`) and the local work change independently: training continues while the line is down.
+The rules: one piece of work at a time; the newest order waits and replaces an older waiting one; a report is repeated
+until the coordinator is known to hold it; an order that was carried out is never carried out again.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from protocol.messages import (
 
 
 class AgentMachine:
-    """One participant of one coordinator: `start` once, then `handle` every event; tick at `next_deadline`.
+    """One participant of one coordinator: call `start` once, then `handle` for every event; tick at `next_deadline`.
 
-    consent: what the coordinator may ask for; None, for simulations of the protocol alone, is anything.
+    consent: what the coordinator may ask for; None permits anything, for simulations of the protocol alone.
     """
 
     def __init__(self, *, hello: Hello, lifeline: Lifeline, model_bytes: int, consent: Consent | None = None) -> None:
@@ -86,7 +86,7 @@ class AgentMachine:
         return None if self._ended is not None else self._line.next_deadline()
 
     def handle(self, event: Event, now: float) -> list[Action]:
-        """Judge one event. After End nothing is wanted any more."""
+        """Return the actions for one event; none after End."""
         if self._ended is not None:
             return []
         match event:
@@ -114,12 +114,12 @@ class AgentMachine:
                 return self._on_work(event, now)
 
     def wants(self, message: Message) -> bool:
-        """Whether the payloads that a message offers are worth fetching. What is declined comes as `Announced`."""
+        """Whether to fetch the payloads that a message offers. If not, the message arrives as `Announced`."""
         if offered_bytes(message) > self._model_bytes:
             return False
         if isinstance(message, Welcome):
             return not (self._is_in(message.run) or self._holds(message.run))
-        if isinstance(message, Anchor | Train | Finish):  # of a run that is not known yet: its welcome is on its way
+        if isinstance(message, Anchor | Train | Finish):  # of an unknown run: its welcome is on the way
             return not self._is_in(message.run) or (self._is_new(message) and self._guard.refusal(message) is None)
         return True
 
@@ -138,7 +138,7 @@ class AgentMachine:
     # --- the line -----------------------------------------------------------------------------------------------
 
     def _send_hello(self, now: float) -> list[Action]:
-        """Send hello; what it names as one's run is the one whose initial model is held."""
+        """Send hello. It names the run whose initial model is stored here."""
         self._line.greeted(now)
         return [Emit(message=replace(self._hello, run=self._stored_run))]
 
@@ -157,12 +157,12 @@ class AgentMachine:
         return actions
 
     def _beat(self, run: str) -> Heartbeat:
-        """`have` is the latest order that not even a crash makes us need again: once told, nobody repeats it."""
+        """`have`: the latest order that even a crash would not make us need again; the coordinator stops sending it."""
         round_no = 0 if self._have is None else self._have.round_no
         return Heartbeat(run=run, round_no=round_no, have=self._kept, want=self._want())
 
     def _want(self) -> Step | None:
-        """The earliest order that can come next; a later one answers it too."""
+        """The earliest order that can come next; a later one will do as well."""
         if self._preparing or self._working is not None or self._waiting is not None:
             return None
         return order_after(self._have)
@@ -201,18 +201,18 @@ class AgentMachine:
                 unanswered = [] if message.code == "rate" else self._on_no_answer(f"{message.code}: {message.reason}")
                 return [Log(name="message.refused", facts=facts, warn=True), *unanswered]
             case _:
-                return []  # what transfers need is the shell's; anything else, a coordinator does not send
+                return []  # the shell handles transfers; a coordinator sends nothing else
 
     def _on_no_answer(self, reason: str) -> list[Action]:
-        """What came instead of an answer to hello cannot be acted on: hello is not repeated for ever."""
+        """Handle an unusable answer to hello; end after too many, so that hello is not repeated forever."""
         if not self._line.unreadable_answer():
             return []
         why = f"{UNREADABLE_ANSWERS} hellos in a row had no usable answer: {reason}"
         return [StopWork(), *self._end(WRONG_INPUT, why)]
 
     def _on_announced(self, message: Message, now: float) -> list[Action]:
-        """Payloads that will not come: all that counts is what is known without them. A run's initial model, or an
-        order, may be here already; one that is larger than the model can never be of use."""
+        """Handle a message whose payloads will not arrive. The run's initial model or the order may already be here;
+        a payload larger than the model can never be used."""
         if (size := offered_bytes(message)) > self._model_bytes:
             reason = f"the coordinator's {message.KIND} offers {size} bytes; this model has at most {self._model_bytes}"
             return [StopWork(), *self._leave("an impossible offer"), *self._end(WRONG_INPUT, reason)]
@@ -221,7 +221,7 @@ class AgentMachine:
         if not isinstance(message, Anchor | Train | Finish):
             return []
         refusal = self._guard.refusal(message)
-        if refusal is not None and isinstance(message, Finish):  # a run may be ended all the same
+        if refusal is not None and isinstance(message, Finish):  # a run may end at any time
             told = self._guard.complain(refusal, step_of(message)) if self._is_new(message) else []
             return [*told, *self._on_order(replace(message, weights=None))]
         if refusal is not None:
@@ -231,7 +231,7 @@ class AgentMachine:
     def _on_welcome(self, welcome: Welcome, now: float) -> list[Action]:
         known = self._is_in(welcome.run)
         if welcome.initial is None and not (known or self._holds(welcome.run)):
-            self._stored_run = None  # it takes us for somebody who comes back, but nothing of that run is here
+            self._stored_run = None  # the coordinator assumes we rejoin, but nothing of that run is stored here
             return self._send_hello(now)
         objection = self._guard.objection(welcome)
         if objection:
@@ -240,7 +240,7 @@ class AgentMachine:
         self._line.welcomed(welcome.heartbeat_s, now)
         self._rejections.welcomed()
         if not known:
-            self._line.goes_on()  # what is left to do, if anything, is known when it is prepared
+            self._line.goes_on()  # whether anything is left to do is known once the run is prepared
             self._welcome, self._prepared, self._preparing = welcome, False, True
             self._working = self._waiting = self._have = self._kept = self._report = None
             self._ordered, self._outbox = welcome.round_no, Outbox()
@@ -259,7 +259,7 @@ class AgentMachine:
         if not self._line.is_member:
             return []
         refusal = self._guard.refusal(order)
-        if refusal is not None and not isinstance(order, Finish):  # a run may be ended at any time
+        if refusal is not None and not isinstance(order, Finish):  # a run may end at any time
             return self._refuse(refusal, step_of(order))
         self._ordered = max(self._ordered, order.round_no)
         if not self._is_new(order):
@@ -285,7 +285,7 @@ class AgentMachine:
         return after_waiting and (self._have is None or place > self._have.place)
 
     def _repeat_report_for(self, order: Order) -> list[Action]:
-        """An order that comes again although it was answered shows that the answer is not known."""
+        """Send the report again: a repeated order shows that the coordinator does not have the answer."""
         if self._report is None or step_of(self._report).place != step_of(order).place:
             return []
         self._outbox.hold(step_of(self._report))
@@ -305,7 +305,7 @@ class AgentMachine:
         return self._send_owed() if again is not None else []
 
     def _is_wanted_again(self, beat: Heartbeat) -> bool:
-        """Whether the coordinator has lost the latest report, which it once had."""
+        """Whether the coordinator has lost the latest report after receiving it."""
         report = self._report
         if report is None or isinstance(report, Goodbye) or beat.want is None or beat.want != step_of(report):
             return False
@@ -334,7 +334,7 @@ class AgentMachine:
 
     def _on_prepared(self, event: Prepared, now: float) -> list[Action]:
         if self._welcome is None or event.run != self._welcome.run:
-            return []  # of a run that has been replaced meanwhile
+            return []  # this run has been replaced in the meantime
         self._prepared, self._preparing, self._stored_run = True, False, event.run
         actions: list[Action] = []
         if event.report is not None:
@@ -343,11 +343,11 @@ class AgentMachine:
         counts = event.train_samples, event.test_samples
         if counts != (self._hello.train_samples, self._hello.test_samples):
             self._hello = replace(self._hello, train_samples=counts[0], test_samples=counts[1])
-            if self._line.is_open:  # the plan splits the data otherwise than assumed: its numbers decide the weights
+            if self._line.is_open:  # the plan's split differs from the assumed one; its counts set the weights
                 self._line.forgotten()
                 actions += self._send_hello(now)
         waiting, self._waiting = self._waiting, None
-        if waiting is not None and self._is_new(waiting):  # an earlier life may have carried it out
+        if waiting is not None and self._is_new(waiting):  # it may have been carried out before a restart
             self._waiting, self._have = waiting, step_of(waiting)
         return [*actions, *self._send_owed(), *self._begin_waiting()]
 
@@ -361,13 +361,13 @@ class AgentMachine:
     def _take(self, report: Report, now: float) -> None:
         self._report = report
         self._outbox.hold(step_of(report))
-        if not isinstance(report, Stats):  # statistics are not on disk: measuring again gives the same
+        if not isinstance(report, Stats):  # statistics are not on disk: measuring again gives the same result
             self._kept = order_step_of(report)
         if isinstance(report, Goodbye):
             self._line.said_goodbye(now)
 
     def _send_owed(self) -> list[Action]:
-        """The latest report, if it is not known to have arrived and may be said: its order must be known to both."""
+        """Send the latest report if its receipt is not confirmed and the coordinator has ordered its round."""
         report = self._report
         if report is None or self._outbox.held is None or not self._line.is_member:
             return []
@@ -385,16 +385,16 @@ class AgentMachine:
         return [Work(order=self._working)]
 
     def _is_in(self, run: str) -> bool:
-        """Whether that run has welcomed us."""
+        """Whether we have been welcomed to that run."""
         return self._welcome is not None and self._welcome.run == run
 
     def _holds(self, run: str) -> bool:
-        """Whether the initial model of that run is here."""
+        """Whether the initial model of that run is stored here."""
         return run == self._stored_run
 
 
 def _in_full(report: Report) -> Report:
-    """The report as it is said again: the coordinator may no longer hold what its weights are a difference to."""
+    """Return the report with full weights for a repeat: the coordinator may have lost the base of a difference."""
     if isinstance(report, Update) and report.weights.in_full is not None:
         return replace(report, weights=report.weights.in_full)
     return report

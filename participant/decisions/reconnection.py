@@ -1,13 +1,13 @@
-"""Decides when to connect, when to send hello, when a connection counts as dead and when to give up: times only.
+"""Decide when to connect, when to send hello, when a connection counts as dead and when to give up: times only.
 
-Pure, for `machine` alone. Pauses double up to a cap and are shortened by chance, so that the members of a federation do
-not all come back in the same instant after their coordinator restarts; the chance is a generator passed in.
+Pure, used only by `machine`. Pauses double up to a cap and are shortened at random, so that the members of a federation
+do not all reconnect at the same moment after their coordinator restarts; the random generator is passed in.
 
 A slow line is not a dead one: on an overloaded machine or a narrow link one slice may take longer than the allowed
-silence, and closing the line would only begin that slice again. So each line that falls silent before it has carried an
-order or a report doubles the silence that the next one is allowed, up to `LONGEST_SILENCE` times. A line that carries
-one sets it to what it needed itself, which on a fast line is the least. A hello is not said again while its answer is
-on its way: that would ask for the answer's payload anew.
+silence, and closing the line would only restart that slice. So each line that falls silent before it has delivered an
+order or a report doubles the silence allowed to the next one, up to `LONGEST_SILENCE` times the configured one. A line
+that delivers resets it to what that line needed; on a fast line, the minimum. A hello is not repeated while its answer
+is arriving: that would request the answer's payload again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from participant.decisions.actions import Action, CloseLine, Log, OpenLine
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long a participant waits for what.
+    """The timeouts of a participant.
 
-    reconnect_s: first pause before connecting again; reconnect_cap_s: longest. answer_s: until a hello is said again,
-    and a third of the time after which a line on which nobody answers is replaced. silence_beats: heartbeats that the
+    reconnect_s: first pause before reconnecting; reconnect_cap_s: longest. answer_s: time until hello is repeated,
+    and a third of the time after which an unanswered line is replaced. silence_beats: heartbeats that the
     coordinator may miss before the line counts as dead. farewell_s: how long the last report is repeated. give_up_s:
-    end after this long without a coordinator; None is never.
+    end after this long without a coordinator; None: never.
     """
 
     reconnect_s: float = 0.5
@@ -49,24 +49,24 @@ class Patience:
 
 
 UNANSWERED_HELLOS = 3
-"""Times of `answer_s` on an open line without a word from the other side before a fresh line is tried."""
+"""Multiples of `answer_s` for which an open line may stay unanswered before a new one is tried."""
 
 
 LONGEST_SILENCE = 8
-"""Times the configured silence that a line may be allowed after others fell silent before they carried anything."""
+"""Largest multiple of the configured silence, reached after several lines fell silent before delivering anything."""
 
 
 UNREADABLE_ANSWERS = 5
-"""Hellos in a row that were answered by something that cannot be understood, before there is no use in another."""
+"""Consecutive hellos with an unreadable answer after which the participant ends."""
 
 
 NO_CONNECTION = "no connection: is the address right, and does a firewall let it through?"
-"""What is said when nothing came back at all; a port where nobody listens answers at once."""
+"""Reported when nothing came back at all; a port without a listener refuses at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Due:
-    """What a tick calls for."""
+    """What is due at a tick."""
 
     actions: tuple[Action, ...] = ()
     hello: bool = False
@@ -78,7 +78,7 @@ class Due:
 class Lifeline:
     """The line's state: closed (retry at a time), opening, open, open and member.
 
-    has_finished: nothing is left to do, because the run ended here in an earlier life: its final model is on disk.
+    has_finished: nothing is left to do, because the run ended before a restart: its final model is on disk.
     """
 
     def __init__(self, patience: Patience, rng: np.random.Generator, *, has_finished: bool = False) -> None:
@@ -106,7 +106,7 @@ class Lifeline:
         """Why the latest line was lost."""
 
     def connect(self, now: float) -> list[Action]:
-        """Begin: the first attempt comes at once."""
+        """Start the first connection attempt immediately."""
         self._contact_at = now
         if self.has_finished:
             self.said_goodbye(now)
@@ -118,13 +118,13 @@ class Lifeline:
         self._needed, self._has_delivered = 1, False
 
     def greeted(self, now: float) -> None:
-        """A hello is on its way; say it again if nobody answers."""
+        """Note that a hello was sent, and schedule its repetition."""
         self.is_member, self._beat_at = False, None
         self._hello_at = now + self._allowed * self.patience.answer_s
         self._heard_this_hello = self._is_being_answered = False
 
     def unreadable_answer(self) -> bool:
-        """Something came that cannot be acted on. True if as many hellos in a row had only such answers."""
+        """Note an unusable answer. True once `UNREADABLE_ANSWERS` hellos in a row had only such answers."""
         if self.is_member or self._heard_this_hello:
             return False
         self._heard_this_hello = True
@@ -139,7 +139,7 @@ class Lifeline:
         self._contact_at = now
 
     def received(self, now: float) -> None:
-        """A message that counts is a sign of life."""
+        """Note a message as a sign of life, and how long a silence this line needed before it."""
         while self._needed < self._allowed and now - self._heard_at >= self._needed * self._least_silence_s():
             self._needed *= 2
         self._heard_at = now
@@ -147,8 +147,8 @@ class Lifeline:
             self._contact_at = now
 
     def moved(self, now: float) -> None:
-        """So is an offer that was accepted, or a piece of a payload. It also delays a repeated hello by as long as the
-        line may be silent, because the answer is on its way. Whoever sends it is there, before its welcome is whole."""
+        """Note an accepted offer or a slice as a sign of life. It also delays the next hello by as long as the line may
+        be silent, because the answer is arriving. Its sender is reachable, even before its welcome is complete."""
         self.received(now)
         self._contact_at = now
         if self._hello_at is not None:
@@ -157,15 +157,15 @@ class Lifeline:
             self._farewell_at = max(self._farewell_at, now + self.patience.farewell_s)
 
     def delivered(self) -> None:
-        """An order has come, or a report has arrived: such a line, as slow as it is, does its work."""
+        """Note that an order or a report got through: the line works, however slow it is."""
         self._allowed, self._has_delivered = self._needed, True
 
     def forgotten(self) -> None:
-        """The other side does not know us (any more)."""
+        """The coordinator does not know us, or no longer does."""
         self.is_member, self._beat_at = False, None
 
     def lost(self, reason: str, now: float, *, at_most_s: float = math.inf) -> list[Action]:
-        """Close and come back after a pause: doubled each time, and between half and all of it, by chance."""
+        """Close, and reconnect after a pause: a random fraction, at least half, of a length that doubles each time."""
         self.last_loss = reason
         wait = min(self._pause * (0.5 + 0.5 * float(self._rng.random())), at_most_s)
         self._pause = min(2.0 * self._pause, self.patience.reconnect_cap_s)
@@ -179,16 +179,16 @@ class Lifeline:
         self._opening_until = self._hello_at = self._beat_at = self._retry_at = None
 
     def said_goodbye(self, now: float) -> None:
-        """The work is done: from now on only the confirmation is waited for, and not for ever."""
+        """The work is done: from now on wait only for the confirmation, for a limited time."""
         if self._farewell_at is None:
             self._farewell_at = now + self.patience.farewell_s
 
     def goes_on(self) -> None:
-        """There may be work after all."""
+        """Cancel the farewell: there may be work after all."""
         self.has_finished, self._farewell_at = False, None
 
     def tick(self, now: float) -> Due:
-        """What is due; at most one way of opening, closing or greeting at a time."""
+        """Return what is due: at most one of opening, closing or sending hello at a time."""
         if self._farewell_at is not None and now >= self._farewell_at:
             return Due(farewell_over=True)
         if self._gives_up_at() is not None and now >= (self._gives_up_at() or now):
@@ -212,7 +212,7 @@ class Lifeline:
         return Due()
 
     def next_deadline(self) -> float | None:
-        """When `tick` may have something to say; None when only an event can."""
+        """When `tick` may next have something due; None if only an event can change that."""
         times = [self._retry_at, self._opening_until, self._hello_at, self._beat_at, self._farewell_at]
         times += [self._gives_up_at(), self._silent_at() if self.is_open else None]
         return min((time for time in times if time is not None), default=None)
@@ -225,7 +225,7 @@ class Lifeline:
             raise AssertionError("an open line on which nothing is waited for")
 
     def _open(self, now: float) -> list[Action]:
-        """An encrypted handshake takes several messages, so on a slow line it is given more time as well."""
+        """Open a line. An encrypted handshake takes several messages, so a slow line gets more time for it as well."""
         self._retry_at, self._opening_until = None, now + self._allowed * UNANSWERED_HELLOS * self.patience.answer_s
         return [OpenLine()]
 

@@ -1,4 +1,4 @@
-"""Which step of a run an order or a report is, which may follow, and a participant's position as text."""
+"""Map orders and reports to steps of a run, tell which may follow, and name a participant's current activity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocol.messages import ORDERS, REPORTS, Message, Step
 
 
 class Activity(enum.StrEnum):
-    """Where a participant stands, for people; derived from the facts, never set."""
+    """What a participant is doing, for display; derived from its state, never set."""
 
     OFFLINE = "offline"
     GREETING = "greeting"
@@ -23,7 +23,7 @@ class Activity(enum.StrEnum):
 
 
 def step_of(message: Order | Report) -> Step:
-    """The step that an order or a report is."""
+    """The step of an order or a report."""
     return Step(kind=message.KIND, round_no=message.round_no)
 
 
@@ -33,7 +33,7 @@ def order_step_of(report: Report) -> Step:
 
 
 def order_after(have: Step | None) -> Step | None:
-    """The earliest order that can come after the one that is had; None after the last."""
+    """The earliest order that can follow the latest received one; None after the last."""
     if have is None:
         return Step(kind="anchor", round_no=0)
     if have.kind == "finish":
@@ -49,7 +49,7 @@ def offered_bytes(message: Message) -> int:
 
 
 def require_had(have: Step | None, *, kept: Step | None, report: Report | None, orders: Sequence[Order]) -> None:
-    """AssertionError if something is kept, reported or worked on that lies behind the latest order that was had."""
+    """Raise AssertionError if anything kept, reported or worked on is later than the latest received order."""
     had = (-1, -1) if have is None else have.place
     if kept is not None and kept.place > had:
         raise AssertionError("an order is kept that was never had")
