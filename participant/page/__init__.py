@@ -1,4 +1,4 @@
-"""A participant's own page: its progress, its scores together and alone, everything that it has sent.
+"""A participant's own web page: its progress, its scores in the federation and alone, everything that it has sent.
 
-Read from the state folder by a process of its own, which loads no torch. Needs the libraries of the extra `page`.
+A separate process without torch reads them from the state folder. Needs the libraries of the extra `page`.
 """

@@ -1,7 +1,7 @@
-"""What a participant writes down for its page: how far the present round is, and what every finished round came to.
+"""Write what a participant's page shows: the progress of the current round, and the result of every finished round.
 
-Two small files in the state folder, so that a page can be opened at any time. Nothing else depends on them; where they
-cannot be written, training goes on.
+Two small files in the state folder, so that a page can be opened at any time. Nothing else depends on them; if they
+cannot be written, training continues.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EVERY_S = 0.5
 
 
 def noting(state: Path) -> Callable[[Progress], None]:
-    """Somebody to tell about every batch, who writes it down now and again, and every finished round at once."""
+    """Return a callback for every batch that writes progress at intervals, and every finished round at once."""
     written_at = float("-inf")
 
     def note(progress: Progress) -> None:

@@ -1,6 +1,6 @@
-"""Reads a participant's state folder for its page: progress, scores of the saved models, the ledger of what was sent.
+"""Read a participant's state folder for its page: progress, scores of the saved models, the record of what was sent.
 
-Only reads, and of model files only what is written about them, so that no tensor is loaded and torch is not needed.
+Read-only. Only the metadata of model files are read, so that no tensor is loaded and torch is not needed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from fedap_core.similarity import unlike_sentence
 from protocol.host.locks import is_locked
 
 PROGRESS, ROUNDS = "progress.json", "rounds.jsonl"
-"""How far the present round is; a line for every finished one."""
+"""The progress of the current round; a line for every finished round."""
 
 _LEDGER_SHOWN = 60
 
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerLine:
-    """One message that left. tensors: their names; digest: of its bytes, or the name of the payload it belongs to."""
+    """One sent message. tensors: their names. digest: that of its bytes, or the name of the payload it belongs to."""
 
     time: str
     kind: str
@@ -51,8 +51,8 @@ class LedgerTotal:
 
 @dataclass(frozen=True, kw_only=True)
 class HomeOverview:
-    """A participant at one moment. round: that is trained, from 1; done: share of it; choice: None before any model was
-    judged; scores: (round whose model it is, accuracy), where 0 is the initial model."""
+    """A participant at one moment. round: the one being trained, from 1. done: the share of it that is done. choice:
+    None before any model was evaluated. scores: (round whose model it is, accuracy), where 0 is the initial model."""
 
     state: str
     run: str | None
@@ -69,20 +69,20 @@ class HomeOverview:
     alone_round: int | None
     federated_round: int | None
     unlike: str
-    """That its data are unlike everybody's, where the coordinator has said so; else empty."""
+    """A sentence that no other member has similar data, if the coordinator reported that; otherwise empty."""
     totals: tuple[LedgerTotal, ...]
     ledger: tuple[LedgerLine, ...]
 
 
 class HomeFollower:
-    """One state folder. Not to be shared between threads."""
+    """Follows one state folder. Not thread-safe."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
         self._ledger = SentLedger(state)
 
     def refresh(self) -> HomeOverview:
-        """The participant as it is now. InvalidInput where the folder is no participant's."""
+        """Return the participant's current state. InvalidInput if the folder is not a participant's."""
         if not (self._state / "sent.jsonl").is_file():
             raise InvalidInput("state", self._state, "the state folder of `fedap-participant join`")
         run = current_run(self._state)
@@ -122,14 +122,14 @@ def current_run(state: Path) -> str | None:
 
 
 def _share(progress: Mapping[str, Any]) -> float:
-    """How much of the present round is trained, from 0 to 1."""
+    """The trained share of the current round, from 0 to 1."""
     whole = progress.get("epochs", 1) * progress.get("batches", 1)
     done = progress.get("epoch", 0) * progress.get("batches", 1) + progress.get("batch", 0)
     return min(done / whole, 1.0) if whole else 0.0
 
 
 def _saved(state: Path, run: str | None) -> dict[str, dict[str, Any]]:
-    """What is written about every saved model of the run, by file name; one that is being replaced is left out."""
+    """Read the report of every saved model of the run, by file name; a file that is being replaced is left out."""
     found: dict[str, dict[str, Any]] = {}
     if run is None:
         return found
@@ -142,7 +142,7 @@ def _saved(state: Path, run: str | None) -> dict[str, dict[str, Any]]:
 
 
 def _models(saved: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Which saved step judges which model: the federation's is judged by the latest step."""
+    """Map each model to the saved step with its scores: the latest step has those of the federation's model."""
     steps = [name for name in saved if name.startswith("round-")]
     found = {FEDERATED: saved[steps[-1]]} if steps else {}
     return found | {name: saved[name] for name in (FINE_TUNED, ALONE) if name in saved}
@@ -153,17 +153,17 @@ def _round_of(step: Mapping[str, Any] | None) -> int | None:
 
 
 def _judged_round(step: Mapping[str, Any] | None) -> int | None:
-    """The round whose model a step judges: an update judges what it was given, as a goodbye does."""
+    """The round whose model a step evaluates: an update, like a goodbye, evaluates the model it was sent."""
     return None if step is None else int(step["round_no"])
 
 
 def _name_in(state: Path, run: str | None) -> str:
-    """The participant's name in the run, as it was agreed."""
+    """The participant's name in the run, from the agreed terms."""
     return "" if run is None else str(_read_json(state / "state" / run / "agreement.json").get("participant", ""))
 
 
 def _unlike(saved: Mapping[str, dict[str, Any]], name: str) -> str:
-    """By the last order, which the goodbye answers."""
+    """The sentence from the last order's similarity, which is saved with the goodbye."""
     for step in saved.values():
         if step.get("kind") == "goodbye":
             facts = step["facts"]
@@ -172,8 +172,8 @@ def _unlike(saved: Mapping[str, dict[str, Any]], name: str) -> str:
 
 
 def _scores(path: Path, run: str | None, saved: Mapping[str, dict[str, Any]]) -> Iterator[tuple[int, float]]:
-    """By round, as they were written down; a round that was trained again counts once. The last model is judged by the
-    goodbye."""
+    """Yield the recorded scores by round; a round that was trained again counts once. The goodbye has the scores of the
+    last model."""
     found: dict[int, float] = {}
     with suppress(OSError):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -197,7 +197,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 class SentLedger:
-    """The record of everything that was sent, read as it grows: totals over all of it, and the latest lines."""
+    """The record of everything sent, read as it grows: totals over all of it, and the latest lines."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -205,11 +205,11 @@ class SentLedger:
         self._inode = 0
         self._counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         self.latest: deque[LedgerLine] = deque(maxlen=_LEDGER_SHOWN)
-        for path in sorted(state.glob("sent-*.jsonl")):  # put aside, and complete
+        for path in sorted(state.glob("sent-*.jsonl")):  # rotated, and complete
             self._take(path, 0)
 
     def read(self) -> None:
-        """Take in what was appended; a file that was put aside meanwhile is read to its end first."""
+        """Read the appended lines; a file that was rotated in the meantime is read to its end first."""
         path = self._state / "sent.jsonl"
         with suppress(FileNotFoundError):
             inode = path.stat().st_ino
@@ -248,6 +248,6 @@ class SentLedger:
         )
 
     def totals(self) -> tuple[LedgerTotal, ...]:
-        """By kind, the most bytes first."""
+        """Return the totals by kind, most bytes first."""
         ordered = sorted(self._counts.items(), key=lambda one: -one[1][1])
         return tuple(LedgerTotal(kind=kind, messages=number, size_bytes=size) for kind, (number, size) in ordered)

@@ -1,4 +1,4 @@
-"""Puts a participant's page together: follows its state folder, draws, and is served by `protocol.host.web`."""
+"""Assemble a participant's page: follows its state folder and renders it; `protocol.host.web` serves it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a participant's page shows of an overview: the sentence on top, the models side by side, the curve, the ledger.
+"""Turn an overview into a participant's page: the headline, the models side by side, the curve, the sent messages.
 
-Pure: an overview in, the values of the template out.
+Pure: takes an overview, returns the values of the template.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NAMES = {FEDERATED: "Together", FINE_TUNED: "Together, fine-tuned", ALONE: "Alo
 
 
 def context_of(home: HomeOverview) -> Context:
-    """Everything that the template needs."""
+    """Return everything that the template needs."""
     lines = [CurveLine(name="together", colour=0, points=thinned(home.scores), strong=True)] if home.scores else []
     alone = next((one.test for one in home.candidates if one.name == ALONE and one.test is not None), None)
     if lines and alone is not None:
@@ -42,7 +42,7 @@ def context_of(home: HomeOverview) -> Context:
 
 
 def headline(home: HomeOverview) -> str:
-    """What the participant does, in one sentence."""
+    """Say in one sentence what the participant is doing."""
     if home.finished:
         return "The run is over; your model is here."
     if home.running is False:

@@ -1,1 +1,1 @@
-"""What a participant keeps on disk: private state, model files, the agreement, exported bundles."""
+"""Files of a participant: private state, model files, the agreed plan, exported models."""

@@ -1,7 +1,7 @@
-"""The plan that was agreed on at first contact: stored in the run's folder and compared with every later welcome.
+"""Store the plan agreed to at first contact in the run's folder, and compare it with every later welcome.
 
-A run that continues under another plan is another run; the operator decides whether to take part in it, by the digest
-that the refusal names. Whether a plan may be agreed to at all is `consent`'s.
+A run that continues under another plan is another run; the operator accepts it by the digest that the refusal names.
+`consent` decides whether a plan is acceptable at all.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _AGREE_ANEW = "Delete it and join again to agree anew."
 
 
 def keep_agreement(files: RunState, welcome: Welcome, *, accepted: str | None = None) -> bool:
-    """Keep the plan at first contact; later, refuse another one unless its digest is the accepted one.
+    """Store the plan at first contact; later, refuse a different one unless its digest was accepted.
 
-    True when something was written: a plan that was not known here before.
+    Return whether the plan was new here and has been written.
     """
     text = terms_text(welcome)
     kept = read_terms(files.path)
@@ -36,8 +36,8 @@ def keep_agreement(files: RunState, welcome: Welcome, *, accepted: str | None = 
 
 
 def refuse_another_algorithm(earlier: Path, welcome: Welcome) -> None:
-    """For an operator who has named no algorithm: a new run in the same state folder has that of the run before, so
-    that a coordinator cannot change what leaves by beginning another run. earlier: the folder of the run before."""
+    """If the operator has named no algorithm, require a new run in the same state folder to use that of the previous
+    run, so that a coordinator cannot change what is sent by starting another run. earlier: the previous folder."""
     kept = read_terms(earlier)
     plan = {} if kept is None else kept["plan"]
     before = plan.get("strategy") if isinstance(plan, Mapping) else None
@@ -47,7 +47,7 @@ def refuse_another_algorithm(earlier: Path, welcome: Welcome) -> None:
 
 
 def read_terms(folder: Path) -> Mapping[str, object] | None:
-    """What was agreed to in a run's folder; None before the first contact."""
+    """Read the agreed terms from a run's folder; None before the first contact."""
     path = folder / FILE
     if not path.is_file():
         return None

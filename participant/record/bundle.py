@@ -1,7 +1,7 @@
-"""The personalised model for use elsewhere, as one self-describing file.
+"""Export the personalised model as one self-describing file for use elsewhere.
 
-A bundle is a model file: every tensor, BN included, the model's name, its classes, its preprocessing, and notes on
-where it comes from and how good it was. Reading one needs no data and no federation.
+A bundle is a model file: all tensors including batch norm, the model's name, classes and preprocessing, and notes on
+its provenance and accuracy. Reading one needs no data and no federation.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _PROVENANCE = ("run", "participant", "algorithm", "rounds")
 def export_bundle(
     state: Path, out: Path, *, force: bool, which: str = BEST, own: bool = False, form: str | None = None
 ) -> str:
-    """Copy a model of a state folder, with its notes, into a file of its own; lines that say what it is and why it.
+    """Write a model of a state folder, with its notes, to a separate file; return lines that say which one and why.
 
-    which: federated, fine-tuned, alone, or best: what the participant's validation samples say. own: instead, what
-    one's own training made last, which is there before a run has ended, too. form: of WRITERS; else by the name of
-    `out`, where .onnx means onnx.
+    which: federated, fine-tuned, alone, or best: the best one on the participant's validation samples. own: instead,
+    the model after the participant's own last training, which also exists before a run has ended. form: a key of
+    WRITERS; by default from the name of `out`: .onnx means onnx, anything else safetensors.
     """
     form = form or ("onnx" if out.suffix == ".onnx" else "safetensors")
     if form not in WRITERS:
@@ -75,7 +75,7 @@ def _finished(state: Path) -> KeptModels:
 
 
 def _chosen_model(kept: KeptModels, which: str) -> tuple[ModelSpec, State, dict[str, str]]:
-    """The model that was asked for, with notes that say which it is and why."""
+    """Return the requested model, with notes that say which it is and why."""
     name = kept.choice.of(which).name
     model, notes = kept.models[name], dict(kept.notes)
     why = kept.choice.sentence if which == BEST else f"asked for by --which {which}"
@@ -88,7 +88,7 @@ def _chosen_model(kept: KeptModels, which: str) -> tuple[ModelSpec, State, dict[
 
 
 def _trained_model(state: Path) -> tuple[ModelSpec, State, dict[str, str]]:
-    """What the participant's own training made last in its latest run."""
+    """Return the model after the participant's own last training in its latest run."""
     run = PrivateState(state).current_run()
     folder = state / "state" / (run or "")
     start = folder / "start.safetensors"

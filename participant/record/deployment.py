@@ -1,6 +1,6 @@
-"""The model as one computation from stored values to probabilities, for use without this project.
+"""The model as one module from stored values to probabilities, for use without this project.
 
-Made of stock layers only, so that exporters can follow it. Which file format it becomes is decided by the writers.
+Made of stock layers only, so that exporters can trace it. The writers decide the file format.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Deployed(nn.Module):
 
 
 def network_of(spec: ModelSpec, state: State) -> nn.Module:
-    """The module with its values, of stock layers, in eval mode."""
+    """Build the module with its values, with stock layers and in eval mode."""
     module = module_of(spec, state)
     use_stock_layers(module)
     return module.eval()
 
 
 def exported(module: nn.Module, spec: ModelSpec) -> torch.export.ExportedProgram:
-    """The module as torch's exporter sees it, for any number of samples at once."""
+    """Trace the module with torch's exporter, for any number of samples at once."""
     example = torch.zeros(2, *spec.input_shape)
     try:
         return torch.export.export(module, (example,), dynamic_shapes=({0: torch.export.Dim("n", min=1)},))
-    except Exception as error:  # the exporter runs the model's code, which may be the user's, and raises what it likes
+    except Exception as error:  # the exporter runs the model's code, possibly the user's, and may raise anything
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InvalidInput("model", spec.model, "a model that torch.export can follow", reason) from error
 

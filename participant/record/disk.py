@@ -1,7 +1,7 @@
-"""Waiting for disk space: writes that a full disk refuses are retried until they succeed, and the operator is notified.
+"""Wait for disk space: writes that a full disk refuses are retried until they succeed, and the operator is notified.
 
-For the training thread, which may stand still; the socket's thread goes on giving signs of life. Decides nothing about
-what is written, and treats no other fault than a full disk (or a used-up quota).
+For the training thread, which may block; the socket's thread keeps sending signs of life. Decides nothing about what is
+written, and handles no error but a full disk (or an exceeded quota).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedap_core.errors import InvalidInput
 log = structlog.get_logger()
 
 RETRY_S = 2.0
-"""Between two attempts: soon enough for whoever has just made room, and no burden."""
+"""Pause between two attempts: short enough for an operator who has just freed space, and cheap."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -26,23 +26,23 @@ T = TypeVar("T")
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether this is the fault that passes when somebody makes room."""
+    """Whether the error will go away once disk space is freed."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 class Disk:
-    """One participant's patience with its disk; `give_up` ends all waiting, from any thread."""
+    """Retries one participant's writes; `give_up` ends all waiting, from any thread."""
 
     def __init__(self, *, retry_s: float = RETRY_S) -> None:
         self._retry_s = retry_s
         self._given_up = threading.Event()
 
     def give_up(self) -> None:
-        """Whoever waits gets its fault, now and later."""
+        """Make every write, waiting or later, raise its error instead of waiting."""
         self._given_up.set()
 
     def patiently(self, what: str, write: Callable[[], T]) -> T:
-        """Do `write`, which must be whole or not at all, again and again while the disk is full."""
+        """Call `write`, which must be atomic, and retry it while the disk is full."""
         waiting = False
         while True:
             try:

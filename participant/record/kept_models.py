@@ -1,7 +1,7 @@
-"""The models that a finished run leaves at the participant, and which of them is kept; read from the state folder.
+"""Read the models of a finished run from the state folder, and tell which of them to keep.
 
-The federation's model, the same after further training, and the one that was trained alone, each with its scores. No
-data are needed: every model was judged when it was saved. The choice is `fedap_core.choosing`'s.
+These are the federation's model, the same model fine-tuned, and the one trained alone, each with its scores. No data
+are needed: every model was evaluated when it was saved. `fedap_core.choosing` makes the choice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from protocol.messages import Goodbye
 
 @dataclass(frozen=True, kw_only=True)
 class KeptModel:
-    """One model of a finished run. rounds: trained; judged: by split, see `training.alone.judged_by_split`."""
+    """One model of a finished run. rounds: rounds trained. judged: by split, see `training.alone.judged_by_split`."""
 
     candidate: Candidate
     rounds: int
@@ -33,7 +33,7 @@ class KeptModel:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptModels:
-    """What a state folder has to choose from. notes: the final model's provenance. rounds: of the run."""
+    """The models of a state folder to choose from. notes: the final model's provenance. rounds: those of the run."""
 
     spec: ModelSpec
     notes: Mapping[str, str]
@@ -41,12 +41,12 @@ class KeptModels:
     models: Mapping[str, KeptModel]
     choice: Choice
     mixed_from: Mapping[str, float]
-    """This participant's row of W, the heaviest first: weights by member, as the coordinator told them."""
+    """This participant's row of W, largest weight first: weights by member, as sent by the coordinator."""
     similarity: float | None = None
-    """To the member most like this one, where the coordinator told it."""
+    """Similarity to the most similar member, if the coordinator sent it."""
 
     def words(self) -> list[str]:
-        """The comparison for a person, in lines; of where there is only one model, whether it fits nobody."""
+        """Lines for the user: how the models compare, if there are several, and whether no other member is similar."""
         if len(self.models) < 2:
             return self._fit_words()
         alone = self.models.get(ALONE)
@@ -55,14 +55,14 @@ class KeptModels:
         return [line for line in (self.choice.sentence, self.choice.test_sentence, note) if line] + self._fit_words()
 
     def _fit_words(self) -> list[str]:
-        """That this participant fits nobody, where the coordinator said so."""
+        """A line saying that no other member has similar data, if the coordinator reported that."""
         own = self.mixed_from.get(self.notes.get("participant", ""), 0.0)
         sentence = unlike_sentence(self.similarity, own)
         return [sentence] if sentence else []
 
 
 def kept_models(state: Path) -> KeptModels | None:
-    """Of the run that ended last in this folder; None before any has."""
+    """Read the models of the run that ended last in this folder; None before any has ended."""
     personal = state / PERSONAL
     if not personal.is_file():
         return None

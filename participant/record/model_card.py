@@ -1,7 +1,7 @@
-"""The model card of an exported model: what it was trained on, how it was chosen, what it reaches, what it is not for.
+"""Write the model card of an exported model: its training data, how it was chosen, its scores and its limits of use.
 
-Markdown for people and the same as JSON for programs. Data are described by counts only. Everything comes from the
-state folder; who else took part, and with which weights, is what the coordinator said with the last model.
+Markdown for people, and the same content as JSON for programs. Data are described by counts only. Everything comes from
+the state folder; the other members and their weights are as the coordinator sent them with the last model.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from participant.record.kept_models import KeptModel, KeptModels
 from participant.record.private_state import replace_text
 
 FEW = 20
-"""Fewer test samples of a class than this say little: the card names such classes."""
+"""The card names classes with fewer test samples than this: their scores say little."""
 
 Card = dict[str, Any]
 
 
 def card_paths(out: Path) -> tuple[Path, Path]:
-    """Where the card of an exported model stands: (Markdown, JSON) beside it."""
+    """Paths of an exported model's card, in the same folder: (Markdown, JSON)."""
     return out.with_name(f"{out.stem}.card.md"), out.with_name(f"{out.stem}.card.json")
 
 
 def write_card(out: Path, kept: KeptModels, which: str, state: Path) -> Path:
-    """Write both forms beside the exported model; the Markdown's path."""
+    """Write both files beside the exported model; return the path of the Markdown file."""
     card = card_of(kept, which, read_terms(state / "state" / kept.notes["run"]))
     text, data = card_paths(out)
     replace_text(data, json.dumps(card, indent=1) + "\n")
@@ -37,7 +37,7 @@ def write_card(out: Path, kept: KeptModels, which: str, state: Path) -> Path:
 
 
 def card_of(kept: KeptModels, which: str, terms: Mapping[str, Any] | None) -> Card:
-    """The card as plain values. terms: what was agreed to with the coordinator."""
+    """Return the card as plain values. terms: those agreed to with the coordinator."""
     chosen = kept.models[kept.choice.of(which).name]
     plan: Mapping[str, Any] = {} if terms is None else terms["plan"]
     return {
@@ -89,7 +89,7 @@ def _by_class(kept: KeptModels, model: KeptModel, what: str) -> dict[str, int]:
 
 
 def _class_scores(kept: KeptModels, model: KeptModel) -> dict[str, Any]:
-    """Sensitivity and precision of every class on test samples, each with its interval; None of nothing."""
+    """Sensitivity and precision of every class on test samples, each with its interval; None without samples."""
     tested = model.judged.get("test")
     if tested is None:
         return {}
@@ -125,7 +125,7 @@ def _limits(kept: KeptModels, model: KeptModel) -> Iterator[str]:
 
 
 def markdown(card: Card) -> Iterator[str]:
-    """The same, for people, line by line."""
+    """Yield the card as lines of Markdown."""
     run, data = card["run"], card["data"]
     yield f"# Model card: {card['model']} of {card['participant']}"
     yield ""
@@ -175,7 +175,7 @@ def markdown(card: Card) -> Iterator[str]:
 
 
 def _mixing(card: Card) -> Iterator[str]:
-    """Whose updates the federated model was last mixed from: this participant's row of W."""
+    """List the members whose updates were mixed into the last federated model: this participant's row of W."""
     shares = card["run"]["mixed_from"]
     if not shares:
         return

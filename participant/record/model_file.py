@@ -1,4 +1,4 @@
-"""Reads and writes model files: safetensors with a ModelSpec in the metadata, written whole or not at all.
+"""Read and write model files: safetensors with a ModelSpec in the metadata, written atomically.
 
 One format for the initial model, an anchor and a personalised model. Tied tensors are stored once, under their first
 name.
@@ -35,7 +35,7 @@ def make_initial(
     seed: int,
     head: tuple[str, ...] = (),
 ) -> tuple[ModelSpec, State]:
-    """A freshly initialised model and its description; `head` overrides what a forward pass finds."""
+    """Return a newly initialised model and its description; `head` overrides the one found by a forward pass."""
     if not 0 <= seed < 2**63:
         raise InvalidInput("seed", seed, "a whole number from 0 to 2**63 - 1")
     module = build_model(model, ModelRequest(input_shape=input_shape, classes=len(classes)), seed)
@@ -54,7 +54,7 @@ def make_initial(
 
 
 def module_of(spec: ModelSpec, state: State) -> nn.Module:
-    """The described module with the given values."""
+    """Build the described module with the given values."""
     request = ModelRequest(input_shape=spec.input_shape, classes=len(spec.classes))
     module = build_model(spec.model, request, spec.seed)
     found = describe_tensors(module, spec.head)
@@ -69,7 +69,7 @@ def write_model(
 ) -> None:
     """Write a model file atomically; `notes` are further metadata (provenance, metrics).
 
-    private: only for the owner's eyes (mode 0600), because it was trained on the owner's data; else as the umask says.
+    private: readable only by the owner (mode 0600), because it was trained on the owner's data; else by the umask.
     """
     data = save({name: t.contiguous() for name, t in state.items()}, metadata=spec.to_metadata(notes))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
@@ -90,7 +90,7 @@ def write_model(
 
 
 def read_spec(path: Path) -> ModelSpec:
-    """The description alone: no tensor is read."""
+    """Read only the description, no tensors."""
     with _opened(path) as file:
         return ModelSpec.from_metadata(file.metadata() or {}, source=str(path))
 
@@ -107,7 +107,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def read_model(path: Path) -> tuple[ModelSpec, State, dict[str, str]]:
-    """Description, tensors and notes of a model file, checked against each other."""
+    """Read description, tensors and notes of a model file, and check them against each other."""
     with _opened(path) as file:
         metadata: dict[str, str] = dict(file.metadata() or {})
         state: State = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping

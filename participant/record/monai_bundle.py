@@ -1,8 +1,8 @@
-"""Writes the model as a MONAI bundle: a folder with the network, its preprocessing and postprocessing as a chain of
+"""Write the model as a MONAI bundle: a folder with the network, its preprocessing and postprocessing as a chain of
 transforms, and metadata.
 
-Image files are read by MONAI's own transforms; DICOM and NIfTI by `ReadSample`, because windows and polarities are read
-from each file's header by this project's rules. Knows MONAI's configuration language, and does not import MONAI.
+Image files are read by MONAI's own transforms; DICOM and NIfTI by `ReadSample`, because this project has its own rules
+for the window and polarity in each file's header. Writes MONAI's configuration language without importing MONAI.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MONAI = "1.4.0"
 
 
 class ReadSample:
-    """A transform: the path of a file -> (C, ...) float32 stored values, by the recipe that the model was made with."""
+    """A transform from a file path to (C, ...) float32 stored values, by the recipe of the model's training data."""
 
     def __init__(self, recipe: Mapping[str, str]) -> None:
         self._options = DataOptions(recipe=dict(recipe))
@@ -45,7 +45,7 @@ class ReadSample:
 
 
 def write_monai(path: Path, spec: ModelSpec, state: State, notes: Mapping[str, str]) -> None:
-    """Write the folder; one that is there is replaced only if it is a bundle."""
+    """Write the folder; an existing one is replaced only if it is a bundle."""
     if path.exists():
         if not (path / METADATA).is_file():
             raise InvalidInput("out", str(path), "a new folder, or a bundle to replace")
@@ -59,7 +59,7 @@ def write_monai(path: Path, spec: ModelSpec, state: State, notes: Mapping[str, s
 
 
 def _inference(spec: ModelSpec) -> dict[str, object]:
-    """The configuration that `python -m monai.bundle run` takes: prints the probabilities of every file of a folder."""
+    """The configuration for `python -m monai.bundle run`, which prints the probabilities of every file of a folder."""
     return {
         "imports": ["$import pathlib", "$import torch"],
         "bundle_root": ".",

@@ -1,4 +1,4 @@
-"""Writes the model as an .onnx file: stored values in, probabilities out, described by its own metadata."""
+"""Write the model as an .onnx file: stored values in, probabilities out, described by its own metadata."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ INPUT, OUTPUT = "input", "probabilities"
 
 
 def write_onnx(path: Path, spec: ModelSpec, state: State, notes: Mapping[str, str]) -> None:
-    """Write the file, whole or not at all. Input: float32 (n, *input_shape), values as the data source stores them."""
+    """Write the file atomically. Its input: float32 (n, *input_shape), values as the data source stores them."""
     import onnx
-    import onnxscript  # noqa: F401 - torch's exporter needs it; here, so that a missing extra is said first
+    import onnxscript  # noqa: F401 - needed by torch's exporter; imported here to report a missing extra first
 
     program = exported(Deployed(spec, state), spec)
     with warnings.catch_warnings():

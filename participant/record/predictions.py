@@ -1,7 +1,7 @@
-"""Predictions of a personalised model for new samples: a table of probabilities by file name or id.
+"""Predict new samples with a personalised model: a table of probabilities by file name or id.
 
-New files are read by the recipe that the model file carries; samples that were prepared otherwise are refused, because
-a model's answers to them mean nothing. Labels are never looked at.
+New files are read by the recipe in the model file; samples with different preprocessing are refused, because
+predictions for them would be meaningless. Labels are ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Predictions:
     probabilities: tuple[tuple[float, ...], ...]
 
     def to_csv(self) -> str:
-        """One row per sample: its name, the likeliest class, and every class's probability."""
+        """Return one row per sample: its name, the most likely class, and the probability of every class."""
         text = io.StringIO()
         writer = csv.writer(text)
         writer.writerow(["sample", "predicted", *self.classes])
@@ -46,7 +46,7 @@ class Predictions:
 
 
 def predict(model: Path, data: str, *, root: Path | None, options: Mapping[str, str]) -> Predictions:
-    """The model's answer to every sample of `data`."""
+    """Return the model's predictions for every sample of `data`."""
     spec, state, _ = read_model(model)
     given = DataOptions(root=root, options=options, recipe=dict(spec.preprocessing.recipe))
     new = load_new(data, given)
@@ -70,7 +70,7 @@ def _require_fits(new: NewSamples, spec: ModelSpec) -> None:
 
 
 def write_predictions(out: Path, predictions: Predictions) -> None:
-    """Write the table, whole or not at all."""
+    """Write the table atomically."""
     if out.is_dir():
         raise InvalidInput("out", str(out), "a file to write", "That is a folder.")
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""What a participant has released under differential privacy, kept across runs, and the secret of its noise.
+"""Record what a participant has released under differential privacy, across runs, and keep the secret of its noise.
 
 `privacy.json` in the state folder lists every release; it is on disk before anything is sent. `noise-secret` keys the
-noise: the same question gets the same answer after a crash, which costs nothing, and nobody else can draw that noise.
-Deleting either file forgets what was spent: a backup of the state folder holds both.
+noise: after a crash the same query gets the same answer, which costs no budget, and nobody else can draw that noise.
+Deleting either file loses the record of what was spent: back up both with the state folder.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _FORMAT = 1
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateRelease:
-    """One set of numbers that left. what: statistics or update. query: digest of everything that determined the
-    question. noise_multiplier: standard deviation over sensitivity. unit: what was protected. at: UTC, ISO 8601."""
+    """One released set of numbers. what: statistics or update. query: digest of everything that determines the
+    query. noise_multiplier: standard deviation over sensitivity. unit: what was protected. at: UTC, ISO 8601."""
 
     what: str
     run: str
@@ -42,7 +42,7 @@ class PrivateRelease:
 
 
 class PrivacyLedger:
-    """The releases of one state folder. Its lock is the state's: one process at a time."""
+    """The releases of one state folder, whose lock admits one process at a time."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self._folder = folder
@@ -55,11 +55,11 @@ class PrivacyLedger:
 
     @property
     def releases(self) -> tuple[PrivateRelease, ...]:
-        """All of them, from disk: statistics and updates are charged through ledgers of their own."""
+        """All releases, read from disk every time: statistics and updates each use their own ledger object."""
         return self._read()
 
     def find(self, query: str) -> PrivateRelease | None:
-        """The release that answered this very question, if it was asked before."""
+        """The earlier release that answered exactly this query, if there is one."""
         return next((one for one in self.releases if one.query == query), None)
 
     def spent(self, what: str) -> tuple[float, ...]:
@@ -67,13 +67,13 @@ class PrivacyLedger:
         return tuple(one.noise_multiplier for one in self.releases if one.what == what)
 
     def add(self, release: PrivateRelease) -> None:
-        """Durable when it returns."""
+        """Add a release; it is durable on return."""
         releases = (*self.releases, release)
         text = json.dumps({"format": _FORMAT, "releases": [asdict(one) for one in releases]}, indent=1) + "\n"
         self._disk.patiently(LEDGER, lambda: replace_text(self._folder / LEDGER, text, mode=0o600))
 
     def noise(self, query: str, size: int) -> FloatArray:
-        """(size,) standard normal numbers that only this folder's secret and the question determine."""
+        """Return (size,) standard normal numbers, determined only by this folder's secret and the query."""
         key = hmac.new(bytes.fromhex(self._secret()), query.encode(), hashlib.sha256).digest()
         return gaussian(key, size)
 
@@ -102,7 +102,7 @@ class PrivacyLedger:
 
 
 def gaussian(key: bytes, size: int) -> FloatArray:
-    """(size,) standard normal numbers out of SHAKE-256: whoever lacks the key cannot predict them."""
+    """Return (size,) standard normal numbers from SHAKE-256 (Box-Muller): unpredictable without the key."""
     pairs = (size + 1) // 2
     words = np.frombuffer(hashlib.shake_256(key).digest(16 * pairs), dtype="<u8") >> np.uint64(11)
     first, second = (words.reshape(2, pairs).astype(np.float64) + 0.5) * 2.0**-53

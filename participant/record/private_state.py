@@ -1,11 +1,11 @@
-"""The local state of a run that must survive a crash, by (run, round); written atomically.
+"""Store the local state of a run that must survive a crash, by (run, round); written atomically.
 
-A folder holds `state/RUN/` (the run's plan, the model it starts from, the latest finished round with its report, the
-final model), `personal.safetensors` (the latest final model), `instance` (by which the coordinator knows this folder's
-process) and a lock, so that two processes cannot share it. A round is one file: the model after training and what was
-reported about it. It is on disk before the report is said, and the one before is removed only then. A digest tells
-whether a file is as it was written, and `latest` which one must be there: what the disk has changed or lost is never
-trained on. What the numbers mean is not known here.
+A folder holds `state/RUN/` (the run's plan, its start model, the latest finished round with its report, the final
+model), `personal.safetensors` (the latest final model), `instance` (by which the coordinator recognises this folder's
+process) and a lock, so that two processes cannot share it. A round is one file: the model after training and the report
+about it. It is on disk before the report is sent, and only then is the previous one removed. A digest shows whether a
+file is as it was written, and `latest` names the one that must exist: training never continues from files that the disk
+has changed or lost. This module does not interpret the numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PERSONAL = "personal.safetensors"
 INSTANCE = "instance"
 UPDATE = "update"
 LATEST = "latest"
-"""A file with the name of the newest round's."""
+"""A file that holds the name of the newest round's file."""
 _DIGEST = "digest"
 _REPORT = "report"
 _EXTRA = "extra/"
@@ -44,8 +44,8 @@ _EXTRA = "extra/"
 class SavedRound:
     """One finished step of a run.
 
-    kind: update or goodbye. model: all tensors of the shared model afterwards. extras: what else was reported or is
-    carried on, as `KIND/NAME`: statistics, tables, home (what the algorithm keeps at home); `velocity` is the shared
+    kind: update or goodbye. model: all tensors of the shared model afterwards. extras: other tensors that are reported
+    or needed later, as `KIND/NAME`: statistics, tables, home (kept locally by the algorithm); `velocity` is the shared
     model's momentum. facts: the report's plain values, as JSON can hold them.
     """
 
@@ -63,7 +63,7 @@ class SavedRound:
 
 
 class DamagedState(InvalidInput):
-    """A file of the run is not as it was written, or missing."""
+    """A file of the run is missing or differs from what was written."""
 
 
 class RunState:
@@ -79,20 +79,20 @@ class RunState:
         return (self.path / "start.safetensors").is_file()
 
     def write_start(self, state: State) -> None:
-        """The model that training starts from: every tensor."""
+        """Write the model that training starts from: every tensor."""
         path, notes = self.path / "start.safetensors", {_DIGEST: _digest(state, "")}
         self._disk.patiently(path.name, lambda: write_model(path, self._spec, state, notes, private=True))
 
     def write_note(self, name: str, text: str) -> None:
-        """A small file of the run."""
+        """Write a small text file of the run."""
         self._disk.patiently(name, lambda: replace_text(self.path / name, text))
 
     def read_start(self) -> State:
         return self._read_intact(self.path / "start.safetensors")[1]
 
     def write_latest(self, saved: SavedRound) -> None:
-        """Make a finished step durable, then forget the one before. At the end of a run the model that was trained last
-        stays beside the final one, in case that turns out to be worse."""
+        """Make a finished step durable, then remove the previous one. At the end of a run the last trained model is
+        kept beside the final one, in case the final one turns out to be worse."""
         name = f"round-{saved.round_no:07d}-{saved.kind}.safetensors"
         self._write(name, saved)
         self._disk.patiently(LATEST, lambda: replace_text(self.path / LATEST, name + "\n", durable=False))
@@ -101,12 +101,12 @@ class RunState:
             path.unlink()
 
     def last_trained(self) -> SavedRound | None:
-        """The latest round of one's own training; None before the first."""
+        """The latest round of the participant's own training; None before the first."""
         rounds = [path for path in self._rounds() if path.stem.endswith(f"-{UPDATE}")]
         return self._read(rounds[-1]) if rounds else None
 
     def latest(self) -> SavedRound | None:
-        """The latest finished step; None before the first. InvalidInput where a later one is missing."""
+        """The latest finished step; None before the first. DamagedState if a later one is missing."""
         rounds = self._rounds()
         pointer = self.path / LATEST
         name = pointer.read_text(encoding="ascii", errors="replace").strip() if pointer.is_file() else ""
@@ -115,11 +115,11 @@ class RunState:
         return self._read(rounds[-1]) if rounds else None
 
     def write_beside(self, saved: SavedRound) -> None:
-        """A model that is made beside the federation's, by its kind: to compare, and perhaps to keep."""
+        """Write a model trained beside the federation's, by its kind: to compare, and perhaps to keep."""
         self._write(f"{saved.kind}.safetensors", saved)
 
     def read_beside(self, kind: str) -> SavedRound | None:
-        """The latest one of that kind."""
+        """Read the latest model of that kind."""
         path = self.path / f"{kind}.safetensors"
         return self._read(path) if path.is_file() else None
 
@@ -132,7 +132,7 @@ class RunState:
             "round_no": saved.round_no,
             "phase": saved.phase,
             "facts": dict(saved.facts),
-            "extras": list(saved.extras),  # a tensor file forgets the order, a report must not
+            "extras": list(saved.extras),  # a tensor file does not keep the order, which a report needs
         }
         tensors = {**saved.model, **{f"{_EXTRA}{key}": tensor for key, tensor in saved.extras.items()}}
         report = json.dumps(described)
@@ -157,7 +157,7 @@ class RunState:
             raise InvalidInput("state", path, "a file of `fedap-participant join`", str(error)) from error
 
     def _read_intact(self, path: Path) -> tuple[ModelSpec, State, dict[str, str]]:
-        """A file of the run as it was written; one of an earlier version has no digest."""
+        """Read a file of the run and verify its digest; files of an earlier version have none."""
         try:
             spec, tensors, notes = read_model(path)
         except InvalidInput as error:
@@ -198,8 +198,8 @@ class PrivateState:
             os.close(self._lock)
 
     def instance(self) -> str:
-        """The token by which the coordinator tells this participant, started again, from another process that uses its
-        name: random, made once, readable by its owner alone."""
+        """The token by which the coordinator distinguishes a restart of this participant from another process with its
+        name: random, created once, readable only by its owner."""
         path = self.folder / INSTANCE
         found = path.read_text(encoding="ascii", errors="replace").strip() if path.is_file() else ""
         if not re.fullmatch(r"[0-9a-f]{32}", found):
@@ -216,35 +216,35 @@ class PrivateState:
         return self.folder / PERSONAL
 
     def current_run(self) -> str | None:
-        """The run that was last prepared here, if its start model is still there."""
+        """The run that was last prepared here, if its start model still exists."""
         path = self.folder / "state" / "current"
         run = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
         return run if run and (self.folder / "state" / run / "start.safetensors").is_file() else None
 
     def has_finished(self, run: str | None) -> bool:
-        """Whether that run's last step is here: its goodbye, with the final model."""
+        """Whether the last step of that run is stored here: its goodbye, with the final model."""
         saved = [] if run is None else sorted((self.folder / "state" / run).glob("round-*.safetensors"))
         return bool(saved) and saved[-1].stem.endswith(f"-{Goodbye.KIND}")
 
     def run(self, run: str, spec: ModelSpec) -> RunState:
-        """That run's folder, made if it is new."""
+        """Return the folder of that run, created if it is new."""
         path = self.folder / "state" / run
         self.disk.patiently(str(path), lambda: path.mkdir(parents=True, exist_ok=True))
         return RunState(path, spec, self.disk)
 
     def set_current(self, run: str) -> None:
-        """Remember which run a restarted process belongs to; the start model must be durable already."""
+        """Record which run a restarted process resumes; its start model must already be durable."""
         path = self.folder / "state" / "current"
         self.disk.patiently(path.name, lambda: replace_text(path, run + "\n"))
 
     def write_personal(self, spec: ModelSpec, state: State, notes: dict[str, str]) -> None:
-        """The model to keep: BN included, described, with its provenance."""
+        """Write the final model: batch norm included, with its description and provenance."""
         path = self.personal_path
         self.disk.patiently(path.name, lambda: write_model(path, spec, state, notes, private=True))
 
 
 def _digest(tensors: State, report: str) -> str:
-    """Of everything that a restarted process takes from a file."""
+    """Digest of everything that a restarted process reads from a file."""
     digests = [slice_digest(report.encode())]
     for name in sorted(tensors):
         tensor = tensors[name].detach().contiguous()
@@ -254,10 +254,10 @@ def _digest(tensors: State, report: str) -> str:
 
 
 def replace_text(path: Path, text: str, *, mode: int = 0o666, durable: bool = True) -> None:
-    """Write a small file whole or not at all. mode: who may read it, as far as the system's mask allows. durable: it
-    must survive a power cut, too."""
+    """Write a small file atomically. mode: its permissions, as far as the umask allows. durable: whether it must
+    survive a power cut."""
     part = path.with_name(f".{path.name}.part")
-    part.unlink(missing_ok=True)  # its mode might be another
+    part.unlink(missing_ok=True)  # it might have another mode
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

@@ -1,5 +1,5 @@
-"""Pre-trained weights from a file as the start of a federation: safetensors, or what torch.save wrote, read as tensors
-only. Decides which of a file's tensors a model takes: the head may be for other classes, everything else must fit.
+"""Load pre-trained weights as the start of a federation: safetensors, or a file of torch.save, read as tensors only.
+Decides which of a file's tensors a model takes: the head may be for other classes, everything else must fit.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from fedap_core.parts import Part
 
 _NESTED = ("state_dict", "model_state_dict", "model")
 _WRAPPED = "module."
-"""What torch's DataParallel puts before every name."""
+"""The prefix that torch's DataParallel adds to every name."""
 
 
 def with_weights(spec: ModelSpec, fresh: State, path: Path) -> tuple[State, tuple[str, ...]]:
-    """The values of the file, and the names of the head's tensors that stay as drawn because theirs do not fit."""
+    """Return the file's values, and the names of the head's tensors that keep their fresh values because the file's do
+    not fit."""
     given = _read(path)
     state, kept = dict(fresh), []
     for tensor in spec.tensors:
@@ -54,7 +55,7 @@ def _read(path: Path) -> dict[str, Tensor]:
             found = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError, ValueError, RuntimeError, EOFError, KeyError) as error:
         raise InvalidInput("weights", str(path), "an intact file of weights", type(error).__name__) from error
-    except Exception as error:  # the restricted reader's own error; it has met something that is no tensor
+    except Exception as error:  # the restricted unpickler's own error: something is not a tensor
         fix = "Save it again with torch.save(model.state_dict(), ...), or as safetensors."
         raise InvalidInput("weights", str(path), "tensors only", fix) from error
     for name in _NESTED:

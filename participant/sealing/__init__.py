@@ -1,1 +1,1 @@
-"""What only members of a sealed run can do: derive keys, pad updates, open sums and statistics."""
+"""Operations for members of a sealed run only: derive keys, pad updates, open sums and statistics."""

@@ -1,8 +1,8 @@
-"""Statistics, sample counts and scores that only members can open: ChaCha20-Poly1305 under a key of run, member and
-purpose.
+"""Encrypt statistics, sample counts and scores so that only members can open them: ChaCha20-Poly1305 under a key of
+run, member and purpose.
 
-What a box is about (run, member, plan, purpose) is authenticated with it, so that a box cannot be passed off as another
-one's; its round stands inside. Decides the form of a box; what its contents mean is decided elsewhere.
+Run, member, plan and purpose are authenticated with a box, so that it cannot be passed off as another one; its round is
+inside. This module defines the format of a box; the meaning of its contents is defined elsewhere.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from protocol.tensors import Array, Layout, TensorSet
 
 _NONCE_BYTES = 12
 _LEAD_BYTES = 16
-"""The nonce, filled up to whole words."""
+"""The nonce, padded to whole words."""
 
 
 def plan_digest(plan: Mapping[str, object]) -> str:
-    """By which boxes are bound to the plan that everybody agreed to. plan: as it is written in a welcome."""
+    """Return the digest that binds boxes to the plan that all members agreed to. plan: as written in a welcome."""
     return hashlib.blake2b(json.dumps(plan, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What is in a box. round_no: of the report that it belongs to. facts: plain values, as JSON can hold them."""
+    """The contents of a box. round_no: that of its report. facts: plain values that JSON can hold."""
 
     round_no: int
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Boxes:
     plan: str
 
     def seal(self, contents: Contents, *, purpose: str, member: str) -> bytes:
-        """A multiple of 8 bytes."""
+        """Return the box; its size is a multiple of 8 bytes."""
         tensors = TensorSet.of(dict(contents.arrays))
         data = b"" if tensors.data is None else bytes(tensors.data)
         head = {"round": contents.round_no, "facts": dict(contents.facts), "layout": tensors.layout.text}
@@ -62,7 +62,7 @@ class Boxes:
         return nonce.ljust(_LEAD_BYTES, b"\0") + sealed
 
     def open(self, box: bytes, *, purpose: str, member: str) -> Contents:
-        """BrokenSeal if it was not sealed for this purpose by somebody who acts as this member."""
+        """Return the contents. BrokenSeal if the box was not sealed under this member's name for this purpose."""
         nonce, sealed = box[:_NONCE_BYTES], box[_LEAD_BYTES:]
         try:
             plain = self._cipher(purpose, member).decrypt(nonce, sealed, self._about(purpose, member))

@@ -1,7 +1,7 @@
-"""The members' common key: 32 random bytes in a file of its owner, known to others by a fingerprint.
+"""The members' common key: 32 random bytes in a file that only its owner can read, identified by a fingerprint.
 
-Made by one member and given to the others over a channel of their own; the coordinator must never have it. What is
-derived from it is `keys`' business.
+One member creates it and gives it to the others over a separate channel; the coordinator must never have it. `updates`
+and `boxes` derive their keys from it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _HOW = "Make one with `fedap-participant group-key`, or ask whoever made it."
 
 @dataclass(frozen=True, kw_only=True)
 class GroupKey:
-    """The key itself, which never shows in a log, and what may be told of it."""
+    """The key itself, which never appears in a log, and its public fingerprint."""
 
     secret: bytes = field(repr=False)
 
     def derive(self, *purpose: str, length: int = KEY_BYTES) -> bytes:
-        """Bytes for one purpose alone. purpose: words without NUL, from the general to the particular."""
+        """Derive bytes for one purpose only. purpose: words without NUL, from general to specific."""
         if any("\0" in word for word in purpose):
             raise InvalidInput("purpose", purpose, "words without NUL")
         info = "\0".join(("fedap sealed 1", *purpose)).encode()
@@ -36,12 +36,12 @@ class GroupKey:
 
     @property
     def fingerprint(self) -> str:
-        """32 hex digits that say which key it is, and nothing else of it."""
+        """32 hex digits that identify the key and reveal nothing else about it."""
         return self.derive("fingerprint", length=16).hex()
 
 
 def make_group_key(path: Path) -> GroupKey:
-    """Write a fresh key, mode 0600; an existing file is never replaced."""
+    """Write a new key with mode 0600; an existing file is never replaced."""
     key = GroupKey(secret=secrets.token_bytes(KEY_BYTES))
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -56,7 +56,7 @@ def make_group_key(path: Path) -> GroupKey:
 
 
 def read_group_key(path: Path) -> GroupKey:
-    """The key in a file; refused when others than the owner may read it."""
+    """Read the key from a file; refuse a file that anyone but its owner may read."""
     try:
         mode, text = path.stat().st_mode, path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
-"""Scores of a sealed run, for a member: boxes in a copy of the coordinator's folder, opened with the key.
+"""Open the scores of a sealed run for a member: boxes in a copy of the coordinator's folder, opened with the group key.
 
-The plan that boxes are bound to is the one that this member agreed to, in its own state folder. Reads files of the
-coordinator's form (wire bytes, then a footer) and trusts nothing in them: what cannot be opened is refused.
+Boxes are bound to the plan that this member agreed to, which is read from its own state folder. Reads the coordinator's
+file format (wire bytes, then a footer) and trusts nothing in it: a box that cannot be opened is refused.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _COLUMNS = ("participant", "round", "model", "split", "samples", "correct", "los
 
 @dataclass(frozen=True, kw_only=True)
 class Seal:
-    """What a member opens scores with. state: its own folder, which knows the plan."""
+    """What a member needs to open scores. state: its own state folder, which holds the plan."""
 
     state: Path
     key_file: Path
 
     def opened(self, folder: Path) -> Mapping[tuple[int, str], Contents]:
-        """As `opened_scores`; a folder is read once."""
+        """Like `opened_scores`, but reads a folder only once."""
         return _cached(folder, self.state, self.key_file)
 
 
 def scores_table(folder: Path, state: Path, key_file: Path) -> str:
-    """Every score that members sent, as CSV."""
+    """Return every score that members sent, as CSV."""
     text = io.StringIO()
     table = csv.DictWriter(text, _COLUMNS, extrasaction="ignore")
     table.writeheader()
@@ -49,8 +49,8 @@ def scores_table(folder: Path, state: Path, key_file: Path) -> str:
 
 
 def opened_scores(folder: Path, state: Path, key_file: Path) -> dict[tuple[int, str], Contents]:
-    """(round of the report, member) -> what was in its box. folder: the coordinator's, or a copy of it. state: this
-    participant's."""
+    """Map (round of the report, member) to the contents of its box. folder: the coordinator's, or a copy of it. state:
+    this participant's."""
     run, boxes = _boxes(state, key_file)
     files = sorted((folder / "tables").glob("*/*"))
     if not files:
@@ -71,7 +71,7 @@ def _cached(folder: Path, state: Path, key_file: Path) -> Mapping[tuple[int, str
 
 
 def _boxes(state: Path, key_file: Path) -> tuple[str, Boxes]:
-    """The run that a participant takes part in, and what its boxes are bound to."""
+    """Return the participant's current run, and an opener for its boxes."""
     current = state / "state" / "current"
     if not current.is_file():
         raise InvalidInput("state", str(state), "the state folder of a participant that has joined the run")

@@ -1,9 +1,9 @@
-"""The sealed side of one run at a participant: clear reports become sealed ones, sealed orders become clear ones.
+"""Seal a participant's reports and open the coordinator's sealed orders, in one run.
 
-Nothing but this stands between `HomeRun`, which knows clear messages only, and the wire. What it needs across a crash
-(salts, requested rows, rounds of others' statistics) lies in the facts of the saved round. A sum is refused when its
-announced weights are not those that follow from the requested row, when it holds another upload of one's own than the
-latest, or when its check value is wrong.
+This is the only layer between `HomeRun`, which handles clear messages only, and the wire. What it needs after a crash
+(salts, requested rows, rounds of the other members' statistics) is stored in the facts of the saved round. A sum is
+refused if its announced weights do not follow from the requested row, if it contains an upload under this participant's
+name other than its latest, or if its check value is wrong.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from protocol.tensors import Layout, TensorSet
 
 STATISTICS, SCORES = "statistics", "scores"
 _ROWS_KEPT = 2
-"""Requested rows that may still be in use: the latest, and the one before while the latest is on its way."""
+"""Requested rows that may still be in use: the latest, and the previous one while the latest is being sent."""
 
 
 @dataclass(frozen=True)
 class SealedRun:
-    """One run of one participant. samples: those it trains on."""
+    """One run of one participant. samples: number of its training samples."""
 
     key: GroupKey
     welcome: Welcome
@@ -53,13 +53,13 @@ class SealedRun:
     def of(
         cls, key: GroupKey | None, welcome: Welcome, strategy: Strategy, spec: ModelSpec, samples: int
     ) -> SealedRun | None:
-        """None for a participant without a key, whose runs are not sealed."""
+        """Return None for a participant without a key: its runs are not sealed."""
         return None if key is None else cls(key, welcome, strategy, spec, samples)
 
-    # --- what leaves --------------------------------------------------------------------------------------------
+    # --- outgoing -----------------------------------------------------------------------------------------------
 
     def statistics(self, report: Stats) -> Stats:
-        """The answer to `anchor`."""
+        """Seal the answer to `anchor`."""
         if not self._hides_statistics:
             return report
         box = self._boxes.seal(
@@ -70,7 +70,7 @@ class SealedRun:
         return replace(report, samples=0, moments=box_set(box))
 
     def update(self, report: Update, facts: Mapping[str, Any]) -> Update:
-        """The report of a trained round. facts: of the saved round, with what `noted` put there."""
+        """Seal the report of a trained round. facts: those of the saved round, including what `noted` added."""
         sealed = self._sealer.seal(report.weights.flat(), self._own_upload(report.round_no, facts["salt"]))
         report = replace(report, weights=TensorSet.of({SEALED: sealed}))
         if report.statistics is not None and self._hides_statistics:
@@ -86,7 +86,7 @@ class SealedRun:
         return replace(report, steps=0, train_loss=None, scores=(), tables=self._scores(report, told))
 
     def goodbye(self, report: Goodbye) -> Goodbye:
-        """The last report of a run."""
+        """Seal the last report of a run."""
         return (
             report if self._sealing.scores == "clear" else replace(report, scores=(), tables=self._scores(report, {}))
         )
@@ -98,8 +98,8 @@ class SealedRun:
         return box_set(self._boxes.seal(contents, purpose=SCORES, member=self._name))
 
     def noted(self, saved: SavedRound, order: Train, latest: SavedRound | None) -> SavedRound:
-        """A trained round with what its upload needs: a fresh salt, and the row to request, if the order asks for one.
-        OrderRefused if others' statistics cannot be used."""
+        """Add to a trained round what its upload needs: a new salt, and the row to request if the order asks for one.
+        OrderRefused if the other members' statistics cannot be used."""
         facts: Mapping[str, Any] = {} if latest is None else latest.facts
         kept: list[Any] = list(facts.get("rows", []))
         seen: dict[str, int] = dict(facts.get("seen", {}))
@@ -118,13 +118,13 @@ class SealedRun:
         }
         return replace(saved, facts={**saved.facts, **noted})
 
-    # --- what comes ---------------------------------------------------------------------------------------------
+    # --- incoming -----------------------------------------------------------------------------------------------
 
     def opened(
         self, order: Anchor | Train | Finish, layout: Layout, own: Float32Array, latest: SavedRound | None
     ) -> tuple[TensorSet | None, Refusal | None]:
-        """The order's weights in clear, or why they must not be used. layout: of the values in them. own: one's model,
-        which an order to train without weights leaves as it is."""
+        """Return the order's weights in clear, or why they must not be used. layout: that of the clear values. own: the
+        participant's model, which a train order without weights leaves unchanged."""
         if order.uploads is None or order.weights is None:
             return TensorSet.of_flat(layout, own.copy()) if isinstance(order, Train) else None, None
         try:
@@ -146,7 +146,7 @@ class SealedRun:
         return TensorSet.of_flat(layout, values), None
 
     def opened_anchor(self, order: Anchor, layout: Layout, latest: SavedRound | None) -> Anchor:
-        """An anchor in clear: one that warm-up made is a sum of uploads."""
+        """Return the anchor in clear; an anchor from warm-up is a sum of uploads."""
         if order.uploads is None:
             return order
         weights, refused = self.opened(order, layout, np.zeros(0, dtype=np.float32), latest)
@@ -157,7 +157,7 @@ class SealedRun:
     def _require_due(
         self, order: Anchor | Train | Finish, made: Ingredients, facts: Mapping[str, Any], latest: SavedRound | None
     ) -> None:
-        """BrokenSeal unless the announced ingredients are those that this order must have."""
+        """Raise BrokenSeal unless the announced uploads are those that this order must be mixed from."""
         if not isinstance(order, Anchor) and made.member != self._name:
             raise BrokenSeal(f"the row of {made.member}, expected that of {self._name}")
         late = made.round_no != order.round_no if isinstance(order, Train) else made.round_no > order.round_no
@@ -177,13 +177,13 @@ class SealedRun:
             self._require_requested(made, facts, to_self=not barrier)
 
     def _require_requested(self, made: Ingredients, facts: Mapping[str, Any], *, to_self: bool) -> None:
-        """The weights must follow from a row that was requested, or from none where none was."""
+        """Raise BrokenSeal unless the weights follow from a requested row; without one there is nothing to compare."""
         phase = self._phase(made.round_no - 1)
         announced = {one.member: one.weight for one in made.uploads}
         rule = self._rule(phase)
         known = [dict(row) for name, row in facts.get("rows", []) if name == str(phase)]
         if not known:
-            return  # a member without a row gets the same of everybody; how many these are, it cannot know
+            return  # a member without a row gets equal shares of all members; it cannot know how many there are
         if to_self:
             fits = any(
                 all(weight <= row.get(name, 0) + rows.SLACK for name, weight in announced.items() if name != self._name)
@@ -211,8 +211,8 @@ class SealedRun:
     def _request(
         self, boxes: Mapping[str, bytes], order: Train, seen: Mapping[str, int]
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """One's own row of W from everybody's statistics, and the rounds these are of. BrokenSeal if some are older
-        than those that were seen before."""
+        """Compute this participant's row of W from all members' statistics; also return their rounds. BrokenSeal if
+        some are older than those seen before."""
         found = {name: self._boxes.open(box, purpose=STATISTICS, member=name) for name, box in sorted(boxes.items())}
         rounds = {name: one.round_no for name, one in found.items()}
         for name, round_no in rounds.items():
@@ -235,7 +235,7 @@ class SealedRun:
     def _row(
         self, phase: Phase, measure: Measure, counts: Mapping[str, int], stats: Mapping[str, BnStats]
     ) -> dict[str, float]:
-        """The strategy's weights. Members without statistics, where W needs them, are not listened to."""
+        """Return the strategy's weights. If W needs statistics, members without them get weight 0."""
         names = tuple(counts)
         if phase is Phase.MIXED and measure is not Measure.NONE:
             names = tuple(stats)
@@ -248,7 +248,7 @@ class SealedRun:
         return {**dict.fromkeys(counts, 0.0), **dict(zip(names, map(float, weights), strict=True))}
 
     def _measured(self, phase: Phase) -> Measure:
-        """The statistics that W of a phase is computed from."""
+        """The measure from which W of a phase is computed."""
         if phase is not Phase.MIXED:
             return Measure.NONE
         first = self.strategy.first_measure
@@ -271,7 +271,7 @@ class SealedRun:
 
     @property
     def hides_counts(self) -> bool:
-        """Whether nobody but the members may learn how many samples there are."""
+        """Whether only members may learn the number of samples."""
         return self._hides_statistics
 
     @property

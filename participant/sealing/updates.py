@@ -1,9 +1,9 @@
-"""Updates that only members can read: padded on the way out, and sums of them opened and checked on the way in.
+"""Seal updates so that only members can read them: pad outgoing updates, open and check incoming sums of them.
 
-q = round(x * 2^24) gets a pad of AES-256-CTR, keyed for run, member, round, phase and a salt that is drawn for every
-upload; t = <r, q> + s mod p goes with it. Sums by whole-number weights keep both: whoever knows the uploads' names
-derives the same pads, subtracts their sum and compares check values. Decides what a valid sum is; which weights it may
-have been made with is `rows`' and the run's.
+q = round(x * 2^24) is padded with AES-256-CTR, keyed by run, member, round, phase and a salt drawn for every upload;
+the check value t = <r, q> + s mod p is sent with it. Both survive sums with integer weights: a member that knows which
+uploads went in derives the same pads, subtracts their sum and compares check values. This module decides whether a sum
+is valid; `rows` and the run decide which weights it may have.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ SALT_BYTES = 16
 SALT_WORDS = 2
 TAG_WORDS = 2
 _CHUNK = 1 << 14
-"""Words padded at a time: pads of whole models would take their memory once more for every member."""
+"""Words padded at a time: pads of whole models would take a model's memory again for every member."""
 
 _KEPT_VALUES = 1 << 18
-"""Up to so many values the secret vector stays in memory (24 bytes each); of larger models it is made again."""
+"""The secret vector of up to this many values stays in memory (24 bytes each); a longer one is recomputed."""
 
 _ZEROS = memoryview(bytes(8 * _CHUNK))
 
 
 class BrokenSeal(Exception):
-    """A sum is not what it was announced to be; the sentence says how that shows."""
+    """A sum is not what was announced; the message says how that was detected."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Upload:
-    """One update as it was sent, by name. phase: of its round. weight: how much of it went into a sum, of 2^20."""
+    """Identifies one sent update. phase: that of its round. weight: its share of a sum, in units of 2^-20."""
 
     member: str
     round_no: int
@@ -52,7 +52,7 @@ class Upload:
 
     @property
     def words(self) -> tuple[int, int]:
-        """The salt as it travels."""
+        """The salt as sent: two integers."""
         low, high = np.frombuffer(self.salt, dtype="<i8").tolist()
         return low, high
 
@@ -63,12 +63,12 @@ class Sealer:
     def __init__(self, key: GroupKey, run: str) -> None:
         self._key = key
         self._run = run
-        self._pad = np.empty(_CHUNK + 2, dtype="<u8")  # the cipher wants room for one block more
+        self._pad = np.empty(_CHUNK + 2, dtype="<u8")  # the cipher needs room for one more block
         self._kept: dict[int, tuple[tuple[int, Limbs], ...]] = {}
-        """The run's secret vector by its length: that of warm-up, and that of the run."""
+        """The run's secret vector by length: one for warm-up, one for the other rounds."""
 
     def seal(self, values: Float32Array, upload: Upload) -> NDArray[np.int64]:
-        """(P,) values to (P + 4,) words: padded, then the check value's halves, then the salt."""
+        """Seal (P,) values as (P + 4,) words: the padded values, the two halves of the check value, the salt."""
         if len(upload.salt) != SALT_BYTES:
             raise InvalidInput("salt", len(upload.salt), f"{SALT_BYTES} bytes")
         size = values.size
@@ -83,7 +83,7 @@ class Sealer:
         return sealed.view(np.int64)
 
     def open_sum(self, row: NDArray[np.int64], uploads: Sequence[Upload]) -> Float32Array:
-        """(P + 2,) words of a mixed row to values (P,). BrokenSeal if it is not the announced sum of these uploads."""
+        """Open (P + 2,) words of a mixed row as (P,) values. BrokenSeal if it is not the announced sum of uploads."""
         if sum(one.weight for one in uploads) != WHOLE or any(one.weight <= 0 for one in uploads):
             raise BrokenSeal(f"announced weights sum to {sum(one.weight for one in uploads)}, expected {WHOLE}")
         size = row.size - TAG_WORDS
@@ -111,12 +111,12 @@ class Sealer:
         return _stream(self._key.derive(self._run, "pad", *_name(upload)))
 
     def _next(self, cipher: CipherContext, count: int) -> Words:
-        """The next words of a pad; valid until the next ones are asked for."""
+        """Return the next words of a pad; valid until the next call."""
         cipher.update_into(_ZEROS[: 8 * count], self._pad.data.cast("B"))
         return self._pad[:count]
 
     def _secrets(self, size: int) -> Iterable[tuple[int, Limbs]]:
-        """The run's secret vector, chunk by chunk, each with its first place."""
+        """Yield the run's secret vector in chunks, each with its start."""
         if size > _KEPT_VALUES:
             return self._made_secrets(size)
         if size not in self._kept:
@@ -140,5 +140,5 @@ def _name(upload: Upload) -> tuple[str, ...]:
 
 
 def _stream(key: bytes) -> CipherContext:
-    """Encrypted zeros: random words."""
+    """Return a stream of pseudo-random words: encrypted zeros."""
     return Cipher(AES256(key), CTR(bytes(16))).encryptor()

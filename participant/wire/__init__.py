@@ -1,1 +1,1 @@
-"""The participant's side of the wire: one connection, its messages, and the record of what was sent."""
+"""The participant's network code: one connection, its messages, and the record of everything sent."""

@@ -1,7 +1,8 @@
-"""Sending of messages: each is recorded first, then passed to the socket; one that cannot be recorded is not sent.
+"""Send messages: each is recorded first, then passed to the socket; one that cannot be recorded is not sent.
 
-A full disk ends nothing: records are tried again now and then, and signs of life, for which room was set aside, pass
-what waits. Any message may be lost, so of a long queue the oldest are dropped: what still matters is sent again.
+A full disk does not end the participant: recording is retried periodically, and signs of life, for which disk space is
+reserved, overtake the waiting messages. The protocol tolerates lost messages, so a long queue drops its oldest ones:
+whatever still matters is sent again.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from participant.wire.sent_log import SentLog
 log = structlog.get_logger()
 
 MOST_WAITING = 64
-"""Messages kept while the disk is full: a window of slices and the small ones between them."""
+"""Messages kept while the disk is full: one window of slices and the small messages between them."""
 
 
 class Departure:
-    """Empties a queue of messages into a line, as far as record and socket take them."""
+    """Sends queued messages over a line, as far as the record and the socket accept them."""
 
     def __init__(self, sent: SentLog) -> None:
         self._sent = sent
         self.retry_at: float | None = None
-        """When to try again what the disk refused; None: it refuses nothing."""
+        """When to retry recording on a full disk; None: the disk is not full."""
 
     def flush(self, line: Line | None, outbound: deque[Outgoing], now: float) -> None:
-        """Hand over what may leave now. OSError: the record is broken otherwise than by a full disk."""
-        while self.retry_at is not None and len(outbound) > MOST_WAITING:  # also while the socket takes nothing
+        """Send what may be sent now. Raise OSError if recording fails for any reason but a full disk."""
+        while self.retry_at is not None and len(outbound) > MOST_WAITING:  # even while the socket accepts nothing
             outbound.popleft()
         while line is not None and line.is_up and outbound and line.can_send():
             if self.retry_at is not None and now < self.retry_at:
@@ -60,7 +61,7 @@ class Departure:
         self.retry_at = now + RETRY_S
 
     def _pass(self, line: Line, outbound: deque[Outgoing]) -> None:
-        """Let signs of life leave before what waits."""
+        """Send signs of life ahead of the waiting messages."""
         waiting = [one for one in outbound if not SentLog.has_room_set_aside(one.message)]
         signs = [one for one in outbound if SentLog.has_room_set_aside(one.message)]
         outbound.clear()
@@ -71,6 +72,6 @@ class Departure:
             except OSError as error:
                 if not is_full(error):
                     raise
-                continue  # not even that: it is lost, and a later one may leave
+                continue  # the reserve is full too: drop this one; a later one may be sent
             if not line.can_send() or not line.send(outgoing.frames):
                 break

@@ -1,9 +1,9 @@
-"""Watches the coordinator's traffic from outside the socket: pauses it if it is too fast, disconnects if a message does
+"""Watch the coordinator's traffic from outside the socket: pause it if it is too fast, disconnect if a message does
 not end.
 
-A socket gives a message to nobody before it is whole and puts no limit on its frames, so one that never ends would take
-all memory. One thread for all lines of the process asks TCP how many bytes came in; `protocol.backlog` decides. A line
-that is cut is lost like any other: the participant connects again. Linux and tcp alone.
+ZeroMQ delivers a message only when it is complete and does not limit its number of frames, so an endless message would
+use up all memory. One thread for all lines of the process asks TCP how many bytes came in; `protocol.backlog` decides.
+The participant reconnects after a disconnection, as after any lost line. Linux and TCP only.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from protocol.host.tcp import count_received, cut, drop_packets, own_socket
 log = structlog.get_logger()
 
 LOOK_S = 0.05
-"""Between two looks: what a coordinator can send meanwhile comes on top of the bound."""
+"""Interval between two checks: the bytes a coordinator sends in between come on top of the bound."""
 
 IDLE_LOOK_S = 1.0
-"""The same while nothing comes in: the kernel ends this pause when something does. A thread that wakes up more often
-disturbs the training."""
+"""The same while nothing arrives: the kernel ends this pause when something does. A thread that wakes up more often
+slows down training."""
 
 _BOUNDS = BacklogLimits(strangers=1)
 
 
 class WatchedConnection:
-    """One connection, by a descriptor of our own. `heard` and `drained` are its socket's thread's."""
+    """One connection, through a duplicate descriptor. The socket's thread calls `received` and `drained`."""
 
     def __init__(self, connection: socket.socket, *, encrypted: bool) -> None:
         self.socket = connection
@@ -41,15 +41,15 @@ class WatchedConnection:
         self._encrypted = encrypted
 
     def received(self, sizes: Iterable[int]) -> None:
-        """A message was taken from the socket."""
+        """Count a message that was read from the socket."""
         self.account.read(wire_bytes(sizes, encrypted=self._encrypted))
 
     def drained(self) -> None:
-        """The socket was seen empty."""
+        """Note that the socket was empty."""
         self.drains += 1
 
     def look(self) -> bool:
-        """Bring the count up to date and cut the connection if it is due. Whether the next look is due soon, too."""
+        """Update the byte count, and pause or cut the connection if needed. Return whether to check again soon."""
         account = self.account
         taken = account.taken
         count_received(account, self.socket)
@@ -64,17 +64,17 @@ class WatchedConnection:
 
 
 class Sentry:
-    """The lines of a process that are watched, and the thread that does it while there are any."""
+    """The watched lines of a process, and the thread that watches them while there are any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watched: list[WatchedConnection] = []
         self._arrivals: select.epoll | None = None
-        """Unlike poll, it keeps no connection open that was closed meanwhile."""
+        """Unlike poll, epoll does not keep a connection open that was closed in the meantime."""
         self._never = threading.Event()
 
     def watch(self, descriptor: int, *, encrypted: bool) -> WatchedConnection | None:
-        """Begin with a connection that the library calls by this descriptor; None where it is gone already."""
+        """Start watching the connection with this ZeroMQ descriptor; None if it is already gone."""
         try:
             watched = WatchedConnection(own_socket(descriptor), encrypted=encrypted)
         except OSError:
@@ -88,7 +88,7 @@ class Sentry:
         return watched
 
     def let_go(self, watched: WatchedConnection) -> None:
-        """End with it: our descriptor would keep the connection open."""
+        """Stop watching: our descriptor would keep the connection open."""
         with self._lock:
             self._watched.remove(watched)
             if self._arrivals is not None:
@@ -102,7 +102,7 @@ class Sentry:
                     self._arrivals = None
                     arrivals.close()
                     return
-                is_busy = sum(watched.look() for watched in self._watched) > 0  # every one is looked at
+                is_busy = sum(watched.look() for watched in self._watched) > 0  # sum, not any: check every one
             if not is_busy:
                 arrivals.poll(IDLE_LOOK_S)
             self._never.wait(LOOK_S)

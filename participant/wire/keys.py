@@ -1,5 +1,5 @@
-"""A participant's key file, and the coordinator's public key in whatever form it was sent. Who is admitted is decided
-by the coordinator.
+"""Read and write a participant's key file, and read the coordinator's public key in any of its forms. The coordinator
+decides who is admitted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from protocol.plan import PEER_NAME, PEER_NAME_IN_WORDS
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """What a participant's end of an encrypted connection needs; all in Z85. The secret never shows in a log."""
+    """The keys of a participant's end of an encrypted connection, all in Z85. The secret never appears in a log."""
 
     public: str
     secret: str = field(repr=False)
@@ -26,7 +26,7 @@ class Keys:
 
 @dataclass(frozen=True, kw_only=True)
 class NewKeys:
-    """Where a fresh pair was written, and the half that others need."""
+    """Where a new key pair was written, and its public key."""
 
     secret_file: Path
     public_file: Path
@@ -34,7 +34,7 @@ class NewKeys:
 
 
 def make_keys(folder: Path, name: str) -> NewKeys:
-    """Write NAME.key, mode 0600, and NAME.pub; existing ones are never replaced."""
+    """Write NAME.key (mode 0600) and NAME.pub; existing files are never replaced."""
     if not re.fullmatch(PEER_NAME, name):
         raise InvalidInput("name", name, PEER_NAME_IN_WORDS)
     path, pair = folder / f"{name}.key", generate_keys()
@@ -43,7 +43,7 @@ def make_keys(folder: Path, name: str) -> NewKeys:
 
 
 def read_keys(secret_file: Path, coordinator: str) -> Keys:
-    """One's own pair, and the coordinator's public key: bare text, or a file that holds it."""
+    """Read the participant's key pair and the coordinator's public key, given as text or as a file that holds it."""
     pair = read_key_file(secret_file, "Make one with `fedap-participant keygen`.")
     return Keys(public=pair.public, secret=pair.secret, coordinator=_public_key(coordinator.strip()))
 

@@ -1,7 +1,7 @@
 """One connection to the coordinator: a DEALER socket, its encryption, and the monitor that reports when it breaks.
 
-A line is used once: it does not reconnect by itself, because what was under way on a broken connection is gone and only
-the machine knows what to send again. Knows frames, no messages.
+A line is used once: it does not reconnect by itself, because messages in transit on a broken connection are lost and
+only the machine knows what to send again. Handles frames, not messages.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from protocol.host.tcp import can_guard
 from protocol.limits import FRAME_BYTES
 
 QUEUED_MESSAGES = 16
-"""Per direction: with slices of 4 MiB, more would be memory nobody asked for."""
+"""Per direction: with slices of 4 MiB, a longer queue would only take memory."""
 
 KEEPALIVE_S = 15
 KEEPALIVE_PROBES = 4
-"""TCP's own probes find a line that is half open while nobody waits for anything."""
+"""TCP's own probes detect a half-open line while neither side expects a message."""
 
 LAST_WORDS_MS = 2000
-"""How long a closing line may take to hand over the last messages."""
+"""How long a closing line may take to send its last messages."""
 
 _UP = zmq.EVENT_HANDSHAKE_SUCCEEDED
 _MADE = zmq.EVENT_CONNECTED
@@ -78,7 +78,7 @@ class Line:
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.SNDHWM, QUEUED_MESSAGES)
         is_guarded = can_guard(address.endpoint)
-        # ZeroMQ 4.3.5 aborts the process where a connection is reset with its queue full and a PING among what waits
+        # ZeroMQ 4.3.5 aborts the process if a connection is reset while its queue is full and a PING is waiting
         self.socket.setsockopt(zmq.RCVHWM, 0 if is_guarded else QUEUED_MESSAGES)
         self.socket.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES)
         self.socket.setsockopt(zmq.RECONNECT_IVL, -1)
@@ -103,7 +103,7 @@ class Line:
             raise InvalidInput("coordinator", address.endpoint, "an address to connect to", str(error)) from error
 
     def read_monitor(self) -> str | None:
-        """Take one event: None if the line stands (`is_up`) or may stand soon, otherwise why it is gone."""
+        """Read one monitor event. Return None if the line is up or still connecting, otherwise why it was lost."""
         told = recv_monitor_message(self.monitor)
         event = int(told["event"])
         if event == _UP:
@@ -114,12 +114,12 @@ class Line:
             self._watched = _SENTRY.watch(int(told["value"]), encrypted=self._is_encrypted)
             return None
         self._let_go()
-        if event in _UNLIKE:  # a coordinator that cannot decrypt, or expects another handshake, says no more
+        if event in _UNLIKE:  # after a failed handshake the coordinator gives no reason
             return _WRONG_KEY if self._is_encrypted else _NO_KEYS
         return _DOWN.get(zmq.Event(event), "the connection is gone")
 
     def receive(self) -> list[Buffer] | None:
-        """The frames of one message, or None when there is none."""
+        """Return the frames of one message, or None if there is none."""
         try:
             frames = [frame.buffer for frame in self.socket.recv_multipart(zmq.NOBLOCK, copy=False)]
         except zmq.Again:
@@ -131,12 +131,12 @@ class Line:
         return list(frames)
 
     def can_send(self) -> bool:
-        """Whether the socket takes another message."""
+        """Whether the socket accepts another message."""
         return bool(self.socket.poll(0, zmq.POLLOUT))
 
     def send(self, frames: Sequence[Buffer]) -> bool:
-        """Hand a message to the socket; False when its queue is full and it must be tried again. Large frames are not
-        copied: never write to them afterwards. The socket keeps them alive until they have left."""
+        """Pass a message to the socket; False if its queue is full and the caller must retry. Large frames are not
+        copied: never write to them afterwards. The socket keeps them alive until they are sent."""
         try:
             self.socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
         except zmq.Again:
@@ -144,7 +144,7 @@ class Line:
         return True
 
     def close(self, *, linger_ms: int = 0) -> None:
-        """Both ends of the monitor, too: one that stays open would keep its context from ending."""
+        """Close the socket and both ends of its monitor: an open one would block the termination of its context."""
         self._let_go()
         self.socket.disable_monitor()
         self.monitor.close()
@@ -157,7 +157,7 @@ class Line:
 
 
 def shared_context(lines: int) -> Context:
-    """ZeroMQ's threads for that many lines at a time: each has a socket and the two ends of its monitor."""
+    """Create a ZeroMQ context for that many lines at a time: each has a socket and the two ends of its monitor."""
     context: Context = zmq.Context()
     context.set(zmq.MAX_SOCKETS, 4 * lines + 16)
     return context

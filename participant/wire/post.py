@@ -1,8 +1,8 @@
 """Messages of one connection: decoding and encoding, the rules of the conversation, and large payloads in slices.
 
-Pure: no socket, no clock. A message whose payloads are only offered is handed on when they have arrived, never before;
-whether they are worth fetching is asked of `wants`, and one whose payloads are not is only `announced`. What cannot be
-sent yet waits in order, and a lost line empties the queue.
+Pure: no socket, no clock. A message that only offers its payloads is passed on when they have arrived, never before;
+`wants` decides whether to fetch them, and a message whose payloads are declined is only `announced`. Messages that
+cannot be sent yet wait in order; a lost line empties the queue.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ PEER = "peer"
 
 @dataclass(frozen=True, kw_only=True)
 class Outgoing:
-    """A message as it leaves."""
+    """A message with its encoded frames."""
 
     message: Message
     frames: tuple[Buffer, ...]
 
 
 class _Pending:
-    """A message that waits for its payloads: buffers by transfer, shared with whoever waits for the same bytes."""
+    """A message that waits for its payloads: buffers by transfer, shared with other messages of the same bytes."""
 
     def __init__(self, message: Message, buffers: dict[str, bytearray]) -> None:
         self.message = message
@@ -42,7 +42,7 @@ class _Pending:
         self.missing = set(buffers)
 
     def filled(self) -> Message:
-        """The message with all its payloads. LocalProtocolError while one is missing."""
+        """Return the message with all its payloads. LocalProtocolError while one is missing."""
         if self.missing:
             raise LocalProtocolError(f"{self.message.KIND}: transfers {sorted(self.missing)} have not arrived")
         values: dict[str, Any] = {name: getattr(self.message, name) for name, _ in self.message.CONTRACTS}
@@ -62,20 +62,20 @@ class Post:
         self._dispatch = Dispatch()
         self._pending: list[_Pending] = []
         self._kept: dict[str, bytearray] = {}
-        """Buffers of payloads that had not wholly come when everything began afresh; `_kept_bytes` says how far."""
+        """Buffers of payloads that were incomplete at the latest hello; `_kept_bytes` holds how much has arrived."""
         self._kept_bytes: dict[str, int] = {}
         self._offered: dict[str, memoryview] = {}
         self.outbound: deque[Outgoing] = deque()
         self.refused: str = ""
-        """Why the last message of the peer was refused; empty when it was not."""
+        """Why the peer's last message was refused; empty if it was accepted."""
         self.announced: Message | None = None
-        """The last message of the peer if it offers payloads that are not wanted: they will not come."""
+        """The peer's last message if its payloads were declined: they will not arrive."""
         self.moved = False
-        """Whether the last message brought a payload forward: an offer that was accepted, or a slice."""
+        """Whether the last message advanced a payload: an offer that was accepted, or a slice."""
 
     def send(self, message: Message) -> None:
-        """Queue a message. Its large payloads are offered and sent when they are granted; a report's take the place of
-        those of the report before, which are of no more use."""
+        """Queue a message. Its large payloads are offered, and sent once they are granted; those of a report replace
+        the previous report's, which are no longer needed."""
         if message.KIND == "hello":
             self._start_afresh()
         self._conversation.send(message)
@@ -88,9 +88,9 @@ class Post:
         self._queue(message)
 
     def receive(self, frames: Sequence[Buffer]) -> list[Message]:
-        """Judge what arrived; the messages that are now complete. A fault of the peer is answered, not raised.
+        """Check a received message; return the messages that are now complete. A peer's error is answered, not raised.
 
-        Whoever calls it must act on what it returns before it calls again: what is worth fetching depends on that.
+        The caller must act on the result before the next call: which payloads to fetch depends on it.
         """
         self.refused, self.announced, self.moved = "", None, False
         try:
@@ -108,12 +108,12 @@ class Post:
         return complete
 
     def lost(self) -> None:
-        """The line broke: nothing queued will leave. Slices of payloads that have arrived are kept."""
+        """The line broke: drop the queue. Slices of payloads that have arrived are kept."""
         self.outbound.clear()
         self._let_go()
 
     def let_go(self) -> None:
-        """The coordinator has the latest report: forget its payload."""
+        """Drop the payload of the latest report: the coordinator has it."""
         self._let_go()
 
     def _let_go(self) -> None:
@@ -126,7 +126,8 @@ class Post:
             self._send(self._dispatch.drop(PEER, transfer))
 
     def _start_afresh(self) -> None:
-        """Everything is offered again after a hello; slices that have come are kept for the same payload."""
+        """Reset all transfers: everything is offered again after a hello. Slices that arrived are kept for the same
+        payload."""
         self._let_go()
         if self._pending:
             unfinished = {name: one.buffers[name] for one in self._pending for name in one.missing}
@@ -153,8 +154,8 @@ class Post:
         return []
 
     def _fetch(self, message: Message) -> None:
-        """Accept offers. A newer step makes an older one that is still on its way useless, in whatever order they come:
-        payloads come one after another, and one that nobody sends any more would hold up the line."""
+        """Accept offers. A newer step supersedes an older one that is still arriving, in whatever order they come:
+        payloads arrive one after another, and one that is no longer sent would block the line."""
         known = next((one for one in self._pending if one.message == message), None)
         is_new = known is None
         if known is None:
@@ -177,7 +178,7 @@ class Post:
         self._grant(grants)
 
     def _buffer(self, transfer: str, size_bytes: int) -> bytearray:
-        """Where a payload is put together: one place, however many messages wait for it. Slices come only once."""
+        """Return the buffer of a payload: one for all messages that wait for it, because slices arrive only once."""
         under_way = (one.buffers[transfer] for one in self._pending if transfer in one.missing)
         found = next(under_way, None) or self._kept.pop(transfer, None)
         return found if found is not None and len(found) == size_bytes else bytearray(size_bytes)
@@ -225,14 +226,14 @@ class Post:
 
 
 def _large_sets(message: Message) -> dict[str, memoryview]:
-    """Payloads that a message only announces, by transfer."""
+    """Payloads that a message offers rather than contains, by transfer."""
     values = (getattr(message, name) for name, _ in message.CONTRACTS)
     sets = [value for value in values if isinstance(value, TensorSet)]
     return {one.transfer: one.data for one in sets if one.transfer is not None and one.data is not None}
 
 
 def _place(message: Message) -> tuple[int, int] | None:
-    """Where an order or report stands in a run; None for other messages."""
+    """The position of an order or report in a run; None for other messages."""
     if message.KIND not in ORDERS + REPORTS:
         return None
     round_no: int = getattr(message, "round_no")  # noqa: B009 - orders and reports have one, other messages need not

@@ -1,12 +1,12 @@
 """`sent.jsonl`: the participant's record of everything it sent, one line per message.
 
-Written before a message is handed to the socket, so that nothing leaves unrecorded; a line that breaks at that moment
-leaves a record of what never arrived. Time, kind, bytes, the names of its tensors, the SHA-256 of its frames. A slice
-has its payload's name and its place there instead: its bytes are not digested a second time, and the name finds faults,
-it proves nothing. The message that offered the payload has its line, too, with the names of its tensors.
-A file that has become large is put aside as `sent-000001.jsonl` and so on; nothing of the record is ever deleted here.
-On a full disk, signs of life are recorded in room that was set aside before (`sent.reserve`) and moved to their place
-when there is some again.
+The line is written before the message is passed to the socket, so that nothing is sent unrecorded; if the connection
+breaks at that moment, the record has a message that never arrived. A line has time, kind, bytes, tensor names and the
+SHA-256 of the frames. For a slice it has the payload's name and the offset instead: the bytes are not hashed a second
+time, and the name detects errors but proves nothing. The message that offered the payload has its own line, with the
+tensor names.
+A large file is rotated to `sent-000001.jsonl` and so on; the record is never deleted here. On a full disk, signs of
+life are recorded in reserved space (`sent.reserve`) and moved to `sent.jsonl` once there is space again.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from protocol.tensors import TensorSet
 log = structlog.get_logger()
 
 FILE_BYTES = 64 << 20
-"""Beyond this a new file is begun: some hundred thousand messages, and still a file that an editor opens."""
+"""Size at which a new file is started: a few hundred thousand messages, and still a file that an editor opens."""
 
 
 RESERVE_BYTES = 256 << 10
-"""Room set aside: some 1,500 heartbeats, four hours of a full disk at ten seconds each."""
+"""Reserved space: some 1,500 heartbeats, or four hours of a full disk at one every ten seconds."""
 
 _SIGNS_OF_LIFE = (Hello, Heartbeat, Leave)
 
 
 class SentLog:
-    """Appends line by line, past all buffers, so that a killed process has recorded what it sent."""
+    """Appends line by line, unbuffered, so that even a killed process has recorded everything it sent."""
 
     def __init__(self, path: Path, *, file_bytes: int = FILE_BYTES, reserve_bytes: int = RESERVE_BYTES) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,12 +51,12 @@ class SentLog:
 
     @staticmethod
     def has_room_set_aside(message: Message) -> bool:
-        """Whether a message may leave even when the disk is full: it only shows that the participant is running."""
+        """Whether a message may be sent even when the disk is full: it only shows that the participant is running."""
         return isinstance(message, _SIGNS_OF_LIFE)
 
     @property
     def is_on_reserve(self) -> bool:
-        """Whether what was recorded last lies in the room set aside."""
+        """Whether the latest lines are in the reserved space."""
         return self._reserve.used > 0
 
     def _open(self) -> None:
@@ -70,13 +70,13 @@ class SentLog:
         self._path.rename(aside)
         try:
             self._open()
-        except OSError:  # not even an empty file: the old one stays in use
+        except OSError:  # even an empty file is impossible: keep the old one
             aside.rename(self._path)
             raise
         full.close()
 
     def note(self, message: Message, frames: Sequence[Buffer]) -> None:
-        """Record one message that is about to leave. OSError: it is not recorded, and must stay."""
+        """Record a message that is about to be sent. OSError: it is not recorded and must not be sent."""
         line: dict[str, object] = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "kind": message.KIND,
@@ -101,7 +101,7 @@ class SentLog:
             self._reserve.add(text)
 
     def _append(self, text: bytes) -> None:
-        """Whole lines, or nothing."""
+        """Append whole lines, or nothing."""
         if self._written and self._written + len(text) > self._file_bytes:
             self._put_aside()
         try:
@@ -109,7 +109,7 @@ class SentLog:
             if written < len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         except OSError:
-            with suppress(OSError):  # the fault that is told is the first
+            with suppress(OSError):  # report the first error
                 self._file.truncate(self._written)
             raise
         self._written += written
@@ -120,7 +120,7 @@ class SentLog:
 
 
 class Reserve:
-    """A file of a fixed size, written when there was room, whose bytes are replaced in place: lines, then zeros."""
+    """A file of fixed size, allocated while there is space and overwritten in place: lines, then zeros."""
 
     def __init__(self, path: Path, size: int) -> None:
         self._path = path
@@ -144,7 +144,7 @@ class Reserve:
         return b"" if self._file is None else os.pread(self._file, self.used, 0)
 
     def add(self, text: bytes) -> None:
-        """OSError when there is no room left."""
+        """Append a line. OSError when the reserve is full."""
         if self._file is None or self.used + len(text) > self._size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         os.pwrite(self._file, text, self.used)
