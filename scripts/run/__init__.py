@@ -1,1 +1,1 @@
-"""What a run of the lab is: its settings, its clients' data, its folder. Engines and experiments build on this."""
+"""Defines a run of the lab: its settings, its clients' data and its folder. Engines and experiments build on this."""

@@ -1,7 +1,7 @@
-"""The anchor that W is measured under, when the lab makes it: trained on a share of the pooled training halves.
+"""Trains the lab's own anchor, the model that W is measured under, on a share of the pooled training halves.
 
-Never on a test or validation sample. Kept beside the runs under its own identity: every algorithm of a comparison uses
-the same file.
+No test or validation sample is ever used. The anchor is stored beside the runs under its own identity, so that every
+algorithm of a comparison uses the same file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scripts.run.settings import RunSettings
 
 
 def anchor_samples(cohort: Cohort, *, share: float, seed: int) -> IndexArray:
-    """Positions of the pooled samples an anchor may see: a random share of all clients' training samples."""
+    """Draw the positions of the samples that train the anchor: a random share of all clients' training samples."""
     pool = np.concatenate([client.splits["train"] for client in cohort.clients])
     count = max(2, round(share * len(pool)))
     chosen: IndexArray = np.sort(generator(seed, purpose="anchor-samples").choice(pool, size=count, replace=False))
@@ -63,7 +63,7 @@ def train_pooled_anchor(settings: RunSettings, cohort: Cohort, initial: Path, pa
 
 
 def require_same_model(path: Path, spec: ModelSpec) -> None:
-    """Refuse an anchor file that is not of the run's model; no tensor is read."""
+    """Refuse an anchor file of another model than the run's; reads its description only, no tensors."""
     found = read_spec(path)
     if (found.tensors, found.classes) != (spec.tensors, spec.classes):
         raise InvalidInput("anchor", str(path), f"a model file of {spec.model} with the same tensors and classes")

@@ -1,6 +1,7 @@
-"""A cohort made in a process of its own, while this one does something else: loading torch takes longer than most data.
+"""Makes a cohort in a child process while this process does other work, such as loading torch.
 
-What making it took is gone with that process. The arrays lie in memory that both see; nothing is decided here.
+Loading torch takes longer than loading most data sets, and the memory needed to make the cohort is freed when the child
+ends. The arrays are passed in shared memory; nothing is decided here.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from scripts.run.forked import ChildTask
 from scripts.run.settings import CohortSettings
 
 _ALIGNED = 64
-"""Bytes; where an array starts, as numpy and torch have them."""
+"""Bytes; every array starts at a multiple of this, as in numpy and torch."""
 
 _Array = NDArray[Any]
 
 
 class BackgroundCohort:
-    """Begun when built; `take` waits for it."""
+    """A cohort whose making starts with the constructor; `take` waits for it."""
 
     def __init__(self, settings: CohortSettings, seed: int) -> None:
         self._memory = _shared_memory()
         self._task = ChildTask(lambda: _put(self._memory, make_cohort(settings, seed)))
 
     def take(self) -> Cohort:
-        """The cohort, once."""
+        """Wait for the cohort and return it; may be called once."""
         try:
             self._task.wait()
             return _get(self._memory)
@@ -44,13 +45,13 @@ class BackgroundCohort:
             os.close(self._memory)
 
     def abandon(self) -> None:
-        """Nobody will take it."""
+        """Stop making the cohort."""
         self._task.abandon()
         os.close(self._memory)
 
 
 def _shared_memory() -> int:
-    """A file without a name, in memory where the system can do that."""
+    """Open an unnamed file, in memory if the system supports that, and return its descriptor."""
     if sys.platform == "linux":
         return os.memfd_create("cohort")
     with tempfile.TemporaryFile() as file:
@@ -58,7 +59,7 @@ def _shared_memory() -> int:
 
 
 def _put(memory: int, cohort: Cohort) -> None:
-    """A line of JSON that says what is where, then the arrays."""
+    """Write one line of JSON that describes the cohort and the place of each array, then the arrays."""
     arrays = dict(_arrays(cohort))
     data, end = cohort.data, 0
     places: dict[str, tuple[str, tuple[int, ...], int]] = {}

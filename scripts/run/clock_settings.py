@@ -1,6 +1,6 @@
-"""What a run under a virtual clock is: a run's settings, and how time passes for whom. A digest names it.
+"""Settings of a run under a virtual clock: the run's own, and how time passes for each client. A digest names the run.
 
-Time is a setting like any other here: it decides who is mixed with whom, and so the numbers.
+Time is a setting like any other here: it decides whose updates are mixed, and therefore the numbers.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class ClockSettings(BaseModel):
 
     epoch_s: virtual seconds that a local epoch takes a client with the cohort's mean number of training samples; others
     take longer or shorter in proportion, unless by_samples is off. slower: client -> how many times slower it is.
-    lost: share of sendings of an update that never arrive; the heartbeats of both sides bring it again.
-    heartbeat_s, quorum, deadline_s, age_exponent: as the coordinator's configuration has them; None waits for ever.
-    look_s: how often everybody's accuracy is written down. horizon_s: when to stop looking; None: at the run's end.
+    lost: share of sent updates that never arrive; after a heartbeat of either side they are sent again.
+    heartbeat_s, quorum, deadline_s, age_exponent: as in the coordinator's configuration; deadline_s None: no deadline.
+    look_s: interval at which all clients' accuracy is recorded. horizon_s: when recording stops; None: at the run's end.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -70,12 +70,12 @@ class AsyncSettings(BaseModel):
 
     @property
     def identity(self) -> str:
-        """Names the run by what its numbers depend on; its rounds always do: they are what ends it."""
+        """A digest of everything the run's numbers depend on; always includes the rounds, because they end the run."""
         return digest([self.run.identity, self.run.rounds, self.clock.model_dump(mode="json")])
 
 
 class AsyncFolder(RunFolder):
-    """A run folder whose records are moments: `round` counts them, `clock` is the virtual time in seconds."""
+    """A run folder with one record per moment: `round` numbers them, `clock` is the virtual time in seconds."""
 
     def __init__(self, root: Path, settings: AsyncSettings) -> None:
         super().__init__(root, settings.run)
@@ -84,6 +84,6 @@ class AsyncFolder(RunFolder):
         self.path = root / label.replace("/", "_")
 
     def is_complete(self) -> bool:
-        """Whether the last line of the run was written: only that one says how it ended."""
+        """Whether the run's last line was written: only that one has `ended`."""
         records = self.rounds()
         return bool(records) and "ended" in records[-1]

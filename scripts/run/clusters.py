@@ -1,7 +1,7 @@
-"""Which clients are alike, where they are too many to be shown one by one.
+"""Groups similar clients when there are too many to show one by one.
 
-Decides into how many groups clients are put and how groups are numbered. Only pictures and pages use them; no model
-depends on it.
+Decides how many groups there are and how they are numbered. Only figures and pages use the groups; no model depends
+on them.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import numpy as np
 from fedap_core.arrays import FloatArray
 
 MOST_DRAWN = 200
-"""Clients up to which each is shown by itself."""
+"""Up to this many clients, each is shown by itself."""
 
 MOST_CLUSTERS = 24
-"""A heat map of so many rows can be read, names included."""
+"""A heat map with this many rows is still readable, names included."""
 
 
 def clusters_of(points: FloatArray) -> list[int]:
-    """The cluster of every client, from 0, the largest first; by k-means. points: (n, d), close where clients are."""
+    """Return each client's cluster by k-means, numbered from 0, largest first. points: (n, d), close if alike."""
     from scipy.cluster.vq import kmeans2
 
-    with warnings.catch_warnings():  # equal clients leave clusters empty, and these are dropped below
+    with warnings.catch_warnings():  # equal clients leave clusters empty; empty clusters are dropped below
         warnings.simplefilter("ignore")
         _, found = kmeans2(points, min(MOST_CLUSTERS, len(points)), minit="++", rng=np.random.default_rng(0))
     _, labels, sizes = np.unique(found, return_inverse=True, return_counts=True)

@@ -1,7 +1,7 @@
-"""Who the clients of a run are: which samples each of them has, and on which side of the split.
+"""Decides which samples each client of a run has, and on which side of the split.
 
-The one place where the lab sees all data at once. Everything is drawn from the run's seed; algorithms compared under
-one seed get identical clients.
+This is the only place where the lab sees all data at once. Everything is drawn from the run's seed, so algorithms
+compared under one seed get identical clients.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from participant.data import load_dataset
 from participant.data.base import DataOptions, Dataset
 from scripts.run.settings import CohortSettings
 
-if TYPE_CHECKING:  # data are divided before torch is loaded, or meanwhile
+if TYPE_CHECKING:  # data are divided before torch is loaded, or while it loads
     import torch
 
     from fedap_core.nn.samples import Samples
@@ -30,14 +30,14 @@ SPLIT_NAMES = {2: ("train", "test"), 3: ("train", "validation", "test")}
 
 @dataclass(frozen=True, kw_only=True)
 class Client:
-    """One client: its name and the positions of its samples, per split, in the whole data set."""
+    """One client: its name and, per split, the positions of its samples in the whole data set."""
 
     name: str
     splits: Mapping[str, IndexArray]
 
 
 def model_file_name(client: str) -> str:
-    """The name of a client's model file: a site may be called anything, a file may hold no slash."""
+    """Return the name of a client's model file; escapes slashes, since a site may have any name."""
     return client.replace("%", "%25").replace("/", "%2F") + ".safetensors"
 
 
@@ -49,11 +49,11 @@ class Cohort:
     clients: tuple[Client, ...]
 
     def samples(self, client: Client, device: torch.device) -> dict[str, Samples]:
-        """One client's tensors on the training device."""
+        """Return one client's samples per split as tensors on `device`."""
         return {name: self.gather(indices, device) for name, indices in client.splits.items()}
 
     def gather(self, indices: IndexArray, device: torch.device) -> Samples:
-        """The named samples as tensors."""
+        """Return the samples at these positions as tensors on `device`."""
         import torch
 
         from fedap_core.nn.samples import Samples
@@ -65,7 +65,7 @@ class Cohort:
         )
 
     def part(self, clients: Sequence[Client]) -> Cohort:
-        """Some of the clients and their samples alone, to be sent elsewhere."""
+        """Return a cohort of only these clients and their samples, to be sent to another process."""
         kept = np.concatenate([positions for client in clients for positions in client.splits.values()])
         data = replace(
             self.data, x=self.data.x[kept], y=self.data.y[kept], group=self.data.group[kept],
@@ -90,7 +90,7 @@ class Cohort:
 
 
 def make_cohort(settings: CohortSettings, seed: int, options: DataOptions | None = None) -> Cohort:
-    """Load the data and divide them; the same settings and seed give the same clients."""
+    """Load the data and divide them among clients; the same settings and seed give the same clients."""
     options = options or DataOptions(options=settings.data_options)
     data = load_dataset(settings.data, options)
     shares = _divide(settings, data, seed)
@@ -148,7 +148,7 @@ def _split(
 def _hold_back(
     settings: CohortSettings, data: Dataset, train: IndexArray, rng: np.random.Generator
 ) -> tuple[IndexArray, ...]:
-    """(training, validation): the named cut of the training half, the same for every algorithm."""
+    """Cut the training half into (training, validation), the same for every algorithm."""
     groups = np.arange(len(data.y), dtype=np.int64) if settings.overlapping_windows else data.group
     spans = None if settings.overlapping_windows else data.span
     return splits.cut_validation(train, data.y, groups, spans, share=settings.validation, rng=rng)

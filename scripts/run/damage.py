@@ -1,6 +1,6 @@
-"""Damaged files of a run: whatever reading one raises becomes one line that names the file, the line and the way out.
+"""Turns any error raised while reading a damaged file of a run into one line with the file, the line and a fix.
 
-Knows what can go wrong with text from outside, and nothing of what the files mean.
+Knows what can go wrong with text from outside, but not what the files mean.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, R
 
 @contextmanager
 def intact(path: Path, *, line: int | None = None) -> Iterator[None]:
-    """What is read inside comes from this file, and from this line of it, counted from 1."""
+    """Attribute errors raised inside the block to this file and, if given, this line (counted from 1)."""
     place = f"{path}" if line is None else f"{path}, line {line}"
     try:
         yield

@@ -1,6 +1,6 @@
-"""Work in a forked child, and how forked processes start and end with the one that started them.
+"""Runs work in a forked child, and decides how forked processes start and how they end with their parent.
 
-Knows no tensor and imports nothing that does: a process may fork by this before it has loaded them.
+Imports no tensor library, directly or indirectly, so that a process can fork before it loads one.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from fedap_core.exit_codes import cut_short_by
 from scripts.run.messages import error_from_json, error_to_json
 
 FORK = multiprocessing.get_context("fork")
-"""The way every process of the lab, the drills and the benchmarks is started: it inherits the data and the code of the
-parent, strategies defined in a notebook included."""
+"""Start method of all processes of the lab, the drills and the benchmarks: children inherit the parent's data and code,
+including strategies defined in a notebook."""
 
 _PAUSE_HARD = 2
 """omp_pause_hard of omp.h."""
 
 
 def _stop_openmp_threads() -> None:
-    """End the OpenMP threads of the process that is about to fork; its next parallel region starts new ones.
+    """End this process's OpenMP threads before it forks; its next parallel region starts new ones.
 
     A fork copies the table of those threads, not the threads: GNU OpenMP in the child then waits forever for their part
-    of the first tensor operation. Anybody who used torch before a fork would meet that, in a notebook for instance.
+    of the first tensor operation. Without this, any fork after torch was used would hang, for instance in a notebook.
     """
     for library in ThreadpoolController().select(user_api="openmp").lib_controllers:
         if pause := getattr(library.dynlib, "omp_pause_resource_all", None):  # runtimes without it survive a fork
@@ -44,7 +44,7 @@ os.register_at_fork(before=_stop_openmp_threads)
 
 
 class ChildTask:
-    """A piece of work under way in a child; its answer is lost with it. Call `wait` or `abandon`."""
+    """Work running in a child process; its return value is discarded. Call `wait` or `abandon`."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._outcome, theirs = FORK.Pipe(duplex=False)
@@ -54,7 +54,7 @@ class ChildTask:
         theirs.close()
 
     def wait(self) -> None:
-        """Until the work is done; what went wrong in the child is raised here."""
+        """Wait until the work is done; an error in the child is raised here."""
         try:
             complaint = json.loads(self._outcome.recv_bytes())
         except EOFError as error:
@@ -67,7 +67,7 @@ class ChildTask:
             raise error_from_json(complaint)
 
     def abandon(self) -> None:
-        """Nobody wants it any more."""
+        """Terminate the child."""
         self._child.terminate()
         self._end()
 
@@ -102,10 +102,10 @@ _HELD = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Signals wait until the block is done: a child that was started must be on its parent's list before one comes.
+    """Defer signals until the block is done, so that a started child is on its parent's list before one is handled.
 
-    The child inherits the hold, so Ctrl-C never reaches it: whoever started it ends it, see `unwind_on_sigterm`. The
-    mask alone holds nothing here, where numerical libraries have threads of their own; a forked child has none.
+    The child inherits the mask, so Ctrl-C never reaches it: its parent ends it, see `unwind_on_sigterm`. In the parent
+    the mask alone defers nothing, because numerical libraries have threads of their own; a forked child has none.
     """
     arrived: list[int] = []
     handlers = {number: signal.signal(number, lambda came, _frame: arrived.append(came)) for number in _HELD}
@@ -121,15 +121,15 @@ def signals_held() -> Iterator[None]:
 
 
 def unwind_on_sigterm() -> None:
-    """Let a polite kill run the `finally` clauses, so that no child outlives this process."""
+    """Run the `finally` clauses on SIGTERM, so that no child outlives this process."""
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(cut_short_by(signal.SIGTERM)))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def end_with_parent(parent: int) -> None:
-    """Have this process asked to end when `parent` is gone, however that happened; elsewhere than on Linux it ends when
-    it next sends to it. Call `unwind_on_sigterm` first."""
+    """Have SIGTERM sent to this process when `parent` ends, for whatever reason. On systems other than Linux it ends at
+    its next send to the parent. Call `unwind_on_sigterm` first."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-    if os.getppid() != parent:  # it went before it could be watched
+    if os.getppid() != parent:  # the parent ended before prctl was called
         sys.exit(cut_short_by(signal.SIGTERM))

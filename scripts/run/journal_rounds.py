@@ -1,7 +1,7 @@
-"""What a coordinator's journal says about each round of a run: run folders and reports are both made from it.
+"""Extracts each round of a run from a coordinator's journal; run folders and reports are both made from it.
 
-Takes facts one by one, while the journal is being written or afterwards, and decides which report belongs to which
-round. Knows neither files nor settings.
+Takes facts one by one, while the journal is written or afterwards, and decides which report belongs to which round.
+Knows neither files nor settings.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from fedap_core.workspace import TRAINED
 from protocol.messages import Score
 
 Scores = dict[tuple[str, str], Score]
-"""By model (as delivered, as it would be handed over) and split."""
+"""By model (as delivered or as it would be handed over) and split."""
 
 
 @dataclass(kw_only=True)
 class JournalRound:
-    """One round. opened_s, closed_s: on the run clock, None where the journal does not say.
+    """One round. opened_s, closed_s: on the run clock, None if the journal does not have them.
 
-    losses: of those who trained it. scores: of those who evaluated its models; stored_under: the round of the report
-    that their scores came with, under which shared tables are stored.
+    losses: of the members that trained in it. scores: of the members that evaluated its models; stored_under: the round
+    of the report that carried these scores, under which shared tables are stored.
     """
 
     opened_s: float | None = None
@@ -37,7 +37,7 @@ class JournalRound:
 
 @dataclass(frozen=True, kw_only=True)
 class CountedRounds:
-    """Rounds of a run without barriers: as many updates as there are members count as one, whoever they came from.
+    """How to count rounds in a run without barriers: one round per `members` updates, whoever sent them.
 
     first: the round after warm-up. last: the round that final reports belong to.
     """
@@ -60,9 +60,9 @@ class JournalRounds:
         """By member: the kind and the round of the report with its latest statistics."""
         self.weighed: facts.Weighed | None = None
         self.requested: dict[str, Mapping[str, int]] = {}
-        """By member: the row of W that it requested last, in a sealed run."""
+        """By member: the row of W that it last requested, in a sealed run."""
         self.alone: dict[str, Score] = {}
-        """On test samples: of models that members trained on their own data only, where they share it."""
+        """By member: test score of the model it trained on its own data only, if it shares that."""
 
     def add(self, fact: facts.Fact, time_s: float) -> None:
         """Take one fact with its time on the run clock."""
@@ -87,7 +87,7 @@ class JournalRounds:
                 pass
 
     def _open(self, round_no: int, time_s: float) -> None:
-        """A round may open again, with newcomers; it began when it opened first."""
+        """Record when a round opened; it may open again, with newcomers, but the first time counts."""
         if self.rounds[round_no].opened_s is None:
             self.rounds[round_no].opened_s = time_s
 
@@ -106,7 +106,10 @@ class JournalRounds:
         self._add_scores(fact, round_no)
 
     def _add_scores(self, fact: facts.UpdateAccepted | facts.GoodbyeAccepted, round_no: int) -> None:
-        """Of the model delivered before the report's round, or trained in it; see `coordinator.decisions.scoring`."""
+        """Add a report's scores to the round they evaluate: scores of a delivered model belong to the round before.
+
+        See `coordinator.decisions.scoring`.
+        """
         if fact.scores:
             judged = self.rounds[round_no - any(score.model != TRAINED for score in fact.scores)]
             judged.scores[fact.member] = {(score.model, score.split): score for score in fact.scores}

@@ -1,6 +1,6 @@
-"""What worker processes and their parents tell each other, as JSON: statistics, reports, evaluations, complaints.
+"""Messages between worker processes and their parents, as JSON: statistics, reports, evaluations, errors.
 
-JSON keeps every bit of a float (its shortest text reads back as the same number) and can run no code.
+JSON keeps every bit of a float (its shortest text reads back as the same number) and cannot run code.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import Evaluation
 
-if TYPE_CHECKING:  # torch comes with it, and complaints are passed on before anybody needs that
+if TYPE_CHECKING:  # it imports torch, and errors are passed on before torch is needed
     from participant.training.local import LocalReport
 
 Json = dict[str, Any]
 
 _OF_PROBABILITIES = ("auroc", "sensitivity", "calibration_error")
-"""What does not follow from an evaluation's confusion matrix."""
+"""Qualities that cannot be computed from an evaluation's confusion matrix."""
 
 
 def stats_to_json(stats: BnStats) -> Json:
-    """Moments as lists of numbers."""
+    """Convert moments into lists of numbers."""
     layers = [
         {
             "name": layer.name,
@@ -53,7 +53,7 @@ def stats_from_json(text: Json) -> BnStats:
 
 
 def report_to_json(report: LocalReport) -> Json:
-    """Metrics, and statistics where they were asked for."""
+    """Convert metrics, and statistics if they were requested."""
     metrics = report.metrics
     return {
         "metrics": {"samples": metrics.samples, "steps": metrics.steps, "loss": metrics.loss},
@@ -71,7 +71,7 @@ def report_from_json(text: Json) -> LocalReport:
 
 
 def evaluation_to_json(evaluation: Evaluation) -> Json:
-    """Counts, loss, the confusion matrix and what probabilities come to."""
+    """Convert counts, loss, the confusion matrix and the qualities computed from probabilities."""
     return {
         "samples": evaluation.samples,
         "correct": evaluation.correct,
@@ -93,7 +93,7 @@ def evaluation_from_json(text: Json) -> Evaluation:
 
 
 def error_to_json(error: Exception) -> Json:
-    """A complaint with its parts, so that it arrives whole and in one line."""
+    """Convert an error part by part, so that the parent can show it complete and in one line."""
     if isinstance(error, InvalidInput):
         got = error.got if isinstance(error.got, str) else repr(error.got)
         return {"field": error.field, "got": got, "expected": error.expected, "fix": error.fix}
@@ -106,5 +106,5 @@ def error_to_json(error: Exception) -> Json:
 
 
 def error_from_json(text: Json, *, where: str = "") -> InvalidInput:
-    """The inverse of `error_to_json`; `where` says whose complaint it is."""
+    """The inverse of `error_to_json`; `where` says where the error occurred."""
     return InvalidInput(f"{where}{text['field']}", text["got"], text["expected"], text["fix"])

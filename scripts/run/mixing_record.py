@@ -1,7 +1,7 @@
-"""W as a run's files have it: whole, or by every client's nearest others where there are many.
+"""Reads W from a run's files: the whole matrix, or each client's nearest others if there are many clients.
 
-Both say what one client takes from whom, and of many clients what one cluster takes from another. Decides nothing about
-W itself; `run_folder` writes these files.
+Both forms say how much a client takes from each other one and, with many clients, one cluster from another. Decides
+nothing about W itself; `run_folder` writes these files.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from scripts.run.damage import intact
 class MixingRecord:
     """W and what explains it. weights: (n, n); distances: (L, n, n) or None; from_round: counted from 0.
 
-    similarity: of each client to the one most like it; empty where it was not kept. clusters: the cluster of each
-    client; empty where there are few clients.
+    similarity: of each client to the one most like it; empty if it was not kept. clusters: the cluster of each client;
+    empty if there are few clients.
     """
 
     weights: FloatArray
@@ -48,19 +48,19 @@ class MixingRecord:
 
     @property
     def is_personal(self) -> bool:
-        """Whether W tells clients apart: rows that differ beside the diagonal, and not everyone alone."""
+        """Whether W treats clients differently: its rows differ, and not every client keeps only its own model."""
         weights = self.weights
         if len(weights) < 2:
             return False
         return bool((abs(weights - weights[0]) > 1e-12).any()) and bool((weights.diagonal() < 1.0).any())
 
     def row(self, receiver: int) -> FloatArray:
-        """(n,): what this client takes from everybody."""
+        """(n,): how much this client takes from each client."""
         row: FloatArray = self.weights[receiver]
         return row
 
     def between_clusters(self) -> FloatArray:
-        """(c, c): what a client takes from others, by its cluster and theirs, on average over each cluster."""
+        """(c, c): how much a client of one cluster takes from the others of each cluster, on average."""
         others = self.weights - np.diag(self.weights.diagonal())
         receivers, givers = np.nonzero(others)
         return _by_cluster(self.clusters, receivers, givers, others[receivers, givers])
@@ -68,7 +68,7 @@ class MixingRecord:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SparseMixingRecord:
-    """W by few entries per row. neighbours, weights: (n, k), heaviest first; self_weight: what everybody keeps."""
+    """W with k entries per row. neighbours, weights: (n, k), heaviest first; self_weight: what every client keeps."""
 
     neighbours: IndexArray
     weights: FloatArray
@@ -88,11 +88,11 @@ class SparseMixingRecord:
 
     @property
     def is_personal(self) -> bool:
-        """Whether W tells clients apart."""
+        """Whether W treats clients differently."""
         return True
 
     def row(self, receiver: int) -> FloatArray:
-        """(n,): what this client takes from everybody where all updates can be used."""
+        """(n,): how much this client takes from each client if all updates can be used."""
         row = np.zeros(len(self))
         row[self.neighbours[receiver]] = self.weights[receiver]
         row[receiver] = self.self_weight
@@ -108,7 +108,7 @@ AnyMixing = MixingRecord | SparseMixingRecord
 
 
 def read_mixing_record(path: Path) -> AnyMixing | None:
-    """From a `mixing.json`; None where there is no file."""
+    """Read a `mixing.json`; None if there is no file."""
     if not path.exists():
         return None
     with intact(path):

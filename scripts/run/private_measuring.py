@@ -1,4 +1,4 @@
-"""Layer statistics of all clients of a run with the noise that participants would add: the lab's repeatable version.
+"""Measures all clients' layer statistics with the noise that participants would add: the lab's repeatable version.
 
 The arithmetic is the participant's; only the noise differs: it comes from the run's seed instead of a secret.
 """
@@ -23,7 +23,7 @@ from scripts.run.settings import RunSettings
 
 
 def measured_privately(settings: RunSettings, cohort: Cohort, anchor: Path) -> tuple[BnStats, ...]:
-    """What every client would send under `settings.statistics_privacy`."""
+    """Return the statistics that each client would send under `settings.statistics_privacy`."""
     privacy = settings.statistics_privacy
     if privacy is None:
         raise InvalidInput("statistics_privacy", "none", "a budget")
@@ -39,7 +39,7 @@ def measured_privately(settings: RunSettings, cohort: Cohort, anchor: Path) -> t
 
 
 def unit_moments(settings: RunSettings, cohort: Cohort, anchor: Path) -> tuple[UnitMoments, ...]:
-    """What every client's units give, before clipping and noise."""
+    """Return the moments of each client's units, before clipping and noise."""
     spec, state, _ = read_model(anchor)
     module = module_of(spec, state)
     head = spec.head[-1] if settings.strategy().first_measure is Measure.HEAD_INPUTS else None

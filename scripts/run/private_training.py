@@ -1,4 +1,4 @@
-"""Clipping and noise of clients' updates, as participants would do it: the lab's repeatable version.
+"""Clips clients' updates and adds noise, as participants would: the lab's repeatable version.
 
 The arithmetic is the participant's; only the noise differs: it comes from the run's seed instead of a secret.
 """
@@ -31,12 +31,12 @@ class PrivateRows:
             self._multiplier = self._privacy.noise_multiplier
 
     def begin(self, rows: Sequence[Float32Array], chosen: Iterable[int]) -> None:
-        """Before training: rows are what was delivered."""
+        """Call before training: remember the delivered rows of the chosen clients."""
         if self._privacy is not None and self._layout.specs:
             self._begun = {place: rows[place].copy() for place in chosen}
 
     def release(self, rows: Sequence[Float32Array], round_no: int) -> None:
-        """After training: rows become what leaves."""
+        """Call after training: replace the rows by what would leave the clients."""
         for place, before in self._begun.items():
             self._release(rows[place], before, self._names[place], round_no)
         self._begun = {}

@@ -1,4 +1,4 @@
-"""Lines of progress for commands that take long: one at the beginning, then one every few seconds, on any output."""
+"""Progress lines for long commands: one at the start, then one every few seconds, on any output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ EVERY_S = 10.0
 
 
 class ProgressLines:
-    """Passes on at most one line in EVERY_S; the others are not even made. say: where lines go; by default nowhere."""
+    """Prints at most one line per EVERY_S; the others are not even built. say: receives the lines; default: nobody."""
 
     def __init__(
         self, say: Callable[[str], None] = lambda _line: None, *, clock: Callable[[], float] = time.monotonic
@@ -19,7 +19,7 @@ class ProgressLines:
         self._due = clock()
 
     def offer(self, line: Callable[[], str]) -> None:
-        """A line, if one is due."""
+        """Print a line if one is due."""
         now = self._clock()
         if now >= self._due:
             self._due = now + EVERY_S

@@ -1,7 +1,7 @@
-"""How algorithms rank over several data sets: average ranks, and which of them the sets cannot tell apart.
+"""Ranks algorithms over several data sets: average ranks, and which algorithms the sets cannot tell apart.
 
-Pure: summaries in, numbers out. Every data set counts alike, however many clients and seeds it has. An algorithm that
-is missing on a set is left out of the ranking, because a rank among others would not be the same thing.
+Pure: summaries in, numbers out. Every data set counts equally, however many clients and seeds it has. An algorithm that
+is missing on a set is left out of the ranking, because ranks among different competitors are not comparable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RunsByName = Mapping[str, Sequence[Summary]]
 
 @dataclass(frozen=True, kw_only=True)
 class RankedAlgorithm:
-    """ranks: on every set, 1 is the best, equals share; worst_ranks: the same by the least accurate client."""
+    """ranks: on every set, 1 is the best, ties share; worst_ranks: the same by the least accurate client."""
 
     name: str
     ranks: tuple[float, ...]
@@ -39,7 +39,7 @@ class RankedAlgorithm:
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
     """algorithms: by average rank, the best first; groups: (first, last) places of neighbours that are not told apart;
-    left_out: algorithms that not every set has."""
+    left_out: algorithms that are missing on some set."""
 
     algorithms: tuple[RankedAlgorithm, ...]
     groups: tuple[tuple[int, int], ...]
@@ -47,7 +47,7 @@ class Ranking:
 
 
 def rank(sets: Sequence[RunsByName]) -> Ranking:
-    """Over all sets; those who are not everywhere are left out."""
+    """Rank the algorithms over all sets; those missing on some set are left out."""
     everyone = list(dict.fromkeys(name for one in sets for name in one))
     names = [name for name in everyone if all(name in one for one in sets)]
     scores = [_paired(one, names) for one in sets]
@@ -66,14 +66,14 @@ def rank(sets: Sequence[RunsByName]) -> Ranking:
 
 
 def ranks_of(values: FloatArray) -> FloatArray:
-    """(n,) 1 for the largest; equal values share the mean of their places."""
+    """Return ranks (n,): 1 for the largest value; equal values share the mean of their ranks."""
     larger = (values[:, None] < values[None, :]).sum(axis=1)
     equal = (values[:, None] == values[None, :]).sum(axis=1)
     return np.asarray(larger + (equal + 1) / 2.0, dtype=np.float64)
 
 
 def not_told_apart(sets: Sequence[FloatArray]) -> tuple[tuple[int, int], ...]:
-    """The longest runs (first, last) of columns whose ends differ by no more than chance.
+    """Return the longest runs (first, last) of columns whose ends differ by no more than chance.
 
     sets: for each data set (pairs, algorithms), a pair being one client of one seed. The difference of two algorithms
     is the mean over sets of their mean gap; pairs are resampled within each set, so that every set counts alike.
@@ -92,12 +92,12 @@ def not_told_apart(sets: Sequence[FloatArray]) -> tuple[tuple[int, int], ...]:
     return tuple(
         (first, last)
         for first, last in enumerate(ends)
-        if last > first and (first == 0 or ends[first - 1] < last)  # no part of a longer one
+        if last > first and (first == 0 or ends[first - 1] < last)  # not part of a longer run
     )
 
 
 def _paired(one: RunsByName, names: Sequence[str]) -> FloatArray:
-    """(pairs, algorithms): what clients are compared by, over the seeds that all have, where all were measured."""
+    """(pairs, algorithms): the compared values, over the seeds that all algorithms have and clients measured in all."""
     seeds = sorted(set.intersection(*({run.seed for run in one[name]} for name in names)))
     columns = [
         np.concatenate([next(run for run in one[name] if run.seed == seed).compared for seed in seeds])
@@ -108,5 +108,5 @@ def _paired(one: RunsByName, names: Sequence[str]) -> FloatArray:
 
 
 def _worst(one: RunsByName, names: Sequence[str]) -> FloatArray:
-    """(algorithms,) the least accurate client, mean over seeds."""
+    """(algorithms,): accuracy of the least accurate client, mean over seeds."""
     return np.array([fmean(float(np.nanmin(run.compared)) for run in one[name]) for name in names])

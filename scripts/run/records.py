@@ -1,8 +1,8 @@
-"""A run's results as everything reads them: whose models were how good in which round, and under which W.
+"""Records of a run's results: how good each client's model was in each round, and under which W.
 
-One record type for a round, with the one line of `rounds.jsonl` that it is written as and read from; engines fill it,
-folders keep it, tables, figures, reports and the Python API read it. Where a run came from, a run folder or a
-coordinator's journal, is not visible here. What a source does not know is None or empty, never guessed.
+One record type per round, written to and read from one line of `rounds.jsonl`: engines fill it, folders store it, and
+tables, figures, reports and the Python API read it. Whether a run came from a run folder or from a coordinator's
+journal is not visible here. What a source does not know is None or empty, never guessed.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ Json = dict[str, Any]
 
 _SPLITS = ("validation", "test")
 _COLUMNS = (*QUALITIES, "loss", "confusion")
-"""What a line tells of every client beside accuracy and samples, where it is known."""
+"""What a line has for every client beside accuracy and samples, if known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientScore:
-    """One model on one client's samples. confusion: rows are the truth; None where it was not kept.
+    """One model on one client's samples. confusion: rows are the truth; None if it was not kept.
 
-    loss: may be NaN, a diverged model is a result too. It and the qualities (`metrics.QUALITIES`) are None where they
-    are undefined and in folders that do not have them.
+    loss: may be NaN, since a diverged model is a result too. Loss and the qualities (`metrics.QUALITIES`) are None if
+    they are undefined or the folder does not have them.
     """
 
     correct: int
@@ -58,7 +58,7 @@ class ClientScore:
 
     @classmethod
     def of(cls, found: Evaluation | Score, confusion: Iterable[Iterable[int]] | None = None) -> ClientScore:
-        """What was computed here, or what a participant reported."""
+        """Build a score from an evaluation computed here or from a participant's report."""
         return cls(
             correct=found.correct,
             samples=found.samples,
@@ -73,7 +73,7 @@ class ClientScore:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of Wilson."""
+        """The 95 % Wilson interval of the accuracy."""
         return wilson_interval(self.correct, self.samples)
 
 
@@ -81,12 +81,12 @@ class ClientScore:
 class RoundRecord:
     """One round, counted from 0.
 
-    splits: by `validation` and `test`, one score per client, None where nobody measured; empty where the round was not
-    evaluated. They are of the models to hand over; delivered: the same of the models as delivered, where these differ.
-    seconds: wall time by what it was spent on; up, down: bytes on the wire per client, empty where not
-    counted; compressed: where nobody counted, what compression left of the updates' bytes. clock, updates, trained,
-    ended: of runs under a virtual clock, whose records are moments instead of rounds: virtual seconds, updates so far,
-    rounds that each client trained, and how it ended (in the last record).
+    splits: by `validation` and `test`, one score per client, None if not measured; empty if the round was not
+    evaluated; scores are of the models to hand over; delivered: the same for the models as delivered, if they differ.
+    seconds: wall time by what it was spent on; up, down: bytes on the wire per client, empty if not counted;
+    compressed: if not counted, the share of the updates' bytes that compression left. clock, updates, trained, ended:
+    for runs under a virtual clock, whose records are moments instead of rounds: virtual seconds, updates so far, rounds
+    that each client trained, and how the run ended (in the last record).
     """
 
     number: int
@@ -109,7 +109,7 @@ class RoundRecord:
         return self.splits.get("test", ())
 
     def values(self, what: str, split: str = "test") -> list[Any]:
-        """`accuracy`, a quality, `loss`, `samples` or `confusion` of every client, None where nobody measured."""
+        """Return `accuracy`, a quality, `loss`, `samples` or `confusion` of every client, None if not measured."""
         return [None if one is None else getattr(one, what) for one in self.splits.get(split, ())]
 
     @cached_property
@@ -122,7 +122,7 @@ class RoundRecord:
         return fmean(known) if known else None
 
     def line(self) -> str:
-        """As `rounds.jsonl` has it."""
+        """Return the record as a line of `rounds.jsonl`."""
         named: Json = {"round": self.number, "phase": self.phase, "train_loss": list(self.train_loss)}
         named |= {"clock": self.clock, "updates": self.updates, "trained": list(self.trained)}
         named |= {split: _split_json(scores) for split, scores in self.splits.items()}
@@ -134,7 +134,7 @@ class RoundRecord:
 
     @classmethod
     def of_line(cls, line: str) -> RoundRecord:
-        """Takes what is there: old folders have less."""
+        """Read a line; fields that older folders lack get their defaults."""
         found: Json = json.loads(line)
         counted = found.get("bytes") or {}
         return cls(
@@ -180,7 +180,7 @@ def _scores_of(split: Json) -> Iterator[ClientScore | None]:
 
 
 def read_rounds(path: Path) -> list[RoundRecord]:
-    """Every record of a `rounds.jsonl`, none where there is no file; a torn last line was never a result."""
+    """Return all records of a `rounds.jsonl`, none if there is no file; an incomplete last line is ignored."""
     if not path.exists():
         return []
     with intact(path):
@@ -195,7 +195,7 @@ def read_rounds(path: Path) -> list[RoundRecord]:
 
 @dataclass(frozen=True, kw_only=True)
 class ComputedBytes:
-    """Bytes of one participant that nobody measured: in every round, up and down, and once."""
+    """Bytes of one participant, computed rather than measured: per round, up and down, and once per run."""
 
     up: float
     down: float
@@ -207,9 +207,9 @@ class ComputedBytes:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
-    """One algorithm, one seed. settings: every choice by its dotted name; asked: rounds the run was to have.
+    """One algorithm, one seed. settings: all settings by dotted name; asked: requested number of rounds.
 
-    computed: bytes that were worked out, where none were counted. notes: sentences about what its figures are.
+    computed: computed bytes, if none were counted. notes: sentences that explain the run's figures.
     """
 
     source: str
@@ -250,9 +250,9 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has come to the round it was to reach."""
+        """Whether the run has reached its requested number of rounds."""
         return bool(self.evaluated) and self.rounds[-1].number + 1 >= self.asked
 
     def at(self, number: int) -> RoundRecord:
-        """The last evaluated round up to this one."""
+        """Return the last evaluated round up to `number`."""
         return [record for record in self.evaluated if record.number <= number][-1]

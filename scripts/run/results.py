@@ -1,8 +1,8 @@
-"""What a run's records come to: last round, last ten rounds, convergence, worst client, and differences that are told
-apart from chance. The one place where these are defined; tables, figures, pages and the Python API only show them.
+"""Computes a run's results: last round, last ten rounds, convergence, worst client, and differences told apart from
+chance. The only place where these are defined; tables, figures, pages and the Python API only show them.
 
-Pure: records in, numbers out, in shares of 1. Means count every client alike. Nothing is chosen by test accuracy: the
-headline is the last round and the mean of the last ten, never the best round.
+Pure: records in, numbers out, as fractions of 1. Means weight every client equally. Nothing is chosen by test accuracy:
+the headline is the last round and the mean of the last ten, never the best round.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from protocol.plan import TAIL_ROUNDS
 from scripts.run.records import ClientScore, RoundRecord
 
 SETTLED = 2 * TAIL_ROUNDS
-"""Runs of fewer rounds are still learning in their last ten: there clients are compared by the last round alone."""
+"""Runs with fewer rounds still learn during their last ten: their clients are compared by the last round alone."""
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -32,12 +32,11 @@ class Summary:
     """One run up to a round.
 
     last: mean test accuracy of that round; tail: its mean over the last ten; converged: the round (from 1) from which
-    the curve stays at or above 95 % of its end; selected: at the best validation round, where there is a validation
-    split; delivered: mean accuracy of the last round's models as delivered, where others are handed over; qualities:
-    means in the last round by the names in `metrics.QUALITIES`, over the clients where each is defined, without those
-    that nobody has; per_client, client_tails: every client's accuracy in the last round and its mean over the last ten,
-    NaN where nobody measured;
-    curve: (round from 0, mean accuracy) of every evaluated round.
+    the curve stays at or above 95 % of its final value; selected: mean test accuracy in the best validation round, if
+    there is a validation split; delivered: mean accuracy of the last round's models as delivered, if others are handed
+    over; qualities: means in the last round by the names in `metrics.QUALITIES`, over the clients for which each is
+    defined, without those that no client has; per_client, client_tails: every client's accuracy in the last round and
+    its mean over the last ten, NaN if not measured; curve: (round from 0, mean accuracy) of every evaluated round.
     """
 
     algorithm: str
@@ -57,12 +56,12 @@ class Summary:
 
     @property
     def worst(self) -> float:
-        """The least accurate client of the last round."""
+        """Accuracy of the least accurate client in the last round."""
         return float(np.nanmin(self.per_client))
 
     @property
     def tenth_percentile(self) -> float:
-        """Nine of ten clients are at least this accurate in the last round."""
+        """Nine of ten clients reach at least this accuracy in the last round."""
         return float(np.nanpercentile(self.per_client, 10))
 
     @property
@@ -73,7 +72,7 @@ class Summary:
 
 
 def summarise(records: Sequence[RoundRecord], *, algorithm: str, seed: int, rounds: int) -> Summary:
-    """Of the evaluated ones among the first `rounds` rounds; InvalidInput without any."""
+    """Summarise the evaluated rounds among the first `rounds`; raises InvalidInput if there are none."""
     evaluated = [record for record in records if record.number < rounds and record.mean is not None]
     if not evaluated:
         raise InvalidInput("run", f"{algorithm}, seed {seed}", "at least one evaluated round")
@@ -113,7 +112,7 @@ def _column(record: RoundRecord, what: str) -> list[float]:
 
 
 def _known_means(rows: list[list[float]]) -> tuple[float, ...]:
-    """The mean of every column over the rounds in which that client was measured."""
+    """Return the mean of every column over the rounds in which that client was measured."""
     table = np.asarray(rows)
     known = ~np.isnan(table)
     if known.all():
@@ -123,16 +122,16 @@ def _known_means(rows: list[list[float]]) -> tuple[float, ...]:
 
 
 def _qualities(record: RoundRecord) -> dict[str, float]:
-    """Means over the clients that have each: with samples of one class only, AUROC is undefined."""
+    """Return means over the clients for which each quality is defined: AUROC is not with samples of one class only."""
     known = {name: [value for value in record.values(name) if value is not None] for name in QUALITIES}
     return {name: fmean(values) for name, values in known.items() if values}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Headline:
-    """One algorithm: means over its seeds. deviation: standard deviation of `last` over seeds, None with one seed.
+    """Means of one algorithm over its seeds. deviation: standard deviation of `last` over seeds, None with one seed.
 
-    converged, selected, delivered: None where a seed has none; qualities: those that every seed has.
+    converged, selected, delivered: None if they are missing for any seed; qualities: those that every seed has.
     """
 
     algorithm: str
@@ -147,11 +146,11 @@ class Headline:
     delivered: float | None
     qualities: Mapping[str, float]
     tail_rounds: int = TAIL_ROUNDS
-    """Rounds that `tail` is the mean of: ten, or all of a shorter run."""
+    """Number of rounds that `tail` averages: ten, or all rounds of a shorter run."""
 
 
 def headline(runs: Sequence[Summary]) -> Headline:
-    """Over the seeds of one algorithm."""
+    """Average the runs of one algorithm over their seeds."""
     return Headline(
         algorithm=runs[0].algorithm,
         seeds=len(runs),
@@ -173,13 +172,13 @@ def headline(runs: Sequence[Summary]) -> Headline:
 
 
 def mean_or_none(values: Sequence[float | None]) -> float | None:
-    """The mean; None where one of them is missing, because the rest would be another question's answer."""
+    """Return the mean; None if any value is missing, because the mean of the rest would answer another question."""
     known = [value for value in values if value is not None]
     return fmean(known) if known and len(known) == len(values) else None
 
 
 def by_algorithm(runs: Sequence[Summary]) -> dict[str, list[Summary]]:
-    """Runs of one comparison, in the order of each algorithm's first appearance."""
+    """Group the runs of one comparison by algorithm, in the order of first appearance."""
     found: dict[str, list[Summary]] = {}
     for run in runs:
         found.setdefault(run.algorithm, []).append(run)
@@ -191,7 +190,7 @@ def by_algorithm(runs: Sequence[Summary]) -> dict[str, list[Summary]]:
 
 @dataclass(frozen=True, kw_only=True)
 class PairedDifference:
-    """One algorithm's accuracy less another's, paired over (client, seed). low, high: a 95 % bootstrap interval."""
+    """One algorithm's accuracy minus another's, paired over (client, seed). low, high: a 95 % bootstrap interval."""
 
     mean: float
     low: float
@@ -206,10 +205,10 @@ class PairedDifference:
 
 
 def difference(ours: Sequence[Summary], others: Sequence[Summary]) -> PairedDifference | None:
-    """Over the clients and seeds that both have; None without any.
+    """Return the difference over the clients and seeds that both have; None if there are none.
 
-    The percentile bootstrap over pairs: a pair is one client of one seed, whose test samples are the same for both, so
-    what makes a client easy or hard cancels out. The resampling has a seed of its own: equal runs give equal intervals.
+    Uses the percentile bootstrap over pairs: a pair is one client of one seed, with the same test samples for both, so
+    that a client's difficulty cancels out. Resampling has its own fixed seed: equal runs give equal intervals.
     """
     gaps = _gaps(ours, others)
     if not gaps.size:
@@ -221,18 +220,18 @@ def difference(ours: Sequence[Summary], others: Sequence[Summary]) -> PairedDiff
 
 
 def is_alone(algorithm: str) -> bool:
-    """Whether it is the algorithm without a federation: everyone trains alone."""
+    """Whether this is the algorithm without a federation, in which every client trains alone."""
     return algorithm.lower() == "base"
 
 
 def worse_off(ours: Sequence[Summary], alone: Sequence[Summary]) -> float | None:
-    """The share of clients, over all common seeds, that are less accurate than when they train alone (Base)."""
+    """Return the share of clients, over all common seeds, that are less accurate than when training alone (Base)."""
     gaps = _gaps(ours, alone)
     return float((gaps < 0.0).mean()) if gaps.size else None
 
 
 def _gaps(ours: Sequence[Summary], others: Sequence[Summary]) -> FloatArray:
-    """(pairs,) differences of every client that both measured, seed by seed."""
+    """(pairs,): differences for every client measured in both, seed by seed."""
     theirs = {run.seed: run.compared for run in others}
     both = [run.compared - theirs[run.seed] for run in ours if run.seed in theirs]
     gaps = np.concatenate(both) if both else np.empty(0)
@@ -240,8 +239,8 @@ def _gaps(ours: Sequence[Summary], others: Sequence[Summary]) -> FloatArray:
 
 
 def with_choice(ours: Sequence[Summary], alone: Sequence[Summary]) -> float | None:
-    """Mean test accuracy where every client keeps, of this algorithm's model and its own, the one that is better on its
-    validation samples; None where none were held back. Of the last round, over the seeds that both have."""
+    """Return the last round's mean test accuracy if every client keeps whichever is better on its validation samples,
+    this algorithm's model or its own; over the seeds that both have, None if no validation samples were held back."""
     theirs = {run.seed: run.candidates for run in alone}
     kept = [
         choose([one, other]).of(BEST).test
@@ -254,11 +253,11 @@ def with_choice(ours: Sequence[Summary], alone: Sequence[Summary]) -> float | No
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """One algorithm beside the others of a comparison.
+    """One algorithm relative to the others of a comparison.
 
-    to_best: its difference to the algorithm with the highest mean of what is compared, None for that one itself;
-    to_alone, worse_off: against everyone training alone, None where that did not run; with_choice: mean accuracy where
-    clients keep the better of both models by their validation samples, None without these.
+    to_best: its difference to the algorithm with the highest mean of the compared values, None for that one itself;
+    to_alone, worse_off: against every client training alone, None if that was not run; with_choice: mean accuracy if
+    clients keep the better of both models by their validation samples, None without validation samples.
     """
 
     algorithm: str
@@ -269,9 +268,9 @@ class Position:
 
 
 def positions(runs: Sequence[Summary], *, alone: str = "") -> list[Position]:
-    """Of every algorithm of one comparison, over the seeds that it has in common with the other.
+    """Return the position of every algorithm of one comparison, over the seeds that each pair has in common.
 
-    alone: the algorithm without a federation; by default the one that is called base.
+    alone: the algorithm without a federation; by default the one named base.
     """
     groups = by_algorithm(runs)
     alone = alone or next((name for name in groups if is_alone(name)), "")

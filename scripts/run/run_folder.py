@@ -1,7 +1,7 @@
-"""Where a run's results lie, and how they are read again: settings, one JSON line per round, W, the models.
+"""Writes and reads a run's folder: settings, one JSON line per round, W, the models.
 
-A run folder is named by the run's identity. Models are saved now and then and at the end; a killed run goes on from the
-last saved round, and a longer run of equal settings goes on from a shorter one.
+A run folder is named by the run's identity. Models are saved periodically and at the end; a killed run resumes from the
+last saved round, and a longer run with equal settings resumes from a shorter one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RunFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Inside, no other process works in this folder: who comes second waits. The system lets go for the dead."""
+        """Lock the folder for this process; others wait. The system releases the lock if the process dies."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -66,7 +66,7 @@ class RunFolder:
                 fcntl.flock(file, fcntl.LOCK_UN)
 
     def begin(self, versions: dict[str, str], cohort: Json, *, keep_models: bool) -> int:
-        """Make the folder, forget what lies behind the last saved models; returns the first round still to run."""
+        """Make the folder, drop records after the last saved models, and return the first round still to run."""
         self._describe(versions, cohort, keep_models=keep_models)
         saved = self.saved_round()
         kept = [line for line in self._lines() if json.loads(line)["round"] <= saved]
@@ -74,7 +74,7 @@ class RunFolder:
         return saved + 1
 
     def begin_anew(self, versions: dict[str, str], cohort: Json, *, keep_models: bool) -> None:
-        """Make the folder and forget every round, for an engine that has a record of its own to go on from."""
+        """Make the folder and drop every round, for an engine that resumes from a record of its own."""
         self._describe(versions, cohort, keep_models=keep_models)
         shutil.rmtree(self.path / "models", ignore_errors=True)
         write_text(self._rounds_path, "")
@@ -92,12 +92,12 @@ class RunFolder:
         write_text(self._settings_path, json.dumps(described, indent=1))
 
     def saved_round(self) -> int:
-        """The last round whose models are on disk, or -1."""
+        """Return the last round whose models are on disk, or -1."""
         rounds = [int(path.name.removeprefix("round-")) for path in self.path.glob("models/round-*")]
         return max(rounds, default=-1)
 
     def models(self, round_no: int) -> Path:
-        """The folder of a round's models."""
+        """Return the folder of a round's models."""
         return self.path / "models" / f"round-{round_no:05d}"
 
     def keep_models(self, half_written: Path, round_no: int) -> None:
@@ -114,18 +114,18 @@ class RunFolder:
             file.write(record.line())
 
     def records(self) -> list[RoundRecord]:
-        """All rounds so far."""
+        """Return all rounds so far."""
         return read_rounds(self._rounds_path)
 
     def rounds(self) -> list[Json]:
-        """The same as the lines of the file have them."""
+        """Return all rounds so far as plain JSON."""
         return [json.loads(line) for line in self._lines()]
 
     def _lines(self) -> list[str]:
         if not self._rounds_path.exists():
             return []
         lines = self._rounds_path.read_text(encoding="utf-8").splitlines(keepends=True)
-        return [line for line in lines if line.endswith("\n")]  # a torn last line was never a result
+        return [line for line in lines if line.endswith("\n")]  # an incomplete last line is no result
 
     def write_mixing(self, mixing: Mixing, members: list[str], from_round: int) -> None:
         """Write W and what explains it."""
@@ -142,19 +142,19 @@ class RunFolder:
         write_text(self._mixing_path, json.dumps(described))
 
     def read_mixing(self) -> Mixing | None:
-        """W as it was written, to the bit; None where it was not written whole."""
+        """Return W exactly as it was written; None if the whole matrix was not written."""
         found = self.mixing_record()
         if not isinstance(found, MixingRecord):
             return None
         return Mixing(weights=found.weights, layers=found.layers, distances=found.distances)
 
     def mixing_record(self) -> AnyMixing | None:
-        """W as figures and pages show it."""
+        """Return W as figures and pages show it."""
         return read_mixing_record(self._mixing_path)
 
     def write_nearest(self, nearest: NearestMembers, members: list[str], from_round: int, *, neighbours: int) -> None:
-        """Write a W that is not whole: `mixing.npz` to go on from, and in `mixing.json` every row as it is when all
-        updates can be used."""
+        """Write a W of nearest members only: `mixing.npz` to resume from, and `mixing.json` with every row as it is
+        when all updates can be used."""
         layers = {f"features_{number}": layer for number, layer in enumerate(nearest.features)}
         arrays = {name: getattr(nearest, name) for name in _NEAREST}
         half = self.path / "half-written-mixing.npz"
@@ -172,7 +172,7 @@ class RunFolder:
         write_text(self._mixing_path, json.dumps(described))
 
     def read_nearest(self) -> NearestMembers | None:
-        """The same, to the bit; None where W was written whole."""
+        """Return what `write_nearest` wrote, bit for bit; None if the whole W was written."""
         if not self._nearest_path.exists():
             return None
         with intact(self._nearest_path), np.load(self._nearest_path, allow_pickle=False) as found:
@@ -184,7 +184,7 @@ class RunFolder:
             )
 
     def members(self) -> list[str]:
-        """The clients' names, in the order of every list."""
+        """Return the clients' names, in the order that all lists use."""
         return list(self._described()["cohort"]["clients"])
 
     def _described(self) -> Json:
@@ -192,19 +192,19 @@ class RunFolder:
         return described
 
     def is_complete(self) -> bool:
-        """Whether the asked-for number of rounds has been run, and its models saved where they are kept."""
+        """Whether the requested number of rounds has been run and, if models are kept, the last ones saved."""
         last = max((record["round"] for record in self.rounds()), default=-1)
         if last + 1 < self.settings.rounds:
             return False
         return not self._described().get("keep_models", False) or self.saved_round() + 1 >= self.settings.rounds
 
     def summary(self) -> Summary:
-        """The headline of the first `rounds` rounds."""
+        """Summarise the first `rounds` rounds."""
         asked, records = self.settings.rounds, self.records()
         evaluated = {record.number for record in records if record.scores}
         first = min((record.number for record in records), default=asked)
         missing = [r for r in range(first, asked) if self.settings.evaluates(r) and r not in evaluated]
-        if evaluated and missing and self.settings.mode == "barrier":  # of a longer run, which evaluated other rounds
+        if evaluated and missing and self.settings.mode == "barrier":  # a longer run evaluated other rounds
             raise InvalidInput(
                 "rounds", asked, f"rounds that {self.path} evaluated (round {missing[0] + 1} it did not)",
                 "Use evaluate_every = 1 or another folder.",
@@ -213,7 +213,7 @@ class RunFolder:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file whole or not at all."""
+    """Replace a file atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)

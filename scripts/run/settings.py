@@ -1,7 +1,7 @@
-"""What one run of the lab is: every choice that shapes its numbers, checked, and a digest that names it.
+"""Defines one run of the lab: every setting that shapes its numbers, validated, and a digest that names the run.
 
-Equal settings give equal numbers, so results are found again by the digest. Which engine does the work, in how many
-processes, is not a setting: it must not change a bit.
+Equal settings give equal numbers, so results are looked up by the digest. The engine and the number of processes are
+not settings: they must not change a single bit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from protocol.encodings import Encoding
 from protocol.plan import Compute, Sgd, is_evaluated
 
-if TYPE_CHECKING:  # torch comes with it: seconds, in which a command can already prepare its data
+if TYPE_CHECKING:  # it imports torch, which takes seconds in which a command can already prepare its data
     from participant.training.local import LocalPlan
 
 _LATER_FIELDS = {
@@ -49,20 +49,20 @@ _LATER_FIELDS = {
     "update_privacy": None,
     "sealed": False,
 }
-"""Fields that older results do not have, with the value those were computed by: only another value has a part in a
-run's name."""
+"""Fields that older results do not have, with the value used to compute those: only other values enter a run's
+digest."""
 
 _OLDER_DEFAULTS: Mapping[str, Mapping[str, object]] = {
     "fedap-plus": {"self_weight": 0.5, "head_at_home": True, "personal_share": 0.0, "strength": 1.0}
 }
-"""Options of algorithms whose default was another one when older results were named: what is the default now has a
-part in a run's name, so that a result is never taken for one of another algorithm."""
+"""Options of algorithms whose default has changed since older results were named: the new default enters a run's
+digest, so that a result is never mistaken for one of another algorithm."""
 
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
 class AnchorSettings(BaseModel):
-    """Where the model that W is measured under comes from.
+    """Source of the anchor, the model that W is measured under.
 
     pooled: trained on a share of the clients' pooled training halves (lab only; no test sample is ever seen);
     warmup: `rounds` federated FedAvg rounds that count towards the run's rounds; file: a model file.
@@ -89,26 +89,26 @@ class CohortSettings(BaseModel):
     clients: int = Field(default=20, ge=1)
     protocol: Literal["paper", "reference"] = "paper"
     validation: float = Field(default=0.0, ge=0.0, le=0.5)
-    """Share of the training samples held back to choose between models, where the protocol has no validation."""
+    """Share of the training samples held back to choose between models, if the protocol has no validation split."""
     overlapping_windows: bool = False
     min_samples: int = Field(default=32, ge=2)
 
     @property
     def fractions(self) -> tuple[float, ...]:
-        """Training, validation if any, test."""
+        """Shares of training, validation (if any) and test samples."""
         return PROTOCOLS[self.protocol]
 
     @property
     def protocol_label(self) -> str:
-        """How figures under these settings are headed."""
+        """Heading of figures made under these settings."""
         return f"{self.protocol} ({OVERLAPPING_LABEL})" if self.overlapping_windows else self.protocol
 
 
 class RunSettings(BaseModel):
     """One algorithm on one cohort with one seed.
 
-    The plan's records of local training are embedded; in files, and where settings are read from plain values, their
-    fields stand beside the others.
+    The plan's records of local training are embedded; in files, and when settings are read from plain values, their
+    fields are at the top level beside the others.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -125,17 +125,17 @@ class RunSettings(BaseModel):
     start_from: Literal["initial", "anchor"] = "initial"
     evaluate_every: int = Field(default=1, ge=1)
     participation: Fraction = 1.0
-    """Share of the clients that takes part in a round."""
+    """Share of the clients that take part in a round."""
     encoding: Encoding = "f32"
-    """How weights travel; engines without a network round them as it would."""
+    """How weights are encoded on the wire; engines without a network round them in the same way."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     mode: Literal["barrier", "continuous"] = "barrier"
-    """Whether rounds wait for everyone, or everyone goes on at once: then the order of reports is the machine's, and
-    results are no more repeatable than its speed."""
+    """Whether rounds wait for all clients or each continues at once. In the latter case the order of reports depends on
+    the machine's speed, and so do the results."""
 
     statistics_privacy: StatisticsPrivacy | None = None
-    """Noise in what clients measure, as participants may choose it; here all of them do, and noise comes from the seed:
-    results can be repeated, and protect nobody."""
+    """Noise in the clients' statistics, which participants may choose. In the lab all clients use it, and the noise
+    comes from the seed: results are repeatable and protect nobody."""
 
     update_privacy: UpdatePrivacy | None = None
     """The same for the updates of all clients."""
@@ -188,7 +188,7 @@ class RunSettings(BaseModel):
         return make_strategy(self.algorithm, self.options)
 
     def local_plan(self) -> LocalPlan:
-        """What shapes the numbers at every client."""
+        """Return the plan of local training, which is the same for every client."""
         from participant.training.local import LocalPlan
 
         rounds = range(self.warm_up_rounds, self.rounds)
@@ -196,29 +196,29 @@ class RunSettings(BaseModel):
 
     @property
     def uses_anchor(self) -> bool:
-        """Whether the anchor shapes this run at all."""
+        """Whether this run uses the anchor at all."""
         return self.start_from == "anchor" or self.strategy().first_measure != "none"
 
     @property
     def warm_up_rounds(self) -> int:
-        """First rounds that make the anchor; the run's own follow."""
+        """Number of first rounds that produce the anchor; the algorithm's own follow."""
         return self.anchor.rounds if self.uses_anchor and self.anchor.kind == "warmup" else 0
 
     @property
     def label(self) -> str:
-        """The algorithm as it was asked for: its name and the options that differ from run to run."""
+        """The algorithm as requested: its name and the given options."""
         return ":".join([self.algorithm, *(f"{key}={value}" for key, value in self.options.items())])
 
     @property
     def identity(self) -> str:
-        """Names the run by what its numbers depend on; the total of rounds has a part only where it matters."""
+        """A digest of everything that the run's numbers depend on; includes the total of rounds only if it matters."""
         described = self.model_dump(mode="json")
         if not self.uses_anchor:
             described.pop("anchor")
         elif self.anchor.kind == "file":
             described["anchor"]["path"] = file_digest(Path(self.anchor.path))
         same_start = not self.strategy().depends_on_rounds and self.sgd.lr_schedule == "constant"
-        if same_start and self.participation == 1.0:  # else the last round alone gives everybody a model
+        if same_start and self.participation == 1.0:  # otherwise only the last round gives everybody a model
             described.pop("rounds")
         described["options"] = self._changed_defaults() | described["options"]
         return digest(_without_later_fields(described))
@@ -230,14 +230,14 @@ class RunSettings(BaseModel):
 
     @property
     def anchor_identity(self) -> str:
-        """Names the anchor: the same for every algorithm of a comparison."""
+        """Name of the anchor, the same for every algorithm of a comparison."""
         fields = ("cohort", "model", "seed", "anchor", "learning_rate", "batch_size", "batches", "threads")
         described = self.model_dump(mode="json")
         return self._named(digest(_without_later_fields({name: described[name] for name in fields})))
 
     @property
     def initial_identity(self) -> str:
-        """Names the initial model: the same for every algorithm and every division of the data."""
+        """Name of the initial model, the same for every algorithm and every division of the data."""
         return self._named(digest([self.cohort.data, self.cohort.data_options, self.model]))
 
     def _named(self, digits: str) -> str:
@@ -247,7 +247,7 @@ class RunSettings(BaseModel):
 def settings_among(
     asked: Mapping[str, object], *kinds: type[CohortSettings | RunSettings | Sgd | Compute]
 ) -> dict[str, object]:
-    """Those of many named values that are settings of one of these kinds."""
+    """Return those of the named values that are settings of one of these kinds."""
     known = {
         name for kind in kinds for name in (kind.model_fields if issubclass(kind, BaseModel) else dict(kind.CONTRACTS))
     }
@@ -255,12 +255,12 @@ def settings_among(
 
 
 def saved_settings(described: Mapping[str, object]) -> RunSettings:
-    """The settings as a run folder keeps them, read by what their missing fields meant when they were written."""
+    """Read settings from a run folder; missing fields get the values they stood for when the folder was written."""
     return RunSettings.model_validate({**_LATER_FIELDS, **described})
 
 
 def _without_later_fields(described: dict[str, object]) -> dict[str, object]:
-    """What did not exist when older results were named must not rename them."""
+    """Drop fields at values that older results imply, so that new fields do not rename them."""
     found = {
         name: value for name, value in described.items() if name not in _LATER_FIELDS or value != _LATER_FIELDS[name]
     }
@@ -271,12 +271,12 @@ def _without_later_fields(described: dict[str, object]) -> dict[str, object]:
 
 
 def digest(value: object) -> str:
-    """Ten hex digits of a JSON value."""
+    """Return a digest of a JSON value, ten hex digits."""
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=5).hexdigest()
 
 
 def file_digest(path: Path) -> str:
-    """Names a file by its content: under one path, other values make another run."""
+    """Return the digest of a file's content: other values under the same path make another run."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -285,7 +285,7 @@ def file_digest(path: Path) -> str:
 
 
 def checked(error: ValidationError) -> InvalidInput:
-    """The first complaint of pydantic as the house's error."""
+    """Convert pydantic's first error into InvalidInput."""
     first = error.errors()[0]
     inner = first.get("ctx", {}).get("error")
     if isinstance(inner, InvalidInput):

@@ -1,6 +1,6 @@
-"""Logs runs of the lab to an experiment tracker, from their folders: what their rounds came to, as far as they are.
+"""Logs the results of lab runs to an experiment tracker, read from their folders, as far as the runs have got.
 
-A run is found again by its folder's name, so that a comparison which is repeated or goes on adds only what is new.
+A run is identified by its folder's name, so a comparison that is repeated or resumed adds only what is new.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from scripts.run.run_folder import RunFolder
 
 
 class LabTracking:
-    """trackers: as `--track` names them; without any, nothing is done. tell: somebody for the sentence about a tracker
-    that fails; it is given up, and the runs go on."""
+    """trackers: as `--track` names them; without any, nothing is logged. tell: receives a sentence about a tracker that
+    fails; that tracker is not used again, and the runs continue."""
 
     def __init__(self, trackers: Sequence[str], tell: Callable[[str], None]) -> None:
         for text in trackers:
@@ -48,13 +48,13 @@ class LabTracking:
     def _unfailing(self, text: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - another's library and server: whatever it is, the runs go on
+        except Exception as error:  # noqa: BLE001 - third-party library and server: whatever fails, the runs continue
             self._tell(f"Not logged to {text} any more: {type(error).__name__}: {error}")
             self._names = [name for name in self._names if name != text]
 
 
 def figures_of(record: RoundRecord, clients: Sequence[str]) -> dict[str, float]:
-    """A round as figures by name."""
+    """Return a round's figures by name."""
     values: dict[str, float] = {}
     for split, scores in record.splits.items():
         known = {name: one.accuracy for name, one in zip(clients, scores, strict=True) if one is not None}

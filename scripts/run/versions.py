@@ -1,4 +1,4 @@
-"""What a result depends on beside its settings: the versions of what computed it."""
+"""Versions of the software and hardware that computed a result, which it depends on beside its settings."""
 
 from __future__ import annotations
 
