@@ -1,1 +1,1 @@
-"""Results as people read them: tables, files, figures."""
+"""Presents results as tables, files, figures and pages."""

@@ -1,6 +1,6 @@
-"""Charts on given axes: grouped bars, lines over a parameter, clients side by side, strips of clients.
+"""Draws charts on given axes: grouped bars, lines over a parameter, clients side by side, strips of clients.
 
-Accuracies in per cent. What is drawn and in which order is the caller's; how it looks is `figures`'.
+Accuracies are in per cent. The caller decides what is drawn and in which order; `figures` decides how it looks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SMALL = 8.0
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One algorithm's values, one per group or position; deviations are drawn where there are any."""
+    """One algorithm's values, one per group or position; deviations, if any, are drawn as error bars."""
 
     name: str
     colour: str
@@ -36,14 +36,14 @@ class Series:
 
     @property
     def errors(self) -> list[float] | None:
-        """Error bars, or none at all when no value has one."""
+        """Lengths of the error bars, or None if no value has one."""
         if all(deviation is None for deviation in self.deviations):
             return None
         return [deviation or 0.0 for deviation in self.deviations]
 
 
 def draw_bars(axes: Axes, groups: Sequence[str], series: Sequence[Series], *, labelled: bool = True) -> None:
-    """Groups along the axis, one bar per series in each; the axis starts below the lowest bar and says where."""
+    """Draw one bar per series in each group; the axis starts at a round number below the lowest bar."""
     width = _GROUP_WIDTH / len(series)
     centres = np.arange(len(groups))
     for number, one in enumerate(series):
@@ -61,7 +61,7 @@ def draw_bars(axes: Axes, groups: Sequence[str], series: Sequence[Series], *, la
 
 
 def draw_lines(axes: Axes, positions: Sequence[str], series: Sequence[Series]) -> None:
-    """Values over a parameter whose settings stand at equal distances, named by `positions`."""
+    """Draw values over a parameter whose settings are equally spaced and named by `positions`."""
     at = np.arange(len(positions))
     for one in series:
         axes.errorbar(at, one.values, yerr=one.errors, color=one.colour, marker="o", markersize=5, linewidth=1.8,
@@ -74,7 +74,7 @@ def draw_lines(axes: Axes, positions: Sequence[str], series: Sequence[Series]) -
 
 
 def draw_clients(axes: Axes, series: Sequence[Series]) -> None:
-    """Every client's accuracy; lines join the points of one algorithm for the eye only, they are no trend."""
+    """Draw every client's accuracy; lines join the points of an algorithm only to guide the eye, they show no trend."""
     count = max(len(one.values) for one in series)
     for one, marker in zip(series, "osD^v", strict=False):
         axes.plot(range(1, len(one.values) + 1), one.values, color=one.colour, marker=marker, markersize=4.5,
@@ -89,7 +89,7 @@ def draw_clients(axes: Axes, series: Sequence[Series]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Strip:
-    """One algorithm: every client's accuracy, their mean over all seeds, and the paper's mean where it gives one."""
+    """One algorithm: every client's accuracy, their mean over all seeds, and the paper's mean if it gives one."""
 
     name: str
     colour: str
@@ -99,9 +99,9 @@ class Strip:
 
 
 def draw_strips(axes: Axes, strips: Sequence[Strip]) -> None:
-    """A row per algorithm: a dot per client, a bar at the mean, an open diamond at the paper's mean."""
+    """Draw a row per algorithm: a dot per client, a bar at the mean, an open diamond at the paper's mean."""
     for row, strip in enumerate(strips):
-        spread = 0.22 * np.sin(2.4 * np.arange(len(strip.clients)))  # apart, but the same picture every time
+        spread = 0.22 * np.sin(2.4 * np.arange(len(strip.clients)))  # spread, but the same picture every time
         axes.scatter(strip.clients, row + spread, s=20, color=strip.colour, alpha=0.45, linewidths=0)
         axes.vlines(strip.mean, row - 0.34, row + 0.34, color=strip.colour, linewidth=3.0)
         axes.annotate(f"{strip.mean:.1f}", (strip.mean, row - 0.34), xytext=(0, 3), textcoords="offset points",
@@ -117,17 +117,17 @@ def draw_strips(axes: Axes, strips: Sequence[Strip]) -> None:
 
 
 def below(axes: Axes, *, columns: int) -> None:
-    """The legend under the axes, in one or more rows."""
+    """Place the legend under the axes, in one or more rows."""
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, fontsize=_SMALL, frameon=False)
 
 
 def within(axes: Axes) -> None:
-    """The legend where it hides least."""
+    """Place the legend where it hides least."""
     axes.legend(loc="best", fontsize=_SMALL, frameon=True, framealpha=0.85, edgecolor="none")
 
 
 def _limits(series: Sequence[Series]) -> tuple[float, float]:
-    """From a round number below everything drawn to a little above it, within 0 and 105."""
+    """Return the axis limits: from a round number below everything drawn to a little above it, within 0 and 105."""
     low = min(v - e for one in series for v, e in zip(one.values, one.errors or [0.0] * len(one.values), strict=True))
     high = max(v + e for one in series for v, e in zip(one.values, one.errors or [0.0] * len(one.values), strict=True))
     floor = max(0.0, 10.0 * math.floor((low - 0.25 * (high - low) - 1.0) / 10.0))

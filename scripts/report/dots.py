@@ -1,4 +1,4 @@
-"""Dots on given axes: how many samples of each class a client has, and one statistic against another."""
+"""Draws dots on given axes: how many samples of each class a client has, and one statistic against another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDE = 20.0
 
 
 def draw_counts(axes: Axes, counts: Sequence[Sequence[int]]) -> None:
-    """counts: (clients, classes). Clients along the axis, classes upwards, the dot's area is the number of samples."""
+    """Draw counts (clients, classes): clients along the x axis, classes along y, a dot's area is the sample count."""
     table = np.asarray(counts, dtype=np.float64)
     if table.ndim != 2 or table.max() <= 0:
         raise InvalidInput("class counts", f"shape {table.shape}", "(clients, classes) with at least one sample")
@@ -36,7 +36,7 @@ def draw_counts(axes: Axes, counts: Sequence[Sequence[int]]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Cloud:
-    """Points of one BN layer: x is measured on the inputs, y is what the layer remembers."""
+    """Points of one BN layer: x is measured on the inputs, y is the layer's running statistic."""
 
     name: str
     colour: str
@@ -45,7 +45,7 @@ class Cloud:
 
 
 def draw_clouds(axes: Axes, clouds: Sequence[Cloud]) -> None:
-    """Points around the line y = x; positive values that span a wide range get logarithmic axes."""
+    """Draw points around the line y = x; positive values that span a wide range get logarithmic axes."""
     for cloud, marker in zip(clouds, "osD^vP*", strict=False):
         axes.scatter(
             cloud.x, cloud.y, s=30, color=cloud.colour, marker=marker, alpha=0.8, linewidths=0, label=cloud.name

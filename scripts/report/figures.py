@@ -1,6 +1,6 @@
-"""The style of all figures, and the two of a comparison: accuracy per round, and W as a heat map.
+"""Defines the style of all figures, and draws the two of a comparison: accuracy per round, and W as a heat map.
 
-Colours are `algorithms`'; sizes, grid and file formats are decided here and nowhere else.
+Colours come from `algorithms`; sizes, grid and file formats are decided only here.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from scripts.run.results import Summary
 _DPI = 150
 GRID = "#dddddd"
 INK = "#333333"
-"""Text and thin lines that belong to no algorithm."""
+"""Colour of text and thin lines that belong to no algorithm."""
 
 
 def convergence_figure(summaries: Sequence[Summary], title: str, path: Path) -> None:
-    """Mean test accuracy against rounds, averaged over seeds; PNG and SVG beside each other."""
+    """Draw mean test accuracy against rounds, averaged over seeds, as PNG and SVG."""
     figure = new_figure(7.2, 4.2)
     axes = figure.add_subplot()
     draw_curves(axes, summaries, name_of=spelled)
@@ -44,7 +44,7 @@ def draw_curves(
     colour_of: Callable[[str], str] = colour,
     name_of: Callable[[str], str] = str,
 ) -> None:
-    """One curve per algorithm, the mean over its seeds in a band from lowest to highest, its name at the end."""
+    """Draw one curve per algorithm: the mean over its seeds, a band from lowest to highest, its name at the end."""
     names = list(dict.fromkeys(summary.algorithm for summary in summaries))
     ends = [_draw_curve(axes, [s for s in summaries if s.algorithm == name], colour_of(name)) for name in names]
     low, high = axes.get_ylim()
@@ -59,7 +59,7 @@ def draw_curves(
 
 
 def _draw_curve(axes: Axes, runs: Sequence[Summary], shade: str) -> tuple[float, float]:
-    """One algorithm; returns where its curve ends, (height, round)."""
+    """Draw one algorithm and return where its curve ends, (height, round)."""
     common = {number for number, _ in runs[0].curve}.intersection(*({n for n, _ in run.curve} for run in runs))
     rounds = sorted(number + 1 for number in common)
     values = np.array([[100 * v for n, v in run.curve if n in common] for run in runs])
@@ -72,7 +72,7 @@ def _draw_curve(axes: Axes, runs: Sequence[Summary], shade: str) -> tuple[float,
 
 
 def _apart(ends: Sequence[tuple[float, float]], *, gap: float, top: float) -> list[tuple[float, float]]:
-    """Label heights at least `gap` apart and none above `top`: pushed up from below, then down from the top."""
+    """Move label heights at least `gap` apart and none above `top`: up from the lowest, then down from the top."""
     order = sorted(range(len(ends)), key=lambda at: ends[at][0])
     heights = [end[0] for end in ends]
     for below, at in pairwise(order):
@@ -84,7 +84,7 @@ def _apart(ends: Sequence[tuple[float, float]], *, gap: float, top: float) -> li
 
 
 def mixing_figure(mixing: AnyMixing, members: Sequence[str], title: str, path: Path) -> None:
-    """W as PNG and SVG, of many clients between their clusters."""
+    """Draw W as PNG and SVG; with many clients, W between their clusters."""
     if mixing.clusters:
         names = cluster_names(mixing.clusters)
         figure = draw_mixing(mixing.between_clusters(), names, f"{title}, clusters of clients", blank_own=False)
@@ -94,7 +94,7 @@ def mixing_figure(mixing: AnyMixing, members: Sequence[str], title: str, path: P
 
 
 def draw_mixing(weights: FloatArray, members: Sequence[str], title: str, *, blank_own: bool = True) -> Figure:
-    """W with clients ordered by similarity. blank_own: the diagonal, which is the same for all, is left grey."""
+    """Draw W with clients ordered by similarity. blank_own: leave the diagonal, which is the same for all, grey."""
     order = by_similarity(weights)
     shown = weights[np.ix_(order, order)].copy()
     if blank_own:
@@ -114,19 +114,19 @@ def draw_mixing(weights: FloatArray, members: Sequence[str], title: str, *, blan
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of that many inches."""
-    mpl.rcParams["svg.hashsalt"] = "fedap"  # the same figure is the same file
+    """Return an empty figure; sizes in inches."""
+    mpl.rcParams["svg.hashsalt"] = "fedap"  # equal figures give equal files
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def tidy(axes: Axes, *, grid: Literal["x", "y", "both"] = "y") -> None:
-    """Grid lines behind the data, no frame on the right and above."""
+    """Draw grid lines behind the data and remove the frame at the right and the top."""
     axes.grid(axis=grid, color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """PNG and SVG beside each other; the same figure gives the same bytes."""
+    """Save PNG and SVG side by side; the same figure gives the same bytes."""
     figure.savefig(path.with_name(f"{path.name}.png"), dpi=_DPI, metadata={"Software": None})
     figure.savefig(path.with_name(f"{path.name}.svg"), metadata={"Date": None})

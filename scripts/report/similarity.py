@@ -1,7 +1,7 @@
-"""In which order clients stand wherever W is drawn, in figures and on pages: similar ones side by side.
+"""Decides the order of clients wherever W is drawn, in figures and on pages: similar ones side by side.
 
-Decides the order, and the names of clusters where clients are many, and draws nothing, so that one client has one place
-in every picture of the same W.
+It also names clusters if there are many clients. It draws nothing, so that a client has the same place in every picture
+of the same W.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedap_core.arrays import FloatArray
 
 
 def by_similarity(weights: FloatArray) -> list[int]:
-    """weights: (n, n). Returns the clients' indices: from the closest pair on, always the nearest one left."""
+    """Order clients by weights (n, n): start with the closest pair, then always append the nearest remaining client."""
     count = len(weights)
     if count < 3:
         return list(range(count))
@@ -32,5 +32,5 @@ def by_similarity(weights: FloatArray) -> list[int]:
 
 
 def cluster_names(clusters: Sequence[int]) -> list[str]:
-    """`#1 (412)` is the first of them, of 412 clients."""
+    """Name the clusters: `#1 (412)` is the first one, with 412 clients."""
     return [f"#{number + 1} ({size})" for number, size in sorted(Counter(clusters).items())]

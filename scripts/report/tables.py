@@ -1,4 +1,4 @@
-"""The tables of a comparison: a row per algorithm, and how it differs from the others; terminal, csv and Markdown."""
+"""Builds the tables of a comparison (a row per algorithm, differences between them) for terminal, csv and Markdown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from scripts.run.results import (
 
 
 def rows(summaries: Sequence[Summary]) -> list[Headline]:
-    """Summaries of one comparison, grouped by algorithm in the order of their first appearance."""
+    """Return one headline per algorithm of a comparison, in the order of first appearance."""
     return [headline(runs) for runs in by_algorithm(summaries).values()]
 
 
@@ -38,11 +38,11 @@ def _last(row: Headline) -> str:
 
 _HEADS = ("algorithm", "last round %", "last {} rounds %", "worst client %", "10th percentile %", "converged in round")
 _OPTIONAL = {"selected": "best validation round %", "delivered": "last round as delivered %"}
-"""Figures that only some comparisons have: a column exists where any algorithm has one."""
+"""Figures that only some comparisons have: there is a column if any algorithm has a value."""
 
 
 def _columns(table: Sequence[Headline]) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    """(heads, rows) of the table's cells."""
+    """Return (heads, rows) of the main table."""
     also = [name for name in _OPTIONAL if any(getattr(row, name) is not None for row in table)]
     body = [
         (
@@ -59,12 +59,12 @@ def _columns(table: Sequence[Headline]) -> tuple[Sequence[str], list[tuple[str, 
 
 
 def _tail_rounds(table: Sequence[Headline]) -> int:
-    """Rounds that the means of the last rounds are over."""
+    """Return how many rounds the means of the last rounds cover."""
     return max((row.tail_rounds for row in table), default=TAIL_ROUNDS)
 
 
 def terminal_table(table: Sequence[Headline], title: str) -> Table:
-    """For rich; the best mean is bold."""
+    """Return the main table for rich; the best mean is bold."""
     best = max(row.last for row in table)
     return _terminal(*_columns(table), title, [row.last == best for row in table])
 
@@ -74,7 +74,7 @@ def _terminal(heads: Sequence[str], body: Sequence[Sequence[str]], title: str, b
     for number, head in enumerate(heads):
         needed = max(map(len, [*head.split(), *(cells[number] for cells in body)]))  # names get the rest of the width
         if number == 0:
-            shown.add_column(head, overflow="fold")  # a name that is cut names nothing
+            shown.add_column(head, overflow="fold")  # a truncated name would be ambiguous
         else:
             shown.add_column(head, justify="right", max_width=needed)
     for cells, is_bold in zip(body, bold, strict=True):
@@ -89,7 +89,7 @@ QUALITY_NAMES = {
     "sensitivity": "sensitivity at 95 % specificity",
     "calibration_error": "calibration error",
 }
-"""How the qualities of `metrics.QUALITIES` are written."""
+"""Display names of `metrics.QUALITIES`."""
 
 QUALITIES_NOTE = (
     "Means over clients in the last round. AUROC and sensitivity: each class against the rest, over the clients whose "
@@ -98,18 +98,18 @@ QUALITIES_NOTE = (
 
 
 def _quality_cells(table: Sequence[Headline]) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    """(heads, rows) of what is told beside accuracy."""
+    """Return (heads, rows) of the qualities beside accuracy."""
     body = [(row.algorithm, *(_percent(row.qualities.get(name)) for name in QUALITY_NAMES)) for row in table]
     return ("algorithm", *(f"{name}, %" for name in QUALITY_NAMES.values())), body
 
 
 def terminal_qualities(table: Sequence[Headline]) -> Table:
-    """What accuracy hides, for rich."""
+    """Return the table of qualities that accuracy hides, for rich."""
     return _terminal(*_quality_cells(table), "Beside accuracy", [False] * len(table))
 
 
 def markdown_qualities(table: Sequence[Headline]) -> str:
-    """The same for a README, with what the columns mean."""
+    """Return the same table as Markdown, with an explanation of its columns."""
     return f"{plain_table(*_quality_cells(table))}\n{QUALITIES_NOTE}\n"
 
 
@@ -127,7 +127,7 @@ CHOICE_NOTE = (
 
 
 def _difference_cells(summaries: Sequence[Summary]) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    """(heads, rows). A column for the choice exists where validation samples were held back."""
+    """Return (heads, rows); there is a column for the choice if validation samples were held back."""
     found = positions(summaries)
     chooses = any(one.with_choice is not None for one in found)
     body = [
@@ -146,38 +146,38 @@ def _difference_cells(summaries: Sequence[Summary]) -> tuple[Sequence[str], list
 
 
 def differences_note(summaries: Sequence[Summary]) -> str:
-    """What the columns mean."""
+    """Explain the columns."""
     chooses = any(one.with_choice is not None for one in positions(summaries))
     return f"{DIFFERENCES_NOTE} {CHOICE_NOTE}" if chooses else DIFFERENCES_NOTE
 
 
 def written_difference(found: PairedDifference | None) -> str:
-    """`+1.2 [+0.4, +2.0]` in points; a dash where there is nothing to compare with."""
+    """Write a difference as `+1.2 [+0.4, +2.0]` in points; a dash if there is nothing to compare with."""
     if found is None:
         return "–"
     return f"{100 * found.mean:+.1f} [{100 * found.low:+.1f}, {100 * found.high:+.1f}]"
 
 
 def terminal_differences(summaries: Sequence[Summary]) -> Table:
-    """Of every algorithm to the best and to everyone training alone, for rich."""
+    """Return each algorithm's differences to the best and to every client training alone, for rich."""
     heads, body = _difference_cells(summaries)
     return _terminal(heads, body, "Differences", [cells[-1] == "best" for cells in body])
 
 
 def markdown_differences(summaries: Sequence[Summary]) -> str:
-    """The same for a README, with what the columns mean."""
+    """Return the same table as Markdown, with an explanation of its columns."""
     return f"{plain_table(*_difference_cells(summaries))}\n{differences_note(summaries)}\n"
 
 
 def markdown_table(table: Sequence[Headline]) -> str:
-    """The same for a README."""
+    """Return the main table as Markdown."""
     return plain_table(*_columns(table))
 
 
 def beside_paper(table: Sequence[Headline], paper: Mapping[str, float] | None = None) -> str:
-    """Algorithms as columns, ours in rows (mean ± deviation over seeds; the best is bold), the paper's means below.
+    """Return algorithms as columns, our figures as rows (mean ± deviation over seeds, best bold), the paper's below.
 
-    paper: algorithm -> per cent, for the same data set only; None where the paper has none.
+    paper: algorithm -> per cent, for the same data set only; None if the paper has no figures.
     """
     seeds = max(row.seeds for row in table)
     over = f"mean ± deviation of {seeds} seeds" if seeds > 1 else "one seed"
@@ -205,13 +205,13 @@ def _bold_best(cells: Sequence[str], values: Sequence[float]) -> list[str]:
 
 
 def plain_table(heads: Sequence[str], body: Sequence[Sequence[object]]) -> str:
-    """Any table as Markdown."""
+    """Return any table as Markdown."""
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     return "\n".join([*lines, *("| " + " | ".join(str(cell) for cell in row) + " |" for row in body)]) + "\n"
 
 
 def csv_table(summaries: Sequence[Summary], clients: Sequence[str], protocol: str) -> str:
-    """One line per run, every client a column, in per cent."""
+    """Return one line per run, with a column per client, in per cent."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     figures = ("last", "tail", "selected", "worst", "tenth_percentile", "worse_off", *QUALITIES)

@@ -1,8 +1,9 @@
-"""What a participant sends and receives until its federation has converged: measured on the wire, or computed.
+"""Determines what a participant sends and receives until its federation has converged: measured on the wire, or
+computed.
 
-Computed from the model's layout, the strategy's home parts and the encoding: the shared values in each direction and
-round, and once what W costs: the anchor (all tensors, four bytes a value) down, mean and variance of every measured
-channel up, eight bytes each.
+Computed from the model's layout, the strategy's local parts and the encoding: the shared values in each direction and
+round, and the one-time cost of W: the anchor (all tensors, four bytes a value) down, mean and variance of every
+measured channel up, eight bytes each.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FLOAT32, _FLOAT64 = 4, 8
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """Bytes of one participant: in every round, up and down, and once; `measured`: counted on the wire."""
+    """Bytes of one participant: per round, up and down, and once per run; `measured`: counted on the wire."""
 
     up: float
     down: float
@@ -45,29 +46,29 @@ class Traffic:
 
 
 def computed(spec: ModelSpec, strategy: Strategy, *, encoding: Encoding = "f32", pooled_anchor: bool = True) -> Traffic:
-    """From the layout alone; heads and framing, some hundred bytes a message, are left out."""
+    """Compute the bytes from the layout alone; headers and framing, some hundred bytes per message, are left out."""
     shared = sum(tensor.size for tensor in strategy.travelling(spec))
     measures = strategy.first_measure
     once = 0
     if measures is not Measure.NONE and pooled_anchor:
         whole = sum(tensor.size for tensor in spec.tensors if tensor.floating)
         once = whole * _FLOAT32 + 2 * _FLOAT64 * sum(measured_channels(spec, measures).values())
-    elif strategy.round_measure is not Measure.NONE:  # measures once, with an update
+    elif strategy.round_measure is not Measure.NONE:  # measured once, with an update
         once = 2 * _FLOAT64 * sum(measured_channels(spec, strategy.round_measure).values())
     up, down = wire_bytes(encoding, shared), wire_bytes(downward(encoding), shared)
     return Traffic(up=float(up), down=float(down), once=float(once), measured=False)
 
 
 def compressed_share(records: Sequence[RoundRecord]) -> float:
-    """What compression left of the updates' bytes, the mean over rounds; 1 where they were not compressed."""
+    """Return the share of the updates' bytes that compression left, mean over rounds; 1 if they were not compressed."""
     known = [record.compressed for record in records if record.compressed is not None]
     return fmean(known) if known else 1.0
 
 
 def counted(folders: Sequence[RunFolder]) -> Traffic | None:
-    """From the bytes that the folders' rounds recorded, the mean over clients and seeds; None without any.
+    """Return the bytes recorded in the folders' rounds, mean over clients and seeds; None if there are none.
 
-    A round is the median one; what the first round carried beyond that (models handed out, statistics) is `once`.
+    A round counts as the median one; what the first round had beyond that (models delivered, statistics) is `once`.
     """
     ups, downs, first = [], [], []
     for folder in folders:
@@ -81,7 +82,7 @@ def counted(folders: Sequence[RunFolder]) -> Traffic | None:
 
 
 def spec_of(run: RunSettings, root: Path) -> ModelSpec:
-    """The layout of the run's model, from the initial model that its runs left; made in a child where it is missing."""
+    """Return the layout of the run's model from its initial model file, which is made in a child process if missing."""
     path = root / "initial" / f"{run.initial_identity}.safetensors"
     if not path.exists():
         path = initial_file(run, make_cohort(run.cohort, run.seed), EngineOptions(root=root, workers=2))

@@ -25,7 +25,7 @@ class ClockSettings(BaseModel):
     take longer or shorter in proportion, unless by_samples is off. slower: client -> how many times slower it is.
     lost: share of sent updates that never arrive; after a heartbeat of either side they are sent again.
     heartbeat_s, quorum, deadline_s, age_exponent: as in the coordinator's configuration; deadline_s None: no deadline.
-    look_s: interval at which all clients' accuracy is recorded. horizon_s: when recording stops; None: at the run's end.
+    look_s: how often all clients' accuracy is recorded. horizon_s: when recording stops; None: at the run's end.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

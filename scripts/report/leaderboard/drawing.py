@@ -1,5 +1,5 @@
-"""Draws the leaderboard: ranks over data sets with bars that join what is not told apart; accuracy against rounds and
-bytes of the algorithms that matter most."""
+"""Draws the leaderboard: ranks over data sets, with bars that join algorithms that are not told apart, and accuracy
+against rounds and bytes for the algorithms that matter most."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TOP = 30.0
 _WIDTH = 760.0
 _BAR_STEP = 9.0
 DRAWN = 6
-"""So many of the best are drawn as lines, and those that everybody looks for."""
+"""This many of the best algorithms are drawn as lines, and in addition those in `ALWAYS`, which readers look for."""
 ALWAYS = ("base", "fedavg", "fedap", "fedap-plus")
 
 
 def rank_chart(ranking: Ranking, colours: Mapping[str, int], *, described: str) -> Svg:
-    """A row for each algorithm: its average rank, its rank on every set; bars at the right join neighbours."""
+    """Draw a row per algorithm: its average rank and the range of its ranks; bars at the right join neighbours."""
     rows = ranking.algorithms
     left = room([one.name for one in rows]) + 14
     bars = len(ranking.groups) * _BAR_STEP + 12
@@ -51,12 +51,12 @@ def rank_chart(ranking: Ranking, colours: Mapping[str, int], *, described: str) 
 
 
 def round_chart(board: BoardStanding) -> Svg:
-    """Mean accuracy against rounds."""
+    """Draw mean accuracy against rounds."""
     return curves_by_width(_lines(board), described=f"Accuracy per round, {board.title}")
 
 
 def byte_chart(board: BoardStanding) -> Svg | None:
-    """Mean accuracy against bytes per participant, of those who send any; None where nobody's bytes are known."""
+    """Draw mean accuracy against bytes per participant for algorithms that send any; None if no bytes are known."""
     lines = []
     runs = {one.name: one.runs[0] for one in board.study.algorithms}
     for line in _lines(board):
@@ -71,7 +71,7 @@ def byte_chart(board: BoardStanding) -> Svg | None:
 
 
 def _lines(board: BoardStanding) -> list[CurveLine]:
-    """Of the best and of those that everybody looks for, in the order of the study."""
+    """Return the lines of the best algorithms and of those in `ALWAYS`, in the order of the study."""
     best = {row.head.name for row in board.rows[:DRAWN]}
     kept = [one for one in board.study.algorithms if one.name in best or one.kind in ALWAYS]
     lines = [mean_curve(board.study, one) for one in kept]

@@ -1,4 +1,4 @@
-"""What the leaderboard tells of one data set, and of all sets under one recipe. Numbers only; nothing is drawn here."""
+"""Computes the leaderboard of one data set and of all sets under one recipe. Numbers only; nothing is drawn here."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from scripts.report.page.study import Algorithm, Study
 from scripts.run.ranking import Ranking, rank
 
 NEAR_THE_BEST = 0.95
-"""Rounds and bytes are told until this share of what the first algorithm reaches, where no accuracy is named."""
+"""If no target accuracy is given, rounds and bytes are counted until this share of the best algorithm's accuracy."""
 
 FIRST = "first"
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoardRow:
-    """One algorithm on one data set. compared: what it is ranked by; worst: its least accurate client by the same;
-    rounds_to, bytes_to: until the board's target, None where it was not reached or bytes are not known."""
+    """One algorithm on one data set. compared: the value it is ranked by; worst: the same for its least accurate
+    client; rounds_to, bytes_to: until the board's target, None if it was not reached or bytes are not known."""
 
     place: int
     head: AlgorithmRow
@@ -34,13 +34,13 @@ class BoardRow:
 
     @property
     def is_first(self) -> bool:
-        """Whether nobody is told to be better."""
+        """Whether no algorithm is significantly better."""
         return self.verdict in (FIRST, "not told apart")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoardStanding:
-    """One data set. rows: the best first; target: the accuracy that rounds and bytes are counted to."""
+    """One data set. rows: the best first; target: the accuracy up to which rounds and bytes are counted."""
 
     title: str
     study: Study
@@ -83,7 +83,7 @@ def _row(study: Study, algorithm: Algorithm, place: int, compared: float, target
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeStanding:
-    """All data sets under one recipe. firsts: on how many sets nobody is told to be better, by algorithm."""
+    """All data sets under one recipe. firsts: by algorithm, on how many sets no other is significantly better."""
 
     title: str
     boards: tuple[BoardStanding, ...]
@@ -94,7 +94,7 @@ class RecipeStanding:
 
 
 def stand_all(title: str, boards: Sequence[BoardStanding]) -> RecipeStanding:
-    """Over the sets of one recipe."""
+    """Combine the data sets of one recipe."""
     ranking = rank([one.study.summaries for one in boards])
     rows = {board.title: {row.head.name: row for row in board.rows} for board in boards}
     names = [one.name for one in ranking.algorithms]

@@ -1,4 +1,4 @@
-"""Writes the leaderboard: an HTML page that loads nothing, a csv with a line per run, tables in Markdown."""
+"""Writes the leaderboard: a self-contained HTML page, a csv with a line per run, tables in Markdown."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from scripts.report.tables import plain_table, written_difference
 
 
 def write_leaderboard(recipes: Sequence[RecipeStanding], root: Path, *, facts: Sequence[str]) -> Path:
-    """`leaderboard.html`, `.csv` and `.md` in a folder; returns the page."""
+    """Write `leaderboard.html`, `.csv` and `.md` to a folder and return the page's path."""
     write_page(as_csv(recipes), root / "leaderboard.csv")
     write_page(as_markdown(recipes), root / "leaderboard.md")
     return write_page(as_html(recipes, facts), root / "leaderboard.html")
 
 
 def as_html(recipes: Sequence[RecipeStanding], facts: Sequence[str]) -> str:
-    """The page as text."""
+    """Return the page as text."""
     colours = {number: style(number) for one in recipes for number in one.colours.values()}
     charts = {
         one.title: rank_chart(one.ranking, one.colours, described=f"Average ranks, {one.title}") for one in recipes
@@ -38,7 +38,7 @@ def as_html(recipes: Sequence[RecipeStanding], facts: Sequence[str]) -> str:
 
 
 def as_markdown(recipes: Sequence[RecipeStanding]) -> str:
-    """Ranks and one table for each data set."""
+    """Return the ranks and one table for each data set as Markdown."""
     parts = []
     for one in recipes:
         parts.append(f"## {one.title[0].upper()}{one.title[1:]}\n")
@@ -56,7 +56,7 @@ RANK_HEADS = ("algorithm", "average rank", "of the worst client", "mean %", "fir
 
 
 def rank_cells(one: RecipeStanding) -> list[tuple[str, ...]]:
-    """Over all sets of a recipe."""
+    """Return the cells of the rank table over all sets of a recipe."""
     return [
         (
             ranked.name,
@@ -79,7 +79,7 @@ def board_heads(board: BoardStanding) -> tuple[str, ...]:
 
 
 def board_cells(row: BoardRow) -> tuple[str, ...]:
-    """One algorithm on one set."""
+    """Return the cells of one algorithm on one set."""
     figures, position = row.head.figures, row.head.position
     quality = [_share(figures.qualities.get(name)) for name in ("balanced_accuracy", "auroc", "calibration_error")]
     return (
@@ -102,7 +102,7 @@ def _share(value: float | None) -> str:
 
 
 def as_csv(recipes: Sequence[RecipeStanding]) -> str:
-    """One line per run: accuracies in per cent, bytes per participant of the whole run."""
+    """Return one line per run: accuracies in per cent, bytes per participant over the whole run."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     figures = ("last_ten", "last", "worst", "tenth_percentile", *QUALITIES)

@@ -1,4 +1,4 @@
-"""The report of one comparison as a single HTML file that opens from disk. Importing this costs nothing."""
+"""Writes the report of one comparison as a single HTML file that opens from disk. Importing this package is cheap."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def write_report(
     group_key: Path | None = None,
     state: Path | None = None,
 ) -> Path:
-    """Read the runs in these folders and write one page about them; returns where it lies.
+    """Read the runs in these folders, write one page about them and return its path.
 
-    folders: of runs, of sweeps with runs in them, or of a coordinator; an audit beside them makes a section of its own.
-    where: only runs with these settings. group_key, state: a member's key and folder, which open sealed scores.
+    folders: of runs, of sweeps with runs in them, or of a coordinator; an audit beside them adds a section.
+    where: only runs with these settings. group_key, state: a member's key and folder, which decrypt sealed scores.
     """
     from fedap_core.errors import InvalidInput
     from participant.sealing.opened_scores import Seal

@@ -1,4 +1,4 @@
-"""Where each client's page is found in the file, and in which order clients are listed."""
+"""Decides the anchor of each client's page in the file, and the order in which clients are listed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def anchors(names: Sequence[str]) -> list[str]:
-    """Where each client's page is found: client-NAME, with only letters that need no quoting, each once."""
+    """Return each client's anchor: client-NAME, unique, with only characters that need no quoting."""
     made: dict[str, None] = {}
     for name in names:
         plain = f"client-{re.sub(r'[^A-Za-z0-9_.-]+', '-', name).strip('-') or 'unnamed'}"
@@ -20,7 +20,7 @@ def anchors(names: Sequence[str]) -> list[str]:
 
 
 def natural_order(names: Sequence[str]) -> list[int]:
-    """Names as people sort them: subject-2 before subject-10."""
+    """Return the indices of the names in natural order: subject-2 before subject-10."""
 
     def key(index: int) -> list[tuple[int, int, str]]:
         pieces = re.findall(r"\d+|\D+", names[index])

@@ -1,7 +1,7 @@
-"""What a participant should do with the result, in words: keep its own model or take the federation's, and why.
+"""Advises a participant in words: keep its own model or use the federation's, and why.
 
-The federation is told about by one algorithm, and its model is recommended too, unless another that ran is surely
-better here. Who is better, and how sure that is, `verdict` decides.
+One algorithm represents the federation, and its model is recommended unless another one is better here beyond chance.
+Which model is better, and how certain that is, `verdict` decides.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from scripts.report.page.verdict import ClientVerdict, Difference, Standing, bes
 from scripts.report.page.wording import listed, percent, points
 
 COLLAPSE = 0.5
-"""Fifty points of recall: a class that falls so far is lost, whatever accuracy says."""
+"""Fifty points of recall: a class that falls this far is lost, whatever accuracy says."""
 
 _KEEP = "No gain: keep the local model."
 _BEYOND = "The 95 % intervals do not overlap: this is more than chance."
 _OVERLAP = "The 95 % intervals overlap: the difference may be chance."
 _NAMED = 4
-"""So many algorithms that are behind have names; more would be a wall of text."""
+"""Up to this many algorithms that are behind are named; more would be a wall of text."""
 _UNCONFIRMED = "The 95 % intervals do not overlap, but the rounds do not agree."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """verdict: for the colour; headline: what to do; detail: why, and how sure that is; model: the best here."""
+    """verdict: for the colour; headline: what to do; detail: why, and how certain; model: the best one here."""
 
     verdict: ClientVerdict
     headline: str
@@ -43,10 +43,10 @@ def advise(
     average: Standing | None = None,
     classes: Sequence[str] = (),
 ) -> Advice:
-    """For one participant. personal: what stands for the federation; others: further federated models that ran.
+    """Advise one participant. personal: the model that represents the federation; others: further federated models.
 
-    average: the one model for all, FedAvg, which may be among the others. What did not run is None. classes: their
-    names, for those that the federated model no longer recognises.
+    average: the one model for all, FedAvg, which may be among the others. Models that did not run are None. classes:
+    names of the classes, for those that the federated model no longer recognises.
     """
     if personal is None:
         return Advice(verdict=ClientVerdict.UNKNOWN, headline="No federated model was measured here.", detail="")
@@ -68,10 +68,10 @@ def advise(
 
 
 def served_best(standings: Sequence[Standing]) -> str:
-    """Which algorithm is most accurate at this participant, and which are not told apart from it; empty with one.
+    """Say which algorithm is most accurate at this participant, and which are not told apart from it; empty with one.
 
-    By the 95 % interval of the difference on as many test samples. That both were tested on the same ones would make it
-    narrower, but which samples each got wrong is not kept.
+    Uses the 95 % interval of the difference for this number of test samples. Pairing the samples would make it
+    narrower, but which samples each model got wrong is not kept.
     """
     if len(standings) < 2:
         return ""
@@ -100,7 +100,7 @@ def _headline(gain: Difference) -> str:
 
 
 def _about_best(personal: Standing, best: Standing, *, use: bool) -> str:
-    """Which model to use, and why it is not the one that the rest of the report tells about."""
+    """Say which model to use, and why if it is not the one that the rest of the report is about."""
     if best is personal:
         return f"Use the model of {best.name}." if use else ""
     ahead = compare(personal, best)
@@ -125,7 +125,7 @@ def _about_swings(gain: Difference) -> str:
 
 
 def _about_collapse(alone: Standing, best: Standing, classes: Sequence[str]) -> str:
-    """Classes that the local model finds and the federated one loses: accuracy hides those that are rare."""
+    """Name classes that the local model finds and the federated one loses: accuracy hides rare classes."""
     before, after = alone.last.confusion, best.last.confusion
     if before is None or after is None:
         return ""
@@ -142,7 +142,7 @@ def _about_collapse(alone: Standing, best: Standing, classes: Sequence[str]) -> 
 
 
 def _about_average(alone: Standing, average: Standing | None, best: Standing) -> str:
-    """What the one model for all costs here, where that is more than chance."""
+    """Say how much accuracy the one model for all costs here, if that is more than chance."""
     if average is None or average is best or compare(alone, average).verdict is not ClientVerdict.LOSS:
         return ""
     return f"FedAvg, one model for all, would cost {points(compare(alone, average).leading)} here."

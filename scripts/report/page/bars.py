@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from protocol.host.web.svg import NARROW_WIDTH, AxisScale, Svg, by_width, element, label, picture, room, short, words
 
 _GAP = 8.0
-"""Between a bar and the words beside it."""
+"""Pixels between a bar and the text beside it."""
 _LONGEST, _LONGEST_NARROW = 26, 14
-"""Letters of a name that are shown; the rest is under the pointer."""
+"""Letters of a name that are shown; the full name appears on hover."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A part of a bar. class_: how it is coloured."""
+    """A part of a bar. class_: CSS class that colours it."""
 
     amount: float
     class_: str
@@ -24,7 +24,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """One row: its name, its parts from left to right, what is written at its end."""
+    """One row: its name, its parts from left to right, the text at its end."""
 
     name: str
     pieces: tuple[Piece, ...]
@@ -37,7 +37,7 @@ class Bar:
 
 
 def bars(rows: Sequence[Bar], *, described: str, step: float = 23.0) -> Svg:
-    """Horizontal bars on one scale from zero; for a screen and for a telephone."""
+    """Draw horizontal bars on one scale from zero, in a wide and a narrow version."""
     wide = _bars(rows, described=described, width=560.0, step=step, longest=_LONGEST)
     return by_width(wide, _bars(rows, described=described, width=NARROW_WIDTH, step=step, longest=_LONGEST_NARROW))
 

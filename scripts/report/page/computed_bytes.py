@@ -1,7 +1,7 @@
-"""Bytes of runs inside one process, where nobody could count them: worked out from the model's layout.
+"""Computes the bytes of runs inside one process, which cannot be counted, from the model's layout.
 
-The layout is that of a model file beside the run, or of a model made anew where one sample's shape is known without the
-data. Without either there is no figure. Code that a folder names is not run: users' own algorithms have none here.
+The layout is that of a model file beside the run, or of a newly made model if a sample's shape is known without the
+data. Without either there is no figure. Code that a folder names is not run: users' own algorithms get no figure.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 _SHAPES: Mapping[str, Shape] = {"har": (9, 128), "chest": (1, 64, 64)}
-"""Data sets whose samples have one shape, which their files alone would tell."""
+"""Data sets whose samples all have the same shape, which would otherwise be known only from their files."""
 
 
 def computed_bytes(settings: Mapping[str, Any], classes: tuple[str, ...], folder: Path) -> ComputedBytes | None:
-    """What a participant of this run would send and receive; None where that cannot be told."""
+    """Return what a participant of this run would send and receive; None if that cannot be determined."""
     try:
         if any(":" in str(settings.get(name, "")) for name in ("algorithm", "model")):
             return None
@@ -35,7 +35,7 @@ def computed_bytes(settings: Mapping[str, Any], classes: tuple[str, ...], folder
         spec = _spec(run, classes, folder)
         if spec is None or run.mode != "barrier":
             return None
-        from scripts.report.traffic import computed  # torch comes with it: seconds
+        from scripts.report.traffic import computed  # imports torch, which takes seconds
 
         pooled = run.anchor.kind != "warmup"
         found = computed(spec, run.strategy(), encoding=run.encoding, pooled_anchor=pooled)
@@ -55,7 +55,7 @@ def _spec(run: RunSettings, classes: tuple[str, ...], folder: Path) -> ModelSpec
 
 
 def _left_behind(run: RunSettings, folder: Path) -> Iterator[Path]:
-    """Model files of this run: the one that it started from, then those that it delivered."""
+    """Yield the model files of this run: its initial model, then those that it delivered."""
     initial = folder.parent / "initial" / f"{run.initial_identity}.safetensors"
     if initial.is_file():
         yield initial
@@ -63,7 +63,7 @@ def _left_behind(run: RunSettings, folder: Path) -> Iterator[Path]:
 
 
 def sample_shape(cohort: CohortSettings) -> Shape | None:
-    """The shape of one sample, where it is known without reading the data."""
+    """Return the shape of one sample if it is known without reading the data."""
     from participant.data.medmnist_sets import FLAGS, lookup
 
     if cohort.data in FLAGS and cohort.data_options.get("size", "28") == "28":

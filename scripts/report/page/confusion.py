@@ -1,4 +1,4 @@
-"""What one model mistook for what: the confusion matrix as it is shown, and the most frequent mistakes in words."""
+"""Prepares a model's confusion matrix for display, and its most frequent mistakes in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scripts.report.page.wording import percent
 from scripts.run.records import Counts
 
 MOST_CLASSES = 26
-"""With more classes a matrix is a carpet; then only the most frequent mistakes are listed."""
+"""With more classes a matrix is unreadable; then only the most frequent mistakes are listed."""
 _MISTAKES = 5
 
 
@@ -24,7 +24,7 @@ class Confusion:
 
 
 def confusion(name: str, classes: Sequence[str], counts: Counts) -> Confusion:
-    """Classes that neither occur nor are predicted here are left out."""
+    """Build the view of a confusion matrix, without classes that neither occur nor are predicted here."""
     used = [at for at in range(len(classes)) if any(counts[at]) or any(row[at] for row in counts)]
     rows = []
     for truth in used:

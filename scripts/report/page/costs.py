@@ -1,4 +1,4 @@
-"""What the runs cost: time and bytes per round and algorithm, where they were recorded or can be computed."""
+"""Shows what the runs cost: time and bytes per round and algorithm, if they were recorded or can be computed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _HOW_COMPUTED = "Four bytes for each shared value, up and down; the whole run ha
 
 @dataclass(frozen=True, kw_only=True)
 class CostChart:
-    """chart: bars; heads and rows: the same as a table; legend: (class, word) of the parts of a bar.
+    """chart: bars; heads, rows: the same as a table; legend: (class, word) of the parts of a bar.
 
-    note: how far the figures may be trusted.
+    note: how far the figures can be trusted.
     """
 
     chart: Svg
@@ -35,12 +35,12 @@ def _records(algorithm: Algorithm, round_no: int) -> list[RoundRecord]:
 
 
 def _whole(record: RoundRecord) -> float:
-    """Wall time of a round: as it was measured, otherwise the sum of its parts."""
+    """Return the wall time of a round: the measured one if there is one, otherwise the sum of its parts."""
     return record.seconds["round"] if "round" in record.seconds else sum(record.seconds.values())
 
 
 def time_chart(study: Study) -> CostChart | None:
-    """Mean seconds per round, by what they were spent on where that is known."""
+    """Draw mean seconds per round, by what they were spent on if that is known."""
     rows, table = [], []
     used: set[str] = set()
     for algorithm in study.algorithms:
@@ -74,7 +74,7 @@ def time_chart(study: Study) -> CostChart | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Bytes:
-    """Mean bytes of a participant: per round up and down, and in the whole run."""
+    """Mean bytes of a participant: per round, up and down, and over the whole run."""
 
     up: float
     down: float
@@ -94,7 +94,7 @@ def _bytes_of(algorithm: Algorithm, round_no: int) -> _Bytes | None:
 
 
 def computed_note(study: Study) -> str:
-    """Whose bytes nobody measured; empty where all were."""
+    """Say which algorithms' bytes are computed; empty if all were measured."""
     computed = [a for a in study.algorithms if any(run.computed is not None for run in a.runs)]
     if not computed:
         return ""
@@ -103,7 +103,7 @@ def computed_note(study: Study) -> str:
 
 
 def bytes_chart(study: Study) -> CostChart | None:
-    """Bytes of a participant per round, up and down."""
+    """Draw bytes of a participant per round, up and down."""
     rows, table = [], []
     for algorithm in study.algorithms:
         found = _bytes_of(algorithm, study.round_no)

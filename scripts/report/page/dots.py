@@ -22,9 +22,9 @@ from protocol.host.web.svg import (
 from scripts.report.page.wording import percent
 
 _GAP = 10.0
-"""Between a name and the scale."""
+"""Pixels between a name and the scale."""
 _LONGEST, _LONGEST_NARROW = 22, 11
-"""Letters of a name that are shown; the rest is under the pointer."""
+"""Letters of a name that are shown; the full name appears on hover."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Dot:
 
 @dataclass(frozen=True, kw_only=True)
 class DotRow:
-    """One client. anchor: where its name leads."""
+    """One client. anchor: target of the link on its name."""
 
     name: str
     anchor: str
@@ -48,8 +48,8 @@ class DotRow:
 
 
 def client_dots(rows: Sequence[DotRow], *, described: str) -> Svg:
-    """A row per client; a bar leads from what it reaches alone to what it reaches with the personalised model. For a
-    screen and for a telephone."""
+    """Draw a row per client, with a bar from its accuracy alone to that with the personalised model, in a wide and a
+    narrow version."""
     wide = _client_dots(rows, described=described, width=940.0, longest=_LONGEST)
     return by_width(wide, _client_dots(rows, described=described, width=NARROW_WIDTH, longest=_LONGEST_NARROW))
 
@@ -71,7 +71,7 @@ def _client_dots(rows: Sequence[DotRow], *, described: str, width: float, longes
 
 
 def _left(names: Sequence[str], *, least: float = 116.0, strong: bool = False, longest: int = _LONGEST) -> float:
-    """Where the scale begins: beside the longest name."""
+    """Return where the scale begins: beside the longest name."""
     needed = 2 * _GAP + room([short(name, longest) for name in names], strong=strong)
     return needed if longest < _LONGEST else max(least, needed)
 
@@ -110,7 +110,7 @@ def _scale_lines(x: AxisScale, *, top: float, bottom: float, axis: str) -> list[
 
 
 def intervals(dots: Sequence[Dot], *, described: str) -> Svg:
-    """One client's algorithms, one under the other, each with its 95 % interval. For a screen and for a telephone."""
+    """Draw one client's algorithms in rows, each with its 95 % interval, in a wide and a narrow version."""
     wide = _intervals(dots, described=described, width=560.0, longest=_LONGEST)
     return by_width(wide, _intervals(dots, described=described, width=NARROW_WIDTH, longest=_LONGEST_NARROW))
 
@@ -143,7 +143,7 @@ def _intervals(dots: Sequence[Dot], *, described: str, width: float, longest: in
 def class_dots(
     counts: Sequence[Sequence[int]], clients: Sequence[str], classes: Sequence[str], *, described: str
 ) -> Svg:
-    """Clients by classes; the area of a dot is the number of samples."""
+    """Draw clients by classes; the area of a dot is the number of samples."""
     left, longest = _left(clients), 940.0
     top = 24.0 + 4.6 * min(18, max(map(len, classes), default=0))
     step_x = min(74.0, (longest - left - 20) / max(len(classes), 1))

@@ -1,4 +1,4 @@
-"""Finds the runs behind the folders a user named: a run's folder itself, or a folder of a sweep with runs below it."""
+"""Finds the runs in the folders a user named: a run's own folder, or the folder of a sweep with runs below it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from scripts.run.records import Run
 
 
 def find_runs(folders: Sequence[Path], where: Mapping[str, str] | None = None, seal: Seal | None = None) -> list[Run]:
-    """Every run of the folders, each once, in the order named; `where`: only those with these settings.
+    """Return every run of the folders, each once, in the given order. where: only those with these settings.
 
-    A setting is named by its dotted path (cohort.alpha) or its last word (alpha). seal: opens sealed scores.
+    A setting is named by its dotted path (cohort.alpha) or its last word (alpha). seal: decrypts sealed scores.
     """
     places = dict.fromkeys(place.resolve() for folder in folders for place in _places(folder))
     runs = [run for place in places for run in _read(place, seal)]
@@ -32,7 +32,7 @@ def find_runs(folders: Sequence[Path], where: Mapping[str, str] | None = None, s
 
 
 def _choices(runs: Sequence[Run]) -> list[str]:
-    """How settings may be named: by their last word where only one has it, otherwise by their path."""
+    """Return how settings may be named: by their last word if it is unique, otherwise by their path."""
     paths = sorted({path for run in runs for path in run.settings})
     last = Counter(path.rpartition(".")[2] for path in paths)
     return [path.rpartition(".")[2] if last[path.rpartition(".")[2]] == 1 else path for path in paths]
@@ -48,7 +48,7 @@ def _places(folder: Path) -> Iterator[Path]:
     if not below:
         raise InvalidInput("run", str(folder), "a run's folder, or a folder with runs in it")
     found = set(below)
-    yield from (place for place in below if not found.intersection(place.parents))  # what lies in a run belongs to it
+    yield from (place for place in below if not found.intersection(place.parents))  # folders inside a run belong to it
 
 
 def _is_run(folder: Path) -> bool:
@@ -56,7 +56,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _read(folder: Path, seal: Seal | None) -> list[Run]:
-    """The run, and what its members reached alone beside it, where they share that."""
+    """Return the run and, if its members share them, their results alone as a second run."""
     if (folder / SETTINGS).is_file():
         return [read_lab_run(folder)]
     alone = read_alone_run(folder, seal)

@@ -1,6 +1,6 @@
-"""The figures of one algorithm over all its seeds, and what the comparison means in a few plain sentences.
+"""Gives the figures of one algorithm over all its seeds, and the meaning of the comparison in a few plain sentences.
 
-What a figure is, `results` defines; here it is put beside costs and other algorithms.
+`results` defines the figures; this module puts them beside costs and other algorithms.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from scripts.run.records import Run
 from scripts.run.results import SETTLED, Headline, Position, difference, headline, mean_or_none
 
 WORTH_SAYING = 0.005
-"""Half a point between the last round and the last rounds' mean: then both are told."""
+"""If the last round and the mean of the last rounds differ by at least half a point, both are given."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmRow:
-    """One algorithm's row of the table. size, size_converged: bytes per participant, both ways, of all rounds and until
-    convergence; None where they are not known."""
+    """One algorithm's row of the table. size, size_converged: bytes per participant in both directions, over all rounds
+    and until convergence; None if not known."""
 
     name: str
     kind: str
@@ -38,7 +38,7 @@ class AlgorithmRow:
 
 
 def algorithm_row(study: Study, algorithm: Algorithm) -> AlgorithmRow:
-    """Everything up to and including the round where algorithms are compared."""
+    """Return one algorithm's row, up to and including the round at which algorithms are compared."""
     runs = study.summaries[algorithm.name]
     ends = [run.converged for run in runs]
     early = [None if end is None else traffic(run, end - 1) for run, end in zip(algorithm.runs, ends, strict=True)]
@@ -54,7 +54,7 @@ def algorithm_row(study: Study, algorithm: Algorithm) -> AlgorithmRow:
 
 
 def traffic(run: Run, round_no: int) -> float | None:
-    """Bytes per participant in both directions, all rounds to this one; computed where nobody counted, or None."""
+    """Return bytes per participant in both directions up to this round: counted, else computed, else None."""
     rounds = [record for record in run.rounds if record.number <= round_no and (record.up or record.down)]
     if not rounds or not run.clients:
         return None if run.computed is None else run.computed.until(round_no + 1)
@@ -62,12 +62,12 @@ def traffic(run: Run, round_no: int) -> float | None:
 
 
 def in_words(study: Study) -> list[str]:
-    """What federation changed for these clients, who gained beyond chance, and what else is worth saying."""
+    """Say what federation changed for these clients, who gained beyond chance, and what else is notable."""
     return [*_what_changed(study), *_who_gained(study), *_how_sure(study), *_strangers(study), *_others(study)]
 
 
 def _strangers(study: Study) -> Iterator[str]:
-    """Who fits nobody by the statistics that W is made of."""
+    """Name clients whose statistics, from which W is computed, resemble nobody else's."""
     run = None if study.personal is None else next((r for r in study.personal.runs if r.seed == study.seed), None)
     if run is None or run.mixing is None:
         return
@@ -106,14 +106,14 @@ def _what_changed(study: Study) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Difference of two means, in the compared round and over the last rounds."""
+    """Difference between two means, in the compared round and over the last rounds."""
 
     last: float
     tail: float
 
 
 def _change(study: Study, one: Algorithm, other: Algorithm) -> Change | None:
-    """Mean over the seeds that both have, and in each over the clients that both measured."""
+    """Return the mean over the seeds that both have, and in each over the clients measured in both."""
     theirs = {run.seed: run for run in study.summaries[other.name]}
     both = [(run, theirs[run.seed]) for run in study.summaries[one.name] if run.seed in theirs]
     if not both:
@@ -129,7 +129,7 @@ def _gap(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def verdicts(study: Study) -> list[ClientVerdict]:
-    """Per client of the shown seed, where both models were measured: what federation did for it."""
+    """Return what federation did for each client of the shown seed for which both models were measured."""
     found = []
     for index in range(len(study.clients)):
         here = standings(study, index)
@@ -141,7 +141,7 @@ def verdicts(study: Study) -> list[ClientVerdict]:
 
 
 def client_curve(run: Run, index: int, round_no: int) -> list[tuple[int, float]]:
-    """(round from 1, accuracy) of one client up to the compared round."""
+    """Return (round from 1, accuracy) of one client up to the compared round."""
     return [
         (record.number + 1, score.accuracy)
         for record in run.evaluated
@@ -150,10 +150,10 @@ def client_curve(run: Run, index: int, round_no: int) -> list[tuple[int, float]]
 
 
 def standings(study: Study, index: int) -> dict[str, Standing]:
-    """Every shown algorithm at one client, by name; without those that were not measured there.
+    """Return every shown algorithm's standing at one client, by name, without those not measured there.
 
-    The tail is the mean over the last rounds that all of them evaluated; None in runs so short that the last rounds
-    are the learning itself.
+    The tail is the mean over the last rounds that all of them evaluated; None in runs so short that they still learn in
+    the last rounds.
     """
     last = {a.name: score for a, run in study.shown if (score := run.at(study.round_no).scores[index]) is not None}
     lines = {a.name: dict(client_curve(run, index, study.round_no)) for a, run in study.shown if a.name in last}
@@ -179,7 +179,7 @@ def _who_gained(study: Study) -> Iterator[str]:
 
 
 def _how_sure(study: Study) -> Iterator[str]:
-    """The paired difference to everyone training alone, with its interval."""
+    """Give the paired difference to every client training alone, with its interval."""
     if study.personal is None or study.alone is None:
         return
     found = difference(study.summaries[study.personal.name], study.summaries[study.alone.name])
@@ -209,7 +209,7 @@ def _others(study: Study) -> Iterator[str]:
 
 
 def _best(study: Study) -> Iterator[str]:
-    """Who is best, by the seeds that all have; nothing where that is the algorithm told of already."""
+    """Say which algorithm is best over the common seeds; nothing if that is the one already described."""
     seeds = study.common_seeds
     if not seeds:
         yield "No seed is common to all algorithms: their means are not comparable."

@@ -1,8 +1,8 @@
-"""Reads a coordinator's run folder: the journal's facts, and the bytes counted on the wire beside it.
+"""Reads a coordinator's run folder: the journal's facts, and the bytes counted on the wire.
 
-What members kept to themselves (classes, confusion matrices, unless they agreed to share them) a coordinator does not
-know, and neither does this. Paths, keys and addresses of the configuration stay out of the report: it is made to be
-handed on.
+A coordinator does not know what members keep private (classes and confusion matrices, unless they agreed to share
+them), so the report does not have it either. Paths, keys and addresses of the configuration stay out of the report,
+because it is meant to be passed on.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Tables = Mapping[str, Array]
 
 
 def read_journal_run(folder: Path, seal: Seal | None = None) -> Run:
-    """The run whose journal lies in this folder, while it is running or afterwards. seal: opens scores that members
-    have sealed."""
+    """Read the run whose journal is in this folder, while it is running or afterwards. seal: decrypts scores that
+    members have sealed."""
     return _run(folder, seal, *_read(folder, seal))
 
 
@@ -69,8 +69,8 @@ def _run(folder: Path, seal: Seal | None, config: RunConfig, spec: ModelSpec | N
 
 
 def read_alone_run(folder: Path, seal: Seal | None = None) -> Run | None:
-    """What members that share it reached on their own, as a run of its own beside the federation's: its last round.
-    None where nobody shares it."""
+    """Return the members' shared scores of training alone as a separate run with one round, the federation's last.
+    None if nobody shares them."""
     config, spec, journal = _read(folder, seal)
     federated = _run(folder, seal, config, spec, journal)
     if not journal.alone or not federated.evaluated:
@@ -90,7 +90,7 @@ def read_alone_run(folder: Path, seal: Seal | None = None) -> Run | None:
 
 
 def _with_last_scores(rounds: list[RoundRecord], clients: Sequence[str]) -> tuple[list[RoundRecord], list[str]]:
-    """Members of a run without barriers end in different rounds: in the last record each has its own last score."""
+    """Put each member's own last score into the last record: without barriers, members end in different rounds."""
     scored = [record for record in rounds if record.scores]
     if not scored:
         return rounds, []
@@ -128,7 +128,7 @@ def _read(folder: Path, seal: Seal | None) -> tuple[RunConfig, ModelSpec | None,
 
 
 def _opened(fact: facts.Fact, folder: Path, seal: Seal) -> facts.Fact:
-    """A report with the scores that its member has sealed."""
+    """Return a report with the scores that its member sealed, decrypted."""
     if not isinstance(fact, facts.UpdateAccepted | facts.GoodbyeAccepted):
         return fact
     contents = seal.opened(folder).get((fact.round_no, fact.member))
@@ -144,14 +144,14 @@ def _sealed_notes(config: RunConfig) -> list[str]:
 
 
 def _shared_tables(folder: Path, config: RunConfig, seal: Seal | None) -> Mapping[tuple[int, str], Tables]:
-    """(round, member) -> arrays by name; none where they are sealed and there is no key."""
+    """Return (round, member) -> arrays by name; empty if they are sealed and there is no key."""
     if not config.seals_scores:
         return {(round_no, member): arrays for round_no, member, arrays in _tables(folder / "tables")}
     return {} if seal is None else {place: one.arrays for place, one in seal.opened(folder).items() if one.arrays}
 
 
 def _tables(folder: Path) -> Iterator[tuple[int, str, Tables]]:
-    """(round, member, arrays by name) of all that members agreed to share."""
+    """Yield (round, member, arrays by name) for all tables that members agreed to share."""
     for path in sorted(folder.glob("*/*")):
         with suppress(InvalidInput):  # a file still being written, or left behind by a crash
             stored = describe(path)
@@ -161,7 +161,7 @@ def _tables(folder: Path) -> Iterator[tuple[int, str, Tables]]:
 
 
 def _class_counts(tables: Mapping[tuple[int, str], Tables], clients: Sequence[str]) -> Counts | None:
-    """Of all its samples: those of training, and those of the confusion matrices. None unless everybody shares them."""
+    """Count each client's samples, those of training and of the confusion matrices; None unless all share them."""
     found = {member: _all_counts(arrays) for (_, member), arrays in sorted(tables.items())}
     if not clients or not found.keys() >= set(clients):
         return None
@@ -169,7 +169,7 @@ def _class_counts(tables: Mapping[tuple[int, str], Tables], clients: Sequence[st
 
 
 def _class_names(spec: ModelSpec | None, counts: Counts | None) -> tuple[str, ...]:
-    """Those of the model file; numbers in folders that do not say."""
+    """Return the class names of the model file, or numbers if the folder does not have them."""
     if counts is None:
         return ()
     named = spec is not None and len(spec.classes) == len(counts[0])
@@ -201,7 +201,7 @@ def _rounds(
             for member, scores in one.scores.items()
             if (score := scores_by_split(list(scores.values())).get("test")) is not None
         }
-        if number < 0 or (one.closed_s is None and not known):  # the model that the run began with, and open rounds
+        if number < 0 or (one.closed_s is None and not known):  # skip the initial model and open rounds
             continue
         up, down = traffic.get((number, "in"), {}), traffic.get((number, "out"), {})
         timed = one.opened_s is not None and one.closed_s is not None
@@ -215,7 +215,7 @@ def _rounds(
 
 
 def _confusion(shared: Tables | None, score: Score) -> Counts | None:
-    """The matrix that belongs to this score: the one whose sums it has."""
+    """Return the shared matrix if it belongs to this score, that is if its sums match."""
     matrix = None if shared is None else shared.get("confusion/test")
     if matrix is None or int(matrix.sum()) != score.samples or int(matrix.trace()) != score.correct:
         return None
@@ -223,7 +223,7 @@ def _confusion(shared: Tables | None, score: Score) -> Counts | None:
 
 
 def _traffic(path: Path) -> Mapping[tuple[int, str], Mapping[str, int]]:
-    """(round, in or out) -> member -> bytes; a torn last line is left out."""
+    """Return (round, in or out) -> member -> bytes; an incomplete last line is left out."""
     counted: dict[tuple[int, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     if path.is_file():
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), start=1):
@@ -234,7 +234,7 @@ def _traffic(path: Path) -> Mapping[tuple[int, str], Mapping[str, int]]:
 
 
 def _mixing(journal: JournalRounds, clients: Sequence[str]) -> MixingRecord | None:
-    """The last W, where it covers everybody who ever joined. In a sealed run it is made of the rows they requested."""
+    """Return the last W if it covers everybody who ever joined; in a sealed run, built from the rows they requested."""
     requested, weighed = journal.requested, journal.weighed
     if requested and all(set(requested.get(client, ())) == set(clients) for client in clients):
         rows = np.array([[requested[client][one] for one in clients] for client in clients], dtype=np.float64)
@@ -248,5 +248,5 @@ def _mixing(journal: JournalRounds, clients: Sequence[str]) -> MixingRecord | No
 
 
 def _with_clusters(mixing: MixingRecord) -> MixingRecord:
-    """A journal names no clusters: clients that take from the same others are alike."""
+    """Add clusters, which a journal does not have: clients that take from the same others are similar."""
     return replace(mixing, clusters=tuple(clusters_of(mixing.weights))) if len(mixing) > MOST_DRAWN else mixing

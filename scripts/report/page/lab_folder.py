@@ -1,6 +1,6 @@
-"""Reads a run folder of the lab: settings.json, rounds.jsonl, mixing.json. Takes what is there; old folders have less.
+"""Reads a run folder of the lab: settings.json, rounds.jsonl, mixing.json. Missing parts are allowed (older folders).
 
-Settings are taken as written, so that a report needs neither the data nor the code of the algorithm it tells about.
+Settings are used as written, so a report needs neither the data nor the code of the algorithm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SETTINGS = "settings.json"
 
 
 def read_lab_run(folder: Path) -> Run:
-    """The run in this folder, with as many rounds as are written."""
+    """Read the run in this folder, with the rounds written so far."""
     described = _json(folder / SETTINGS)
     rounds = tuple(sorted(read_rounds(folder / "rounds.jsonl"), key=lambda record: record.number))
     mixing = read_mixing_record(folder / "mixing.json")
@@ -28,12 +28,12 @@ def read_lab_run(folder: Path) -> Run:
         run = _described_run(described, folder)
     counted = any(record.up or record.down for record in rounds)
     computed = None if counted else computed_bytes(described["settings"], run.classes, folder)
-    with intact(folder):  # each file is sound, but do they fit together?
+    with intact(folder):  # each file is intact, but they may not fit together
         return replace(run, rounds=rounds, mixing=mixing, computed=computed)
 
 
 def _described_run(described: Json, folder: Path) -> Run:
-    """What the settings alone tell: a run without rounds."""
+    """Build a run without rounds from the settings alone."""
     settings, cohort = described["settings"], described["cohort"]
     counts = cohort.get("class_counts")
     return Run(

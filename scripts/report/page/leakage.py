@@ -1,6 +1,6 @@
-"""What an audit has found, as tables of words: read from the audit.json that lies beside runs. Knows no attack.
+"""Turns an audit's findings, read from the audit.json beside the runs, into tables of text. Knows no attack.
 
-The audit prints the same tables; this is where their columns are decided.
+The audit prints the same tables; their columns are decided here.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from scripts.run.damage import intact
 
 AUDIT = "audit.json"
 ABOUT, ALGORITHM, STATISTICS, UPDATES = "about", "algorithm ", "statistics ", "updates "
-"""How findings are named: of the audit as a whole, of an algorithm, of a budget of statistics or of updates."""
+"""Prefixes of the findings' names: the whole audit, an algorithm, a budget for statistics or for updates."""
 EXACT = "exact"
 RECOVERY = "recovery"
 SINGULAR = 1e12
-"""A condition number beyond which W cannot be solved for."""
+"""Condition number above which W·X = Y cannot be solved."""
 
 Found = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeakTable:
-    """One table. note: what its numbers mean, in a sentence or two. words: how many columns come before the numbers."""
+    """One table. note: what its numbers mean, in a sentence or two. words: text columns before the numbers."""
 
     title: str
     note: str
@@ -47,7 +47,7 @@ class Leakage:
 
 
 def read_leakage(folders: Sequence[Path]) -> Leakage | None:
-    """What lies in these folders, or beside them; None without an audit."""
+    """Read the audit in these folders or beside them; None if there is none."""
     places = (place / AUDIT for folder in folders for place in (folder, folder.resolve().parent))
     path = next((place for place in places if place.is_file()), None)
     if path is None:
@@ -57,7 +57,7 @@ def read_leakage(folders: Sequence[Path]) -> Leakage | None:
 
 
 def leakage_of(found: Found) -> Leakage:
-    """All tables that have rows."""
+    """Return all tables that have rows."""
     tables = (_membership(found), _recovery(found), _statistics(found), _updates(found))
     return Leakage(about=str(found.get(ABOUT, "")), tables=tuple(table for table in tables if table.rows))
 

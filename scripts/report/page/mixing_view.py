@@ -1,4 +1,4 @@
-"""What the report shows of W: a heat map, the figures, and in a sentence for every client who helped it and why."""
+"""Shows W in the report: a heat map, the numbers, and for every client a sentence on who helped it and why."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from scripts.run.mixing_record import AnyMixing, MixingRecord
 from scripts.run.records import Run
 
 _MOST_IN_TABLE = 60
-"""A table of more clients is too large to read; the csv of the run folder has it."""
+"""With more clients a table is too large to read; the csv of the run folder has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixingView:
-    """One algorithm's W. rows: (client, weights) in the order of the map; helped: (client, anchor, clause).
+    """One algorithm's W. rows: (client, weights) in the heat map's order; helped: (client, anchor, clause).
 
-    of_clusters: whether it is drawn by clusters of clients, which have no pages: their anchors are empty.
+    of_clusters: whether W is drawn between clusters of clients, which have no pages, so their anchors are empty.
     """
 
     name: str
@@ -46,7 +46,7 @@ class MixingView:
 
 
 def mixing_views(study: Study) -> Iterator[MixingView]:
-    """Of every algorithm whose W tells clients apart; the one that stands for the federation comes first."""
+    """Yield a view of each algorithm whose W treats clients differently, the federation's representative first."""
     shown = sorted(study.shown, key=lambda pair: pair[0] is not study.personal)
     told = [(algorithm, run, run.mixing) for algorithm, run in shown if run.mixing and run.mixing.is_personal]
     for number, (algorithm, run, mixing) in enumerate(told):
@@ -68,7 +68,7 @@ def _cluster_view(algorithm: Algorithm, run: Run, mixing: AnyMixing, *, source: 
 
 
 def _taken(row: FloatArray, names: Sequence[str], member: str) -> str:
-    """From which clusters a cluster takes most, and one of its clients."""
+    """Say from which clusters a cluster takes most, and name one of its clients."""
     most = [at for at in np.argsort(-row, kind="stable").tolist() if row[at] > 0][:3]
     parts = [f"{row[at]:.2g} from {names[at]}" for at in most]
     return f"({member} and others) takes {', '.join(parts) or 'nothing from others'}."
@@ -100,7 +100,7 @@ def _drawn(
     others: FloatArray,
     source: str,
 ) -> MixingView:
-    """others: the weights that the shades of the map tell apart."""
+    """Build the view. others: the weights that set the range of the heat map's shades."""
     ordered = tuple(names[at] for at in order)
     rounded = [[round(float(weights[i, j]), 4) for j in order] for i in order]
     return MixingView(

@@ -1,4 +1,4 @@
-"""What the first page shows: the meaning in words, the table, curves, clients, W, classes, costs, settings."""
+"""Builds the first page: the meaning in words, the table, curves, clients, W, classes, costs, settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scripts.run.results import SETTLED
 
 @dataclass(frozen=True, kw_only=True)
 class ClientRow:
-    """One client under every shown algorithm, None where it was not measured; best: the largest of them."""
+    """One client's accuracy under every shown algorithm, None if not measured; best: the largest of these."""
 
     name: str
     anchor: str
@@ -75,7 +75,7 @@ class Overview:
 
 
 def overview(study: Study) -> Overview:
-    """The first page of a comparison."""
+    """Build the first page of a comparison."""
     heads = tuple(algorithm_row(study, algorithm) for algorithm in study.algorithms)
     series = [mean_curve(study, algorithm) for algorithm in study.algorithms]
     order, client_rows = _by_change(_client_rows(study))
@@ -134,7 +134,7 @@ def _title(study: Study) -> str:
 
 
 def study_facts(study: Study) -> Iterator[str]:
-    """How clients were made and what ran, in a few words."""
+    """Say in a few words how the data were divided and what ran."""
     settings = study.runs[0].settings
     partition = settings.get("cohort.partition")
     if partition == "site":
@@ -152,7 +152,7 @@ def study_facts(study: Study) -> Iterator[str]:
 
 
 def mean_curve(study: Study, algorithm: Algorithm) -> CurveLine:
-    """Mean over the seeds of one algorithm, with its range."""
+    """Return the mean over the seeds of one algorithm, with its range."""
     by_seed = [{number + 1: mean for number, mean in run.curve} for run in study.summaries[algorithm.name]]
     common = sorted(set.intersection(*(set(values) for values in by_seed)))
     points = [(number, fmean(values[number] for values in by_seed)) for number in common]
@@ -168,7 +168,7 @@ def mean_curve(study: Study, algorithm: Algorithm) -> CurveLine:
 
 
 def _closeup(series: Sequence[CurveLine]) -> Svg | None:
-    """The ends alone, where algorithms differ by little; None where the whole chart shows them well."""
+    """Draw the curves magnified where they end, if algorithms differ little there; None if the whole chart suffices."""
     ends = [one.points[-1][1] for one in series]
     lowest = min(value for one in series for _, value in one.points)
     span = max(ends) - min(ends)
@@ -179,7 +179,7 @@ def _closeup(series: Sequence[CurveLine]) -> Svg | None:
 
 
 def _hover(series: Sequence[CurveLine]) -> dict[str, object]:
-    """What the script needs to read values under the pointer."""
+    """Return what the page's script needs to show values on hover."""
     rounds = sorted({number for one in series for number, _ in one.points})
     lines = [
         {"name": one.name, "colour": one.colour, "values": [_tenth(dict(one.points).get(number)) for number in rounds]}
@@ -208,7 +208,7 @@ def _client_rows(study: Study) -> list[ClientRow]:
 
 
 def _by_change(rows: Sequence[ClientRow]) -> tuple[list[int], tuple[ClientRow, ...]]:
-    """Who gained most comes first; without a comparison, who is best."""
+    """Sort clients by gain, largest first; without a comparison, by accuracy."""
     order = sorted(
         range(len(rows)), key=lambda at: -(rows[at].best if rows[at].change is None else rows[at].change or 0.0)
     )
@@ -239,5 +239,5 @@ def _common_settings(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
 
 
 def share(value: float | None) -> str:
-    """For tables: per cent without the sign, two digits; a dash where nothing is known."""
+    """Write a share for tables: per cent without the sign, two decimals; a dash if unknown."""
     return "–" if value is None else percent(value, 2).rstrip("%").rstrip()

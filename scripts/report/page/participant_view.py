@@ -1,4 +1,4 @@
-"""What the page of one participant shows: its accuracy under each algorithm, advice, who helped it, its mistakes."""
+"""Builds the page of one participant: its accuracy under each algorithm, advice, who helped it, its mistakes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FRAME = Frame(width=560, height=250, right=92)
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreLine:
-    """One algorithm here, written out."""
+    """One algorithm's score at this participant, as text."""
 
     name: str
     colour: int
@@ -38,7 +38,7 @@ class ScoreLine:
 
 @dataclass(frozen=True, kw_only=True)
 class CurveView:
-    """A few lines, drawn and as a table."""
+    """A few curves, as a chart and as a table."""
 
     chart: Svg
     names: tuple[str, ...]
@@ -68,7 +68,7 @@ class ParticipantView:
 
 
 def participant_views(study: Study) -> list[ParticipantView]:
-    """One per listed client of the shown seed."""
+    """Return one page per listed client of the shown seed."""
     listed = set(study.listed)
     order = [index for index in natural_order(study.clients) if index in listed]
     unordered = anchors(study.clients)
@@ -142,7 +142,7 @@ def _dot(study: Study, algorithm: Algorithm, score: ClientScore) -> Dot:
 
 
 def role(study: Study, algorithm: Algorithm) -> str:
-    """How an algorithm's dot is drawn."""
+    """Return the role that decides how an algorithm's dot is drawn."""
     return "personal" if algorithm is study.personal else "alone" if algorithm is study.alone else "other"
 
 
@@ -161,7 +161,7 @@ def _line(algorithm: Algorithm, score: ClientScore, is_personal: bool) -> ScoreL
 
 
 def _curves(study: Study, index: int, best: str) -> CurveView | None:
-    """Alone, one model for all, personalised, and the best here: more lines than these would not be told apart."""
+    """Draw alone, one model for all, personalised, and the best here; more lines could not be distinguished."""
     wanted = [study.alone, study.plain("fedavg"), study.personal]
     series = [
         CurveLine(
@@ -204,7 +204,7 @@ def _helpers(study: Study, index: int) -> tuple[tuple[Helper, ...], str]:
 
 
 def _confusions(study: Study, index: int) -> list[Confusion]:
-    """Of the personalised model, and beside it of the local one."""
+    """Return the confusion matrices of the personalised and of the local model."""
     found = []
     for wanted in (study.personal, study.alone):
         run = wanted.run_of(study.seed) if wanted is not None else None

@@ -1,8 +1,8 @@
-"""Who helped whom, and why: a client's strongest sources in W, and the layers in which they are closer than others.
+"""Explains who helped whom: a client's strongest sources in W, and the layers in which they are closer than others.
 
-d_ij is the sum of the layers' distances, and W falls with it. So what a layer did for a pair is told exactly by how
-much smaller its distance is than the mean of the same layer over all of the receiver's peers: these savings add up to
-the saving of the whole. A layer is named as the reason only where it carries most of that saving.
+d_ij is the sum of the layers' distances, and W decreases with it. A layer's contribution for a pair is therefore
+exactly how much smaller its distance is than the mean of that layer over all of the receiver's peers: these savings add
+up to the total saving. A layer is named as the reason only if it accounts for most of that saving.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from scripts.report.page.wording import listed, ordinal
 from scripts.run.mixing_record import AnyMixing, MixingRecord
 
 MOSTLY = 2 / 3
-"""A layer that carries at least this share of the saving is the reason; with less, several are."""
+"""A layer that accounts for at least this share of the saving is the reason; otherwise several layers are."""
 
 ALIKE = 0.75
-"""A layer that saves at least this share of what another saves is as much a reason as that one."""
+"""A layer that saves at least this share of another layer's saving counts as a reason equally."""
 
 NAMED = 3
-"""More layers than these are counted instead of named."""
+"""If more layers than this are the reason, they are counted instead of named."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerDistance:
-    """Distance of a pair in one layer, and the mean over all peers of the receiver."""
+    """Distance of a pair in one layer; usual: its mean over all peers of the receiver."""
 
     layer: str
     distance: float
@@ -35,7 +35,7 @@ class LayerDistance:
 
 @dataclass(frozen=True, kw_only=True)
 class Helper:
-    """One source of one client. layers: empty where distances are not known; because: never more than they say."""
+    """One source of one client. layers: empty if distances are not known; because: the reason, based only on these."""
 
     index: int
     name: str
@@ -45,7 +45,7 @@ class Helper:
 
 
 def strongest(mixing: AnyMixing, clients: tuple[str, ...], receiver: int, count: int) -> list[Helper]:
-    """The sources from whom this client takes most, itself left out; none of weight zero."""
+    """Return the sources from which this client takes most, without itself and those of weight zero."""
     row = mixing.row(receiver)
     others = [index for index in np.argsort(-row, kind="stable").tolist() if index != receiver and row[index] > 0]
     found = []
@@ -72,7 +72,7 @@ def _layers(mixing: AnyMixing, receiver: int, source: int) -> tuple[LayerDistanc
 
 
 def why_close(layers: tuple[LayerDistance, ...]) -> str:
-    """The reason as a clause that follows «A takes 0.31 from B»."""
+    """Return the reason as a clause that follows «A takes 0.31 from B»."""
     savings = [layer.usual - layer.distance for layer in layers]
     whole = sum(savings)
     if whole <= 0:
@@ -90,7 +90,7 @@ def why_close(layers: tuple[LayerDistance, ...]) -> str:
 
 
 def _carrying(savings: list[float], enough: float) -> list[int]:
-    """The layers that save most, until they carry enough together; one that saves about as much is not left out."""
+    """Return the layers that save most, until they save enough together; one that saves about as much is included."""
     found: list[int] = []
     for at in sorted(range(len(savings)), key=lambda at: -savings[at]):
         if sum(savings[one] for one in found) >= enough and savings[at] < ALIKE * savings[found[-1]]:

@@ -1,7 +1,7 @@
-"""Puts runs together into one comparison: which algorithms and seeds there are, and at which round they are compared.
+"""Combines runs into one comparison: which algorithms and seeds there are, and at which round they are compared.
 
-Laws: all runs have the same clients; algorithms are compared at the last round that all of them evaluated, never at
-rounds of different number; runs that are still under way are left out and named. Draws and words nothing.
+Rules: all runs have the same clients; algorithms are compared at the last round that all of them evaluated, never at
+different rounds; unfinished runs are left out and named. Draws nothing and writes no text for the page.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from scripts.run.records import Run
 from scripts.run.results import Position, Summary, positions, summarise
 
 PERSONAL = ("fedap", "f-fedap", "d-fedap", "fedbn", "fedper")
-"""Which personalised algorithm stands for the federation: the first of these that ran, never the one that won; without
-any of them the first of the others."""
+"""Which personalised algorithm represents the federation: the first of these that ran, never the one that won; without
+any of them, the first of the others."""
 
 ONE_MODEL = ("fedavg", "fedprox")
-"""One model for all: stands for the federation only where nothing personalised ran."""
+"""One model for all: represents the federation only if nothing personalised ran."""
 
 MOST_LISTED = 50
-"""Clients that a page lists where it cannot list all."""
+"""Number of clients that a page lists if it cannot list all."""
 
 _NOT_IN_A_LABEL = frozenset({"algorithm", "seed", "rounds", "evaluate_every", "threads", "device", "model", "run"})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Algorithm:
-    """All seeds of one algorithm. colour: the number of its style; kind: its bare name."""
+    """All seeds of one algorithm. colour: the number of its style; kind: its name without options."""
 
     kind: str
     name: str
@@ -51,7 +51,8 @@ class Algorithm:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """One comparison. round_no: where everything is compared, counted from 0; seed: whose clients have pages."""
+    """One comparison. round_no: the round at which everything is compared, from 0; seed: the one whose clients have
+    pages."""
 
     algorithms: tuple[Algorithm, ...]
     round_no: int
@@ -60,7 +61,7 @@ class Study:
 
     @cached_property
     def summaries(self) -> dict[str, list[Summary]]:
-        """By algorithm, one for each of its runs, up to the round where all are compared."""
+        """By algorithm: one summary for each of its runs, up to the compared round."""
         return {
             one.name: [
                 summarise(run.rounds, algorithm=one.name, seed=run.seed, rounds=self.round_no + 1) for run in one.runs
@@ -70,7 +71,7 @@ class Study:
 
     @cached_property
     def positions(self) -> list[Position]:
-        """How every algorithm stands beside the best and beside everyone training alone."""
+        """Every algorithm relative to the best and to every client training alone."""
         everything = [run for runs in self.summaries.values() for run in runs]
         return positions(everything, alone="" if self.alone is None else self.alone.name)
 
@@ -84,7 +85,7 @@ class Study:
 
     @property
     def common_seeds(self) -> tuple[int, ...]:
-        """Those that every algorithm has: only over these may means be compared."""
+        """Seeds that every algorithm has: means may be compared only over these."""
         return tuple(sorted(frozenset.intersection(*(algorithm.seeds for algorithm in self.algorithms))))
 
     @property
@@ -99,7 +100,7 @@ class Study:
 
     @cached_property
     def listed(self) -> tuple[int, ...]:
-        """Clients that are listed and have pages: all, or of many those that the federation serves worst."""
+        """Clients that are listed and have pages: all, or if there are many, those with the lowest accuracy."""
         everybody = range(len(self.clients))
         run = None if self.personal is None else self.personal.run_of(self.seed)
         if len(everybody) <= MOST_DRAWN or run is None:
@@ -109,7 +110,7 @@ class Study:
         return tuple(sorted(sorted(accuracy, key=lambda index: accuracy[index])[:MOST_LISTED]))
 
     def plain(self, kind: str) -> Algorithm | None:
-        """The algorithm of this bare name, preferably without options."""
+        """Return the algorithm of this name, preferably without options."""
         found = [algorithm for algorithm in self.algorithms if algorithm.kind == kind]
         return min(found, key=lambda one: len(one.runs[0].options), default=None)
 
@@ -119,13 +120,13 @@ class Study:
 
     @property
     def personal(self) -> Algorithm | None:
-        """The algorithm that stands for the federation in advice."""
+        """The algorithm that represents the federation in advice."""
         others = [a.kind for a in self.algorithms if a.kind not in ("base", *PERSONAL, *ONE_MODEL)]
         return next(filter(None, map(self.plain, (*PERSONAL, *others, *ONE_MODEL))), None)
 
 
 def make_study(runs: Sequence[Run]) -> Study:
-    """The comparison that these runs make; InvalidInput where they are not one."""
+    """Combine these runs into a comparison; raises InvalidInput if they do not form one."""
     notes: list[str] = []
     kept = list(_ready(runs, notes))
     _require_same_clients(kept)
@@ -187,7 +188,7 @@ def _require_same_clients(runs: Sequence[Run]) -> None:
 
 
 def _algorithms(runs: Sequence[Run], notes: list[str]) -> Iterator[Algorithm]:
-    """Runs by what is compared: the algorithm, its options, and whatever other setting differs between runs."""
+    """Group runs by what is compared: the algorithm, its options, and any other setting that differs between runs."""
     differing = _differing(runs)
     twins: list[str] = []
     groups: dict[tuple[str, str], dict[int, Run]] = {}
@@ -196,7 +197,7 @@ def _algorithms(runs: Sequence[Run], notes: list[str]) -> Iterator[Algorithm]:
         name = algorithm_name(run.algorithm, {**run.options, **also})
         group = groups.setdefault((run.algorithm, name), {})
         before = group.setdefault(run.seed, run)
-        if before is not run:  # of two equal runs, the longer
+        if before is not run:  # of two equal runs, keep the longer
             longer = max(before, run, key=lambda one: one.evaluated[-1].number)
             group[run.seed] = longer
             twins.append((run if longer is before else before).source)
@@ -214,7 +215,7 @@ def _algorithms(runs: Sequence[Run], notes: list[str]) -> Iterator[Algorithm]:
 
 
 def _options(runs: Mapping[int, Run]) -> int:
-    """How many were set: the plain algorithm comes first, and has the colour of its kind."""
+    """Return how many options were set: the algorithm without options comes first and gets the colour of its kind."""
     return min(len(run.options) for run in runs.values())
 
 

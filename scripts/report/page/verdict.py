@@ -1,8 +1,8 @@
-"""Whether one model is better than another for one client, and how sure that is.
+"""Decides whether one model is better than another for one client, and how certain that is.
 
-Both are measured on the same test samples, but which samples each got wrong is not kept. So a difference is more than
-chance only where the two 95 % intervals do not overlap, which is on the careful side. Intervals know nothing of models
-that swing from round to round: where the last round and the mean of the last ones differ widely, the mean decides.
+Both are measured on the same test samples, but which samples each got wrong is not kept. A difference therefore counts
+as more than chance only if the two 95 % intervals do not overlap, which is conservative. Intervals do not account for
+models that swing from round to round: if the last round and the mean of the last ones differ widely, the mean decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fedap_core.choosing import HitCount
 from scripts.run.records import ClientScore
 
 SWING = 0.02
-"""Two points between the last round and the mean of the last ones: more than a reader would take for rounding."""
+"""Two points between the last round and the mean of the last ones: more than a reader would attribute to rounding."""
 
 
 class ClientVerdict(Enum):
@@ -42,23 +42,24 @@ class Standing:
 
     @property
     def usual(self) -> float:
-        """The accuracy that one round does not change."""
+        """The accuracy that does not depend on a single round, if there is one."""
         return self.last.accuracy if self.tail is None else self.tail
 
     @property
     def hits(self) -> HitCount:
-        """The same as a count of the test samples, which all rounds have in common."""
+        """The usual accuracy as a count of correct test samples, which are the same in all rounds."""
         return HitCount(correct=round(self.usual * self.last.samples), samples=self.last.samples)
 
     @property
     def usual_interval(self) -> tuple[float, float]:
-        """95 % interval around it: as wide as that of one round, since all rounds have the same samples."""
+        """95 % interval of the usual accuracy: as wide as that of one round, since all rounds use the same samples."""
         return self.hits.interval
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """Of one model over another. last, tail: in shares; apart: whether the intervals of what leads do not overlap."""
+    """Gain of one model over another. last, tail: as fractions; apart: whether the leading figure's intervals are
+    disjoint."""
 
     last: float
     tail: float | None
@@ -70,12 +71,12 @@ class Difference:
 
     @property
     def leading(self) -> float:
-        """The figure to tell first."""
+        """The figure to report first."""
         return self.tail if self.tail is not None and self.swings else self.last
 
     @property
     def confirmed(self) -> bool:
-        """Whether the last round and the last ones take the same side."""
+        """Whether the last round and the mean of the last ones have the same sign."""
         return self.tail is None or self.last * self.tail > 0
 
     @property
@@ -98,7 +99,7 @@ def overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def compare(before: Standing, after: Standing) -> Difference:
-    """What `after` has over `before`."""
+    """Return the gain of `after` over `before`."""
     last = after.last.accuracy - before.last.accuracy
     tail = None if before.tail is None or after.tail is None else after.tail - before.tail
     if _differ_widely(last, tail):
@@ -107,6 +108,6 @@ def compare(before: Standing, after: Standing) -> Difference:
 
 
 def best_of(stands_for: Standing, others: tuple[Standing, ...]) -> Standing:
-    """The best of the models that are surely better than the one that stands for the federation; else that one."""
+    """Return the best of the models that are better than `stands_for` beyond chance; otherwise `stands_for`."""
     better = [one for one in others if compare(stands_for, one).verdict is ClientVerdict.GAIN]
     return max(better, key=lambda one: one.usual, default=stands_for)

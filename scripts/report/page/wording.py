@@ -1,4 +1,4 @@
-"""How numbers and names are written in the report: per cent, points, bytes, durations, ordinals, algorithms."""
+"""Formats numbers and names for the report: per cent, points, bytes, durations, ordinals, algorithms."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", 
 
 
 def algorithm_name(algorithm: str, options: Mapping[str, str]) -> str:
-    """As the literature writes it, with the options that were set, in short: charts have little room."""
+    """Return the name used in the literature, with the options that were set, abbreviated: charts have little room."""
     told = ", ".join(option_in_short(key, value) for key, value in options.items())
     return f"{spelled(algorithm)} {told}".rstrip()
 
 
 def points(difference: float, *, sign: bool = False) -> str:
-    """A difference of shares in points. Always rounded to a tenth; the sign only where it is asked for."""
+    """Write a difference of shares in points, rounded to a tenth; with its sign only on request."""
     value = 100 * difference
     amount = f"{value:+.1f}" if sign and round(value, 1) else f"{abs(value):.1f}"
     return f"{amount.replace('-', '−')} point{'' if amount.lstrip('+-') == '1.0' else 's'}"
 
 
 def ordinal(index: int) -> str:
-    """The word for a position counted from 0."""
+    """Return the ordinal for a position counted from 0."""
     if index < len(_ORDINALS):
         return _ORDINALS[index]
     number = index + 1
@@ -36,7 +36,7 @@ def ordinal(index: int) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """a; a and b; a, b and c."""
+    """Join words: a; a and b; a, b and c."""
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""
 
 

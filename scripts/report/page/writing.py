@@ -1,6 +1,6 @@
-"""Puts the report together: a comparison in, one HTML file out. Every name is escaped by the template engine.
+"""Assembles the report: a comparison in, one HTML file out. The template engine escapes every name.
 
-The file loads nothing: style and script stand in it, drawings are inline. Written whole or not at all.
+The file loads nothing: style, script and drawings are inline. It is written atomically.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from scripts.report.tables import written_difference
 
 
 def write(study: Study, out: Path, leakage: Leakage | None = None) -> Path:
-    """Write one page about a comparison; returns where it lies."""
+    """Write one page about a comparison and return its path."""
     return write_page(render(study, leakage), out)
 
 
 def write_page(text: str, out: Path) -> Path:
-    """Replace a page whole or not at all; returns where it lies."""
+    """Replace a page atomically and return its path."""
     half = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def write_page(text: str, out: Path) -> Path:
 
 
 def render(study: Study, leakage: Leakage | None = None) -> str:
-    """The page as text. leakage: what an audit of these runs found."""
+    """Return the page as text. leakage: what an audit of these runs found."""
     return (
         environment()
         .get_template("report.html.j2")
@@ -55,13 +55,13 @@ def render(study: Study, leakage: Leakage | None = None) -> str:
 
 
 def _styles(study: Study) -> dict[int, Style]:
-    """Of the algorithms that are shown, by the number that their classes have."""
+    """Return the styles of the shown algorithms, by the number in their CSS classes."""
     return {algorithm.colour: style(algorithm.colour) for algorithm in study.algorithms}
 
 
 @cache
 def environment() -> Environment:
-    """The templates of the lab's pages, with how numbers are written in them."""
+    """Return the templates of the lab's pages, with filters that format numbers."""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader("scripts.report.page"), PackageLoader("protocol.host.web")]),
         autoescape=True,
