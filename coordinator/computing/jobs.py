@@ -1,7 +1,7 @@
 """The computing thread and its jobs: inspect reports, compute W from statistics, mix rows. Reads and writes files.
 
-Every job is a function of an action and returns the event that the machine waits for; one that fails returns its error,
-and the thread goes on. Large models are read tile by tile and are never in memory as a whole. When a job is due, and
+Every job is a function of an action and returns the event that the machine waits for; a failing job returns its error,
+and the thread continues. Large models are read tile by tile and are never in memory as a whole. When a job is due, and
 what follows from it, is decided elsewhere.
 """
 
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Done(Generic[T]):
-    """A finished job: the key it was given, its answer or its error, and the processor time it took."""
+    """A finished job: its key, its answer or error, and the processor time it took."""
 
     key: T
     answer: object = None
@@ -67,7 +67,7 @@ class Done(Generic[T]):
 
 
 class ComputeThread(Generic[T]):
-    """One thread. `wake` is called from it whenever a job has ended."""
+    """One thread that runs jobs. It calls `wake` whenever a job has ended."""
 
     def __init__(self, wake: Callable[[], None], clock: Callable[[], float]) -> None:
         self._wake = wake
@@ -78,18 +78,18 @@ class ComputeThread(Generic[T]):
         self._thread.start()
 
     def submit(self, key: T, job: Callable[[], object]) -> None:
-        """Do this after everything submitted before."""
+        """Run this job after all jobs submitted before."""
         self._jobs.put((key, job))
 
     def finished(self) -> list[Done[T]]:
-        """Jobs that have ended since the last call, in order; never waits."""
+        """Return the jobs that ended since the last call, in order; never blocks."""
         ended: list[Done[T]] = []
         while not self._done.empty():
             ended.append(self._done.get_nowait())
         return ended
 
     def close(self) -> None:
-        """Finish what was submitted, then end the thread."""
+        """Finish all submitted jobs, then end the thread."""
         self._jobs.put(None)
         self._thread.join()
 
@@ -99,7 +99,7 @@ class ComputeThread(Generic[T]):
             began = self._clock()
             try:
                 done = Done(key=key, answer=job())
-            except Exception as error:  # noqa: BLE001 - handed back, whatever it is: a dead thread would hang the run
+            except Exception as error:  # noqa: BLE001 - return any error: a dead thread would hang the run
                 done = Done(key=key, error=error)
             self._done.put(Done(key=key, answer=done.answer, error=done.error, cpu_s=self._clock() - began))
             self._wake()
@@ -108,11 +108,11 @@ class ComputeThread(Generic[T]):
 log = structlog.get_logger()
 
 ROWS_HELD_BYTES = 384 * MIB
-"""Most memory for mixed rows, those still being sent included: 1,000 members of a LeNet-5 and their round before."""
+"""Most memory for mixed rows, including those still being sent: 1,000 members with a LeNet-5, for two rounds."""
 
 
 class DamagedReports(InvalidInput):
-    """Stored reports that are not as they were admitted: where they lie and what is wrong with each."""
+    """Stored reports are damaged or missing. faults: path and fault of each."""
 
     def __init__(self, faults: Mapping[BlobRef, tuple[Path, str]]) -> None:
         path, wrong = next(iter(faults.values()))
@@ -121,11 +121,11 @@ class DamagedReports(InvalidInput):
 
 
 class BaseGone(Exception):
-    """An update is a difference to a model that a restart has lost. Sent again, it comes in full."""
+    """An update is a difference to a model that a restart has lost. The member will send the update again in full."""
 
 
 class Jobs:
-    """The work of one run, all of it in one thread."""
+    """The jobs of one run, all run in one thread."""
 
     def __init__(self, *, store: Store, forms: ModelForms, spec: ModelSpec, rules: Rules) -> None:
         self._store = store
@@ -134,14 +134,14 @@ class Jobs:
         self._rules = rules
         self._limited: set[str] = set()
         self._lengths: dict[bool, float] = {}
-        """Length of the initial model's trained values, with batch norm (warm-up) and without what stays home."""
+        """Norm of the initial model's trained values: True with batch norm (warm-up), False for shared tensors only."""
 
     # ---- inspect
 
     def inspect(self, actions: Sequence[Inspect]) -> list[Inspected | InspectionFailed]:
-        """Judge reports that are staged; what is admitted is durable when this returns, what is not is gone.
+        """Check staged reports; those admitted are durable when this returns, the others are dropped.
 
-        The disk is asked once for all of them. Where it fails, nobody is to blame: those reports must come again.
+        All are written to disk together. If the disk fails, no member is at fault: those reports must be sent again.
         """
         answers: dict[Inspect, Inspected | InspectionFailed] = {}
         admitted: dict[BlobRef, int] = {}
@@ -151,7 +151,7 @@ class Jobs:
                 judgement, checksums = self._judge(action, refs)
             except (OSError, MemoryError, BaseGone) as error:
                 answers[action] = _failed(action, error)
-            except Exception as error:  # whatever one report holds, the others must be judged
+            except Exception as error:  # whatever one report contains, the others must be checked
                 log.error("report.unreadable", participant=action.member, round=action.round_no + 1, exc_info=error)
                 reason = f"cannot be read: {type(error).__name__}"
                 answers[action] = Judgement(code="wrong-tensors", reason=reason).answer(action)
@@ -168,7 +168,7 @@ class Jobs:
         return [answers[action] for action in actions]
 
     def _judge(self, action: Inspect, refs: Sequence[BlobRef]) -> tuple[Judgement, dict[BlobRef, int]]:
-        """A judgement and, if the report is admitted, the checksums of its sets."""
+        """Return the verdict and, if the report is admitted, the checksums of its tensor sets."""
         if not all(map(self._store.is_staged, refs)):
             reason = "the update came without the statistics it was asked for"
             return Judgement(code="bad-statistics", reason=reason), {}
@@ -193,11 +193,11 @@ class Jobs:
         }
 
     def _judge_update(self, action: Inspect, staged: Staged) -> tuple[Judgement, int | None]:
-        """A judgement, and the checksum of a file, all of which was read for it."""
+        """Return the verdict and, if the update is in a file, the checksum of the bytes read."""
         layout = self._forms.updates(action.phase)
         if staged.layout != layout:
             return Judgement(code="wrong-tensors", reason=_difference(staged.layout, layout)), None
-        if self._rules.sealing is not None:  # there is nothing to be seen in it
+        if self._rules.sealing is not None:  # encrypted values cannot be checked
             return Judgement(), None
         given = self._given(action.sent, action.phase)
         if staged.encoding in DIFFERENCES:
@@ -216,7 +216,7 @@ class Jobs:
             judged = inspect_update(
                 blocks, shape=self._shape(action.phase), bounds=bounds, train_loss=action.train_loss, directed=directed
             )
-            if given is None:  # measured against the model that the run started from: that says nothing of one step
+            if given is None:  # compared with the initial model, which says nothing about the length of one step
                 judged = replace(judged, distance=None, direction="")
             return judged, None if staged.data is not None else values.checksum
 
@@ -234,7 +234,7 @@ class Jobs:
         return bounds_of(self._rules.admission, length=self._lengths[warm], typical=typical)
 
     def _given(self, sent: WeightsRef | None, phase: Phase) -> Payload | None:
-        """What the member was given, if it is still here: rows of long ago are collected."""
+        """Return the weights that the member was sent, if they still exist: old rows are deleted."""
         if sent is None:
             return None
         try:
@@ -270,7 +270,7 @@ class Jobs:
     # ---- weigh
 
     def weigh(self, action: Weigh) -> WeighingDone:
-        """W from stored statistics."""
+        """Compute W from stored statistics."""
         try:
             stats = tuple(map(self._stored_moments, action.statistics, action.samples))
         except (InvalidInput, FileNotFoundError):
@@ -296,8 +296,8 @@ class Jobs:
     # ---- mix
 
     def aggregate(self, action: Aggregate) -> list[tuple[RowRef, Payload]]:
-        """Mix a row for every receiver: into memory where that is not much, else into files. Rows are not durable, the
-        givers' blobs are; what a failing disk has begun is deleted."""
+        """Mix a row for every receiver, in memory if they are small, otherwise in files. Rows are not durable, but the
+        givers' blobs are; if the disk fails, incomplete rows are deleted."""
         try:
             return self._aggregate(action)
         except (InvalidInput, FileNotFoundError):
@@ -305,7 +305,7 @@ class Jobs:
             raise
 
     def _require_whole(self, refs: Sequence[BlobRef]) -> None:
-        """DamagedReports if any of these is not as it was admitted."""
+        """Raise DamagedReports if any of these files is damaged or missing."""
         faults = {ref: wrong for ref in refs if (wrong := self._store.fault_of(ref))}
         if faults:
             raise DamagedReports({ref: (self._store.path_of(ref), wrong) for ref, wrong in faults.items()})
@@ -337,7 +337,7 @@ class Jobs:
         return list(zip(action.receivers, rows, strict=True))
 
     def _tell_limited(self, action: Aggregate, product: Product) -> None:
-        """Once, when it changes who: somebody whose updates lie far from the others may do so in every round."""
+        """Log the members whose updates were limited, only when the set changes: it may be the same in every round."""
         kept = () if product.kept is None else product.kept
         found = {giver.member: float(one) for giver, one in zip(action.givers, kept, strict=False) if one < 1.0}
         if set(found) != self._limited:
@@ -346,7 +346,7 @@ class Jobs:
 
 
 def refs_of(action: Inspect) -> tuple[BlobRef, ...]:
-    """The sets of a report: what its kind says first, statistics that came along last."""
+    """Return the tensor sets of a report: the one of its kind first, statistics sent with it last."""
     main = BlobRef(member=action.member, kind=action.kind, round_no=action.round_no)
     if action.kind != UPDATE or action.measure is Measure.NONE:
         return (main,)
@@ -360,7 +360,7 @@ def _failed(action: Inspect, error: Exception) -> InspectionFailed:
 
 
 def _reader(held: Held, files: ExitStack) -> FloatReader:
-    """What is in memory needs no file, and nothing to close it."""
+    """Return a reader; one of bytes in memory needs no file and no closing."""
     return files.enter_context(reading(held)) if held.data is None else FloatReader(held.data, held.encoding)
 
 
@@ -373,7 +373,7 @@ def _blocks(
 
 
 def _sum(given: Payload, staged: Staged) -> Float32Array:
-    """What was given and the difference that came back, (elements,)."""
+    """Return the sum of the weights sent and the reported difference, (elements,)."""
     elements = staged.layout.elements
     base = from_wire(given.read(0, given.size_bytes), given.encoding, elements)
     return base + from_wire(_bytes(staged), staged.encoding, elements)
@@ -387,7 +387,7 @@ def _length(values: FloatReader, size: int) -> float:
 
 
 def _bytes(held: Staged | StoredSet) -> memoryview:
-    """All wire bytes of a small set."""
+    """Return all wire bytes of a small set."""
     if held.data is not None:
         return held.data
     return memoryview(read_bytes(held.path, 0, held.layout.size_bytes(held.encoding)))

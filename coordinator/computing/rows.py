@@ -1,9 +1,9 @@
-"""Mixing stored updates: reads blobs, applies `fedap_core.aggregation`, returns rows.
+"""Mixes stored updates: reads blobs, applies `fedap_core.aggregation`, returns rows.
 
-Reads every giver in order, tile by tile (twice under the rule `limit`, which compares them first), and refuses the
-whole result if a byte has changed since it was stored. Rows go into files, and memory is one tile per giver and
-receiver, whatever the size of the model; or, where they are small and few, they stay in memory. Which weights these
-are, and where rows go, is decided elsewhere.
+Reads every giver in order, tile by tile (twice under the rule `limit`, which compares them first), and discards the
+whole result if a byte has changed since it was stored. Rows are written to files, which needs memory for one tile per
+giver and receiver, whatever the size of the model; if they are small and few, they stay in memory. The weights, and
+where rows go, are decided elsewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from protocol.tensors import Layout
 
 @dataclass(kw_only=True)
 class Product:
-    """What is to be mixed and under which rule; afterwards `kept` says how much of each giver counted."""
+    """A mixture and its rule of robustness; after mixing, `kept` holds how much of each giver counted."""
 
     mixture: Mixture
     rule: Robustness
@@ -39,7 +39,7 @@ class Product:
 
     @staticmethod
     def plain(weights: FloatArray, layout: Layout) -> Product:
-        """Without any rule."""
+        """Return a product without any rule."""
         sizes = tuple(math.prod(spec.shape) for spec in layout.specs)
         own = (None,) * len(weights)
         mixture = Mixture(weights=weights, own=own, personal=False, sizes=sizes, trained=len(sizes))
@@ -47,7 +47,7 @@ class Product:
 
 
 class _RowWriter:
-    """One row on its way to its file, and to its name where it needs one."""
+    """Writes one row to its file and computes its transfer name, if it needs one."""
 
     def __init__(self, handle: int, encoding: Encoding, named: bool) -> None:
         self._handle = handle
@@ -68,7 +68,7 @@ class _RowWriter:
 def mix_files(
     product: Product, givers: Sequence[StoredSet], paths: Sequence[Path], layout: Layout, encoding: Encoding
 ) -> list[Payload]:
-    """Write paths[i] = sum_j weights[i, j] * givers[j], as far as the rule lets them; the rows as payloads.
+    """Write paths[i] = sum_j weights[i, j] * givers[j], limited by the rule; return the rows as payloads.
 
     givers have this all-float32 layout.
     """
@@ -91,7 +91,7 @@ def mix_files(
 
 
 def mix_in_memory(product: Product, givers: Sequence[StoredSet], layout: Layout, encoding: Encoding) -> list[Payload]:
-    """The same rows, each small enough for one message, without writing them anywhere."""
+    """Return the same rows, each small enough for one message, without writing files."""
     size = layout.size_bytes(encoding)
     rows = [np.empty(size, dtype=np.uint8) for _ in range(len(product.mixture.weights))]
 
@@ -114,7 +114,7 @@ def _mix(product: Product, givers: Sequence[StoredSet], write: TileAccess) -> No
         readers = [files.enter_context(reading(blob)) for blob in givers]
 
         def read(start: int, tile: Float32Array) -> None:
-            if start == 0:  # from the beginning, perhaps again: what was compared must be intact, what is mixed as well
+            if start == 0:  # a new pass: new readers, so that the checksum covers exactly the bytes that are mixed
                 readers[:] = [files.enter_context(reading(blob)) for blob in givers]
             for row, reader in zip(tile, readers, strict=True):
                 reader.read(start, row)
@@ -126,5 +126,5 @@ def _mix(product: Product, givers: Sequence[StoredSet], write: TileAccess) -> No
 
 
 def changed(blob: StoredSet) -> InvalidInput:
-    """The error for bytes that are not those which were admitted."""
+    """Return the error for a blob whose bytes have changed."""
     return InvalidInput("blob", blob.path, "the bytes that were written", "The disk has changed them.")

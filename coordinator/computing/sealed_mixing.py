@@ -1,7 +1,7 @@
-"""Mixing sealed updates: sums of padded words with integer weights, and the list of uploads in each row.
+"""Mixes sealed updates: sums of padded words with integer weights, and the list of uploads in each row.
 
-Reads every giver in order, tile by tile, like `rows`, and refuses the whole result if a byte has changed since it was
-stored. Nothing here can tell what the words hide. Which weights these are is decided elsewhere.
+Reads every giver in order, tile by tile, like `rows`, and discards the whole result if a byte has changed since it was
+stored. This code cannot read what the words hide. The weights are decided elsewhere.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORD = 8
 
 
 class _WordReader:
-    """Words of one stored update, in order; `is_intact` says whether a byte of its file has changed."""
+    """Reads the words of one stored update in order; `is_intact` tells whether its file is unchanged."""
 
     def __init__(self, stored: StoredSet, files: ExitStack) -> None:
         self._stored = stored
@@ -50,9 +50,9 @@ class _WordReader:
 
 
 def mix_sealed(action: Aggregate, givers: Sequence[StoredSet], paths: Sequence[Path], layout: Layout) -> list[Payload]:
-    """A row for every receiver, each with its ingredients. paths: where to write them; none: they stay in memory.
+    """Return a row for every receiver, each with its ingredients. paths: where to write them; empty: keep in memory.
 
-    layout: of a row. givers have that of an update.
+    layout: of a row; givers have the layout of an update.
     """
     words = layout.elements
     weights = np.rint(action.weights * WHOLE).astype(np.int64)

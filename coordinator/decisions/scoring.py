@@ -1,7 +1,8 @@
 """Decides which score of a report counts, and to which round's model it belongs: one rule for all readers.
 
-A report may have scores of several models: the one that would be exported, the delivered one, the one trained from it.
-They count in this order (`fedap_core.workspace`). All but the trained one result from the round before the report's.
+A report may have scores of several models: the one that the participant would keep if the run ended now, the delivered
+one, the one trained from it. They count in this order (`fedap_core.workspace`). All but the trained one result from the
+round before the report's.
 """
 
 from __future__ import annotations

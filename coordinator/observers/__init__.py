@@ -1,7 +1,7 @@
 """The interface for observers of a run: log lines, notices, and users' own (a page, metrics, an experiment tracker).
 
-An observer sees facts after they are durable and can change nothing; one that raises is logged once and dropped, and
-the run goes on. Which observers there are is `OBSERVERS`; an operator names more of them with `--observer`.
+An observer gets facts after they are durable and cannot change the run; if it raises, the error is logged once and the
+observer is dropped. `OBSERVERS` lists the built-in ones; an operator adds others with `--observer`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ log = structlog.get_logger()
 
 
 class Observer:
-    """Override what you need. All methods run on the coordinator's thread, so they must return quickly."""
+    """Base class of observers. Override what you need; all methods run on the coordinator's thread and must return
+    quickly."""
 
     def on_fact(self, fact: Fact, time_s: float, state: State) -> None:
-        """A fact is durable. time_s: of the run's clock; state: of the run after this turn, not to be changed."""
+        """A fact is durable. time_s: on the run clock; state: after all facts of the same step; do not change it."""
 
     def on_note(self, note: Note) -> None:
-        """The machine reports something that is stored nowhere."""
+        """The machine reports something that is not journalled."""
 
     def on_notice(self, subject: str, sentence: str) -> None:
-        """The operator must know something about a subject; an empty sentence: it is over."""
+        """A notice to the operator about a subject; an empty sentence: the notice no longer applies."""
 
     def on_pulse(self, time_s: float, heard: Mapping[str, float]) -> None:
-        """About every second while messages arrive. heard: when each member was last heard from, on the run's clock."""
+        """Called about every second while messages arrive. heard: time of each member's last message (run clock)."""
 
     def close(self) -> None:
         """The run has ended, or its process is stopping."""
@@ -54,7 +55,7 @@ ALWAYS = ("log", "notices", "pulse")
 
 
 def make_observers(config: RunConfig) -> list[Observer]:
-    """The observers of a run: those that it always has, then those that its operator names."""
+    """Create the observers of a run: the standard ones, then those that the operator names."""
     trackers = ("tracking",) if config.track else ()
     return [_made(name, config) for name in (*ALWAYS, *trackers, *config.observers)]
 
@@ -72,14 +73,14 @@ def _made(name: str, config: RunConfig) -> Observer:
 
 
 class Observers:
-    """All observers of one run, as the shell calls them."""
+    """All observers of one run, called by the shell."""
 
     def __init__(self, observers: Iterable[Observer]) -> None:
         self._observers = list(observers)
         self._notices: dict[str, str] = {}
 
     def on_facts(self, facts: Iterable[tuple[Fact, float]], state: State) -> None:
-        """Facts of one turn, each with its time."""
+        """Pass on the facts of one step, each with its time."""
         for fact, time_s in facts:
             self._call("on_fact", fact, time_s, state)
 
@@ -87,7 +88,7 @@ class Observers:
         self._call("on_note", note)
 
     def on_notice(self, subject: str, sentence: str) -> None:
-        """Passed on when it changes; the shell repeats what holds."""
+        """Pass on a notice if it changed; the shell repeats current notices."""
         if self._notices.get(subject, "") != sentence:
             self._notices[subject] = sentence
             self._call("on_notice", subject, sentence)
@@ -102,6 +103,6 @@ class Observers:
         for one in tuple(self._observers):
             try:
                 getattr(one, method)(*values)
-            except Exception as error:  # whatever it is, it must not end the run
+            except Exception as error:  # no error of an observer may end the run
                 self._observers.remove(one)
                 log.error("observer.dropped", observer=type(one).__name__, exc_info=error, so="the run goes on")

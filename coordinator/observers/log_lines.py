@@ -1,7 +1,7 @@
-"""A run as log lines: readable on a terminal, one JSON object per line otherwise. Every line carries the run.
+"""Logs a run: readable lines on a terminal, one JSON object per line otherwise. Every line names the run.
 
-Lines are `noun.verb` in the past with facts as keys; `round` and `participant` stand under these names everywhere.
-Warnings that come again and again are counted, and their number is logged once a minute (`protocol.host.logs`).
+Events are `noun.verb` in the past tense, with details as keys; `round` and `participant` have these names everywhere.
+Repeated warnings are counted, and their number is logged once a minute (`protocol.host.logs`).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _WARNINGS = frozenset({"Contested", "Lost", "StatisticsLost", "Refused", "Quaran
 
 
 class _Place:
-    """Adds run, round and participant to every line: the present round where it says none itself, and
-    nothing where it is of no participant. Threads have contexts of their own, so this is not left to those."""
+    """Adds run, round and participant to every line: the current round if the line has none, and None if it concerns no
+    participant. A structlog context would not do: contexts are per thread."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -62,15 +62,15 @@ class _Place:
 
 
 _encoded = json.JSONEncoder(default=repr, check_circular=False).encode
-"""Made once: structlog would have one made for every line."""
+"""Created once: structlog would create an encoder for every line."""
 
 
 _COUNTED = frozenset({"transfer.cancelled", "connection.lost", "member.returned"})
-"""Lines that are no warnings and that a peer can cause as often as it likes."""
+"""Events that are not warnings but that a peer can cause at any rate."""
 
 
 def configure_logs(run: str, file: Path | None = None) -> None:
-    """Send all lines of this process to stderr, in the form that suits who reads it, or to a file, as JSON."""
+    """Send all lines of this process to stderr (readable on a terminal, otherwise JSON) or to a file (JSON)."""
     place = _Place(run)
     processors: list[structlog.typing.Processor] = [
         structlog.processors.add_log_level,
@@ -92,7 +92,7 @@ def configure_logs(run: str, file: Path | None = None) -> None:
 
 @cache
 def _logger() -> structlog.typing.FilteringBoundLogger:
-    """The logger as it is configured, put together once."""
+    """Return the configured logger, bound once."""
     found: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
     return found
 
@@ -101,7 +101,7 @@ class LogLines(Observer):
     """One line for every fact, note and notice."""
 
     def __init__(self, config: RunConfig) -> None:
-        """Everything about the log is configured for the whole process."""
+        """The log itself is configured for the whole process (`configure_logs`)."""
         continuous = config.mode == "continuous"
         self._progress = RunProgress(rounds=config.rounds, continuous=continuous, history=False)
 
@@ -117,8 +117,7 @@ class LogLines(Observer):
         write(event_of(fact), **shown)
 
     def _outlook(self, fact: RoundClosed, time_s: float, state: State) -> dict[str, object]:
-        """How good the models are that members reported on, and how long the rest will take; what this process has
-        seen."""
+        """Return the accuracy of the members' models and the estimated time left, from facts of this process only."""
         summary = self._progress.summary(fact.reported)
         left = self._progress.seconds_left([one.name for one in state.present()], time_s)
         outlook: dict[str, object] = {"seconds_left": None if left is None else round(left)}
@@ -140,7 +139,7 @@ class LogLines(Observer):
 
 
 def _short(value: object) -> object:
-    """A list that fits into a line; of a longer one its beginning and how many more there are."""
+    """Shorten a list that does not fit into a line to its first items and the number of the others."""
     if not isinstance(value, tuple) or len(value) <= _LONGEST_LIST:
         return value
     return (*value[:_LONGEST_LIST], f"and {len(value) - _LONGEST_LIST} more")
@@ -148,26 +147,26 @@ def _short(value: object) -> object:
 
 @cache
 def _shown(kind: str) -> tuple[tuple[str, str], ...]:
-    """Fields of a fact that a line holds, and their names there."""
+    """Return the fields of a fact that are logged, and their keys in the line."""
     names = [field.name for field in dataclasses.fields(FACTS[kind])]
     return tuple((name, _KEYS.get(name, name)) for name in names if name not in _LENGTHY and name != "run")
 
 
 def event_of(fact: Fact) -> str:
-    """The name of a fact's event. A member whose key was taken off the list is removed; it did nothing wrong."""
+    """Return the event name of a fact. A member whose key was unlisted is removed, not excluded: it did no wrong."""
     if isinstance(fact, Quarantined) and fact.code == "unknown-key":
         return "member.removed"
     return fact_event(type(fact).__name__)
 
 
 def shown_round(fact: Fact, round_no: int) -> int:
-    """The number of a round as people count, from 1. What ends a run names the rounds that were trained."""
+    """Return the number of a round as people count, from 1. Facts that end a run name the number of rounds trained."""
     return round_no if isinstance(fact, GoodbyeAccepted | Finished) else round_no + 1
 
 
 @cache
 def fact_event(kind: str) -> str:
-    """RoundClosed -> round.closed."""
+    """Return the event name of a kind of fact: RoundClosed -> round.closed."""
     if kind in _NAMED:
         return _NAMED[kind]
     return ".".join(word.lower() for word in re.findall(r"[A-Z][a-z]+", kind))

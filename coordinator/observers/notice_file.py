@@ -1,7 +1,7 @@
-"""Notices for the operator during a run, in a small file next to the journal; `status` reads it.
+"""Writes notices for the operator to a small file next to the journal; `status` reads it.
 
-Each notice has a subject and stands for as long as it holds. Nothing depends on the file: where it cannot be written,
-the log has the sentence. A new process begins without notices.
+Each notice has a subject and stays in the file as long as it applies. Nothing depends on the file: if it cannot be
+written, the log still has the notice. A new process starts without notices.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NoticeFile(Observer):
 
 
 def read_notices(folder: Path) -> tuple[str, ...]:
-    """The sentences that hold, or held when the run's process ended."""
+    """Return the notices that apply, or applied when the run's process ended."""
     try:
         found = json.loads((folder / NOTICES).read_text())
         return tuple(str(sentence) for sentence in found.values())

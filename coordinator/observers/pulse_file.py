@@ -1,7 +1,7 @@
-"""When each member was last heard from, in a small file next to the journal; the page of the run reads it.
+"""Writes the time of each member's last message to a small file next to the journal; the page of the run reads it.
 
-Heartbeats are no facts, so the journal does not have them. Nothing depends on the file; it is not forced to disk, and
-where it cannot be written, nobody is told.
+Heartbeats are not facts, so the journal does not have them. Nothing depends on the file: it is not synced, and write
+errors are ignored.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ PULSE = "pulse.json"
 
 _EVERY_S = 2.0
 _MEMBERS_PER_S = 500
-"""Of many members it is written less often: at most so many per second."""
+"""With many members the file is written less often: at most this many entries per second."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pulse:
-    """written_s: by the machine's clock; time_s and heard: by the run's."""
+    """The content of the file. written_s: by the system clock; time_s and heard: by the run clock."""
 
     written_s: float
     time_s: float
@@ -51,7 +51,7 @@ class PulseFile(Observer):
 
 
 def read_pulse(folder: Path) -> Pulse | None:
-    """The latest pulse, or None where there is none yet."""
+    """Return the latest pulse, or None if there is none yet."""
     try:
         found = json.loads((folder / PULSE).read_text())
         heard = {str(name): float(at) for name, at in found["heard"].items()}

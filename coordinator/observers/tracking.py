@@ -1,7 +1,7 @@
 """Log a run to experiment trackers: each member's accuracy by round, mean, lowest, duration of rounds.
 
-Trackers may be slow or out of reach: a thread talks to them, the coordinator never waits. One that fails is logged and
-given up; the run goes on.
+Trackers may be slow or unreachable: each has its own thread, and the coordinator never waits for it. If a tracker
+fails, the error is logged and tracking stops; the run continues.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Tracking(Observer):
             self._log_round(state.round_no + 1, list(state.members))
 
     def _log_round(self, judged: int, members: list[str]) -> None:
-        """judged: the round, from 1, whose models the latest scores are of."""
+        """Log the summary of a round. judged: the round, from 1, whose models were scored."""
         summary = self._progress.summary(members)
         values = {} if summary is None else {"accuracy_mean": summary.mean, "accuracy_lowest": summary.lowest}
         if self._progress.last_round_s is not None:
@@ -70,7 +70,7 @@ class Tracking(Observer):
 
 
 class _Talking:
-    """One tracker and the thread that talks to it."""
+    """One tracker and the thread that sends to it."""
 
     def __init__(self, text: str, config: RunConfig) -> None:
         self._text = text
@@ -96,7 +96,7 @@ class _Talking:
             while (logged := self._waiting.get()) is not None:
                 run.log(*logged)
             run.close(ended=self._ended)
-        except Exception as error:  # noqa: BLE001 - another's library and server: whatever it is, the run goes on
+        except Exception as error:  # noqa: BLE001 - no error of the tracker's library or server may end the run
             log.warning("tracker.given_up", tracker=self._text, reason=f"{type(error).__name__}: {error}")
 
     def _begin(self) -> TrackedRun:

@@ -1,4 +1,4 @@
-"""A run as Prometheus metrics, made from an overview when they are asked for. Names and meanings stand here alone."""
+"""Exports a run as Prometheus metrics, built from an overview at every scrape. Defines their names and meanings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coordinator.watching.overview import RunOverview
 
 
 class RunMetrics(Collector):
-    """Asks `look` at every scrape."""
+    """Collects metrics from the overview that `look` returns, at every scrape."""
 
     def __init__(self, look: Callable[[], RunOverview]) -> None:
         self._look = look
@@ -22,11 +22,11 @@ class RunMetrics(Collector):
         self._registry.register(self)
 
     def text(self) -> bytes:
-        """The exposition format."""
+        """Return the metrics in the exposition format."""
         return generate_latest(self._registry)
 
     def describe(self) -> list[Metric]:
-        """Nothing is collected before the first scrape."""
+        """Return nothing, so that registering does not collect."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -21,8 +21,8 @@ from protocol.host.web.live import EVERY_S, Context, LivePage
 
 
 class SharedLook:
-    """One follower for the page and the metrics, from any thread. The page decides itself how often it looks; metrics
-    are shown what was seen within the last half second."""
+    """One follower shared by the page and the metrics; thread-safe. The page refreshes at its own pace; metrics reuse
+    an overview of the last half second."""
 
     def __init__(self, folder: Path) -> None:
         self._follower = RunFollower(folder)
@@ -37,7 +37,7 @@ class SharedLook:
             return self._overview
 
     def anew(self) -> RunOverview:
-        """As it is now."""
+        """Return a fresh overview."""
         with self._lock:
             return self._refreshed()
 
@@ -48,7 +48,7 @@ class SharedLook:
 
 
 def run_page(folder: Path) -> LivePage:
-    """The page of the run in this folder."""
+    """Build the page of the run in this folder."""
     look = SharedLook(folder)
     metrics = RunMetrics(look)
 

@@ -1,6 +1,6 @@
-"""What the page of a run shows of an overview: the sentence on top, which members first, curves and W as drawings.
+"""Decides what the page of a run shows: the headline, the order of members, curves and W as drawings.
 
-Pure: an overview in, the values of the template out.
+Pure: takes an overview, returns the values of the template.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from protocol.host.web.svg import Svg
 PARTS = ("stage", "accuracy", "members", "mixing", "events")
 
 _OWN_LINES = 12
-"""With more members the chart has their mean and the range between them."""
+"""With more members the chart shows their mean and range instead of a line each."""
 _SHOWN_MEMBERS = 200
 _LARGEST_HEAT = 60
 _WIDEST_HEAT, _NARROWEST_HEAT, _CELL = 460.0, 220.0, 24.0
-"""Sides in pixels: few members make a small drawing whose names can be read on a telephone."""
+"""Sides in pixels: for few members a small drawing, with names that are legible on a phone."""
 _MEAN_COLOUR = 0
 
 
 def context_of(run: RunOverview) -> Context:
-    """Everything that the template needs."""
+    """Return the values that the template needs."""
     lines = _lines(run)
     described = f"Test accuracy of {run.run} by round"
     members = sorted(run.members, key=_calm)
@@ -49,7 +49,7 @@ def context_of(run: RunOverview) -> Context:
 
 
 def headline(run: RunOverview) -> str:
-    """Where the run stands, in one sentence."""
+    """Return the state of the run in one sentence."""
     if run.ended:
         return f"The run has {'been aborted' if run.stage == 'aborted' else 'ended'}."
     if run.running is False:
@@ -78,7 +78,7 @@ def _mood(run: RunOverview) -> str:
 
 
 def _calm(member: MemberOverview) -> tuple[bool, str]:
-    """Members with something unusual come first."""
+    """Sort key: members with something unusual come first."""
     return member.status == "present" and not member.strikes, member.name
 
 
@@ -105,7 +105,7 @@ def _lines(run: RunOverview) -> list[CurveLine]:
 
 
 def _by_round(scored: Mapping[str, Sequence[tuple[int, float]]]) -> dict[int, list[float]]:
-    """Of every round, the latest score by then of every member that has one."""
+    """Return for every round the latest score so far of every member that has one."""
     latest: dict[str, float] = {}
     found: dict[int, list[float]] = {}
     ordered = sorted((number, name, value) for name, points in scored.items() for number, value in points)
@@ -137,7 +137,7 @@ def _no_heat(run: RunOverview) -> str:
 
 
 def _neighbours(run: RunOverview) -> list[str]:
-    """Who each member learns from most."""
+    """Return for each member a sentence on whom it learns from most."""
     found = []
     for at, (name, row) in enumerate(zip(run.weights_members, run.weights, strict=True)):
         others = [(weight, run.weights_members[other]) for other, weight in enumerate(row) if other != at]

@@ -1,8 +1,8 @@
 """Make a consistent copy of a run's folder during the run: the journal at one moment, and the files it refers to.
 
-The journal is copied first, by SQLite's own means; then the files that this copy names. A file that was collected
-meanwhile means that the journal has moved on: everything is copied again. What can be made again (rows, forms of the
-model) is left out. To restore it, copy it back.
+The journal is copied first, with SQLite's backup; then the files that this copy names. If one of them was deleted
+meanwhile, the journal has advanced, and everything is copied again. Files that can be computed again (rows, encoded
+models) are left out. To restore a backup, copy it back.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from coordinator.record.journal_check import read_journal
 from fedap_core.errors import InvalidInput
 
 _TRIES = 20
-"""Each takes as long as copying; a run that opens rounds faster than that is seen whole by chance only."""
+"""Each try takes as long as copying; for a run that opens rounds faster than that, a consistent copy is luck."""
 
 _ADVICE = "`fedap-coordinator recover` says whether one is damaged."
 
 _BESIDE = ("run.toml", "traffic.jsonl", "tables")
-"""Results and reports: taken along where they are."""
+"""Results and reports, copied if they exist."""
 
 
 def back_up(folder: Path, out: Path, rules: Rules) -> str:
-    """Copy a run's folder to a new one and look whether the copy is whole; returns a sentence about it."""
+    """Copy a run's folder to a new one and check the copy; return a sentence about it."""
     if out.exists():
         raise InvalidInput("out", str(out), "a folder that does not exist yet", "Name another one.")
     part = out.with_name(f".{out.name}.part")
@@ -69,7 +69,7 @@ def _copy_journal(folder: Path, part: Path) -> None:
 
 
 def _copy_blobs(folder: Path, part: Path, rules: Rules) -> bool:
-    """Whether everything that the copied journal names was still there and is whole in the copy."""
+    """Copy the files that the copied journal names; return whether all existed and are intact in the copy."""
     state, marked = replayed(part, rules)
     needed = needed_blobs(state) - marked
     for ref in needed:

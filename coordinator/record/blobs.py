@@ -1,8 +1,8 @@
 """The file format of a tensor set: its wire bytes first, so that any part can be read at its offset, then a footer.
 
-The footer holds layout, encoding and the XXH3-64 of the bytes. A file without a whole footer was never finished and is
-refused. The checksum finds bytes that a disk has changed since; on the way here, the payload's name has guarded them.
-Files are read with preadv into buffers of the caller, never mapped: what is mapped and touched would count as memory in
+The footer holds layout, encoding and the XXH3-64 of the bytes. A file without a complete footer was never finished and
+is refused. The checksum detects bytes that the disk changed; during transfer, the payload's name protects them.
+Files are read with preadv into buffers of the caller, never mapped: touched pages of a mapping would count as memory in
 use.
 """
 
@@ -29,15 +29,15 @@ from protocol.errors import InvalidField
 from protocol.tensors import Layout
 
 _END = struct.Struct("<I8s")
-"""Length of the footer's JSON, and the mark of a finished file."""
+"""Length of the footer's JSON, and the mark that ends a finished file."""
 _MARK = b"fedapset"
 CHUNK_BYTES = 1 << 20
-"""Read at once where the order of reading is free: large enough to be fast, nothing beside a model."""
+"""Bytes per read when streaming a file: large enough to be fast, small compared with a model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSet:
-    """A finished file, as its footer describes it. data: the same wire bytes, where they are still in memory."""
+    """A finished file as described by its footer. data: the same wire bytes, if they are still in memory."""
 
     path: Path
     layout: Layout
@@ -47,18 +47,18 @@ class StoredSet:
 
     @property
     def size_bytes(self) -> int:
-        """The wire bytes, which begin the file."""
+        """Number of wire bytes, with which the file begins."""
         return self.layout.size_bytes(self.encoding)
 
 
 def checksum_of(data: Buffer) -> int:
-    """What a footer says of bytes that are in memory."""
+    """Return the checksum that a footer stores for these bytes."""
     return xxhash.xxh3_64_intdigest(data)
 
 
 def finish(path: Path, layout: Layout, encoding: Encoding, checksum: int) -> StoredSet:
-    """Put the footer behind the wire bytes that begin a file, and cut off what is behind it. Making it durable is the
-    caller's."""
+    """Write the footer after the wire bytes at the start of a file, and truncate the rest. The caller makes it
+    durable."""
     wire_bytes, footer = layout.size_bytes(encoding), _footer(layout, encoding, checksum)
     with opened(path, os.O_RDWR) as handle:
         size = os.fstat(handle).st_size
@@ -70,7 +70,7 @@ def finish(path: Path, layout: Layout, encoding: Encoding, checksum: int) -> Sto
 
 
 def write_finished(handle: int, data: memoryview, layout: Layout, encoding: Encoding, checksum: int) -> None:
-    """Make wire bytes and footer the whole of an open file, whatever it held. Making it durable is the caller's."""
+    """Replace the content of an open file with wire bytes and footer. The caller makes it durable."""
     footer = _footer(layout, encoding, checksum)
     size = data.nbytes + len(footer)
     done = os.pwritev(handle, [data, footer], 0)
@@ -85,20 +85,20 @@ def _footer(layout: Layout, encoding: Encoding, checksum: int) -> bytes:
     return text + _END.pack(len(text), _MARK)
 
 
-@lru_cache(maxsize=16)  # every report of a round has the same
+@lru_cache(maxsize=16)  # equal for all reports of a round
 def _described(text: str, encoding: Encoding) -> str:
-    """The footer's JSON up to the checksum."""
+    """Return the footer's JSON up to the checksum."""
     return json.dumps({"layout": text, "encoding": encoding}).removesuffix("}")
 
 
 def force(path: Path, flags: int = os.O_RDONLY) -> None:
-    """Make a file's bytes, or with O_DIRECTORY a folder's entries, survive a loss of power."""
+    """fsync a file's bytes or, with O_DIRECTORY, a folder's entries, so that they survive a power loss."""
     with opened(path, flags) as handle:
         os.fsync(handle)
 
 
 def describe(path: Path) -> StoredSet:
-    """What a finished file says of itself; InvalidInput if it is not one."""
+    """Read the footer of a finished file; InvalidInput if it is not one."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -118,7 +118,7 @@ def describe(path: Path) -> StoredSet:
 
 
 def fault_of(path: Path) -> str:
-    """What is wrong with a finished file, all of it read: empty if nothing is. OSError where the disk fails."""
+    """Read a whole finished file and return what is wrong with it; empty if nothing. OSError if the disk fails."""
     if not path.is_file():
         return "is missing"
     try:
@@ -136,7 +136,7 @@ def fault_of(path: Path) -> str:
 
 @contextmanager
 def opened(path: Path | str, flags: int = os.O_RDONLY) -> Iterator[int]:
-    """A file descriptor for as long as it is needed."""
+    """Open a file descriptor for the duration of a `with` block."""
     handle = os.open(path, flags, 0o600)
     try:
         yield handle
@@ -145,7 +145,7 @@ def opened(path: Path | str, flags: int = os.O_RDONLY) -> Iterator[int]:
 
 
 def read_exactly(handle: int, into: memoryview, offset: int) -> None:
-    """Fill `into` from the file's `offset`; a file that ends before is broken."""
+    """Fill `into` from `offset` of the file; InvalidInput if the file ends before."""
     view = into.cast("B")
     while view.nbytes:
         done = os.preadv(handle, [view], offset)
@@ -155,7 +155,7 @@ def read_exactly(handle: int, into: memoryview, offset: int) -> None:
 
 
 def write_exactly(handle: int, data: Buffer, offset: int) -> None:
-    """Put all of `data` at `offset`."""
+    """Write all of `data` at `offset`."""
     view = memoryview(data).cast("B")
     while view.nbytes:
         done = os.pwrite(handle, view, offset)
@@ -163,7 +163,7 @@ def write_exactly(handle: int, data: Buffer, offset: int) -> None:
 
 
 def read_bytes(path: Path, start: int, stop: int) -> bytearray:
-    """Bytes [start, stop) of a file in a buffer of their own, which nothing else will ever write to."""
+    """Return bytes [start, stop) of a file in a new buffer that nothing else writes to."""
     buffer = bytearray(stop - start)
     with opened(path) as handle:
         read_exactly(handle, memoryview(buffer), start)
@@ -171,8 +171,8 @@ def read_bytes(path: Path, start: int, stop: int) -> bytearray:
 
 
 class FloatReader:
-    """Reads one flat float32 vector of a file or of memory, in order; at the end `is_intact` says whether a byte of the
-    file has changed since it was stored. Reads begin where a block of the encoding does (`LARGEST_BLOCK`)."""
+    """Reads one flat float32 vector from a file or memory, in order; at the end `is_intact` tells whether the file's
+    bytes are those that were stored. Reads must start at a block of the encoding (`LARGEST_BLOCK`)."""
 
     def __init__(self, source: int | memoryview, encoding: Encoding) -> None:
         self._source = source
@@ -181,15 +181,15 @@ class FloatReader:
 
     @property
     def checksum(self) -> int:
-        """Of all that was read of a file."""
+        """Checksum of everything read from the file."""
         return self._passed.intdigest()
 
     def is_intact(self, checksum: int) -> bool:
-        """Whether all that was read is what this is the checksum of; memory is believed."""
+        """Whether everything read has this checksum; memory is not checked."""
         return not isinstance(self._source, int) or self.checksum == checksum
 
     def read(self, start: int, into: Float32Array) -> None:
-        """Values start .. start + len(into) - 1. `into` must be contiguous."""
+        """Read values start .. start + len(into) - 1 into `into`, which must be contiguous."""
         if not isinstance(self._source, int):
             into[:] = self.block(start, into.size)
             return
@@ -202,7 +202,7 @@ class FloatReader:
             into[:] = from_wire(wire, self._encoding, into.size)
 
     def block(self, start: int, count: int) -> Float32Array:
-        """The same values as an array of their own, or a view of memory; not to be written to."""
+        """Return `count` values from `start` as a new array or a view of memory; do not write to it."""
         if isinstance(self._source, int):
             values = np.empty(count, dtype=np.float32)
             self.read(start, values)
@@ -212,7 +212,7 @@ class FloatReader:
 
 
 class Held(Protocol):
-    """Wire bytes in memory or, without `data`, at the beginning of a file."""
+    """Wire bytes in memory or, without `data`, at the start of a file."""
 
     @property
     def path(self) -> Path: ...
@@ -226,7 +226,7 @@ class Held(Protocol):
 
 @contextmanager
 def reading(held: Held) -> Iterator[FloatReader]:
-    """A reader for as long as it is needed."""
+    """Open a reader for the duration of a `with` block."""
     if held.data is not None:
         yield FloatReader(held.data, held.encoding)
         return

@@ -1,9 +1,9 @@
-"""The disk of a run: files that are overwritten instead of deleted, and checks of the free space.
+"""Manages the disk of a run: files that are overwritten instead of deleted, and checks of the free space.
 
-Deleting a file and allocating a new one costs the kernel more than writing and syncing its bytes, so reports of an
-earlier round become the files of the next. Room is checked before every round opens: an update and a row per member,
-and the reserve. A disk that failed although it had room is tried by writing to it, less and less often. What to do
-about it is decided by the machine.
+Deleting a file and allocating a new one costs the kernel more than writing and syncing its bytes, so files of an
+earlier round's reports are reused in the next. Before a round opens, there must be room for an update and a row per
+member, and the reserve. A disk that failed although it had space is probed by writing to it, less and less often. The
+machine decides what follows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coordinator.decisions.machine import RoundMachine
 
 
 class ReusableFiles:
-    """Files in one folder, which exists only while there are some. From any thread."""
+    """Files to overwrite, in a folder that exists only while there are some. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
@@ -30,7 +30,8 @@ class ReusableFiles:
         self._changing = threading.Lock()
 
     def put(self, paths: Sequence[str]) -> int:
-        """Keep these files, and no others: what a round left over, the next will hardly need. Returns their bytes."""
+        """Keep these files and delete those left over from earlier rounds, which will hardly be needed. Return the
+        bytes kept."""
         if not paths:
             return 0
         with self._changing:
@@ -48,7 +49,7 @@ class ReusableFiles:
         return size
 
     def take(self, path: Path) -> None:
-        """Move a file to this name, if there is one."""
+        """Move a reusable file to this path, if there is one."""
         with self._changing:
             if self._files:
                 reused = self._files.pop()
@@ -56,7 +57,7 @@ class ReusableFiles:
                 os.rename(reused, path)  # noqa: PTH104
 
     def size_bytes(self) -> int:
-        """What they take on the disk."""
+        """Return the disk space that the files use."""
         with self._changing:
             return sum(self._sizes.values())
 
@@ -65,13 +66,13 @@ class ReusableFiles:
         with self._changing:
             left, self._files, self._sizes = self._files, [], {}
         _delete(left)
-        with contextlib.suppress(OSError):  # there is none
+        with contextlib.suppress(OSError):  # the folder does not exist
             os.rmdir(self._folder)  # noqa: PTH106
 
 
 def _delete(paths: Sequence[str]) -> None:
     for path in paths:
-        with contextlib.suppress(OSError):  # a disk that fails need not take this, either
+        with contextlib.suppress(OSError):  # on a failing disk, deletion may fail too
             os.unlink(path)  # noqa: PTH108
 
 
@@ -80,15 +81,15 @@ _LONGEST_RETRY_S = 60.0
 
 
 def expected_members(machine: RoundMachine, at_least: int) -> int:
-    """How many members the next round may have."""
+    """Return how many members the next round may have."""
     return max(len(machine.state.active()), at_least)
 
 
 class SpaceGuard:
-    """Remembers whether it has raised the alarm. `clock` is any that never goes back."""
+    """Reports when disk space becomes low or sufficient again. clock: any monotonic clock."""
 
     OPENING: ClassVar[tuple[type[Event], ...]] = (Started, HelloArrived, MixingDone, WeighingDone)
-    """Events after which a round may open: only then is the whole of what it needs asked for."""
+    """Events after which a round may open: only then must everything it needs be free."""
 
     def __init__(
         self,
@@ -111,12 +112,12 @@ class SpaceGuard:
         self.is_low = False
 
     def needed_bytes(self) -> int:
-        """What the next round may write, and the reserve."""
+        """Return the bytes that the next round may write, plus the reserve."""
         return self._reserve + 2 * self._members() * self._row_bytes
 
     def failed(self, reason: str) -> StorageLow:
-        """Writing or reading failed: whatever the numbers say, the disk cannot be relied upon. Failing again soon after
-        it seemed well doubles the time until it is tried."""
+        """Note that writing or reading failed: the disk is unreliable, however much space is free. If it fails again
+        soon after it seemed to work, the time until the next probe doubles."""
         now = self._clock()
         if not self.is_low:
             recent = self._failed_at is not None and now < self._failed_at + 2 * self._patience_s
@@ -125,7 +126,7 @@ class SpaceGuard:
         return StorageLow(free_bytes=self._free(), needed_bytes=self.needed_bytes(), reason=reason)
 
     def check(self, *, opening: bool) -> StorageLow | StorageFree | None:
-        """The event, when it has become scarce or plentiful. In the middle of a round only half the reserve counts."""
+        """Return an event if space became low or sufficient. During a round only half the reserve must be free."""
         free = self._free()
         needed = self.needed_bytes() if opening or self.is_low else self._reserve // 2
         if not self.is_low and free < needed:

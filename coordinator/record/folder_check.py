@@ -1,7 +1,8 @@
 """Check a run's folder: its journal, the reports that the journal still needs, its initial models.
 
-Only looks: whoever finds something wrong here stops before anything is written, says so in one sentence, and leaves
-the rest to the operator (`recovery`). Reports that the operator has agreed to fetch again may be missing.
+The check is read-only: if it finds a fault, the command stops before anything is written, names the fault in one
+sentence, and leaves the repair to the operator (`recovery`). Reports that the operator agreed to fetch again may be
+missing.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from coordinator.record.journal_check import read_journal
 from fedap_core.errors import InvalidInput
 
 REFETCH = "refetch"
-"""Name of the fact that lists reports which are to be fetched from their members again."""
+"""Name of the metadata that lists reports to fetch from their members again."""
 
 NOT_HELD = "not held"
-"""Name of the fact that lists reports which their members were asked for and no longer hold."""
+"""Name of the metadata that lists requested reports which their members no longer hold."""
 
 _ADVICE = "Nothing was changed. `fedap-coordinator recover {}` says how to resume it"
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlobFault:
-    """A report that cannot be used. wrong: a sentence without its subject."""
+    """A report whose file cannot be used. wrong: the fault as a predicate, such as "is missing"."""
 
     ref: BlobRef
     path: Path
@@ -41,7 +42,7 @@ class BlobFault:
 
 
 class DamagedFolder(InvalidInput):
-    """Something of the run is not there or not as it was written."""
+    """A file of the run is missing or damaged."""
 
     def __init__(self, folder: Path, path: Path, wrong: str, more: str = "") -> None:
         advice = _ADVICE.format(folder)
@@ -51,7 +52,7 @@ class DamagedFolder(InvalidInput):
 def require_sound(folder: Path, rules: Rules, models: Mapping[str, Path | None]) -> tuple[BlobRef, ...]:
     """Refuse a folder in which something is damaged, missing or older than the rest.
 
-    Returns reports that are missing and that the operator has agreed to fetch again."""
+    Returns the missing reports that the operator agreed to fetch again."""
     journal = read_journal(folder)
     if journal.wrong:
         raise DamagedFolder(folder, journal.path, journal.wrong)
@@ -69,7 +70,7 @@ def require_sound(folder: Path, rules: Rules, models: Mapping[str, Path | None])
 
 
 def replayed(folder: Path, rules: Rules) -> tuple[State, frozenset[BlobRef]]:
-    """The state that a sound journal leads to, and the reports that may be fetched again."""
+    """Return the state that a sound journal leads to, and the reports that may be fetched again."""
     machine = RoundMachine(rules)
     journal = SqliteJournal(folder / JOURNAL, read_only=True)
     try:
@@ -80,7 +81,7 @@ def replayed(folder: Path, rules: Rules) -> tuple[State, frozenset[BlobRef]]:
 
 
 def blob_faults(folder: Path, refs: Collection[BlobRef]) -> list[BlobFault]:
-    """Those of the reports that cannot be used, in a constant order."""
+    """Return the faults of these reports' files, in a fixed order."""
     faults = []
     for ref in sorted(refs, key=lambda one: (one.kind, one.round_no, one.member)):
         path = folder / "blobs" / ref.kind / f"{ref.round_no:07d}" / ref.member
@@ -90,22 +91,22 @@ def blob_faults(folder: Path, refs: Collection[BlobRef]) -> list[BlobFault]:
 
 
 def to_refetch(journal: Journal) -> frozenset[BlobRef]:
-    """The reports that the operator, or an earlier process, has given up as files."""
+    """Return the reports that the operator or an earlier process marked to be fetched again."""
     return listed_reports(journal.metadata(REFETCH))
 
 
 def mark_refetch(journal: Journal, refs: Collection[BlobRef]) -> None:
-    """Let these reports be missing: their members are asked for them. Adds to what is marked."""
+    """Add these reports to those that may be missing and are fetched from their members again."""
     _mark(journal, REFETCH, refs)
 
 
 def mark_not_held(journal: Journal, refs: Collection[BlobRef]) -> None:
-    """Have it known that it is of no use to ask for these reports again. Adds to what is marked."""
+    """Add these reports to those that their members no longer hold."""
     _mark(journal, NOT_HELD, refs)
 
 
 def listed_reports(text: str | None) -> frozenset[BlobRef]:
-    """The reports that a fact lists."""
+    """Parse a list of reports from metadata."""
     listed = json.loads(text or "[]")
     return frozenset(BlobRef(member=member, kind=kind, round_no=round_no) for member, kind, round_no in listed)
 
@@ -116,7 +117,7 @@ def _mark(journal: Journal, name: str, refs: Collection[BlobRef]) -> None:
 
 
 def digest_of(path: Path | None) -> str:
-    """Of a model file with which a run began; empty for none."""
+    """Return the digest of a model file; empty for none."""
     if path is None:
         return ""
     with path.open("rb") as file:
@@ -124,7 +125,7 @@ def digest_of(path: Path | None) -> str:
 
 
 def note_models(journal: Journal, models: Mapping[str, Path | None]) -> None:
-    """Write down once with which values a run begins."""
+    """Record the digests of the models that a run starts from, unless recorded before."""
     for name, path in models.items():
         if journal.metadata(f"digest of {name}") is None:
             journal.set_metadata(f"digest of {name}", digest_of(path))

@@ -1,9 +1,9 @@
 """Write incoming slices to files: one thread writes in order, others hash, outside the socket's thread.
 
-The socket's thread hands a slice over and hears the next one meanwhile; where writing or digesting is a window behind,
-it waits, so that what lies between socket and disk stays bounded. A write that failed is told with the next slice of
-its file, or when the file is asked for; nothing is written behind it, so that a file never has a gap. A file may be one
-that held something else: how far it has come is noted behind the payload's place. Knows no peers and no reports.
+The socket's thread hands a slice over and receives the next one meanwhile; if writing or hashing is a window behind, it
+waits, so that the data between socket and disk stays bounded. A failed write is raised with the next slice of its file,
+or when the file is requested; nothing is written after it, so that a file never has a gap. A file may be a reused one,
+so its progress is stored after the payload's last byte. Knows no peers and no reports.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from protocol.naming import Digest, slice_digest
 T = TypeVar("T")
 
 _PROGRESS = struct.Struct("<8sQ")
-"""Behind the place of the payload's last byte: a mark, and how many bytes are held. A finished file's footer follows
-there."""
+"""Stored after the payload's last byte: a mark, and how many bytes are held. The footer of the finished file replaces
+it."""
 _MARK = b"fedapcut"
 
 
 class Lane:
-    """Threads that begin things in the order in which they were given. Whoever is a window ahead of them waits."""
+    """Threads that start jobs in the order of submission. A caller that is a window ahead of them waits."""
 
     def __init__(self, name: str, *, threads: int = 1) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._ahead = threading.BoundedSemaphore(WINDOW_SLICES)
 
     def do(self, job: Callable[[], T]) -> Future[T]:
-        """Give it something to do."""
+        """Submit a job."""
         self._ahead.acquire()
         return self._threads.submit(self._done, job)
 
     def settle(self) -> None:
-        """Wait until all of it is done, by a lane of one thread."""
+        """Wait until all jobs are done; for a lane with one thread."""
         self.do(bool).result()
 
     def _done(self, job: Callable[[], T]) -> T:
@@ -55,28 +55,28 @@ class Lane:
 
 
 class Incoming:
-    """The half-way payloads of a run, each a file. One thread's, but for what its lanes do.
+    """The incomplete payloads of a run, one file each. Used by one thread, apart from its lanes.
 
-    reusable: files that may be written over; to fill one costs half of what a new one does, and often much less.
+    reusable: files that may be overwritten; filling one costs at most half as much as a new file.
     """
 
     def __init__(self, folder: Path, reusable: ReusableFiles) -> None:
         self._folder = folder
         self._reusable = reusable
         self._writing = Lane("slices")
-        self._digesting = Lane("digests", threads=2)  # in any order; two, so that the last ones take less time
+        self._digesting = Lane("digests", threads=2)  # in any order; two, so that the last digests take less time
         self._sizes: dict[Path, int] = {}
         self._failed: dict[Path, OSError] = {}
         self._inherited: set[Path] = set()
-        """Files with slices of an earlier process."""
+        """Files with slices received by an earlier process."""
 
     def digest(self, data: Buffer) -> Digest:
-        """The digest of a slice, made beside; nobody may write to the slice meanwhile."""
+        """Compute the digest of a slice in another thread; the slice must not be written to meanwhile."""
         return self._digesting.do(partial(slice_digest, data)).result
 
     def held(self, member: str, transfer: str, size_bytes: int) -> Iterator[Buffer]:
-        """A transfer begins, or begins again: whole slices of it that an earlier connection or process has left here.
-        The payload's last is fetched anew."""
+        """Start or restart a transfer: yield the whole slices that an earlier connection or process received. The
+        payload's last slice is always fetched again."""
         path = self._path(member, transfer)
         self._settle(path)
         is_ours = path in self._sizes
@@ -95,14 +95,14 @@ class Incoming:
         self._note(path, whole * SLICE_BYTES)
 
     def take(self, member: str, transfer: str, offset: int, data: Buffer) -> None:
-        """Put a slice of a transfer that has begun where it belongs, soon. OSError: an earlier one could not be."""
+        """Queue the write of a slice of a started transfer. OSError: an earlier slice could not be written."""
         path = self._path(member, transfer)
-        if path in self._failed and (error := self._settle(path)) is not None:  # what follows it is not written, either
+        if path in self._failed and (error := self._settle(path)) is not None:  # later slices were not written either
             raise error
         self._writing.do(partial(self._write, path, offset, data))
 
     def hand_over(self, member: str, transfer: str, place: Path) -> None:
-        """Move a payload, all of whose slices were taken, to its place. OSError: one of them is not there."""
+        """Move a complete payload to its final path. OSError: one of its slices could not be written."""
         path = self._path(member, transfer)
         error = self._settle(path)
         if error is not None:
@@ -111,8 +111,8 @@ class Incoming:
         self._forget(path)
 
     def drop(self, member: str, keep: frozenset[str] = frozenset()) -> bool:
-        """Delete a member's half-way transfers, apart from those named. True if one of them had slices of an earlier
-        process: after a loss of power, what was noted need not be what the disk holds."""
+        """Delete a member's incomplete transfers except those in `keep`. True if one had slices of an earlier process:
+        after a power loss, the recorded progress need not match the bytes on disk."""
         self.settle()
         gone = [path for path in self._folder.glob(f"{member}~*") if path.name.partition("~")[2] not in keep]
         is_inherited = not self._inherited.isdisjoint(gone)
@@ -127,11 +127,11 @@ class Incoming:
         self._inherited.discard(path)
 
     def settle(self) -> None:
-        """Wait until everything that was taken is in its file, or will never be."""
+        """Wait until every queued slice is written or has failed."""
         self._writing.settle()
 
     def _settle(self, path: Path) -> OSError | None:
-        """Wait for the disk; what went wrong with this file, which is forgotten."""
+        """Wait for the disk; return this file's write error, if any, and clear it."""
         self.settle()
         return self._failed.pop(path, None)
 
@@ -155,7 +155,7 @@ class Incoming:
 
 
 def _progress(handle: int, size_bytes: int) -> int:
-    """How many bytes of the payload a file holds."""
+    """Return how many bytes of the payload a file holds."""
     noted = os.pread(handle, _PROGRESS.size, size_bytes)
     if len(noted) < _PROGRESS.size:
         return 0

@@ -1,9 +1,9 @@
 """The journal of a run: facts in order, each durable before any action that depends on it.
 
 `SqliteJournal` keeps numbered entries of bytes across any crash; other processes may read while it writes. Every entry
-carries a checksum over itself and the one before; the last one's stands in a file beside the journal, so that an older
-copy or a lost part is noticed (`journal_check`). `Ledger` writes the facts of one turn as one transaction: nothing that
-follows from a fact may be done before `commit` has returned. `replay` feeds a journal's facts back into a machine.
+has a checksum over itself and the previous one; the last checksum is also stored in a file beside the journal, so that
+an older copy or lost entries are detected (`journal_check`). `Ledger` writes the facts of one step in one transaction:
+nothing that follows from a fact may be done before `commit` returns. `replay` applies a journal's facts to a machine.
 """
 
 from __future__ import annotations
@@ -34,18 +34,17 @@ from protocol.errors import InvalidField
 from protocol.messages import Score
 
 JOURNAL = "journal.sqlite"
-"""Its name in a run's folder."""
+"""File name of the journal in a run's folder."""
 
 HEAD = "journal.head"
-"""Beside it: number and checksum of its last entry, in a text of constant length."""
+"""File beside the journal: number and checksum of its last entry, as text of constant length."""
 
 FORMAT = 3
 """Raised when tables, encodings or the blobs beside them change their meaning; a journal of another format is
-refused, never guessed at."""
+refused."""
 
 READABLE = frozenset({"1", "2", str(FORMAT)})
-"""Formats whose tables can be read: 1 has other checksums of blobs, 2 knows no instances of processes and has no
-checksums of entries."""
+"""Formats whose tables can be read: 1 has other blob checksums; 2 has no process instances and no entry checksums."""
 
 _TABLES = """
 create table if not exists entries (serial integer primary key, time_s real not null, kind text not null,
@@ -54,16 +53,16 @@ create table if not exists snapshots (serial integer primary key, body blob not 
 create table if not exists facts (name text primary key, value text not null, seal integer not null) strict;
 """
 _SNAPSHOTS_KEPT = 2
-"""The latest, and the one before it: enough to look back once, and bounded."""
+"""The latest and the one before it."""
 
 
 class NotWritten(OSError):
-    """The disk took no more. Nothing of what was to be written is kept; the same may be tried again."""
+    """A write to the journal failed. Nothing of it was kept; the same write may be retried."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """One event to be recorded."""
+    """One entry to be written."""
 
     time_s: float
     kind: str
@@ -71,24 +70,24 @@ class Draft:
 
 
 def chained(before: int, draft: Draft | Entry) -> int:
-    """The checksum of an entry that follows the one with the checksum `before`; 0 before the first."""
+    """Return the checksum of an entry whose predecessor has the checksum `before` (0 for the first entry)."""
     parts = struct.pack("<Qd", before, draft.time_s), draft.kind.encode(), b"\0", draft.body
-    return xxhash.xxh3_64_intdigest(b"".join(parts)) >> 1  # SQLite's numbers have a sign
+    return xxhash.xxh3_64_intdigest(b"".join(parts)) >> 1  # SQLite's integers are signed
 
 
 def sealed(name: str, value: str) -> int:
-    """The checksum of a text about the whole run."""
+    """Return the checksum of one metadata item."""
     return xxhash.xxh3_64_intdigest(f"{name}\0{value}".encode()) >> 1
 
 
 def head_text(serial: int, chain: int) -> str:
-    """What the file beside the journal says."""
+    """Return the content of the file `HEAD`."""
     return f"{serial:020d} {chain:020d}\n"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One event as recorded. serial counts from 1 without gaps; time_s is the run clock, which never goes back."""
+    """One entry as written. serial counts from 1 without gaps; time_s is on the run clock, which never goes back."""
 
     serial: int
     time_s: float
@@ -97,33 +96,33 @@ class Entry:
 
 
 class Journal(Protocol):
-    """What a coordinator asks of its journal."""
+    """The interface of a coordinator's journal."""
 
     def append(self, drafts: Sequence[Draft]) -> int:
-        """Record events, all of them or none; durable when this returns. Returns the last one's serial. NotWritten if
-        the disk refuses."""
+        """Write entries, all or none; they are durable when this returns. Returns the last serial. NotWritten if the
+        disk fails."""
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
-        """Entries with a serial above `after`, in order."""
+        """Yield entries with a serial above `after`, in order."""
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a state to begin replay from; entries stay, they are the record. NotWritten if the disk refuses."""
+        """Store a state to start replay from; entries are never deleted. NotWritten if the disk fails."""
 
     def latest_snapshot(self) -> Snapshot | None:
-        """The newest state kept, or None."""
+        """Return the newest stored state, or None."""
 
     def metadata(self, name: str) -> str | None:
-        """What was written down once about the whole run."""
+        """Return a metadata item of the run."""
 
     def set_metadata(self, name: str, value: str) -> None:
-        """Write down, or replace, something about the whole run; durable when this returns."""
+        """Set a metadata item of the run; durable when this returns."""
 
     def close(self) -> None:
-        """Let go of it; nothing is lost by not calling this."""
+        """Close the journal; nothing is lost if this is not called."""
 
 
 class SqliteJournal:
-    """One file. WAL, and synchronous=FULL: a commit that returned survives a loss of power, not only of the process."""
+    """A journal in one SQLite file. WAL and synchronous=FULL: a commit that returned survives even a power loss."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         if read_only and not path.is_file():
@@ -132,10 +131,10 @@ class SqliteJournal:
             if read_only:
                 self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
             else:
-                self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)  # one after the other
+                self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)  # one thread at a time
                 self._db.execute("pragma journal_mode=wal")
                 self._db.execute("pragma synchronous=full")
-                self._db.executescript(f"begin immediate; {_TABLES} commit;")  # all of them, or a file with none
+                self._db.executescript(f"begin immediate; {_TABLES} commit;")  # all tables or none
             self._check_format(path, read_only)
             self._chain = 0 if read_only else self._last_chain()
         except sqlite3.DatabaseError as error:
@@ -167,14 +166,14 @@ class SqliteJournal:
         return serial
 
     def _note_head(self, serial: int) -> None:
-        """Not forced to disk, and written after the entries are: it can be older than they, never newer."""
+        """Write the head file: after the entries and without fsync, so it can be older than they are, never newer."""
         if self._head is not None:
             with suppress(OSError):
                 os.pwrite(self._head, head_text(serial, self._chain).encode(), 0)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All of what is written inside, durable at the end, or nothing: NotWritten."""
+        """Make everything written inside durable at the end, or nothing of it: NotWritten."""
         try:
             self._db.execute("begin immediate")
             yield
@@ -190,7 +189,7 @@ class SqliteJournal:
             yield Entry(serial=serial, time_s=time_s, kind=kind, body=body)
 
     def last_serial(self) -> int:
-        """Of the newest entry; 0 where there is none."""
+        """Return the serial of the newest entry; 0 if there is none."""
         found = self._db.execute("select max(serial) from entries").fetchone()
         return int(found[0] or 0)
 
@@ -215,11 +214,11 @@ class SqliteJournal:
             raise NotWritten(str(error)) from error
 
     def copy_to(self, path: Path) -> None:
-        """Everything as it is now, while others write, as a journal of its own with its head beside it."""
+        """Copy the current content, even while others write, to a new journal with its own head file."""
         copy = sqlite3.connect(path, isolation_level=None)
         try:
             self._db.backup(copy)
-            copy.execute("pragma journal_mode=delete")  # one file, with nothing beside it that could be left behind
+            copy.execute("pragma journal_mode=delete")  # a single file: no -wal file that a later copy could miss
             last = copy.execute("select serial, chain from entries order by serial desc limit 1").fetchone()
         finally:
             copy.close()
@@ -233,11 +232,11 @@ class SqliteJournal:
 
 
 _SCORES = "scores"
-"""The one field that holds records instead of words and numbers."""
+"""The one field that holds records instead of plain values."""
 
 
 def fields_of(fact: Fact) -> tuple[str, dict[str, object]]:
-    """(kind, fields) of a fact; fields nest tuples only."""
+    """Return (kind, fields) of a fact; fields nest tuples only."""
     fields: dict[str, object] = {name: getattr(fact, name) for name in _names(type(fact).__name__)}
     scores = fields.get(_SCORES)
     if isinstance(scores, tuple):
@@ -251,7 +250,7 @@ def _names(kind: str) -> tuple[str, ...]:
 
 
 def fact_from(kind: str, fields: Mapping[str, object]) -> Fact:
-    """The fact that `fields_of` took apart; lists count as tuples, as byte formats do not tell them apart."""
+    """Build a fact from the result of `fields_of`; lists become tuples, because JSON does not distinguish them."""
     made: Callable[..., Fact] | None = FACTS.get(kind)
     if made is None:
         raise InvalidInput("journal", f"a fact of kind {kind!r}", "one this version knows")
@@ -276,22 +275,22 @@ log = structlog.get_logger()
 _encoded = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 Traffic = Mapping[tuple[str, int, str], int]
-"""Bytes of messages by (member, round of its order, in or out)."""
+"""Bytes of messages by (member, round of its order, "in" or "out")."""
 
 
 def fact_of(entry: Entry) -> Fact:
-    """What an entry tells."""
+    """Return the fact of an entry."""
     return fact_from(entry.kind, json.loads(entry.body))
 
 
 def facts_of(journal: Journal) -> Iterator[tuple[Fact, float]]:
-    """Everything that a journal tells, each with its time on the run clock."""
+    """Yield all facts of a journal, each with its time on the run clock."""
     for entry in journal.entries():
         yield fact_of(entry), entry.time_s
 
 
 def facts_in(folder: Path) -> list[tuple[Fact, float]]:
-    """The same of a run's folder, for those who only look."""
+    """Return all facts of a run's folder with their times, opening the journal read-only."""
     journal = SqliteJournal(folder / JOURNAL, read_only=True)
     try:
         return list(facts_of(journal))
@@ -300,10 +299,10 @@ def facts_in(folder: Path) -> list[tuple[Fact, float]]:
 
 
 class Ledger:
-    """Writes one run's facts. Where the disk refuses them they wait, and are written first when it takes them: the
-    journal never lacks one in the middle. Snapshots and counts of bytes are by-products that a run does without.
+    """Writes one run's facts. If the disk fails, facts wait and are written first once it works again, so that the
+    journal has no gaps. Snapshots and byte counts are optional: the run continues if they cannot be written.
 
-    traffic: bytes counted since the last call; traffic_file: where they are reported, if anywhere.
+    traffic: returns the bytes counted since the last call; traffic_file: where to report them, if anywhere.
     """
 
     def __init__(self, journal: Journal, *, traffic: Callable[[], Traffic], traffic_file: Path | None) -> None:
@@ -314,16 +313,16 @@ class Ledger:
         self._drafts: list[Draft] = []
 
     def add(self, fact: Fact, now: float) -> None:
-        """Write this with the next `commit`."""
+        """Add a fact to the next `commit`."""
         kind, fields = fields_of(fact)
         self._facts.append((fact, now))
         self._drafts.append(Draft(time_s=now, kind=kind, body=_encoded(fields).encode()))
 
     def commit(self, state: State) -> list[tuple[Fact, float]]:
-        """Make everything added durable; returns it, with times. NotWritten: nothing is, and all of it waits for
-        the next time.
+        """Make all added facts durable and return them with their times. NotWritten: none is durable, and all wait for
+        the next call.
 
-        state: exactly what the journal will tell then; kept as a snapshot now and again.
+        state: the state after these facts; saved as a snapshot every `snapshots.EVERY_ROUNDS` rounds.
         """
         if not self._drafts:
             return []
@@ -331,7 +330,7 @@ class Ledger:
         written, self._facts, self._drafts = self._facts, [], []
         closed = [fact.round_no for fact, _ in written if isinstance(fact, facts.RoundClosed)]
         has_ended = any(isinstance(fact, facts.Ended) for fact, _ in written)
-        if closed or has_ended:  # at the end: the last models have been delivered since the last round
+        if closed or has_ended:  # at the end too: the final models were delivered after the last round closed
             round_no = closed[-1] if closed else state.round_no
             try:
                 self._report_traffic(round_no)
@@ -342,7 +341,7 @@ class Ledger:
         return written
 
     def _report_traffic(self, round_no: int) -> None:
-        """One line per closed round: bytes on the wire per member and direction; a report, not part of the record."""
+        """Write one line per closed round: bytes on the wire per member and direction. Not part of the journal."""
         counted = [[member, at, way, size] for (member, at, way), size in sorted(self._traffic().items())]
         if self._traffic_file is not None:
             with self._traffic_file.open("a") as file:
@@ -350,15 +349,15 @@ class Ledger:
 
 
 def replay(machine: RoundMachine, journal: Journal) -> float:
-    """Feed a journal's facts back, from its latest snapshot on; returns the run clock's time of the last.
+    """Apply a journal's facts to a machine, starting from the latest snapshot; return the last fact's run time.
 
-    A snapshot that cannot be used costs time only: everything is told again from the beginning."""
+    An unusable snapshot costs only time: all facts are replayed from the beginning."""
     ran_s, after = 0.0, 0
     snapshot = journal.latest_snapshot()
     state = snapshots.restore(snapshot) if snapshot is not None else None
     if snapshot is not None and state is not None:
         machine.restore(state)
-        after = snapshot.serial - 1  # its own entry once more, for the time alone
+        after = snapshot.serial - 1  # read its own entry again, only for the time
     for entry in journal.entries(after):
         ran_s = entry.time_s
         if state is None or entry.serial > after + 1:

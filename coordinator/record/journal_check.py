@@ -1,7 +1,7 @@
-"""Check a journal: readable to its end, unchanged since it was written, not older than its folder.
+"""Check that a journal is readable to its end, unchanged since it was written, and not older than its folder.
 
-Reads only; a journal that is in use may be looked at. Says what is wrong in words for the operator, and how far the
-journal can be read. What to do about it is decided elsewhere.
+Read-only, and safe while the journal is in use. Reports faults in words for the operator, and how far the journal can
+be read. What to do about them is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pathlib import Path
 from coordinator.record.journal import FORMAT, HEAD, JOURNAL, Entry, chained, sealed
 
 ACCEPTS_OLDER = "accepts older"
-"""Name of the fact by which the operator agrees to go on from what the members hold; empty when that is done."""
+"""Name of the metadata by which the operator agrees to continue from what the members hold; empty once done."""
 
 OBSTACLE = "obstacle"
-"""Name of the fact that says why this folder can never be resumed; written when its members have reported so."""
+"""Name of the metadata that says why this folder can never be resumed; written when members' reports show it."""
 
 FactRow = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class JournalState:
-    """What was found. wrong: empty, or a sentence without its subject; sound: entries from the first on that are as
-    they were written; last: the number of the last one that was ever written, as far as known; facts: those about the
-    whole run that are as they were written; is_older: nothing is damaged, but entries that were written are not there.
+    """The result of a check. wrong: the fault as a predicate ("is missing"), or empty; sound: unchanged entries, from
+    the first up to the first damaged one; last: highest entry number ever written, as far as known; facts: unchanged
+    metadata; is_older: nothing is damaged, but entries that were written are missing.
     """
 
     path: Path
@@ -40,7 +40,7 @@ class JournalState:
 
 
 def read_journal(folder: Path) -> JournalState:
-    """Look at the journal in a run's folder, and at what lies around it."""
+    """Check the journal in a run's folder, and the files around it."""
     path = folder / JOURNAL
     if not path.is_file():
         wrong = f"is missing, although {trace} is there" if (trace := trace_of_run(folder)) else ""
@@ -48,7 +48,7 @@ def read_journal(folder: Path) -> JournalState:
     sound: list[Entry] = []
     facts: list[FactRow] = []
     try:
-        alone = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"  # else SQLite makes that file
+        alone = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"  # or SQLite creates a -wal file
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{alone}", uri=True)) as db:
             wrong = _read_into(db, sound, facts)
     except sqlite3.Error as error:
@@ -70,14 +70,14 @@ def _judged(folder: Path, path: Path, wrong: str, sound: list[Entry], facts: lis
 
 
 def _read_into(db: sqlite3.Connection, sound: list[Entry], facts: list[FactRow]) -> str:
-    """Take over everything that is as it was written, up to the first thing that is not; what that is."""
+    """Collect unchanged metadata and entries, up to the first damaged entry; return the fault, or an empty text."""
     tables = {name for (name,) in db.execute("select name from sqlite_master where type = 'table'")}
     if not tables:
-        return ""  # made, and nothing written yet
+        return ""  # just created, nothing written yet
     if "facts" not in tables or "entries" not in tables:
         return "lacks its tables"
     if db.execute("select value from facts where name = 'format'").fetchone() not in (None, (str(FORMAT),)):
-        return ""  # of another version: refused by that
+        return ""  # another format: opening it refuses that
     wrong = ""
     for name, value, seal in db.execute("select name, value, seal from facts"):
         if sealed(name, value) == seal:
@@ -105,7 +105,7 @@ def _chain_at(entries: list[Entry], serial: int) -> int:
 
 
 def _head(folder: Path) -> tuple[int, int]:
-    """(0, 0) where the file is not there or says nothing that can be read."""
+    """Read the head file; (0, 0) if it is missing or unreadable."""
     try:
         serial, chain = (folder / HEAD).read_text().split()
         return int(serial), int(chain)
@@ -114,7 +114,7 @@ def _head(folder: Path) -> tuple[int, int]:
 
 
 def trace_of_run(folder: Path) -> str:
-    """Something in a folder that only a run under way leaves there; empty if there is nothing."""
+    """Return the name of a file that only a started run leaves in a folder; empty if there is none."""
     return next(_traces(folder), "")
 
 

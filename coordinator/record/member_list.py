@@ -1,8 +1,8 @@
-"""The list of members on disk: its format and what is refused. No sockets.
+"""Reads and checks the list of members on disk. No sockets.
 
-It is a file with one line per member, name and public key, or a folder with one file NAME.pub per member. It may be
-edited during a run: it is read again when it has changed, and a broken edit leaves the list as it was. Who may connect
-to a socket is `auth`'s to decide.
+The list is a file with one line per member, name and public key, or a folder with one file NAME.pub per member. It may
+be edited during a run: it is read again when it has changed, and an invalid edit leaves the list unchanged. `auth`
+decides who may connect to a socket.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from protocol.plan import PEER_NAME, PEER_NAME_IN_WORDS
 
 
 def parse_members(text: str, *, source: str) -> Mapping[str, str]:
-    """Public key to name, from lines «name key»; empty lines and lines that begin with # say nothing."""
+    """Map public keys to names, from lines «name key»; empty lines and lines that start with # are ignored."""
     names: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
@@ -35,7 +35,7 @@ def parse_members(text: str, *, source: str) -> Mapping[str, str]:
 
 
 def read_public_keys(folder: Path) -> Mapping[str, str]:
-    """Public key to name, from the files NAME.pub of `keygen`; other files say nothing."""
+    """Map public keys to names, from the files NAME.pub of `keygen`; other files are ignored."""
     names: dict[str, str] = {}
     for file in sorted(folder.glob("*.pub")):
         if not re.fullmatch(PEER_NAME, file.stem):
@@ -51,7 +51,7 @@ def read_public_keys(folder: Path) -> Mapping[str, str]:
 
 
 class MemberList:
-    """Who may take part, by public key. Asked from the socket's thread and the authenticator's alike."""
+    """Who may take part, by public key. Used by the socket's thread and the authenticator's."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -59,7 +59,7 @@ class MemberList:
         self._mark: tuple[object, ...] = ()
         self._names: Mapping[str, str] = {}
         self.fault = ""
-        """What is wrong with the file as it stands, empty when nothing is; the list before the edit still counts."""
+        """What is wrong with the current file; empty if nothing. The list before the edit stays in use."""
         if not path.exists():
             expected = "an existing file with lines «name key», or a folder of files NAME.pub"
             raise InvalidInput("members file", path, expected)
@@ -68,11 +68,11 @@ class MemberList:
             raise InvalidInput("members file", path, "lines «name key», or files NAME.pub", self.fault)
 
     def name_of(self, key: str) -> str | None:
-        """The member's name, or None for a key that is not (or no longer) on the list."""
+        """Return the member's name, or None for a key that is not (or no longer) listed."""
         return self.names().get(key)
 
     def names(self) -> Mapping[str, str]:
-        """Public key to name, as the file says now."""
+        """Return the current map of public keys to names."""
         with self._lock:
             self._refresh()
             return self._names
@@ -94,7 +94,7 @@ class MemberList:
             self.fault = str(error)
 
     def _now(self) -> tuple[object, ...]:
-        """What changes with every edit."""
+        """Return a value that changes with every edit."""
         files = sorted(self._path.glob("*.pub")) if self._path.is_dir() else [self._path]
         found = [(file.name, file.stat()) for file in files]
         return ("list", *((name, one.st_mtime_ns, one.st_size, one.st_ino) for name, one in found))

@@ -1,7 +1,7 @@
-"""The encoded forms of the initial model and the anchor, each written once as a file that can be sent directly.
+"""Writes the encoded forms of the initial model and the anchor, each once, to a file that can be sent directly.
 
-Reads safetensors files and never a peer's word: every layout of a run comes from the initial model file. A form is
-made tensor by tensor, so that no whole model need be in memory. Knows nothing of who receives what.
+Reads safetensors files and trusts no peer: every layout of a run comes from the initial model file. A form is written
+tensor by tensor, so that a model is never in memory as a whole. Knows nothing of who receives what.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from protocol.tensors import Array, Layout, TensorSet, WireTensor
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """A file whose first bytes are a tensor set. transfer: its name, where it is too large for one message.
+    """A file that begins with the bytes of a tensor set. transfer: its name if it is too large for one message.
 
-    data: the same bytes, where they are in memory instead and there is no file."""
+    data: the bytes, if they are in memory and there is no file."""
 
     path: Path
     layout: Layout
@@ -40,24 +40,24 @@ class Payload:
     transfer: str | None
     data: memoryview | None = field(default=None, repr=False, compare=False)
     uploads: TensorSet | None = field(default=None, repr=False, compare=False)
-    """Of a sealed row: what it was mixed from."""
+    """The uploads that a sealed row was mixed from."""
 
     @property
     def size_bytes(self) -> int:
         return self.layout.size_bytes(self.encoding)
 
     def tensor_set(self) -> TensorSet:
-        """For a message: with its bytes if they fit, else as an offer."""
+        """Return the tensor set for a message: with its bytes if they fit, otherwise as an offer."""
         data = None if self.transfer is not None else memoryview(self.read(0, self.size_bytes)).toreadonly()
         return TensorSet(layout=self.layout, encoding=self.encoding, data=data, transfer=self.transfer)
 
     def read(self, start: int, stop: int) -> Buffer:
-        """Bytes that nobody writes to any more: the socket may hold them for as long as it likes."""
+        """Return bytes that are never written to again, so that the socket may keep them for any time."""
         return read_bytes(self.path, start, stop) if self.data is None else self.data[start:stop]
 
 
 def payload_of(path: Path, layout: Layout, encoding: Encoding) -> Payload:
-    """A file as a payload; its name is computed here if it needs one."""
+    """Return a file as a payload, and compute its transfer name if it needs one."""
     size = layout.size_bytes(encoding)
     naming = Naming()
     if size > SLICE_BYTES:
@@ -70,22 +70,22 @@ def payload_of(path: Path, layout: Layout, encoding: Encoding) -> Payload:
 
 
 def whole_layout(spec: ModelSpec) -> Layout:
-    """All tensors of a model in model order; whole numbers travel as int64."""
+    """Return the layout of all tensors of a model in model order; integers are sent as int64."""
     return Layout.described(spec.tensors)
 
 
 def shared_layout(spec: ModelSpec, strategy: Strategy) -> Layout:
-    """The tensors that leave under an algorithm, in wire order."""
+    """Return the layout of the tensors shared under an algorithm, in wire order."""
     return Layout.described(strategy.travelling(spec))
 
 
 def floating_layout(spec: ModelSpec) -> Layout:
-    """All tensors of a model but its counters, in wire order: what leaves in warm-up rounds."""
+    """Return the layout of all tensors except counters, in wire order: those shared in warm-up rounds."""
     return Layout.described(spec.shared(()))
 
 
 class ModelFile:
-    """An initial model or anchor on disk: its description now, its tensors when asked."""
+    """An initial model or anchor on disk: reads the description at once, tensors on demand."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -103,7 +103,7 @@ class ModelFile:
             raise InvalidInput(str(path), f"no tensor {min(missing)}", "every tensor it describes")
 
     def tensor(self, spec: WireTensor) -> Array:
-        """One tensor, checked: shape, dtype, finite."""
+        """Read one tensor and check shape, dtype and that values are finite."""
         with safe_open(self.path, framework="np") as file:
             found: Array = np.asarray(file.get_tensor(spec.name))
         if found.shape != spec.shape or found.dtype.name != spec.dtype:
@@ -114,9 +114,9 @@ class ModelFile:
 
 
 class ModelForms:
-    """Everything about the model that a run sends or expects, for one strategy and one encoding.
+    """The layouts and payloads of the model that a run sends or expects, for one strategy and one encoding.
 
-    Asked by the socket's thread, which sends, and by the computing one, which compares with what was sent.
+    Used by the socket's thread, which sends, and by the computing thread, which compares updates with the weights sent.
     """
 
     def __init__(
@@ -150,21 +150,21 @@ class ModelForms:
         self._rows: dict[RowRef, Payload] = {}
 
     def shared(self, phase: Phase | None) -> Layout:
-        """What travels in a round of this phase: warm-up shares batch norm too."""
+        """Return the layout shared in a round of this phase: warm-up shares batch norm too."""
         return self._all_floating if phase is Phase.WARMUP else self._shared
 
     def updates(self, phase: Phase | None) -> Layout:
-        """What an update of this phase looks like: the shared tensors, or as many padded words."""
+        """Return the layout of an update of this phase: the shared tensors or, if sealed, as many padded words."""
         shared = self.shared(phase)
         return update_layout(shared.elements) if self.sealed else shared
 
     def rows(self, phase: Phase | None) -> Layout:
-        """The same of a mixed row."""
+        """Return the layout of a mixed row of this phase."""
         shared = self.shared(phase)
         return row_layout(shared.elements) if self.sealed else shared
 
     def peers(self, refs: Sequence[BlobRef]) -> Payload | None:
-        """Sealed statistics of members, as far as they are still here; None for none."""
+        """Return the sealed statistics of members that are still stored intact; None if there are none."""
         stored = [(ref.member, self._store.blob(ref)) for ref in refs if not self._store.fault_of(ref)]
         boxes = [
             (name, one.data if one.data is not None else read_bytes(one.path, 0, one.size_bytes))
@@ -176,30 +176,30 @@ class ModelForms:
         return Payload(path=Path(), layout=made.layout, encoding="f32", transfer=made.transfer, data=made.data)
 
     def initial(self) -> Payload:
-        """The whole initial model; never rounded to the transport encoding, it is sent once."""
+        """Return the whole initial model, never rounded to the transport encoding because it is sent only once."""
         return self._form("initial-whole", self.whole, "f32", self._initial.tensor)
 
     @property
     def held_bytes(self) -> int:
-        """Memory that rows take."""
+        """Memory used by rows."""
         return sum(row.size_bytes for row in self._rows.values() if row.data is not None)
 
     def add_row(self, ref: RowRef, payload: Payload) -> None:
-        """A row was mixed and can be sent."""
+        """Add a row that was mixed and can be sent."""
         self._rows[ref] = payload
 
     def forget_rows(self, kept: frozenset[RowRef]) -> None:
-        """All other rows are gone."""
+        """Forget all rows but these."""
         self._rows = {ref: row for ref, row in self._rows.items() if ref in kept}
 
     def row(self, ref: RowRef | None) -> Payload:
-        """A mixed row; InvalidInput if it is not (or no longer) there."""
+        """Return a mixed row; InvalidInput if it does not exist (any more)."""
         if ref is None or ref not in self._rows:
             raise InvalidInput("row", ref, "one that has been mixed")
         return self._rows[ref]
 
     def weights(self, ref: WeightsRef, phase: Phase | None) -> Payload:
-        """The tensors of a `train` or `finish` of that phase."""
+        """Return the tensors of a `train` or `finish` of this phase."""
         if ref.source is Source.ROW:
             return self.row(ref.row)
         layout, suffix = self.shared(phase), "all" if phase is Phase.WARMUP else "shared"
@@ -208,8 +208,8 @@ class ModelForms:
         return self._form(f"{_anchor_name(ref)}-{suffix}", layout, self.encoding, self._anchor_tensor(ref))
 
     def whole_anchor(self, ref: WeightsRef) -> Payload:
-        """The anchor with all its tensors; counters, which never travel, are the initial model's. In a sealed run an
-        anchor that warm-up made is the row as it was mixed."""
+        """Return the anchor with all its tensors; counters, which are never shared, come from the initial model. In a
+        sealed run, an anchor made by warm-up is the mixed row itself."""
         if self.sealed and ref.row is not None:
             return self.row(ref.row)
         return self._form(f"{_anchor_name(ref)}-whole", self.whole, "f32", self._anchor_tensor(ref))
@@ -236,13 +236,13 @@ class ModelForms:
             return self._made[name]
 
     def _with_zeros(self, tensor: Callable[[WireTensor], Array]) -> Callable[[WireTensor], Array]:
-        """No model file has what travels beside the weights."""
+        """Use zeros for tensors sent beside the weights, which no model file has."""
         return lambda spec: np.zeros(spec.shape, spec.dtype) if spec.name in self._beside else tensor(spec)
 
 
 def _write_form(path: Path, layout: Layout, encoding: Encoding, tensor: Callable[[WireTensor], Array]) -> None:
     with path.open("wb") as file:
-        if encoding != "f32":  # one buffer: what is converted is no longer large
+        if encoding != "f32":  # one buffer suffices: converted tensors are small
             made = TensorSet.of({spec.name: tensor(spec) for spec in layout.specs}, encoding).data
             file.write(made if made is not None else b"")
             return

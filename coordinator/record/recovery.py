@@ -1,8 +1,8 @@
 """Repair a run's folder that is damaged, incomplete or older than the federation: examine, show the steps, perform
 them.
 
-Everything that is taken out of use is kept in the folder's `damaged`. What is missing comes from a backup, or from the
-members: they keep their latest update, and measure again. Nothing is done that was not shown to the operator before.
+Every file taken out of use is kept in the folder's `damaged`. Missing reports come from a backup or from the members,
+which keep their latest update and measure statistics again. Every step is shown to the operator before it is performed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from coordinator.record.store import set_aside
 from fedap_core.errors import InvalidInput
 
 MakeRules = Callable[[str], Rules]
-"""The rules of a run from its configuration as the journal keeps it, which is JSON."""
+"""Builds the rules of a run from its configuration, stored in the journal as JSON."""
 
 
 @dataclass(kw_only=True)
 class Recovery:
-    """What was found, what will be done about it, and what the operator has to agree to first (empty: nothing)."""
+    """The faults found, the steps to repair them, and what the operator must agree to first (asks; empty: nothing)."""
 
     folder: Path
     found: list[str] = field(default_factory=list)
@@ -44,18 +44,18 @@ class Recovery:
         self._do.append(do)
 
     def carry_out(self) -> None:
-        """Do it, in order. Stopped anywhere, it can be begun again."""
+        """Perform the steps in order. If interrupted at any point, recovery can be started again."""
         for do in self._do:
             do()
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Yield faults and steps as lines for people."""
         yield from (f"found: {one}" for one in self.found or ["nothing that is damaged or missing"])
         yield from (f"will: {one}" for one in self.steps or ["change nothing"])
 
 
 def recovery_of(folder: Path, *, accept_older: bool, backup: Path | None, make_rules: MakeRules) -> Recovery:
-    """Examine a folder that no process is running."""
+    """Examine the folder of a run that no process is running."""
     recovery = Recovery(folder=folder)
     journal = read_journal(folder)
     if obstacle := dict(journal.facts).get(OBSTACLE):
@@ -76,7 +76,7 @@ def recovery_of(folder: Path, *, accept_older: bool, backup: Path | None, make_r
 def _mend_journal(
     recovery: Recovery, journal: JournalState, backup: Path | None, *, accept_older: bool
 ) -> JournalState:
-    """Plan a journal of what can be believed, here or in the backup, whichever tells more; returns that."""
+    """Plan a journal of the intact entries, here or in the backup, whichever has more; return the chosen journal."""
     folder = recovery.folder
     recovery.found.append(f"{journal.path} {journal.wrong}; {len(journal.sound)} entries can be believed")
     chosen = journal
@@ -101,7 +101,7 @@ def _mend_journal(
 
 
 def _write_journal(folder: Path, entries: Sequence[Entry], facts: dict[str, str]) -> None:
-    """Build it aside, then put it in place."""
+    """Write the journal to a temporary folder, then move it into place."""
     made = folder / "recovering"
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(mode=0o700)
@@ -123,7 +123,7 @@ def _write_journal(folder: Path, entries: Sequence[Entry], facts: dict[str, str]
 
 
 def _faults(folder: Path, journal: JournalState, make_rules: MakeRules) -> list[BlobFault]:
-    """Reports that a believed journal builds on and that cannot be used."""
+    """Return the faults of the reports that the intact entries still need."""
     stored = dict(journal.facts).get("config")
     if not journal.sound or stored is None:
         return []
@@ -136,7 +136,7 @@ def _faults(folder: Path, journal: JournalState, make_rules: MakeRules) -> list[
 def _mend_blobs(
     recovery: Recovery, faults: Sequence[BlobFault], backup: Path | None, *, not_held: Collection[BlobRef]
 ) -> None:
-    """not_held: reports that it is of no use to ask for."""
+    """Plan the repair of damaged reports. not_held: reports that their members no longer hold."""
     folder = recovery.folder
     asked = []
     for fault in faults:

@@ -1,7 +1,7 @@
-"""Snapshots: the state of a run as text, so that replay need not start from the first fact.
+"""Snapshots: the state of a run as JSON, so that replay need not start from the first fact.
 
-Follows the types of the state's own classes; a field added there needs nothing here. The text carries the state's
-digest: what does not come back with the same digest is not used, and the whole journal is replayed instead.
+Conversion follows the type hints of the state's classes, so a field added there needs no change here. A snapshot
+includes the state's digest: if the restored state has another digest, the whole journal is replayed instead.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ EVERY_ROUNDS = 50
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The state after the entry `serial`; replay may begin behind it."""
+    """The state after the entry `serial`; replay may start after it."""
 
     serial: int
     body: bytes
 
 
 def take(state: State, serial: int) -> Snapshot:
-    """The state after the journal's entry `serial`."""
+    """Return a snapshot of the state after the journal's entry `serial`."""
     text = json.dumps({"digest": state.digest(), "state": _plain(state)})
     return Snapshot(serial=serial, body=text.encode())
 
 
 def restore(snapshot: Snapshot) -> State | None:
-    """The state that was taken; None if it is another version's or damaged."""
+    """Return the state of a snapshot; None if it is damaged or from another version."""
     try:
         found = json.loads(snapshot.body)
         state = _typed(State, found["state"])
@@ -61,7 +61,7 @@ def _plain(value: object) -> object:
 
 
 def _typed(hint: Any, value: Any) -> object:  # noqa: ANN401 - types as values
-    """A plain value as the type says; TypeError or ValueError if it does not fit."""
+    """Convert a plain value to the type; TypeError or ValueError if it does not fit."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return None if value is None else _typed(next(one for one in arguments if one is not type(None)), value)

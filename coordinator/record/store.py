@@ -1,9 +1,9 @@
-"""Where a run's tensors are stored, and when they are durable: staged reports, admitted blobs, mixed rows.
+"""Stores a run's tensors and makes them durable: staged reports, admitted blobs, mixed rows.
 
-A blob is named (member, kind, round_no) inside the folder of its run, and checksummed. It is durable before the row of
-the journal that mentions it is written; until then the name means nothing, and a file of an earlier process is written
-over. What came inside one message stays in memory, up to a bound, until it is judged and mixed: its file is read only
-after a restart. Which blobs are needed is not decided here: `collect` is given them.
+A blob is named (member, kind, round_no) inside the folder of its run, and checksummed. It is durable before the journal
+entry that mentions it is written; until then the name means nothing, and a file of an earlier process is overwritten.
+Reports small enough for one message stay in memory, up to a bound, until they are mixed: their files are read only
+after a restart. Which blobs are needed is not decided here: `collect` is given the list.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from protocol.limits import MIB, SLICE_BYTES
 from protocol.tensors import Layout, TensorSet
 
 UPDATE, STATS, UPDATE_STATS = "update", "stats", "update-statistics"
-"""Kinds of blobs: an update's weights, the answer to `anchor`, and statistics that came along with an update."""
+"""Kinds of blobs: an update's weights, the answer to `anchor`, and statistics sent with an update."""
 
 TOGETHER = 64
-"""Files that are written, and open, before they are forced."""
+"""Number of files that are written, and kept open, before they are synced."""
 
 HELD_BYTES = 384 * MIB
-"""Most memory for reports that came inside their messages: those of 1,000 members of a LeNet-5 and of their round
-before. What is more goes by the disk."""
+"""Most memory for reports sent within one message: those of 1,000 members with a LeNet-5 for this round and the one
+before. Further reports are stored on disk only."""
 
 _NOWHERE = Path()
-"""In place of the path of something that is in memory alone: to build one costs more than to remember the bytes."""
+"""Stands for the path of data in memory only: building a path would cost more than keeping the bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Staged:
-    """Bytes that have arrived and that nobody has judged yet: in memory or, without `data`, in a file."""
+    """Received bytes that are not inspected yet: in memory or, without `data`, in a file."""
 
     path: Path
     layout: Layout
@@ -52,31 +52,31 @@ class Staged:
 
 
 class Store:
-    """The folders of one run. Staging happens in the socket's thread, everything about blobs in the computing one."""
+    """The folders of one run. The socket's thread stages reports; the computing thread handles blobs."""
 
     def __init__(self, folder: Path, *, scratch: Path | None = None, held_bytes: int = HELD_BYTES) -> None:
-        """`scratch`: where to put what can be made again, instead of inside the folder, which then is only read."""
+        """scratch: where to put files that can be computed again, instead of the folder, which is then only read."""
         self._folder = folder
         self._scratch = scratch or folder
-        for name in ("staged", "rows", "spare"):  # of an earlier process: will come again, or is computed again
+        for name in ("staged", "rows", "spare"):  # of an earlier process: received or computed again
             shutil.rmtree(self._scratch / name, ignore_errors=True)
         for name in ("incoming", "staged", "rows", "fixed"):
             (self._scratch / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         self._large_reusable = ReusableFiles(self._scratch / "spare" / "large")
         self.incoming = Incoming(self._scratch / "incoming", self._large_reusable)
-        """Slices of payloads that are under way."""
+        """Slices of payloads in transfer."""
         self._reusable = ReusableFiles(self._scratch / "spare")
         self._staged: dict[BlobRef, Staged] = {}
         self._room = held_bytes
         self._counting = threading.Lock()
         self._blobs: dict[BlobRef, StoredSet | None] = dict.fromkeys(_found(folder / "blobs"))
-        """What is in the folder; None: not read by this process yet."""
+        """The blobs in the folder; None: not read by this process yet."""
         self._rows: set[RowRef] = set()
 
-    # ---- reports that wait to be judged
+    # ---- reports that wait for inspection
 
     def stage(self, ref: BlobRef, tensors: TensorSet) -> None:
-        """Put a report's set aside: the bytes it brought, or those that its transfer has collected."""
+        """Stage a report's tensor set: the bytes in its message, or those that its transfer has collected."""
         path, data = _NOWHERE, tensors.data
         if data is None or not self._take(data.nbytes):
             path = self._place("staged", ref)
@@ -89,13 +89,13 @@ class Store:
         self._staged[ref] = Staged(path=path, layout=tensors.layout, encoding=tensors.encoding, data=data)
 
     def staged(self, ref: BlobRef) -> Staged:
-        """What is set aside under that name."""
+        """Return the staged set with this name."""
         if ref not in self._staged:
             raise InvalidInput("report", ref, "one that has arrived")
         return self._staged[ref]
 
     def restage(self, ref: BlobRef, values: Float32Array) -> Staged:
-        """Put values in the place of a report's weights: what they are a difference to will not be kept."""
+        """Replace a report's staged difference with the full values, because the base it refers to will be deleted."""
         layout = self.staged(ref).layout
         self.discard(ref)
         self.stage(ref, TensorSet.staying(layout, "f32", to_wire(values, "f32")))
@@ -105,7 +105,7 @@ class Store:
         return ref in self._staged
 
     def discard(self, ref: BlobRef) -> None:
-        """Drop staged bytes; nothing happens where there are none."""
+        """Drop staged bytes, if there are any."""
         staged = self._staged.pop(ref, None)
         if staged is None:
             return
@@ -115,7 +115,7 @@ class Store:
             self._give(staged.data.nbytes)
 
     def keep(self, checksums: Mapping[BlobRef, int]) -> None:
-        """Make staged bytes blobs, all of them durable when this returns. OSError: none is, and all are gone."""
+        """Turn staged sets into blobs, all durable when this returns. OSError: none is kept, staged or stored."""
         series = {(ref.kind, ref.round_no) for ref in checksums}
         folders = [Path(f"{self._folder}/blobs/{kind}/{number:07d}") for kind, number in series]
         written: dict[BlobRef, StoredSet] = {}
@@ -132,7 +132,7 @@ class Store:
             self._reusable.drop()
             for ref in checksums:
                 self.discard(ref)
-                with contextlib.suppress(OSError):  # the disk that failed need not take this, either
+                with contextlib.suppress(OSError):  # on a failing disk, deletion may fail too
                     self._place("blobs", ref).unlink()
             raise
         self._blobs |= written
@@ -140,8 +140,7 @@ class Store:
             self._staged.pop(ref, None)
 
     def _write_durably(self, checksums: Mapping[BlobRef, int]) -> dict[BlobRef, StoredSet]:
-        """First everything is written, then everything is forced: what one fsync has carried along, the next need
-        not."""
+        """Write all files, then sync all: an fsync may also flush other files, which makes the later ones cheaper."""
         written: dict[BlobRef, StoredSet] = {}
         with ExitStack() as files:
             handles = []
@@ -166,40 +165,40 @@ class Store:
     # ---- blobs and rows
 
     def blob(self, ref: BlobRef) -> StoredSet:
-        """An admitted blob; InvalidInput if it is not there or not whole."""
+        """Return an admitted blob; InvalidInput if it is missing or incomplete."""
         known = self._blobs.get(ref)
         return known if known is not None else describe(self._place("blobs", ref))
 
     def fault_of(self, ref: BlobRef) -> str:
-        """What is wrong with an admitted blob; empty if nothing is, or if it is in memory."""
+        """Return what is wrong with an admitted blob; empty if nothing, or if it is in memory."""
         known = self._blobs.get(ref)
         return "" if known is not None and known.data is not None else fault_of(self._place("blobs", ref))
 
     def path_of(self, ref: BlobRef) -> Path:
-        """Where an admitted blob lies."""
+        """Return the path of an admitted blob."""
         return self._place("blobs", ref)
 
     def set_aside(self, ref: BlobRef) -> Path | None:
-        """Take a damaged blob out of the way; it is kept. None where there is no file."""
+        """Move a damaged blob to the folder `damaged`; None if there is no file."""
         self._blobs.pop(ref, None)
         return set_aside(self._folder, self._place("blobs", ref))
 
     def row_path(self, ref: RowRef) -> Path:
-        """Where a mixed row lies, or is to be written."""
+        """Return the path of a mixed row, whether it exists yet or not."""
         return Path(f"{self._scratch}/rows/{ref.round_no:07d}/{ref.member}{'~' if ref.alone else ''}")
 
     def expect_rows(self, refs: tuple[RowRef, ...]) -> list[Path]:
-        """Rows are about to be written: `collect` must know of them."""
+        """Register rows that are about to be written, so that `collect` knows them; return their paths."""
         self._rows.update(refs)
         return [self.row_path(ref) for ref in refs]
 
     def fixed_path(self, name: str) -> Path:
-        """Where a form of the initial model or the anchor lies that is sent as it is."""
+        """Return the path of an encoded form of the initial model or the anchor."""
         return self._scratch / "fixed" / name
 
     def keep_tables(self, member: str, round_no: int, tensors: TensorSet) -> None:
-        """Class counts and confusion matrices that a participant agreed to share: results, never collected. Nothing of
-        the run depends on them, so the socket does not wait for the disk."""
+        """Store class counts and confusion matrices that a participant agreed to share: results, never deleted. The run
+        does not depend on them, so they are not synced to disk."""
         if tensors.data is not None:
             path = self._folder / "tables" / f"{round_no:07d}" / member
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -207,7 +206,7 @@ class Store:
                 write_finished(handle, tensors.data, tensors.layout, tensors.encoding, checksum_of(tensors.data))
 
     def collect(self, blobs: frozenset[BlobRef], rows: frozenset[RowRef]) -> int:
-        """Delete every blob and row that is not listed, or keep its file to be written over; returns their bytes."""
+        """Delete every blob and row that is not listed, or keep its file for reuse; return the bytes freed."""
         gone = [ref for ref in self._blobs if ref not in blobs]
         small, large = [], []
         for ref in gone:
@@ -223,22 +222,22 @@ class Store:
         freed = self._reusable.put(small) + self._large_reusable.put(large)
         freed += sum(map(_delete, set(paths).difference(small, large)))
         for folder in {os.path.dirname(path) for path in paths}:  # noqa: PTH120 - hundreds of paths in every round
-            with contextlib.suppress(OSError):  # others are in it still
+            with contextlib.suppress(OSError):  # not empty yet
                 os.rmdir(folder)  # noqa: PTH106
         return freed
 
     def close(self) -> None:
-        """Let go of what only a run that goes on has use for."""
+        """Delete reusable files, which only a running run needs."""
         self._large_reusable.drop()
         self._reusable.drop()
 
     def free_bytes(self) -> int:
-        """Disk that is free for an ordinary user where the run's folder lies, or that large reports may write over."""
+        """Return the disk space free to an ordinary user on the run's disk, plus files that large reports may reuse."""
         found = os.statvfs(self._folder)
         return found.f_bavail * found.f_frsize + self._large_reusable.size_bytes()
 
     def can_write(self) -> bool:
-        """Whether the disk takes a megabyte and keeps it."""
+        """Whether a megabyte can be written to the disk and synced."""
         path = self._scratch / "fixed" / "probe"
         try:
             path.write_bytes(bytes(MIB))
@@ -249,7 +248,7 @@ class Store:
         return True
 
     def _take(self, size: int) -> bool:
-        """Whether so much memory may be held."""
+        """Reserve memory for a report; return whether it fits."""
         with self._counting:
             fits = size <= self._room
             self._room -= size if fits else 0
@@ -268,7 +267,7 @@ class Store:
 
 
 def _delete(path: str) -> int:
-    """Delete a file that may be gone already; returns its size."""
+    """Delete a file, if it exists; return its size."""
     try:
         size = os.stat(path).st_size  # noqa: PTH116
         os.unlink(path)  # noqa: PTH108
@@ -278,14 +277,14 @@ def _delete(path: str) -> int:
 
 
 def _found(top: Path) -> Iterator[BlobRef]:
-    """The blobs that lie in a folder, whole or not."""
+    """Yield the blobs in a folder, complete or not."""
     for path in top.glob("*/*/*"):
         if path.parent.name.isdecimal():
             yield BlobRef(member=path.name, kind=path.parent.parent.name, round_no=int(path.parent.name))
 
 
 def set_aside(folder: Path, path: Path) -> Path | None:
-    """Move a file of a run's folder to `damaged` in there, under a name that is free; None where there is none."""
+    """Move a file of a run's folder to its subfolder `damaged`, under a free name; None if there is no file."""
     if not path.exists():
         return None
     top = folder / "damaged"
@@ -297,7 +296,7 @@ def set_aside(folder: Path, path: Path) -> Path | None:
 
 
 def _make_durably(folder: Path, base: Path) -> None:
-    """Make a folder below `base`, and force the entries of those that were missing."""
+    """Create a folder below `base`, syncing the parent of each folder that was missing."""
     if folder != base and not folder.is_dir():
         _make_durably(folder.parent, base)
         folder.mkdir()

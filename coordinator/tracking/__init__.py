@@ -1,7 +1,7 @@
-"""The seam for experiment trackers: `KIND:PLACE` names one, and a run is logged there by round.
+"""The interface for experiment trackers: `KIND:PLACE` names a tracker, to which a run is logged by round.
 
-Which there are is `TRACKERS`. Each needs a library that is an extra of the installation; a missing one is told in one
-sentence before anything starts. A run that is resumed, or logged again, goes on under its name and adds what is new.
+`TRACKERS` lists them. Each needs a library from an installation extra; if it is missing, one sentence says so before
+anything starts. A run that is resumed, or logged again, continues under its name and adds only what is new.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from fedap_core.errors import InvalidInput, missing_library
 
 
 class TrackedRun(Protocol):
-    """One run at a tracker."""
+    """One run in a tracker."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Figures by name at a round, from 1."""
+        """Log values by name for a round. step: the round, from 1."""
 
     def close(self, *, ended: bool) -> None:
-        """Everything is written. ended: the run is over, and not only its process."""
+        """Close after the last value. ended: the run is over, not only its process."""
 
 
 class Tracker(Protocol):
-    """Where runs are logged."""
+    """A place where runs are logged."""
 
     def begin(self, name: str, identity: str, settings: Mapping[str, str]) -> TrackedRun:
-        """A run with its settings; identity: by which a resumed one is found again."""
+        """Start or resume a run with its settings. identity: finds a resumed run again."""
 
 
 TRACKERS: Mapping[str, tuple[str, str]] = {
     "mlflow": ("mlflow", "coordinator.tracking.mlflow_runs:MlflowTracker"),
     "tensorboard": ("tensorboard", "coordinator.tracking.tensorboard_events:TensorboardTracker"),
 }
-"""kind -> (library that it needs, module:class). A class takes the place as text."""
+"""kind -> (required library, module:class). The class takes the place as text."""
 
 
 def require_tracker(text: str) -> None:
-    """Refuse what is no tracker, or one whose library is not installed. Loads nothing."""
+    """Refuse text that names no tracker, or one whose library is not installed. Imports nothing."""
     kind, colon, place = text.partition(":")
     if kind not in TRACKERS or not colon or not place:
         expected = " or ".join(("mlflow:URI", "tensorboard:FOLDER"))
@@ -51,7 +51,7 @@ def require_tracker(text: str) -> None:
 
 
 def make_tracker(text: str) -> Tracker:
-    """The tracker that `KIND:PLACE` names; loads its library."""
+    """Create the tracker that `KIND:PLACE` names; imports its library."""
     require_tracker(text)
     kind, _, place = text.partition(":")
     module, _, name = TRACKERS[kind][1].partition(":")
@@ -60,5 +60,5 @@ def make_tracker(text: str) -> Tracker:
 
 
 def figure_name(*parts: str) -> str:
-    """A name that every tracker takes: letters, digits, dots, dashes, and slashes between parts."""
+    """Return a name that every tracker accepts: letters, digits, dots, dashes, and slashes between parts."""
     return "/".join(re.sub(r"[^A-Za-z0-9_.-]+", "_", part) or "_" for part in parts)

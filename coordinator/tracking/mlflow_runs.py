@@ -1,4 +1,4 @@
-"""Logs runs to MLflow: a server's address, or a folder of this machine."""
+"""Logs runs to MLflow: to a server's address, or to a folder on this machine."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from coordinator.tracking import TrackedRun
 
 EXPERIMENT = "fedap"
 IDENTITY = "fedap.run"
-"""Tag by which a run is found again."""
+"""Tag that identifies a run to resume."""
 
 
 class MlflowTracker:
-    """place: a URI as MLflow takes it, or a path."""
+    """Logs runs to MLflow. place: a URI that MLflow accepts, or a path."""
 
     def __init__(self, place: str) -> None:
         if "://" not in place:
             place = Path(place).absolute().as_uri()
-        if place.startswith("file:"):  # a folder is enough here; without this MLflow insists on a database
+        if place.startswith("file:"):  # a folder suffices here; without this setting MLflow insists on a database
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow.tracking import MlflowClient
@@ -42,7 +42,7 @@ class MlflowTracker:
 
 
 class MlflowRun:
-    """One run. What was logged before it was resumed is not logged twice."""
+    """One run. Values logged before it was resumed are not logged twice."""
 
     def __init__(self, client: Any, run: str, logged: Mapping[str, float]) -> None:  # noqa: ANN401 - MLflow has no types
         self._client = client

@@ -11,18 +11,18 @@ from coordinator.tracking import TrackedRun, figure_name
 
 
 class TensorboardTracker:
-    """place: the folder of all runs."""
+    """Logs runs to TensorBoard. place: the folder of all runs."""
 
     def __init__(self, place: str) -> None:
         self._folder = Path(place)
 
     def begin(self, name: str, identity: str, settings: Mapping[str, str]) -> TrackedRun:
-        del identity  # a resumed run adds a file to its folder; points that are written twice are shown once
+        del identity  # a resumed run adds a file to its folder; points written twice are shown once
         return TensorboardRun(self._folder / figure_name(name), settings)
 
 
 class TensorboardRun:
-    """One run."""
+    """One run's event files."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         from tensorboard.compat.proto.event_pb2 import Event

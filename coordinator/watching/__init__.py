@@ -1,1 +1,1 @@
-"""A run for whoever watches it from another process: its journal followed as it grows, and what that comes to."""
+"""Watching a run from another process: follow its journal as it grows, and summarise its state."""

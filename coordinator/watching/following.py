@@ -1,7 +1,7 @@
-"""Follows a run's folder from another process: reads what its journal has gained, and what lies beside it.
+"""Follows a run's folder from another process: reads new journal entries and the files beside the journal.
 
-Only reads. Every look opens the journal anew and lets go of it at once, so that no reader keeps SQLite from tidying up
-its log, and a journal that was put back or replaced is noticed and read from its beginning.
+Read-only. Every refresh opens the journal and closes it again, so that no reader keeps SQLite from checkpointing its
+WAL, and a journal that was restored or replaced is detected and read from the start.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from protocol.host.locks import is_locked
 
 _EVENTS_KEPT = 40
 _QUIET = (facts.UpdateAccepted, facts.StatsAccepted, facts.RowPlanned, facts.RoundOpened, facts.Weighed)
-"""Facts that every round has in numbers: the table of members shows what they say."""
+"""Facts that every round has many of and the member table already shows."""
 
 
 class RunFollower:
-    """One folder. `refresh` reads new facts and returns the state of the run. Not to be shared between threads."""
+    """Follows one folder. `refresh` reads new facts and returns an overview of the run. Not thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -41,7 +41,7 @@ class RunFollower:
         self._traffic = TrafficTotals(folder / "traffic.jsonl")
 
     def refresh(self) -> RunOverview:
-        """The run as it is now. InvalidInput where there is none to read."""
+        """Return the current overview of the run. InvalidInput if there is no run to read."""
         journal = SqliteJournal(self._folder / JOURNAL, read_only=True)
         try:
             self._prepare(journal)
@@ -77,7 +77,7 @@ class RunFollower:
         return tuple(strangers(self._weighed.members, self._weighed.similarity, least))
 
     def _prepare(self, journal: SqliteJournal) -> None:
-        """Begin at the beginning: the first time, and where the journal or the run's configuration is another one."""
+        """Start from the first entry: on the first call, and if the journal or the run's configuration was replaced."""
         mark = ((self._folder / JOURNAL).stat().st_ino, journal.metadata("config"))
         if mark == self._mark and journal.last_serial() >= self._serial:
             return
@@ -118,7 +118,8 @@ class RunFollower:
 
 
 class TrafficTotals:
-    """Bytes per member over the whole run, from the lines that the coordinator appends; a torn line is read later."""
+    """Bytes per member over the whole run, from the lines that the coordinator appends; an incomplete line is read
+    later."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -127,7 +128,7 @@ class TrafficTotals:
         self.sent: dict[str, int] = defaultdict(int)
 
     def read(self) -> None:
-        """Take in what has been appended; begin anew where the file has become shorter."""
+        """Read appended lines; start over if the file has become shorter."""
         with suppress(FileNotFoundError), self._path.open("rb") as file:
             if file.seek(0, os.SEEK_END) < self._offset:
                 self._offset = 0
@@ -138,6 +139,6 @@ class TrafficTotals:
                 if not line.endswith(b"\n"):
                     break
                 self._offset += len(line)
-                with suppress(ValueError, KeyError, TypeError):  # half a line of a full disk
+                with suppress(ValueError, KeyError, TypeError):  # a line truncated by a full disk
                     for member, _, way, size in json.loads(line)["bytes"]:
                         (self.received if way == "in" else self.sent)[member] += size

@@ -1,7 +1,7 @@
 """The overview of a run at one moment: its stage, members, scores, W, times, disk.
 
-Plain values only, so that a page, metrics and `status --json` show the same. Rounds count from 1; 0 is the model that
-the run began with. Pure: a state, its progress and the time in, an overview out.
+Plain values only, so that the page, metrics and `status --json` show the same. Rounds count from 1; 0 is the model that
+the run started from. Pure: takes a state, its progress and the time, returns an overview.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _AT_WORK = {"anchor": "measuring", "train": "training", "finish": "taking its la
 
 @dataclass(frozen=True, kw_only=True)
 class MemberOverview:
-    """One member. round: that it has trained last; heard_s: seconds since it was last heard from, None if unknown;
-    accuracy: of the model of accuracy_round on its own test samples; bytes as the coordinator counted them."""
+    """One member. round: the last one it trained; heard_s: seconds since its last message, None if unknown; accuracy:
+    of the model of accuracy_round on its own test samples; bytes: as counted by the coordinator."""
 
     name: str
     status: str
@@ -37,7 +37,7 @@ class MemberOverview:
 
 @dataclass(frozen=True, kw_only=True)
 class RunEvent:
-    """Something that happened, at a time of the run clock."""
+    """Something that happened, at a time on the run clock."""
 
     time_s: float
     event: str
@@ -46,8 +46,8 @@ class RunEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What the follower found beside the journal. running: whether a process serves the run, None where the system
-    does not say; heard: when members were last heard from, by the run clock."""
+    """Data from outside the journal. running: whether a process serves the run, None if the system cannot tell; heard:
+    time of each member's last message, on the run clock."""
 
     running: bool | None
     now_s: float
@@ -61,7 +61,7 @@ class Surroundings:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOverview:
-    """One run at one moment. round: that is open, or was last; waits: a sentence without its full stop."""
+    """One run at one moment. round: the open or last one; waits: what it waits for, as a sentence without full stop."""
 
     run: str
     algorithm: str
@@ -83,7 +83,7 @@ class RunOverview:
     lowest_member: str | None
     scored_members: int
     scores_sealed: bool
-    """Whether members hide their scores from whoever watches."""
+    """Whether members hide their scores from the coordinator."""
     disk_free_bytes: int
     disk_reserve_bytes: int
     members: tuple[MemberOverview, ...]
@@ -91,17 +91,17 @@ class RunOverview:
     weights_members: tuple[str, ...]
     weights: tuple[tuple[float, ...], ...]
     fit_nobody: tuple[tuple[str, float], ...]
-    """Members, each with its similarity to the one most like it."""
+    """Members that are similar to no other, each with its similarity to the most similar one."""
     events: tuple[RunEvent, ...]
 
     def as_json(self) -> dict[str, object]:
-        """The same as JSON can hold it."""
+        """Return the overview as values for JSON."""
         return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSubject:
-    """Which run it is, as its configuration says."""
+    """Identifies the run, from its configuration."""
 
     run: str
     algorithm: str
@@ -120,7 +120,7 @@ def overview_of(
     fit_nobody: tuple[tuple[str, float], ...],
     events: tuple[RunEvent, ...],
 ) -> RunOverview:
-    """Everything that is shown of a run."""
+    """Build the overview of a run."""
     taking_part = [member.name for member in state.active()]
     summary = progress.summary(taking_part or list(state.members))
     is_open = state.is_training or state.is_measuring
@@ -158,7 +158,7 @@ def overview_of(
 
 
 def _weights(state: State) -> tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]:
-    """Members and W over them: the run's own or, where members compute it, the rows that they have requested."""
+    """Return members and W over them: the coordinator's or, if members compute rows, the rows they requested."""
     if state.weighed is not None:
         return state.weighed_members, tuple(tuple(map(float, row)) for row in state.weighed)
     requested = {member.name: dict(member.row) for member in state.active() if member.row}

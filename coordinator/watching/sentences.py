@@ -1,4 +1,4 @@
-"""A fact as a sentence, without its time. Rounds count from 1."""
+"""Describes facts as sentences, without their time. Rounds count from 1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _names = partial(shortened, most=6)
 
 
 def sentence_of(fact: facts.Fact) -> str:
-    """What a fact says."""
+    """Return a sentence for a fact."""
     if isinstance(fact, facts.MemberFact):
         return _of_member(fact)
     if isinstance(fact, facts.RunFact):

@@ -12,11 +12,11 @@ from coordinator.summaries import status_lines
 from coordinator.watching.following import RunFollower
 
 AGAIN_S = 2.0
-"""Between two looks."""
+"""Seconds between two refreshes."""
 
 
 def status_texts(folder: Path, *, as_json: bool, watch: bool) -> Iterator[str]:
-    """One text; with `watch` another whenever it differs, until the run has ended."""
+    """Yield the status once or, with `watch`, whenever it changes until the run has ended."""
     follower = RunFollower(folder)
     pause = threading.Event()
     before = None
