@@ -1,8 +1,8 @@
-"""Models that a participant trains for itself: one on its own data alone, and the federated one after one more round
-of local training.
+"""Train a participant's own models: one on its own data alone, and the federated one after one more round of local
+training.
 
-Made while no order waits, judged on the same samples as the federated model, saved after every round. Neither changes a
-bit of what is sent; which of them is kept is decided in `fedap_core.choosing`.
+They are trained while no order waits, evaluated on the same samples as the federated model, and saved after every
+round. Neither changes a bit of what is sent; `fedap_core.choosing` decides which model is kept.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def train_alone(
     should_stop: Callable[[], bool],
     tell: bool,
 ) -> bool:
-    """Bring the model that is trained alone up to round `last`; whether it got there.
+    """Train the model that is trained alone up to round `last`; return whether it got there.
 
-    make: a client of the algorithm `base` with these values. A round that has to stop is trained again later, from its
-    beginning. tell: log how much is left to do, because somebody waits for it.
+    make: creates a client of the algorithm `base` with these values. A round that has to stop is trained again later,
+    from its start. tell: log how much is left, because the user is waiting for it.
     """
     done = files.read_beside(ALONE)
     first = 0 if done is None else done.round_no + 1
@@ -65,7 +65,7 @@ def train_alone(
 
 
 def fine_tune(client: LocalClient, files: RunState, federated: SavedRound, judged: Sequence[str]) -> None:
-    """Train a copy of the final model at home, once. client: of the run's algorithm, with `finetune`."""
+    """Fine-tune a copy of the final model, once. client: one of the run's algorithm, with `finetune` set."""
     if files.read_beside(FINE_TUNED) is not None:
         return
     client.load(federated.model, federated.extras_of("home"))
@@ -77,20 +77,20 @@ def fine_tune(client: LocalClient, files: RunState, federated: SavedRound, judge
 
 
 def alone_scores(files: RunState) -> object:
-    """What the model trained alone has reached so far, as `reports.read_scores` reads it."""
+    """Scores of the model trained alone so far, in the form that `reports.read_scores` reads."""
     alone = files.read_beside(ALONE)
     return [] if alone is None else alone.facts["scores"]
 
 
 def judged_facts(model: str, evaluations: Mapping[str, Evaluation]) -> dict[str, object]:
-    """Scores of one model, and how it does by class, by split, as a saved round keeps them."""
+    """Scores of one model and its results by class, both by split, as stored in a saved round."""
     scores = tuple(score_of(split, one, model=model) for split, one in evaluations.items())
     return {"scores": saved_scores(scores), "judged": judged_by_split(evaluations)}
 
 
 def judged_by_split(evaluations: Mapping[str, Evaluation]) -> dict[str, dict[str, object]]:
-    """By split: samples of each class, those among them that were recognised, how often the class was predicted, and
-    what the probabilities are worth. Stays home, for the model card."""
+    """By split and class: samples, correct predictions and all predictions; by split: AUROC and calibration error.
+    For the model card; never sent."""
     return {
         split: {
             "samples": one.confusion.sum(axis=1).tolist(),

@@ -1,8 +1,8 @@
-"""Models from the coordinator, accepted only after they have been checked.
+"""Check models from the coordinator before they are used.
 
-The initial model must be the participant's own file, where it has one; the anchor must stay the same for a whole run,
-so that nobody measures the same data under one model after another; values must be sound (`soundness`). Called by the
-training thread. Whether the order itself is in the plan has been judged before (`consent`).
+The initial model must equal the participant's own file, if it has one; the anchor must stay the same for a whole run,
+so that a coordinator cannot have the same data measured under several models; values must be sound (`soundness`).
+Called by the training thread. `consent` has already checked that the plan permits the order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ANCHOR_FILE = "anchor.digest"
 
 
 def initial_model(welcome: Welcome, spec: ModelSpec, files: RunState, own_file: Path | None) -> State:
-    """The model of round 0 as `welcome` brings it. InvalidInput when it is unsound, or not the participant's own."""
+    """Return the model of round 0 from `welcome`. InvalidInput if it is unsound or differs from the own file."""
     if welcome.initial is None:
         raise InvalidInput("state", str(files.path), "the initial model of this run", "Join it anew.")
     state = model_of(welcome.initial, spec, "initial model")
@@ -46,8 +46,8 @@ def initial_model(welcome: Welcome, spec: ModelSpec, files: RunState, own_file: 
 
 
 def anchor_model(order: Anchor, spec: ModelSpec, files: RunState, start: State, own_file: Path | None = None) -> State:
-    """The model to measure under: the start, or a sound one that is the same in every order of the run, and in the
-    participant's own file where it has one."""
+    """Return the model to measure under: the start model, or the order's weights if they are sound, the same in every
+    order of the run, and equal to the participant's own file, if it has one."""
     if order.weights is None:
         return start
     state = model_of(order.weights, spec, "anchor", fill=start)
@@ -68,7 +68,7 @@ def anchor_model(order: Anchor, spec: ModelSpec, files: RunState, start: State, 
 
 
 def _differing(state: State, own_file: Path) -> str | None:
-    """A tensor that is another one in the participant's own file."""
+    """Return the name of a tensor that differs from the participant's own file; None if all are equal."""
     _, own, _ = read_model(own_file)
     return next((name for name in state if name not in own or not torch.equal(state[name], own[name])), None)
 
@@ -76,10 +76,10 @@ def _differing(state: State, own_file: Path) -> str | None:
 def delivered_values(
     order: Train | Finish, weights: TensorSet, layout: Layout, *, own: Float32Array
 ) -> tuple[Float32Array | None, Refusal | None]:
-    """(values, None), or (None, why they must not replace one's own).
+    """Return (values, None), or (None, why they must not replace the participant's own).
 
-    own: the participant's latest model, or the one it starts from. Somebody who enters late and is refused a model that
-    has moved far trains its own for a round.
+    own: the participant's latest model, or its start model. A late member that refuses a model because it has moved too
+    far trains its own model for a round.
     """
     what = f"{order.KIND} {order.round_no}"
     try:
@@ -93,7 +93,7 @@ def delivered_values(
 
 
 def require_finite(state: State, round_no: int) -> None:
-    """Training that ends in values that are not finite is not a model: the one before stays."""
+    """Raise InvalidInput if training produced values that are not finite; the previous model is kept."""
     bad = next((name for name, tensor in state.items() if not torch.isfinite(tensor).all()), None)
     if bad is not None:
         fix = "The learning rate is too high for this data; the model of the round before is kept."
@@ -101,7 +101,7 @@ def require_finite(state: State, round_no: int) -> None:
 
 
 def unsound_state(state: State, spec: ModelSpec, what: str) -> Refusal | None:
-    """The same judgement for a whole model, counters left out."""
+    """Why the values of a whole model, except its counters, are unsound; None if they are sound."""
     layout = floating_layout(spec)
     if not layout.specs:
         return None
@@ -110,7 +110,7 @@ def unsound_state(state: State, spec: ModelSpec, what: str) -> Refusal | None:
 
 
 def state_digest(state: State) -> str:
-    """By which a model is known again."""
+    """Return a digest that identifies a model."""
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(state):
         digest.update(name.encode())

@@ -1,9 +1,9 @@
-"""The update as the coordinator decodes it, if it differs from the trained weights: saved with the round.
+"""Save the update as the coordinator decodes it, if it differs from the trained weights, with the round.
 
-Error feedback: an update that travels as a coarse difference carries over what the round before has lost. What gets
-lost stays at home, is saved with the round and added to the next difference, so that it arrives later. An update that a
-step changes (noise) is told once and kept as it was told. Under an encoding that sends values, without such steps,
-nothing happens here. What is encoded how, `protocol.encodings` says.
+Error feedback: the rounding error of an update sent as a coarse difference is saved with the round and added to the
+next difference, so that it arrives later. An update that an outgoing step changes (noise) is drawn only once and saved
+as it was sent. Under an encoding that sends values, without such steps, this module does nothing. The encodings
+themselves are in `protocol.encodings`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from protocol.tensors import Layout, TensorSet
 
 
 class Feedback:
-    """One participant's in one run."""
+    """The error feedback of one participant in one run."""
 
     def __init__(self, outgoing: OutgoingTensors) -> None:
         self._outgoing = outgoing
@@ -31,16 +31,16 @@ class Feedback:
         self._differs = outgoing.encoding in DIFFERENCES
 
     def delivered(self, values: Float32Array | None) -> None:
-        """What the next update is a difference to; None: nothing was delivered, the update travels in full."""
+        """Set the base of the next update's difference; None: nothing was delivered, the update is sent in full."""
         if self._differs or self._outgoing.changes:
             self._delivered = None if values is None else values.copy()
 
     def told(
         self, saved: SavedRound, layout: Layout, before: SavedRound | None, start: State
     ) -> tuple[SavedRound, TensorSet | None]:
-        """The round with what its report depends on, and the difference to report: None for weights in full.
+        """Return the round with everything its report depends on, and the difference to report: None for full weights.
 
-        before: the round that was saved last, with what it has lost. start: the model of round 0.
+        before: the previously saved round, with its error. start: the model of round 0.
         """
         if not layout.elements or not (self._differs or self._outgoing.changes):
             return saved, None
@@ -66,7 +66,7 @@ class Feedback:
 
 
 def _kept(saved: SavedRound | None, name: str, size: int) -> Float32Array | None:
-    """An extra of an earlier round, if it has this many values."""
+    """Return an extra of an earlier round, if it has this many values."""
     if saved is None or name not in saved.extras or saved.extras[name].numel() != size:
         return None
     found: Float32Array = saved.extras[name].numpy()

@@ -1,7 +1,7 @@
 """A participant's samples and their split, which comes with a shard or is computed locally.
 
-The same split in every life of a process: it derives from the run's seed and the participant's name alone. Data never
-leave this module's callers; only their counts do.
+A restart gives the same split: it derives only from the run's seed and the participant's name. The data never leave
+the participant; only their counts do.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from participant.data.npz import as_model_file_asks
 from participant.data.shard import Split
 
 MIN_TRAIN = 2
-"""Batch norm cannot train on one sample. How many a federation asks for is the coordinator's policy."""
+"""Batch norm cannot train on one sample. The coordinator may require more."""
 
 _PARTS = {2: ("train", "test"), 3: ("train", "validation", "test")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class HomeData:
-    """The data set, and the split that came with it, if one did."""
+    """The data set, and the split that came with it, if any."""
 
     dataset: Dataset
     own_split: Split | None = None
 
     @classmethod
     def load(cls, source: str, options: DataOptions) -> HomeData:
-        """Any source of `participant.data`; an .npz with arrays train and test is a shard and keeps its split."""
+        """Load any source of `participant.data`; an .npz with arrays train and test is a shard and keeps its split."""
         path = Path(source).expanduser()
         if path.suffix == ".npz" and not options.options:
             shard = read_shard(path)
@@ -47,8 +47,8 @@ class HomeData:
         return cls(dataset=load_dataset(source, options))
 
     def split(self, *, protocol: str, validation: float, seed: int, name: str) -> Mapping[str, IndexArray]:
-        """Positions by part: train, perhaps validation, test. validation: the share of the training samples that is
-        held back where the split has no validation part of its own; nothing is where too few would be left."""
+        """Return positions by part: train, perhaps validation, test. validation: the share of the training samples held
+        back if the split has no validation part; none are held back if too few would be left."""
         if self.own_split is not None:
             parts = dict(self.own_split.parts())
         else:
@@ -71,12 +71,12 @@ class HomeData:
         return {"train": train, "validation": held, "test": parts["test"]}
 
     def samples(self, positions: IndexArray) -> Samples:
-        """The named samples as tensors; those that follow each other, as a shard's do, are not held twice."""
+        """Return the samples at these positions as tensors; consecutive ones, as in a shard, are not copied."""
         data = self.dataset
         chosen: IndexArray | slice = positions
         first, length = int(positions[0]), len(positions)
         is_run = np.array_equal(positions, np.arange(first, first + length))
-        if is_run and data.x.flags.writeable and data.y.flags.writeable:  # torch has no tensors that are only read
+        if is_run and data.x.flags.writeable and data.y.flags.writeable:  # torch has no read-only tensors
             chosen = slice(first, first + length)
         return Samples(
             x=torch.from_numpy(data.x[chosen]), y=torch.from_numpy(data.y[chosen]), preprocessing=data.preprocessing
@@ -89,8 +89,8 @@ class HomeData:
         return counts
 
     def fitted_to(self, spec: ModelSpec) -> HomeData:
-        """These data with the classes of the model file, of which a hospital may lack some; refuses data that are not
-        what the model was described for, before anything is sent."""
+        """Return these data with the classes of the model file, some of which a hospital may lack; refuse data that do
+        not match the model's description, before anything is sent."""
         data = self.dataset.with_classes(spec.classes)
         for field, got, expected in (
             ("input shape of the data", data.input_shape, spec.input_shape),

@@ -1,8 +1,8 @@
-"""One run at a participant: from an order to its report, which is saved before it is sent. Called by the worker thread;
-no sockets.
+"""Carry out the orders of one run at a participant: each gives a report, which is saved before it is sent. Called by
+the worker thread; uses no sockets.
 
-Owns the local clients of the run (its own strategy's, and a FedAvg one for warm-up rounds, whose BN is shared). Which
-round comes next and what is sent is decided elsewhere; nothing that a plan does not ask for is computed.
+Owns the local clients of the run (one of the run's strategy, and a FedAvg one for warm-up rounds, whose BN is shared).
+Which round comes next and what is sent is decided elsewhere; nothing is computed that the plan does not ask for.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ WARMUP = "warmup"
 
 
 class HomeRun:
-    """`prepare` once, then one order after another. Every method returns what is to be said."""
+    """Create once per run, then pass one order after another; each method returns the report to send."""
 
     def __init__(
         self,
@@ -100,22 +100,22 @@ class HomeRun:
         self._examiner = Examiner(self._judged, threads=threads, beside=settings.beside)
         self._twins: dict[bool, LocalClient] = {}
         self.refused: Refusal | None = None
-        """Why the weights of the latest order were not taken; None where they were."""
+        """Why the weights of the latest order were refused; None if they were used."""
 
     def close(self) -> None:
-        """Nothing is ordered any more."""
+        """Release the evaluation thread; no further orders will come."""
         self._examiner.close()
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Training and test samples, as they weigh in the run; 0 where the coordinator is not to know them."""
+        """Numbers of training and test samples, which weight the run; 0 if hidden from the coordinator."""
         if self._sealed is not None and self._sealed.hides_counts:
             return 0, 0
         return len(self._positions["train"]), len(self._positions["test"])
 
     @property
     def finished_report(self) -> Report | None:
-        """What an earlier life finished last, ready to be said again."""
+        """The last report from before a restart, ready to be sent again."""
         saved = self._latest
         if saved is None:
             return None
@@ -127,8 +127,8 @@ class HomeRun:
     # --- orders -------------------------------------------------------------------------------------------------
 
     def measure(self, order: Anchor) -> Stats:
-        """Statistics of the training samples under the anchor, where they are asked for. None are kept: measuring again
-        gives the same."""
+        """Measure statistics of the training samples under the anchor, if the order asks for them. They are not saved:
+        measuring again gives the same result."""
         self.refused = None
         if self._sealed is not None:
             order = self._sealed.opened_anchor(order, floating_layout(self._spec), self._latest)
@@ -146,9 +146,9 @@ class HomeRun:
         return told if self._sealed is None else self._sealed.statistics(told)
 
     def train(self, order: Train, should_stop: Callable[[], bool]) -> Update | None:
-        """Judge what was delivered, train on from it, make it durable. None when asked to stop: nothing remains.
+        """Evaluate the delivered model, train it further and save the result. None if asked to stop: nothing is kept.
 
-        Weights that are not sound are not taken: training goes on from one's own latest model, and nothing is judged.
+        Unsound weights are refused: training then continues from the own latest model, and nothing is evaluated.
         """
         self._enter(order.phase)
         self._deliver(order)
@@ -186,13 +186,13 @@ class HomeRun:
         self._latest = saved
         judged_last = headline(evaluations)
         accuracy = judged_last["test"].accuracy if "test" in judged_last else None
-        pace.done(loss, accuracy)  # told when it is durable: what is told is never done again
+        pace.done(loss, accuracy)  # only now: a round that is shown as done is never trained again
         update = update_of(self._welcome.run, saved, layout, self._outgoing, self._sealed)
         return update if told is None else replace(update, weights=told)
 
     def finish(self, order: Finish) -> Goodbye:
-        """Take the last weights, evaluate, keep the personal model. Weights that are not sound are not taken: the
-        personal model is then what one's own training made last."""
+        """Take the last weights, evaluate, and save the personal model. Unsound weights are refused: the personal model
+        is then the one after the own last training."""
         if not self._has_not_begun() or order.weights is not None:
             self._enter("mixed")
         self._take(order, order.weights, shared_layout(self._spec, self._strategy))
@@ -222,8 +222,8 @@ class HomeRun:
         return goodbye_of(self._welcome.run, saved, self._outgoing, self._sealed)
 
     def train_alone(self, should_stop: Callable[[], bool]) -> None:
-        """Bring the model that is trained beside the federation up to the latest finished round; when the run is over
-        also train the federated one on."""
+        """Train the model that is trained alone up to the latest finished round; once the run is over, also fine-tune
+        the federated one."""
         saved, alone = self._latest, make_strategy("base")
         if saved is None or self._strategy.name == alone.name:
             return
@@ -245,7 +245,7 @@ class HomeRun:
     # --- clients ------------------------------------------------------------------------------------------------
 
     def _read_start(self) -> State:
-        """The model of round 0, made durable before anything builds on it."""
+        """Return the model of round 0, made durable before anything depends on it."""
         if not self._files.has_start:
             own_file = self._settings.model_file
             self._files.write_start(initial_model(self._welcome, self._spec, self._files, own_file))
@@ -253,12 +253,12 @@ class HomeRun:
         return self._files.read_start()
 
     def _open_client(self, phase: str) -> tuple[LocalClient, str]:
-        """The client of a phase, as its latest finished round left it, or as it starts."""
+        """Create the client of a phase, in the state of its latest finished round or of its start."""
         warming = phase == WARMUP
         strategy = self._strategy_of(phase)
         saved = self._latest
         goes_on = saved is not None and (saved.phase == WARMUP) == warming
-        client = self._client_of(strategy, self._start)  # what is kept at home may begin as a copy of it
+        client = self._client_of(strategy, self._start)  # what the strategy keeps may start as a copy of it
         if saved is not None and goes_on:
             client.load(saved.model, saved.extras_of("home"))
             if client.velocity is not None and "velocity" in saved.extras:
@@ -277,7 +277,7 @@ class HomeRun:
         return LocalClient(self._welcome.participant, splits=self._splits, module=module, spec=self._spec, plan=plan)
 
     def _enter(self, phase: str) -> None:
-        """Change between warm-up and the run proper: they have models of their own."""
+        """Switch between warm-up and the other rounds: each has its own model."""
         if (phase == WARMUP) != (self._client_phase == WARMUP):
             self._client, self._client_phase = self._open_client(phase)
 
@@ -287,7 +287,7 @@ class HomeRun:
         return self._plan.warmup_rounds > 0
 
     def _has_not_begun(self) -> bool:
-        """Whether no round of the run proper is finished."""
+        """Whether no round after warm-up is finished."""
         return self._latest is None or self._latest.phase == WARMUP
 
     def _strategy_of(self, phase: str) -> Strategy:
@@ -299,7 +299,7 @@ class HomeRun:
         """Load the weights of an order."""
         layout = shared_layout(self._spec, self._strategy_of(order.phase))
         untrained = None
-        if order.phase != WARMUP and self._has_not_begun():  # only then: a copy of a large model is not for nothing
+        if order.phase != WARMUP and self._has_not_begun():  # only if needed: copying a large model is expensive
             untrained = self._outgoing.as_delivered(layout, self._client.shared)
         self._take(order, order.weights, layout, untrained)
 
@@ -310,7 +310,7 @@ class HomeRun:
         layout: Layout,
         untrained: Float32Array | None = None,
     ) -> None:
-        """Deliver weights to the client, unless they are unsound: `refused` then says why."""
+        """Load weights into the client, unless they are unsound: `refused` then says why."""
         self.refused = None
         self._feedback.delivered(None)
         if self._sealed is not None:
@@ -319,12 +319,12 @@ class HomeRun:
             return
         values, self.refused = delivered_values(order, weights, layout, own=self._client.shared)
         if values is not None:
-            brought = self._sealed is None or order.uploads is not None  # else they are one's own, which nobody knows
+            brought = self._sealed is None or order.uploads is not None  # else they are our own, unknown to others
             self._feedback.delivered(values if brought else None)
             self._client.deliver(order.round_no, values, untrained=untrained)
 
     def _carried_on(self) -> State:
-        """What the next round depends on beside the shared model."""
+        """The tensors, besides the shared model, that the next round depends on."""
         extras = {f"home/{name}": tensor for name, tensor in self._client.kept().items()}
         if self._client.velocity is not None:
             extras["velocity"] = self._client.velocity.clone()
@@ -337,19 +337,20 @@ class HomeRun:
         return _tensors("tables/", tables_of(counts, headline(evaluations)))
 
     def _evaluates_delivery(self, order: Train) -> bool:
-        """Whether the plan wants to know how good the result of the round before is."""
+        """Whether the plan asks for an evaluation of the previous round's result."""
         first = 0 if order.phase == WARMUP else self._plan.warmup_rounds
         before = order.round_no - 1
         return before >= first and self._plan.evaluates(before)
 
     def _begin_judging(self, order: Train) -> Callable[[], Evaluations]:
-        """How good the delivered model is, where the plan wants to know it: asked for after training."""
+        """Start evaluating the delivered model, if the plan asks for it; the result is fetched after training."""
         if self.refused is not None or not self._evaluates_delivery(order):
             return dict
         return self._examiner.begin(self._client, self._twin, order.round_no)
 
     def _twin(self) -> LocalClient:
-        """A client of the present phase whose model nobody trains; made before training draws random numbers."""
+        """Return a client of the current phase whose model is not trained; created before training draws from torch's
+        generator."""
         warming = self._client_phase == WARMUP
         if warming not in self._twins:
             self._twins[warming] = self._client_of(self._strategy_of(self._client_phase), self._start)
@@ -377,7 +378,7 @@ class HomeRun:
         }
 
     def _which_model(self, order: Finish) -> str:
-        """Which model is kept, and why."""
+        """Say which model is kept, and why."""
         if order.weights is not None and self.refused is None:
             return f"mixed after round {order.round_no}"
         why = "finish brought no weights" if self.refused is None else f"refused: {self.refused.reason}"

@@ -11,15 +11,14 @@ from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 
 @dataclass(frozen=True, kw_only=True)
 class HomeSettings:
-    """What the participant itself decides: whether class tables and the scores of training alone may leave, and whether
-    it also trains alone.
+    """The participant's own decisions: whether to share class tables and the scores of the model trained alone, and
+    whether to train one alone.
 
-    threads: training threads instead of the plan's; another number than the plan's gives other last bits. beside:
-    whether a core that training leaves free may judge delivered models meanwhile. trusted: its own code that a plan may
-    name. accept_plan: digest of a changed plan that the operator agrees to. algorithm_is_named: the operator has said
-    which one to take part in. model_file, anchor_file: its own initial model and anchor. statistics_privacy,
-    update_privacy: noise in what is measured, and in updates. group_key: the members' common key, where it takes part
-    in sealed runs.
+    threads: training threads instead of the plan's; a different number changes the last bits. beside: whether a free
+    core may evaluate delivered models during training. trusted: own code that a plan may name. accept_plan: digest of a
+    changed plan that the operator accepts. algorithm_is_named: whether the operator has named the algorithm.
+    model_file, anchor_file: its own initial model and anchor. statistics_privacy, update_privacy: noise added to
+    statistics and to updates. group_key: the members' common key, for sealed runs.
     """
 
     share_class_counts: bool = False

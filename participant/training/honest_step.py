@@ -1,4 +1,4 @@
-"""Measures how far one round of training on these data goes from an initial model. What it trains is thrown away."""
+"""Measure how far one round of training on these data moves from an initial model. The trained model is discarded."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from protocol.plan import USER_RECIPE, Sgd
 
 
 def measure_step(dataset: Dataset, spec: ModelSpec, state: State, *, epochs: int) -> MeasuredStep:
-    """All samples are used, under the settings that a new run is proposed. Which parts travel with the body is the
-    algorithm's to say: the longest step of any choice counts, in lengths of the same parts."""
+    """Train on all samples with the default settings of a new run. The algorithm decides which parts are sent with the
+    body, so the longest step over all choices counts, relative to the length of the same parts."""
     rate, momentum = float(USER_RECIPE["learning_rate"]), float(USER_RECIPE["momentum"])
     sgd = Sgd(learning_rate=rate, momentum=momentum, epochs=epochs)
     samples = HomeData(dataset=dataset).samples(np.arange(len(dataset.y)))

@@ -1,7 +1,7 @@
 """The local work of one participant: measure, train a round, evaluate the delivered model.
 
-Owns the model, the BN layers and the samples. Knows no socket and no file: the networked agent and the inline engine
-call the same methods and get the same bits.
+Owns the model, the BN layers and the samples. Uses no sockets or files: the networked participant and the inline
+engine call the same methods and get the same bits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from protocol.plan import Compute, Sgd
 
 @dataclass(frozen=True, kw_only=True)
 class LocalPlan:
-    """Everything of a run's plan that shapes the numbers at home. rounds: those that follow warm-up."""
+    """The parts of a run's plan that determine the local numbers. rounds: those after warm-up."""
 
     strategy: Strategy
     sgd: Sgd
@@ -46,29 +46,29 @@ class LocalPlan:
 
     @property
     def evaluation_batch(self) -> int:
-        """Samples per forward pass when measuring or evaluating: other batches change the last bits of W."""
+        """Samples per forward pass when measuring or evaluating: a different size changes the last bits of W."""
         return self.compute.evaluation_batch_size
 
     def progress(self, round_no: int) -> float:
-        """The share of the run's rounds that are over before this one. Warm-up rounds come before all of them; what a
-        member of a continuous run trains beyond them counts as the last one."""
+        """The share of the run's rounds that are over before this one. 0 in warm-up rounds; extra rounds of a member of
+        a continuous run count as the last one."""
         number = min(round_no, self.rounds.stop - 1) - self.rounds.start
         return max(number, 0) / len(self.rounds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalReport:
-    """What a round of training gives beside the weights."""
+    """The results of a round of training, besides the weights."""
 
     metrics: TrainingMetrics
     stats: BnStats | None = None
 
 
 class LocalClient:
-    """`shared` is the participant's live shared weights: mixing may write into it, training reads it.
+    """One participant's model and samples. `shared` holds its live weights: mixing may write them, training reads them.
 
-    buffer: where the flat model lies; mirrored: whether `shared` is a copy in main memory (see `FlatModel`). flat: of a
-    client that is no longer needed, to save the time of making one.
+    buffer: memory of the flat model. mirrored: whether `shared` is a copy in main memory (see `FlatModel`). flat: the
+    flat model of a client that is no longer needed, to save the time of creating one.
     """
 
     def __init__(
@@ -111,33 +111,33 @@ class LocalClient:
         )
         self._work = HomeWorkspace(self._model, trade, keeps=plan.strategy.kept_models, classes=len(spec.classes))
         self._finished: FlatModel | None = None
-        """The model to hand over, until something changes."""
+        """The model to hand over, cached until something changes."""
         plan.strategy.begin(self._work)
 
     @property
     def velocity(self) -> Tensor | None:
-        """The optimiser's state where the plan carries it from round to round; else every round starts afresh."""
+        """The optimiser's state if the plan keeps it between rounds; None: every round starts from zero."""
         return self._work.shared_model.velocity
 
     @property
     def train_samples(self) -> int:
-        """How much this participant's update counts."""
+        """The number of training samples: the weight of this participant's update."""
         return len(self._splits["train"])
 
     @property
     def shared(self) -> Float32Array:
-        """The weights that travel, in main memory and live: what is written here is what the next method works with."""
+        """The shared weights, live and in main memory: the next method works with what is written here."""
         return self._model.host
 
     def measure(self, anchor: State, what: Measure) -> BnStats:
-        """Statistics of the training samples under the anchor; the participant's own model is left as it was."""
+        """Measure statistics of the training samples under the anchor; the participant's own model is unchanged."""
         with self._as(anchor):
             return self._statistics(what)
 
     def measure_units(self, anchor: State, what: Measure, units: IndexArray) -> UnitMoments:
-        """What every unit of the training samples gives to private statistics; the own model is left as it was.
+        """Measure each unit's contribution to private statistics; the participant's own model is unchanged.
 
-        units: (n,), of the training samples in order.
+        units: (n,), the unit of each training sample, in order.
         """
         batches = self._splits["train"].inputs(self._plan.evaluation_batch)
         head = self._spec.head[-1] if what is Measure.HEAD_INPUTS else None
@@ -146,10 +146,10 @@ class LocalClient:
 
     @contextmanager
     def _as(self, anchor: State) -> Iterator[None]:
-        """The anchor's values in the model for a while."""
+        """Load the anchor's values into the model temporarily."""
         own = self.state()
         for name in own:
-            if name not in anchor:  # the participant's own tensor would silently stand in
+            if name not in anchor:  # the participant's own tensor would silently be used
                 raise InvalidInput("anchor", f"no tensor {name}", "all tensors of the model")
         self._model.load(anchor)
         try:
@@ -160,10 +160,10 @@ class LocalClient:
     def deliver(
         self, round_no: int, values: Float32Array | None = None, *, untrained: Float32Array | None = None
     ) -> None:
-        """Weights have come, to train round `round_no` with: `values`, or what is in `shared` already.
+        """Take the weights to train round `round_no` from: `values`, or what is already in `shared`.
 
-        untrained: for a participant that has not finished a round, what it would have been given had nobody trained
-        yet. If others have, its batch-norm layers that stay home do not fit the weights: they are re-estimated.
+        untrained: for a participant that has not finished a round, the weights it would get if nobody had trained yet.
+        If others have, its local batch-norm layers do not fit the delivered weights and are re-estimated.
         """
         if values is not None:
             self.shared[...] = values
@@ -183,7 +183,7 @@ class LocalClient:
     def train(
         self, round_no: int, *, measure: Measure = Measure.NONE, should_stop: Callable[[], bool] = lambda: False
     ) -> LocalReport:
-        """A round of the strategy's local work from the weights as delivered; afterwards `shared` is the update."""
+        """Do one round of the strategy's local work from the delivered weights; afterwards `shared` is the update."""
         self._model.receive()
         self._finished = None
         self._work.begin_round(round_no, should_stop)
@@ -193,7 +193,7 @@ class LocalClient:
         return LocalReport(metrics=self._work.metrics, stats=stats)
 
     def evaluate(self, split: str, model: str = DELIVERED, *, round_no: int = 0) -> Evaluation:
-        """A model on one of the participant's own splits: the one in `shared` as it stands, or the one that would be
+        """Evaluate a model on one of the participant's splits: the current one in `shared`, or the one that would be
         handed over now, before round `round_no` is trained."""
         if split not in self._splits:
             raise InvalidInput("split", split, f"one of {', '.join(self._splits)}")
@@ -204,35 +204,35 @@ class LocalClient:
 
     @property
     def evaluated_models(self) -> tuple[str, ...]:
-        """The kinds of models that scores are given for."""
+        """The kinds of models that are scored."""
         return (DELIVERED, HANDED_OVER) if self._plan.strategy.hands_over_another else (DELIVERED,)
 
     @property
     def keeps_more_than_its_model(self) -> bool:
-        """Whether the model to hand over is not all that the next round depends on."""
+        """Whether the next round depends on more than the model to hand over."""
         return self._plan.strategy.hands_over_another or bool(self._work.kept())
 
     @property
     def trains_to_hand_over(self) -> bool:
-        """Whether the model to hand over is trained first."""
+        """Whether the model is trained further before it is handed over."""
         return self._plan.strategy.trains_to_hand_over
 
     def handed_over(self, round_no: int) -> State:
-        """Copies of all tensors of the model to predict with, before round `round_no` is trained."""
+        """Return copies of all tensors of the model to predict with, before round `round_no` is trained."""
         self._model.receive()
         return self._to_hand_over(round_no).state()
 
     def state(self) -> State:
-        """Copies of all tensors of the model that is exchanged, BN included."""
+        """Return copies of all tensors of the exchanged model, BN included."""
         self._model.receive()
         return self._model.state()
 
     def kept(self) -> State:
-        """Copies of what the strategy keeps beside it; with `state` all that the next round depends on."""
+        """Return copies of what the strategy keeps besides it; with `state`, all that the next round depends on."""
         return self._work.kept()
 
     def load(self, state: State, kept: State | None = None) -> None:
-        """Take over a stored state. kept: None leaves what is kept beside the model as it is."""
+        """Restore a stored state. kept: None leaves what the strategy keeps unchanged."""
         self._model.load(state)
         if kept is not None:
             self._work.load(kept)

@@ -1,8 +1,8 @@
-"""Every tensor that leaves a participant passes `OutgoingTensors`; nothing else makes tensor sets to send.
+"""Prepare every tensor that leaves a participant: nothing but `OutgoingTensors` builds tensor sets to send.
 
-Between what was computed and what is sent stand steps (`STEPS`): noise, clipping or sealing are added there, once, for
-weights, statistics and tables alike. What is sent at all is decided by the strategy and the participant's own settings.
-The way in (delivered tensors to values) and scores are converted here, too.
+Steps (`STEPS`) run between computing and sending: this is the one place to add noise or clipping, for weights,
+statistics and tables alike. The strategy and the participant's settings decide what is sent at all. Delivered tensors
+and scores are converted here, too.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from protocol.tensors import Array, Layout, TensorSet
 
 @dataclass(frozen=True, kw_only=True)
 class Departing:
-    """Tensors about to leave. kind: weights, statistics or tables. round_no: of the order that they answer.
+    """Tensors about to be sent. kind: weights, statistics or tables. round_no: that of the order they answer.
 
     arrays: by name, private copies that a step may change in place. A report may be sent again after a crash and must
-    be the same then, so a step that draws random numbers derives them from `seed`. delivered: for weights, the public
-    values that training began at, by the same names; None where a report of an earlier life is made again.
+    then be the same, so a step that draws random numbers derives them from `seed`. delivered: for weights, the public
+    values that training started from, by the same names; None when a report is rebuilt after a restart.
     """
 
     kind: str
@@ -44,23 +44,23 @@ class Departing:
 
 
 class OutgoingStep(Protocol):
-    """One step between what was computed and what is sent: the same names, shapes and types come out."""
+    """One step between computing and sending; it returns the same names, shapes and types."""
 
     def __call__(self, departing: Departing, /) -> Mapping[str, Array]: ...
 
 
 def unchanged(departing: Departing, /) -> Mapping[str, Array]:
-    """What was computed is sent."""
+    """Send the computed values unchanged."""
     return departing.arrays
 
 
 STEPS: dict[str, OutgoingStep] = {"none": unchanged}
-"""Steps by the name that a configuration gives them."""
+"""Steps by their name in a configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutgoingTensors:
-    """The way out of one participant in one run. steps: applied in this order to every set of tensors."""
+    """Builds the outgoing tensor sets of one participant in one run. steps: applied in order to every set."""
 
     encoding: Encoding
     participant: str
@@ -69,7 +69,7 @@ class OutgoingTensors:
 
     @property
     def changes(self) -> bool:
-        """Whether what leaves is not what was computed: it must then be kept, because it is told only once."""
+        """Whether the sent values differ from the computed ones: they must then be saved, to be drawn only once."""
         return self.steps != (unchanged,)
 
     def weights(
@@ -81,10 +81,9 @@ class OutgoingTensors:
         delivered: Float32Array | None = None,
         encoding: Encoding | None = None,
     ) -> TensorSet:
-        """Flat values (elements,) in the order of the layout; the array belongs to the message afterwards.
+        """Build a set from flat values (elements,) in the order of the layout; the array then belongs to the message.
 
-        delivered: as in `Departing`. encoding: instead of the plan's, under which a set may also stand for values in
-        full."""
+        delivered: as in `Departing`. encoding: the one to use; by default the plan's encoding for full values."""
         arrays = layout.views(values)
         base = None if delivered is None else layout.views(delivered)
         for name, array in self._stepped("weights", round_no, arrays, base).items():
@@ -93,24 +92,24 @@ class OutgoingTensors:
         return TensorSet.of_flat(layout, values, encoding or stored(self.encoding))
 
     def arrays(self, kind: str, arrays: Mapping[str, Array], *, round_no: int) -> TensorSet:
-        """Statistics or tables, at full precision."""
+        """Build a set of statistics or tables, at full precision."""
         return TensorSet.of(self._stepped(kind, round_no, {name: np.array(array) for name, array in arrays.items()}))
 
     def difference(
         self, layout: Layout, values: Float32Array, *, delivered: Float32Array, error: Float32Array, round_no: int
     ) -> tuple[TensorSet, Float32Array]:
-        """Flat values as the difference to what was delivered, and what gets lost on the way; see `with_feedback`."""
+        """Return flat values as a difference to the delivered ones, and the encoding error; see `with_feedback`."""
         stepped = self.weights(layout, values, round_no=round_no, delivered=delivered, encoding="f32").flat()
         wire, arrived, lost = with_feedback(stepped, delivered=delivered, error=error, encoding=self.encoding)
         in_full = self.in_full(layout, arrived)
         return TensorSet(layout=layout, encoding=self.encoding, data=wire.toreadonly(), in_full=in_full), lost
 
     def in_full(self, layout: Layout, values: Float32Array) -> TensorSet:
-        """What was told before, as the coordinator keeps it; it has passed the steps."""
+        """Build a set from values that were sent before, as the coordinator stores them; no steps are applied again."""
         return TensorSet.of_flat(layout, values, stored(self.encoding))
 
     def as_delivered(self, layout: Layout, values: Float32Array) -> Float32Array:
-        """Values as the coordinator would send them: the encoding may round them."""
+        """Return values as the coordinator would send them: the encoding may round them."""
         return TensorSet.of_flat(layout, values.copy(), downward(self.encoding)).flat()
 
     def _stepped(
@@ -124,7 +123,7 @@ class OutgoingTensors:
 
 
 def weights_of(tensors: TensorSet, layout: Layout, what: str) -> Float32Array:
-    """The flat values (elements,) of a set that must have this layout."""
+    """Return the flat values (elements,) of a set, which must have this layout."""
     if tensors.layout != layout:
         got, expected = _named(tensors.layout), _named(layout)
         raise InvalidInput(f"tensors of {what}", got, f"the plan's tensors: {expected}")
@@ -132,7 +131,7 @@ def weights_of(tensors: TensorSet, layout: Layout, what: str) -> Float32Array:
 
 
 def model_of(tensors: TensorSet, spec: ModelSpec, what: str, *, fill: State | None = None) -> State:
-    """All tensors of a model out of a set; counters that the set leaves out are taken from `fill`."""
+    """Return all tensors of a model from a set; counters missing from the set are taken from `fill`."""
     arrays = tensors.arrays()
     state: State = {}
     for tensor in spec.tensors:
@@ -150,7 +149,7 @@ def model_of(tensors: TensorSet, spec: ModelSpec, what: str, *, fill: State | No
 
 
 def score_of(split: str, evaluation: Evaluation, *, model: str = DELIVERED) -> Score:
-    """How good a model was, without the confusion matrix."""
+    """Return the score of an evaluation, without the confusion matrix."""
     return Score(
         model=model,
         split=split,
@@ -162,7 +161,7 @@ def score_of(split: str, evaluation: Evaluation, *, model: str = DELIVERED) -> S
 
 
 def tables_of(class_counts: IndexArray, evaluations: Mapping[str, Evaluation]) -> dict[str, Array]:
-    """Class counts of the training data and a confusion matrix per split: for those who agreed to share them."""
+    """Class counts of the training data and a confusion matrix per split: only if the participant shares them."""
     confusions = {f"confusion/{split}": np.array(one.confusion) for split, one in evaluations.items()}
     return {"class_counts": class_counts, **confusions}
 

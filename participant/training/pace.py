@@ -1,7 +1,7 @@
-"""Counts the batches of a training round: reports progress and says when to stop.
+"""Count the batches of a training round, report progress and decide when to stop.
 
-The one clock at home: the plan's work limit ends a round early and keeps what was learnt, a request ends it for
-nothing.
+The only clock in local training: the plan's work limit ends a round early and keeps the result, a stop request discards
+it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from protocol.messages import Plan
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far the work is, for whoever watches."""
+    """The progress of the current round, for display."""
 
     round_no: int
     rounds: int
@@ -29,7 +29,7 @@ class Progress:
 
 
 class Pace:
-    """Asked after every batch: whether to stop, by request (for nothing) or by the work limit (for good).
+    """Decides after every batch whether to stop: on request (discarding the round) or at the work limit (keeping it).
 
     passes: how often the round goes through the training data.
     """
@@ -58,7 +58,7 @@ class Pace:
         return self.was_stopped or (limit is not None and time.monotonic() - self._began >= limit)
 
     def done(self, loss: float | None, accuracy: float | None) -> None:
-        """accuracy: of the model that the round began with, where it was judged."""
+        """Report the finished round. accuracy: that of the model the round started with, if it was evaluated."""
         self._tell(loss, accuracy)
 
     def _tell(self, loss: float | None = None, accuracy: float | None = None) -> None:

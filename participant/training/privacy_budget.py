@@ -1,7 +1,7 @@
-"""What differential privacy costs: how much noise a budget asks for, and what all releases together have spent.
+"""Compute the cost of differential privacy: the noise that a budget requires, and what all releases have spent.
 
-Pure: releases in, numbers out; where they are kept is `record.privacy_ledger`'s. The privacy loss of Gaussian noise is
-dp-accounting's, in its exact form: Gaussian releases compose to a Gaussian one, so nothing needs to be discretised.
+Pure: takes releases, returns numbers; `record.privacy_ledger` stores them. The privacy loss of Gaussian noise comes
+from dp-accounting in its exact form: Gaussian releases compose to a Gaussian one, so nothing needs to be discretised.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from fedap_core.errors import InvalidInput
 
 
 class PrivacyBudget(BaseModel):
-    """What one release may cost, and all of them together. It is the participant's own decision; nobody else knows of
-    it. Releases of different kinds protect different units, so each kind has a budget of its own."""
+    """The privacy loss allowed for one release and for all together. The participant chooses it; nobody else learns
+    it. Releases of different kinds protect different units, so each kind has its own budget."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -39,7 +39,7 @@ class PrivacyBudget(BaseModel):
         return noise_multiplier_of(self.epsilon, self.delta)
 
     def require_within(self, spent: Sequence[float], more: int = 1) -> float:
-        """What will be spent after so many more releases, or InvalidInput where that is more than allowed.
+        """Return the epsilon spent after so many more releases, or raise InvalidInput if that exceeds the limit.
 
         spent: noise multipliers of the releases of this kind so far."""
         total = spent_epsilon([*spent, *[self.noise_multiplier] * more], self.delta)
@@ -55,7 +55,7 @@ class PrivacyBudget(BaseModel):
 
 
 class StatisticsPrivacy(PrivacyBudget):
-    """Differential privacy of the layer statistics that leave.
+    """Differential privacy of the layer statistics that are sent.
 
     One release (the statistics of a run, or of a refresh of W) is (epsilon, delta)-private for one unit: everything
     that a patient, recording or sample contributes to it.
@@ -78,13 +78,13 @@ class StatisticsPrivacy(PrivacyBudget):
     )
 
     def clip_of(self, channels: int) -> float:
-        """The longest vector of one unit. The default depends on the model alone: a clip taken from the data leaks."""
+        """The clipping norm of one unit. The default depends only on the model: one computed from the data leaks."""
         return float(channels**0.5) if self.clip is None else self.clip
 
 
 class UpdatePrivacy(PrivacyBudget):
-    """Differential privacy of the updates that leave, one release per round. The unit is the silo: everything that the
-    participant's data contributes to an update."""
+    """Differential privacy of the updates that are sent, one release per round. The unit is the silo: everything that
+    the participant's data contributes to an update."""
 
     SECTION: ClassVar[str] = "update_privacy"
 
@@ -103,7 +103,7 @@ def noise_multiplier_of(epsilon: float, delta: float) -> float:
 
 def spent_epsilon(noise_multipliers: Sequence[float], delta: float) -> float:
     """The epsilon of all releases together, at this delta. Gaussian releases compose to one Gaussian release whose
-    inverse square multiplier is the sum of theirs: nothing is lost, whoever chose them and however adaptively."""
+    inverse square multiplier is the sum of theirs: this is exact, even if they are chosen adaptively."""
     if not noise_multipliers:
         return 0.0
     together = sum(multiplier**-2 for multiplier in noise_multipliers) ** -0.5
@@ -112,13 +112,13 @@ def spent_epsilon(noise_multipliers: Sequence[float], delta: float) -> float:
 
 def _delta_at(epsilon: float, noise_multiplier: float) -> float:
     """The exact delta of one Gaussian release at that epsilon."""
-    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss  # a second to load
+    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss  # takes a second to import
 
     return float(GaussianPrivacyLoss(noise_multiplier).get_delta_for_epsilon(epsilon))
 
 
 def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """The smallest number, to 1e-9 of itself and rounded up, for which something holds that holds from there on."""
+    """Bisect for the smallest number, to a relative 1e-9 and rounded up, from which a monotone condition holds."""
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)

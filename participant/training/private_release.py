@@ -1,6 +1,6 @@
-"""Measures layer statistics for release under differential privacy: question, budget, noise, in this order.
+"""Release layer statistics under differential privacy: query, budget, noise, in this order.
 
-A question is asked once: its answer after a crash is the same and costs nothing. The ledger is durable before the
+A query is charged once: after a crash its answer is the same and costs nothing. The ledger is durable before the noisy
 statistics exist, so a crash can waste budget but never hide a release.
 """
 
@@ -28,7 +28,7 @@ from protocol.messages import Anchor
 
 
 def refuse_unprotected(strategy: Strategy) -> None:
-    """Refuse an algorithm whose statistics noise cannot protect here."""
+    """Refuse an algorithm whose statistics cannot be protected by this noise."""
     name = strategy.name
     if strategy.round_measure is not Measure.NONE:
         got = f"{name}, which sends running statistics of training"
@@ -38,7 +38,7 @@ def refuse_unprotected(strategy: Strategy) -> None:
 
 
 def unit_of(data: Dataset, wanted: str, positions: IndexArray) -> tuple[str, IndexArray]:
-    """What a unit is, in a word, and (n,) the unit of every sample at these positions."""
+    """Return the name of the protected unit, and (n,) the unit of every sample at these positions."""
     groups = data.group[positions]
     alone = len(np.unique(groups)) == len(groups)
     if wanted == "sample" or alone:
@@ -47,7 +47,7 @@ def unit_of(data: Dataset, wanted: str, positions: IndexArray) -> tuple[str, Ind
 
 
 class OutgoingStatistics:
-    """The statistics of one run as they may leave: exact, or with the noise that the participant has chosen."""
+    """The outgoing statistics of one run: exact, or with the noise that the participant has chosen."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class OutgoingStatistics:
         self._state = state
 
     def measure(self, client: LocalClient, order: Anchor, anchor: State) -> BnStats:
-        """What is sent for this order."""
+        """Return the statistics to send for this order."""
         what = Measure(order.measure)
         if self._privacy is None:
             return client.measure(anchor, what)
@@ -79,8 +79,8 @@ class OutgoingStatistics:
 def release(
     measured: UnitMoments, privacy: StatisticsPrivacy, ledger: PrivacyLedger, *, question: Mapping[str, str], unit: str
 ) -> BnStats:
-    """Statistics that may leave, charged to the budget; InvalidInput where that is spent. question: all that determined
-    `measured` beside the data."""
+    """Return noisy statistics, charged to the budget; InvalidInput if it is exhausted. question: everything besides the
+    data that determined `measured`."""
     clip = privacy.clip_of(sum(layer.channels for layer in measured.layers))
     units, width = measured.vectors.shape
     asked = {**question, "clip": repr(clip), "data": _digest(measured)}
@@ -92,8 +92,8 @@ def release(
 def charged(
     privacy: PrivacyBudget, ledger: PrivacyLedger, *, what: str, asked: Mapping[str, str], unit: str, units: int
 ) -> str:
-    """The digest of a question, which names its noise. Durable in the ledger when this returns; one that was asked
-    before costs nothing. asked: all that determines the answer, with `run` and `round_no`."""
+    """Charge a query and return its digest, which keys its noise. It is durable in the ledger on return; a repeated one
+    costs nothing. asked: everything that determines the answer, with `run` and `round_no`."""
     multiplier = privacy.noise_multiplier
     named = sorted({**asked, "multiplier": repr(multiplier), "unit": unit}.items())
     query = hashlib.sha256("\x1f".join(f"{name}={value}" for name, value in named).encode()).hexdigest()
@@ -109,7 +109,7 @@ def charged(
 
 
 def _digest(measured: UnitMoments) -> str:
-    """Of the exact values: never sent, and in the ledger only inside the query's digest. Other values get other noise,
-    whatever made them differ."""
+    """Digest of the exact values: never sent, and in the ledger only inside the query's digest. Different values get
+    different noise, whatever made them differ."""
     exact: FloatArray = np.ascontiguousarray(measured.vectors)
     return hashlib.sha256(exact.tobytes()).hexdigest()

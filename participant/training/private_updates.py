@@ -1,7 +1,7 @@
-"""Updates with noise, as a step of the way out: question, budget, noise, in this order; and what is refused with it.
+"""Clip updates and add noise, as an outgoing step: query, budget, noise, in this order; refuse unsuitable algorithms.
 
-The step begins at the values that were delivered, or where none were, at what left before: the update that training
-made is never a part of it unclipped. What was told once is saved with its round (`feedback`) and told again as it is.
+The clipped difference starts from the delivered values or, if there are none, from the values sent before: the trained
+update itself is never sent unclipped. A sent update is saved with its round (`feedback`) and repeated as it was.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from protocol.tensors import Array
 
 WHAT = "update"
 UNIT = "silo"
-"""What is protected: everything that one participant's data contributes."""
+"""The protected unit: everything that one participant's data contributes."""
 
 
 def refuse_unclipped(strategy: Strategy) -> None:
-    """Refuse an algorithm that sends more of training than its update."""
+    """Refuse an algorithm that sends results of training besides its update."""
     if strategy.round_measure is not Measure.NONE:
         got = f"{strategy.name}, which sends running statistics of training"
         raise InvalidInput(
@@ -43,7 +43,7 @@ def steps_of(
     ledger: PrivacyLedger,
     variances: frozenset[str],
 ) -> tuple[OutgoingStep, ...]:
-    """The steps of a run. InvalidInput where the budget is not enough for what remains of it."""
+    """Return the outgoing steps of a run. InvalidInput if the budget does not cover its remaining rounds."""
     if privacy is None:
         return (unchanged,)
     refuse_unclipped(strategy)
@@ -55,7 +55,8 @@ def steps_of(
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateUpdates:
-    """Clips and noises weights; statistics and tables pass. variances: names of tensors that cannot be negative."""
+    """Clips weights and adds noise; statistics and tables pass unchanged. variances: tensors that must not be
+    negative."""
 
     privacy: UpdatePrivacy
     ledger: PrivacyLedger
@@ -83,7 +84,7 @@ class PrivateUpdates:
 
 
 def _digest(arrays: Mapping[str, Array]) -> str:
-    """Of exact values: never sent, and in the ledger only inside the query's digest."""
+    """Digest of exact values: never sent, and in the ledger only inside the query's digest."""
     found = hashlib.sha256()
     for name in sorted(arrays):
         found.update(f"{name} {arrays[name].shape} ".encode() + np.ascontiguousarray(arrays[name]).tobytes())

@@ -1,4 +1,4 @@
-"""Builds reports from saved state: the update and the goodbye of a finished step, identical after a restart."""
+"""Build reports from saved state: the update and the goodbye of a finished step, identical after a restart."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from protocol.messages import Goodbye, Score, Update
 from protocol.tensors import Layout, TensorSet
 
 ARRIVED, LOST = "feedback/arrived", "feedback/lost"
-"""Extras of a round: what the coordinator has of it, where that is not what training made (a coarse difference, or
-noise), and what got lost of a difference."""
+"""Extras of a round: the values the coordinator has, if they differ from the trained ones (a coarse difference, or
+noise), and the encoding error of a difference."""
 
 _SCORE_FIELDS = tuple(name for name, _ in Score.CONTRACTS)
 
@@ -27,7 +27,7 @@ _SCORE_FIELDS = tuple(name for name, _ in Score.CONTRACTS)
 def update_of(
     run: str, saved: SavedRound, layout: Layout, outgoing: OutgoingTensors, sealed: SealedRun | None = None
 ) -> Update:
-    """The report of a trained round; its weights are copies, so that training may go on while they are sent."""
+    """Return the report of a trained round; its weights are copies, so training may continue while they are sent."""
     facts: Mapping[str, Any] = saved.facts
     update = Update(
         run=run,
@@ -43,12 +43,12 @@ def update_of(
 
 
 def travelling_of(saved: SavedRound) -> State:
-    """What a trained round may share: the model, and what travels beside it."""
+    """Return the tensors that a trained round may share: the model, and those sent beside it."""
     return saved.model | saved.extras_of(f"home/{BESIDE.rstrip('/')}")
 
 
 def flat_weights(state: State, layout: Layout) -> Float32Array:
-    """A copy of what is shared, (elements,). A model that nobody has trained has nothing beside it: zeros."""
+    """Return a copy of the shared values, (elements,). An untrained model has no tensors beside it: they are zeros."""
     flat = np.zeros(layout.elements, dtype=np.float32)
     at = 0
     for spec in layout.specs:
@@ -60,13 +60,13 @@ def flat_weights(state: State, layout: Layout) -> Float32Array:
 
 
 def _weights(saved: SavedRound, layout: Layout, outgoing: OutgoingTensors) -> TensorSet:
-    if ARRIVED in saved.extras:  # told once; again it must be the same to the coordinator
+    if ARRIVED in saved.extras:  # a repeat must give the coordinator the same values
         return outgoing.in_full(layout, saved.extras[ARRIVED].numpy().copy())
     return outgoing.weights(layout, flat_weights(travelling_of(saved), layout), round_no=saved.round_no)
 
 
 def goodbye_of(run: str, saved: SavedRound, outgoing: OutgoingTensors, sealed: SealedRun | None = None) -> Goodbye:
-    """The last report of a run."""
+    """Return the last report of a run."""
     tables = _set(saved, "tables", outgoing)
     facts: Mapping[str, Any] = saved.facts
     scores = read_scores(facts) + read_scores({"scores": facts.get("comparison", ())})
@@ -75,12 +75,12 @@ def goodbye_of(run: str, saved: SavedRound, outgoing: OutgoingTensors, sealed: S
 
 
 def saved_scores(scores: tuple[Score, ...]) -> list[dict[str, object]]:
-    """Scores as JSON can hold them; numbers come back as they were."""
+    """Return scores as JSON values, from which `read_scores` restores the same numbers."""
     return [{field: getattr(score, field) for field in _SCORE_FIELDS} for score in scores]
 
 
 def read_scores(facts: Mapping[str, Any]) -> tuple[Score, ...]:
-    """Back from `saved_scores`."""
+    """Restore what `saved_scores` stored."""
     return tuple(Score(**described) for described in facts["scores"])
 
 

@@ -1,7 +1,7 @@
-"""Whether delivered values are plausible weights: finite, of limited size, close enough to the participant's own.
+"""Decide whether delivered values are plausible weights: finite, of limited size, close to the participant's own.
 
-Pure arithmetic on arrays; what follows from a refusal is decided elsewhere. The bounds are wide: models of honest
-federations are far inside, and a model that is merely bad passes. They keep what destroys from replacing what works.
+Pure arithmetic on arrays; the consequences of a refusal are decided elsewhere. The bounds are wide: models of honest
+federations are far inside, and a merely bad model passes. They keep destructive weights from replacing working ones.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from participant.decisions.consent import Refusal
 from protocol.tensors import Layout
 
 LARGEST_VALUE = 1e6
-"""Weights of a working network are far below; products of larger ones overflow in the next layers."""
+"""Weights of a working network are far smaller; products of larger ones overflow in the next layers."""
 
 FARTHEST = 100.0
-"""How far a delivered tensor may be from one's own: root mean square of the difference, in units of one's own root mean
-square or of 1, whichever is larger. Members differ by parts of their size; a poisoned mixture by thousands of it."""
+"""Allowed distance of a delivered tensor from the own one: root mean square of the difference, in units of the own root
+mean square or of 1, whichever is larger. Members differ by a fraction of it, a poisoned mixture by thousands."""
 
 _BLOCK = 1 << 20
-"""Values compared at a time: a difference of whole models would take their memory once more."""
+"""Values compared at a time: the difference of whole models would take a model's memory again."""
 
 
 def unsound(values: Float32Array, layout: Layout, what: str, *, own: Float32Array | None = None) -> Refusal | None:
-    """Why delivered values must not replace one's own. values, own: flat (elements,), in the order of `layout`.
+    """Why delivered values must not replace the own ones; None if they may. values, own: flat (elements,), in the order
+    of `layout`.
 
-    own: the participant's own model, in the same order; None: only size and finiteness are judged.
+    own: the participant's own model; None: only size and finiteness are checked.
     """
     at = 0
     for spec in layout.specs:
@@ -44,7 +45,7 @@ def unsound(values: Float32Array, layout: Layout, what: str, *, own: Float32Arra
 def _unsound_tensor(piece: Float32Array, own: Float32Array | None, what: str) -> Refusal | None:
     if not piece.size:
         return None
-    largest = max(float(piece.max()), -float(piece.min()))  # a NaN is its own largest value
+    largest = max(float(piece.max()), -float(piece.min()))  # NaN if any value is
     if not math.isfinite(largest):
         return Refusal(code="not-finite", reason=f"{what} has values that are not finite")
     if largest > LARGEST_VALUE:
@@ -66,5 +67,5 @@ def _root_mean_square(values: Float32Array, minus: Float32Array | None = None) -
         block = values[start : start + _BLOCK].astype(np.float64)
         if minus is not None:
             block -= minus[start : start + _BLOCK]
-        total += float(np.square(block, out=block).sum())  # not BLAS: its threads would spin beside the training
+        total += float(np.square(block, out=block).sum())  # not BLAS: its threads would compete with training
     return math.sqrt(total / max(values.size, 1))

@@ -1,8 +1,8 @@
-"""The training thread: one task at a time, whose end is an event; the socket's thread never waits for it.
+"""The training thread: one task at a time, whose outcome is posted as an event; the socket's thread never waits for it.
 
-A stop request reaches the work between two batches. Wrong input by anybody becomes `Failed` with its sentence; any
-other exception is ours, is kept for the caller to raise, and ends the participant too. Participants that share a
-process may share the thread: torch keeps one state of randomness and one number of threads for all of them.
+A stop request takes effect between two batches. Invalid input from any side becomes `Failed` with its message; any
+other exception is a bug, is kept for the caller to raise, and also ends the participant. Participants of one process
+may share the thread: torch has one random state and one thread count per process.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ log = structlog.get_logger()
 
 
 def training_lane() -> ThreadPoolExecutor:
-    """A thread for training. It is started by the first piece of work."""
+    """Create an executor with one training thread, which starts with the first task."""
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="training")
 
 
 class Worker:
-    """Queues work; `post` takes its events from the training thread. lane: a training thread shared with others."""
+    """Queues tasks; calls `post` with their events from the training thread. lane: a shared training thread."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Worker:
         self._alone_failed = False
         self._unfinished: set[Future[Event | None]] = set()
         self.fault: BaseException | None = None
-        """What ended the work unexpectedly."""
+        """The unexpected exception that ended the work, if any."""
 
     def prepare(self, welcome: Welcome) -> None:
         self._submit(lambda: self._prepare(welcome))
@@ -76,15 +76,15 @@ class Worker:
         self._train_alone_when_idle()
 
     def stop(self) -> None:
-        """Ask the present work to end after its batch; work queued later is not affected."""
+        """Ask the current task to end after its batch; tasks queued later are not affected."""
         self._stop.set()
 
     def give_up_alone(self) -> None:
-        """Leave out what is still to be trained for comparison alone."""
+        """Skip the remaining training of the model trained alone, which only serves comparison."""
         self._closing.set()
 
     def close(self, *, at_once: bool) -> None:
-        """End the work: after everything queued, or after the present batch. A shared lane goes on for the others."""
+        """End the work: after all queued tasks, or after the current batch. A shared lane keeps running."""
         if at_once:
             self._closing.set()
             self._state.disk.give_up()
@@ -123,7 +123,7 @@ class Worker:
         return self._stop.is_set() or self._closing.is_set()
 
     def _must_give_way(self) -> bool:
-        """Training alone waits for every order, and goes on after it."""
+        """Whether training alone must pause: it yields to every order, and continues afterwards."""
         return self._queued > 0 or self._closing.is_set()
 
     def _ended(self, future: Future[Event | None]) -> None:
@@ -139,7 +139,7 @@ class Worker:
             return
         if not isinstance(error, InvalidInput | ProtocolError):
             self.fault = error
-        leaves = not isinstance(error, DamagedState)  # its operator can repair that, and it comes back
+        leaves = not isinstance(error, DamagedState)  # the operator can repair that and rejoin
         self._post(Failed(reason=str(error) or type(error).__name__, leaves=leaves))
 
     def _prepare(self, welcome: Welcome) -> Event:

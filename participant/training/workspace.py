@@ -1,7 +1,7 @@
-"""The workspace that a strategy's procedures work with at a participant: torch behind `fedap_core.workspace`'s types.
+"""The workspace that a strategy uses at a participant: the torch implementation of `fedap_core.workspace`'s types.
 
-Owns the participant's models and vectors and everything random about local work: each training derives its own seeds
-from (run seed, participant, round, which model, how many before it). Which model is trained how is the strategy's.
+Owns the participant's models and vectors and all randomness of local work: each training derives its own seeds from
+(run seed, participant, round, model, number of trainings before). The strategy decides which model is trained how.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from fedap_core.workspace import CROSS_ENTROPY, EVERY_PART, Batch, LocalModel, O
 
 _MODEL, _VECTOR, _VELOCITY = "model/", "vector/", "velocity/"
 BESIDE = "beside/"
-"""Before the names, among what is kept, of tensors that travel beside the model."""
+"""Prefix, in the kept state, of tensors that are sent beside the model."""
 
 SHARED, COPY = "", "copy"
-"""Names, in seeds, of the model that is exchanged and of the working copy."""
+"""Names, in seeds, of the exchanged model and of the working copy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trade:
-    """What all models of one participant are trained by. rounds: those that
-    follow warm-up; progress: the share of them that are over before a round."""
+    """The training settings of all models of one participant. rounds: those after warm-up. progress: the share of them
+    that are over before a round."""
 
     participant: str
     samples: Samples
@@ -58,7 +58,7 @@ class Trade:
 
 
 class HomeModel:
-    """One model and its optimiser; `flat` is where its tensors are."""
+    """One model and its optimiser; `flat` holds its tensors."""
 
     def __init__(self, name: str, flat: FlatModel, work: HomeWorkspace) -> None:
         self.name = name
@@ -66,7 +66,7 @@ class HomeModel:
         self._work = work
         keeps = work.trade.keep_momentum and work.trade.sgd.momentum > 0.0
         self.velocity = torch.zeros_like(flat.trainable) if keeps else None
-        """The optimiser's state where the plan carries it from round to round; else every training starts afresh."""
+        """The optimiser's state if the plan keeps it between rounds; None: every training starts from zero."""
         self._momentum: Tensor | None = None
         self._loss = torch.zeros(())
         self.reach = 0.0
@@ -117,7 +117,7 @@ class HomeModel:
             work.metrics = work.metrics.then(metrics)
 
     def step(self, batch: Batch, *, parts: Collection[Part] = EVERY_PART, objective: Objective = CROSS_ENTROPY) -> None:
-        if self._momentum is None:  # of the whole round, as `train` has it
+        if self._momentum is None:  # kept for the whole round, as in `train`
             self._momentum = torch.zeros_like(self.values) if self.velocity is None else self.velocity
         inputs, targets = batch
         with frozen_but(self.flat, parts):
@@ -168,12 +168,13 @@ class HomeModel:
             fold_shift(self.flat, tensor)
 
     def end_round(self) -> None:
-        """The next round's steps begin with fresh momentum, unless the plan keeps it."""
+        """Reset the momentum of single steps for the next round, unless the plan keeps it."""
         self._momentum = None
 
 
 class HomeWorkspace:
-    """`begin_round` before every piece of work; `kept` and `load` are what survives a crash beside the model."""
+    """Call `begin_round` before every task; `kept` and `load` save and restore what must survive a crash besides the
+    model."""
 
     def __init__(self, flat: FlatModel, trade: Trade, *, keeps: Collection[str], classes: int) -> None:
         self.trade = trade
@@ -188,7 +189,7 @@ class HomeWorkspace:
         self._should_stop: Callable[[], bool] = lambda: False
         self.is_stopped = False
         self.metrics = TrainingMetrics(samples=0, steps=0, loss=0.0)
-        """Of the shared model in the present round."""
+        """Metrics of the shared model in the current round."""
         self._epoch_samples, self._epoch_loss = 0, 0.0
 
     # --- for the strategy ---------------------------------------------------------------------------------------
@@ -237,7 +238,7 @@ class HomeWorkspace:
             self._copy.copy_from(model)
         if self._copy.velocity is not None:
             self._copy.velocity.zero_()
-        self._copy.end_round()  # its steps begin with fresh momentum
+        self._copy.end_round()  # its steps start without momentum
         return self._copy
 
     def batches(self, *, epochs: int | None = None, share: float = 1.0) -> Iterator[Batch]:
@@ -262,8 +263,8 @@ class HomeWorkspace:
     def begin_round(
         self, round_no: int, should_stop: Callable[[], bool] = lambda: False, *, scheduled: bool = True
     ) -> None:
-        """round_no: of the plan, warm-up included. scheduled: whether the step size is that of the round; fine-tuning
-        belongs to no round and begins with the plan's, however late it is."""
+        """Reset the state of a round. round_no: the plan's, warm-up included. scheduled: whether the step size follows
+        the round; fine-tuning belongs to no round and starts with the plan's step size, however late it is."""
         self._scheduled = scheduled
         self._round_no, self._should_stop, self.is_stopped = round_no, should_stop, False
         self._trainings = {}
@@ -272,7 +273,7 @@ class HomeWorkspace:
             model.end_round()
 
     def kept(self) -> State:
-        """Copies of everything that is kept beside the shared model: models, their momentum, vectors."""
+        """Return copies of everything kept besides the shared model: models, their momentum, vectors."""
         state: State = {}
         for name, model in self.kept_models.items():
             state |= {f"{_MODEL}{name}/{key}": tensor for key, tensor in model.flat.state().items()}
@@ -285,7 +286,7 @@ class HomeWorkspace:
         return state | {BESIDE + name: one.cpu().clone() for name, one in self.shared_model.flat.beside.items()}
 
     def load(self, kept: Mapping[str, Tensor]) -> None:
-        """Take over what `kept` gave."""
+        """Restore what `kept` returned."""
         device = self.shared_model.values.device
         for name, model in self.kept_models.items():
             start = f"{_MODEL}{name}/"
@@ -301,7 +302,7 @@ class HomeWorkspace:
 
     @property
     def progress(self) -> float:
-        """The share of the run's rounds that are over."""
+        """The share of the run's rounds that are over; 0 outside the schedule."""
         return self.trade.progress(self._round_no) if self._scheduled else 0.0
 
     def _beside(self, name: str) -> Tensor:
@@ -313,7 +314,7 @@ class HomeWorkspace:
     # --- for models ---------------------------------------------------------------------------------------------
 
     def randomness(self, name: str) -> Randomness:
-        """Fresh seeds. The first training of the shared model has the plain names, which every strategy begins with."""
+        """Return new seeds. The first training of the shared model has no suffix, so all strategies start alike."""
         number = self._trainings.get(name, 0)
         self._trainings[name] = number + 1
         which = "" if (name, number) == (SHARED, 0) else f" {name}/{number}"
@@ -326,12 +327,12 @@ class HomeWorkspace:
         return Randomness(**seeds)
 
     def ask(self) -> bool:
-        """After every batch: whether the round is to stop."""
+        """Whether the round is to stop; asked after every batch."""
         self.is_stopped = self.is_stopped or self._should_stop()
         return self.is_stopped
 
     def note_step(self, samples: int, loss: float) -> None:
-        """Count a single step of the shared model; its loss is a mean over the present epoch of `batches`."""
+        """Count a single step of the shared model; its loss is a mean over the current epoch of `batches`."""
         self._epoch_loss += loss * samples
         self._epoch_samples += samples
         mean = self._epoch_loss / self._epoch_samples
@@ -339,10 +340,11 @@ class HomeWorkspace:
 
 
 def momentum_steps(momentum: float, steps: int, fresh: bool) -> float:
-    """What `steps` steps come to in steps without momentum: the factor of a constant gradient in the way they make.
+    """The number of steps without momentum equal to `steps` steps with it: the distance made under a constant unit
+    gradient.
 
     fresh: whether the first step starts without velocity, so that early gradients are repeated more often than late
-    ones; else velocity is taken to be what the same gradient has left."""
+    ones; otherwise the velocity is assumed to be the steady state of the same gradient."""
     if not fresh:
         return steps / (1.0 - momentum)
     way = velocity = 0.0
@@ -353,7 +355,7 @@ def momentum_steps(momentum: float, steps: int, fresh: bool) -> float:
 
 
 def _tensor(vector: Vector | None) -> Tensor | None:
-    """Vectors are tensors here; whatever else a strategy made must become one."""
+    """Return a vector as the tensor it is; refuse anything else that a strategy made."""
     found: Any = vector
     if found is None or isinstance(found, Tensor):
         return found
