@@ -1,6 +1,6 @@
-"""Local data: one file per source, one table of their names, one function that loads any of them.
+"""Load local data: one file per source, one table of their names, one function that loads any of them.
 
-Users' own data need no entry there: a path to a file or a folder, or `package.module:factory`.
+Users' own data need no entry in the table: they are given as a path or as `package.module:factory`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ KINDS = (*SOURCES, "a path to .npz, .csv or a folder", "package.module:factory")
 
 
 def load_dataset(name: str, options: DataOptions | None = None) -> Dataset:
-    """The data set of a known name, of a path (.npz, .csv, folder) or of `package.module:factory`."""
+    """Load a data set by known name, path (.npz, .csv, folder) or `package.module:factory`."""
     if not name:
         raise unknown_name("data", name, KINDS)
     given = options or DataOptions()
@@ -72,7 +72,7 @@ def load_dataset(name: str, options: DataOptions | None = None) -> Dataset:
 
 
 def load_new(name: str, options: DataOptions | None = None) -> NewSamples:
-    """Samples to predict for: any data set, and also files of one's own without labels, or a single one."""
+    """Load samples to predict: any data set, or the user's own files without labels, or a single file."""
     given = options or DataOptions()
     path = Path(name).expanduser()
     if path.suffix == ".npz":

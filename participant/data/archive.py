@@ -1,6 +1,6 @@
-"""Arrays out of an .npz archive that somebody else wrote: no pickle, and one-line errors that name the file.
+"""Read arrays from an untrusted .npz archive: no pickle, and one-line errors that name the file.
 
-It knows the container only; what the arrays mean is the caller's business.
+This module handles only the container; callers interpret the arrays.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedap_core.errors import InvalidInput
 
 AnyArray = NDArray[np.generic]
 _DAMAGE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError, MemoryError)
-"""What reading a damaged archive raises; MemoryError where a broken header promises more than any machine holds."""
+"""Errors from reading a damaged archive; MemoryError if a broken header claims more than any machine holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Archive:
         return next((array for key, array in self.arrays if key == name), None)
 
     def array(self, name: str, *, shape: tuple[int | None, ...] | None = None) -> AnyArray:
-        """The array of that name; `shape` with None for any length. Its absence or another shape is an InvalidInput."""
+        """Return the array of that name; None in `shape`: any length. InvalidInput if missing or of another shape."""
         found = self.get(name)
         if found is None:
             present = ", ".join(key for key, _ in self.arrays) or "nothing"
@@ -47,7 +47,7 @@ class Archive:
         return found
 
     def integers(self, name: str, *, shape: tuple[int | None, ...] = (None,)) -> NDArray[np.int64]:
-        """An array of whole numbers as int64."""
+        """Return an array of integers as int64."""
         found = self.array(name, shape=shape)
         if found.dtype.kind not in "iub":
             raise InvalidInput(f"{self.path}: {name}", f"dtype {found.dtype}", "whole numbers")
@@ -55,7 +55,7 @@ class Archive:
 
 
 def read_archive(path: Path, *, names: Collection[str] | None = None, fix: str = "") -> Archive:
-    """Read the arrays called `names` (all of them when None). A file that is absent or damaged is an InvalidInput."""
+    """Read the arrays called `names` (None: all of them). InvalidInput if the file is missing or damaged."""
     if not path.is_file():
         raise InvalidInput(str(path), "no such file", "an .npz archive", fix)
     try:

@@ -1,6 +1,6 @@
 """The types of data sets and their options: `Dataset` and `DataOptions`, with their checks.
 
-It knows no file format and no source by name. Data sets are plain numpy arrays; batches become tensors elsewhere.
+Independent of file formats and sources. Data sets are plain numpy arrays; batches become tensors elsewhere.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Dataset:
 
     x: (n, C, H, W) images or (n, C, D, H, W) volumes as uint8; the same or (n, C, T) signals as float32; n >= 1.
     y: (n,) in [0, len(classes)).
-    group: (n,), the recording or patient a sample belongs to (`np.arange(n)` when samples stand alone).
-    span: (n, 2), the raw time steps [start, stop) inside the group, or None where there is no time.
-    site: (n,) positions in `site_names`, or None where the data know no sites.
+    group: (n,), the recording or patient a sample belongs to (`np.arange(n)` if samples are independent).
+    span: (n, 2), the raw time steps [start, stop) inside the group, or None if the data have no time axis.
+    site: (n,) positions in `site_names`, or None if the data have no sites.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         self._check_inputs()
-        # One memory layout for all: the order of values in memory decides which kernels run, and so the last bits.
+        # One memory layout for all: it decides which kernels run, and so the last bits of the results.
         object.__setattr__(self, "x", np.ascontiguousarray(self.x))
         samples = len(self.x)
         self._check_index("y", self.y, (samples,))
@@ -102,7 +102,7 @@ class Dataset:
         return tuple(self.x.shape[1:])
 
     def take(self, indices: IndexArray) -> Dataset:
-        """The chosen samples, in the order asked for; names and preprocessing stay, so labels keep their meaning."""
+        """Return the samples at these indices, in order; names and preprocessing stay, so labels keep their meaning."""
         return Dataset(
             name=self.name,
             x=self.x[indices],
@@ -117,7 +117,7 @@ class Dataset:
         )
 
     def with_classes(self, classes: tuple[str, ...]) -> Dataset:
-        """The same samples, labelled by another list of classes: it must name every class that occurs here."""
+        """Return the same samples with another list of classes, which must contain every class that occurs here."""
         if classes == self.classes:
             return self
         occurring = [self.classes[number] for number in np.unique(self.y)]
@@ -133,7 +133,7 @@ class Dataset:
 
 @dataclass(frozen=True, kw_only=True)
 class NewSamples:
-    """Samples to predict for. x: as in a data set; names: (n,), what each one is called in the answer."""
+    """Samples to predict. x: as in a data set. names: (n,), the name of each one in the predictions."""
 
     x: InputArray
     names: tuple[str, ...]
@@ -142,10 +142,10 @@ class NewSamples:
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """Where data lie and what a source is told. Options are text, as they come from a command line or a config file.
+    """Where the data are, and the options of a source. Options are text, as in a command line or a config file.
 
     root: the folder of downloaded files; None means the environment variable FEDAP_DATA, else ~/.cache/fedap.
-    recipe: options that a model file's preprocessing asks for; each holds where the user says nothing else.
+    recipe: options from a model file's preprocessing; the user's own options override them.
     """
 
     root: Path | None = None
@@ -155,13 +155,13 @@ class DataOptions:
 
     @property
     def folder(self) -> Path:
-        """The folder that `root`, the environment or the default names."""
+        """The data folder: from `root`, the environment or the default."""
         if self.root is not None:
             return self.root.expanduser()
         return Path(os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT).expanduser()
 
     def require_known(self, source: str, known: Sequence[str] = ()) -> None:
-        """Refuse an option that the source does not read: a misspelt option must not pass for its default."""
+        """Refuse an option that the source does not know: a misspelt option must not be ignored."""
         for key in self.options:
             if key not in known:
                 if not known:
@@ -169,11 +169,11 @@ class DataOptions:
                 raise unknown_name(f"option of data {source!r}", key, known)
 
     def given(self, key: str) -> str | None:
-        """What the user says, else what the model file asks for."""
+        """Return the user's value, else the model file's."""
         return self.options.get(key, self.recipe.get(key))
 
     def recipe_of(self, *keys: str) -> tuple[tuple[str, str], ...]:
-        """Those of the options that are given: what a source must be told again to store the same values."""
+        """Return those of the options that are given: a source needs them again to store the same values."""
         return tuple((key, text) for key in keys if (text := self.given(key)) is not None)
 
     def text(self, key: str, default: str) -> str:
@@ -181,7 +181,7 @@ class DataOptions:
         return default if found is None else found
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A comma-separated list; empty when the option is not given."""
+        """Parse a comma-separated list; empty if the option is not given."""
         text = self.given(key)
         parts = tuple(part.strip() for part in (text or "").split(",") if part.strip())
         if text is not None and not parts:
@@ -215,7 +215,7 @@ class DataOptions:
         return value
 
     def numbers(self, key: str, count: int) -> tuple[float, ...]:
-        """`count` finite numbers separated by commas; empty when the option is not given."""
+        """Parse `count` finite numbers separated by commas; empty if the option is not given."""
         parts = self.texts(key)
         try:
             values = tuple(float(part) for part in parts)
@@ -228,7 +228,7 @@ class DataOptions:
         return values
 
     def shape(self, key: str, default: tuple[int, ...], *, dims: Sequence[int]) -> tuple[int, ...]:
-        """Sizes joined by x, as in 1x16x16."""
+        """Parse sizes joined by x, as in 1x16x16."""
         text = self.given(key)
         if text is None:
             return default
@@ -243,14 +243,14 @@ DataSource = Callable[[DataOptions], Dataset]
 
 
 class FileFormat(NamedTuple):
-    """How files of one format are read: with labels, and without."""
+    """The functions that read files of one format: with labels, and without."""
 
     load: Callable[[Path, DataOptions], Dataset]
     load_new: Callable[[Path, DataOptions], NewSamples]
 
 
 def numbered(values: NDArray[np.generic]) -> tuple[IndexArray, tuple[str, ...]]:
-    """Any labels as positions 0, 1, ... in their sorted distinct values, and those values as text."""
+    """Return labels as positions 0, 1, ... in their sorted distinct values, and those values as text."""
     distinct, positions = np.unique(values, return_inverse=True)
     return positions.astype(np.int64).reshape(values.shape), tuple(str(value) for value in distinct.tolist())
 
@@ -258,7 +258,7 @@ def numbered(values: NDArray[np.generic]) -> tuple[IndexArray, tuple[str, ...]]:
 def named_labels(
     labels: NDArray[np.generic], listed: tuple[str, ...], where: str
 ) -> tuple[IndexArray, tuple[str, ...]]:
-    """Text labels as positions in `listed`, or in their own sorted distinct values when nothing is listed."""
+    """Return text labels as positions in `listed`, or in their own sorted distinct values if nothing is listed."""
     y, found = numbered(labels)
     if not listed:
         return y, found

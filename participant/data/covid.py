@@ -1,7 +1,7 @@
-"""The curated COVID-19 chest X-ray set as its publisher unpacks it: one folder per class, names recognised by word.
+"""Load the curated COVID-19 chest X-ray set in its publisher's layout: one folder per class, recognised by its name.
 
 Sait et al., Curated Dataset for COVID-19 Posterior-Anterior Chest Radiography Images: `COVID-19`, `Normal`,
-`Pneumonia-Bacterial`, `Pneumonia-Viral`. It cannot be downloaded without an account, so it is only ever read.
+`Pneumonia-Bacterial`, `Pneumonia-Viral`. Downloading it needs an account, so it is only read from disk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from participant.data.folder import COMMON, images_dataset
 WORDS = ("covid", "normal", "bacterial", "viral")
 DEFAULT_FOLDER = "Curated X-Ray Dataset"
 DEFAULT_SIZE = 224
-"""AlexNet's customary input; grey, because X-rays are: 9,208 images then take 462 MB."""
+"""AlexNet's usual input size; grey, because X-rays are: 9,208 images then take 462 MB."""
 
 
 def load(options: DataOptions) -> Dataset:
@@ -29,7 +29,8 @@ def load(options: DataOptions) -> Dataset:
 
 
 def match_classes(base: Path) -> dict[str, Path]:
-    """The sub-folder of each class; a word that no folder or two folders carry is an error, as is a folder with two."""
+    """Return the sub-folder of each class; InvalidInput unless each word occurs in exactly one folder name, and no
+    folder name has two."""
     fix = "Unpack the publisher's archive there, or name its place with the data option folder=."
     if not base.is_dir():
         raise InvalidInput(str(base), "no such folder", "the unpacked COVID-19 X-ray set", fix)

@@ -1,7 +1,7 @@
 """A user's own table: a .csv with a header, one row per sample, a label column, and numbers in the other columns.
 
-Scaling is by constants the user states, for all columns or for each, never by statistics of the values. The columns'
-names, order and constants are the recipe that a model file carries; other hospitals' files are read by it.
+Scaling uses constants that the user gives, for all columns or for each, never statistics of the values. The columns'
+names, order and constants are the recipe in a model file, by which other hospitals' files are read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ROLES = ("label", "group", "site", "id")
 
 
 def load(path: Path, options: DataOptions) -> Dataset:
-    """(n, C, T) float32; options as in OPTIONS."""
+    """Load (n, C, T) float32; options as in OPTIONS."""
     options.require_known(path.name, _KNOWN)
     table = read_table(path, options.text("separator", ","))
     label, group_name, site_name = options.text("label", "label"), options.text("group", ""), options.text("site", "")
@@ -61,7 +61,7 @@ def load(path: Path, options: DataOptions) -> Dataset:
 
 
 def load_new(path: Path, options: DataOptions) -> NewSamples:
-    """The same rows without looking at labels, of which there may be none."""
+    """Load the same rows without labels, which may be missing."""
     options.require_known(path.name, _KNOWN)
     return _inputs(read_table(path, options.text("separator", ",")), options)
 
@@ -82,7 +82,7 @@ def _inputs(table: Table, options: DataOptions) -> NewSamples:
 
 
 def _columns(table: Table, options: DataOptions) -> tuple[tuple[str, ...], Preprocessing]:
-    """The columns to read, in order, and how their values become inputs."""
+    """Return the columns to read, in order, and how their values become inputs."""
     if "scaling" in options.options:
         names, centers, spreads = _scaling_file(Path(options.text("scaling", "")).expanduser(), options)
     else:
@@ -119,7 +119,7 @@ def _scaling_file(path: Path, options: DataOptions) -> tuple[tuple[str, ...], tu
         if other in options.options:
             raise InvalidInput(f"data option {other!r}", options.options[other], "no such option beside scaling")
     table = read_table(path)
-    table.numbers([table.position("center"), table.position("spread")])  # names an entry that is no number
+    table.numbers([table.position("center"), table.position("spread")])  # reports an entry that is not a number
     centers, spreads = (tuple(float(text) for text in table.texts(name)) for name in ("center", "spread"))
     return tuple(table.texts("column")), centers, spreads
 

@@ -1,7 +1,7 @@
-"""DICOM files as 8-bit images: rescaled, windowed, MONOCHROME1 inverted, exactly what an exported png would show.
+"""Read DICOM files as 8-bit images: rescaled, windowed, MONOCHROME1 inverted, exactly as an exported png would show.
 
-Decides which value of a header is used for what. A patient ID becomes a keyed hash as soon as it is read, the key is
-forgotten when the files have been read, and groups are numbered in the order of files: no ID is kept, shown or sent.
+Decides how the values of a header are used. A patient ID becomes a keyed hash as soon as it is read, the key is
+discarded once the files have been read, and groups are numbered in the order of files: no ID is kept, shown or sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from participant.data.files import LABEL_OPTIONS, files_of, labels_of, names_in
 from participant.data.images import as_pixels, image_preprocessing, wanted_channels
 from participant.data.windowing import Window, to_8_bits
 
-if TYPE_CHECKING:  # an extra: loaded where a file is opened
+if TYPE_CHECKING:  # an optional extra: imported only when a file is opened
     from pydicom.dataset import Dataset as Header
 
 KEYS = {
@@ -33,7 +33,7 @@ KEYS = {
     "series": "SeriesInstanceUID",
     "instance": "SOPInstanceUID",
 }
-"""What may mark files that belong together, or find a row of the labels, and the attribute that holds it."""
+"""Keys that group files, or look up a row of the labels, and the DICOM attribute of each."""
 
 OPTIONS = {
     "window": "center/width, as in 40/400: the same for all files; file: each file's own window, the default; full: "
@@ -49,7 +49,7 @@ OPTIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Frame:
-    """One image, (C, H, W). keys: hashes of what identifies its patient, study, series and instance."""
+    """One image, (C, H, W). keys: hashes of its patient, study, series and instance IDs."""
 
     pixels: NDArray[np.uint8]
     file: Path
@@ -58,7 +58,7 @@ class _Frame:
 
 
 def load(path: Path, options: DataOptions) -> Dataset:
-    """(n, C, H, W) uint8 in the order of files; options as in OPTIONS."""
+    """Load (n, C, H, W) uint8 in the order of files; options as in OPTIONS."""
     options.require_known(path.name, tuple(OPTIONS))
     match, group = _chosen(options, "match", "file"), _chosen(options, "group", "patient")
     hashing = _Hashing()
@@ -79,7 +79,7 @@ def load(path: Path, options: DataOptions) -> Dataset:
 
 
 def load_new(path: Path, options: DataOptions) -> NewSamples:
-    """All DICOM files below the folder, or the one file, by name; labels are not looked for."""
+    """Load all DICOM files below the folder, or the one file, by name; labels are ignored."""
     options.require_known(path.name, tuple(OPTIONS))
     frames = list(_frames(path, files_of(path, "dicom"), options, _Hashing()))
     x, preprocessing = _stacked(frames, options)
@@ -87,7 +87,7 @@ def load_new(path: Path, options: DataOptions) -> NewSamples:
 
 
 class _Hashing:
-    """Keyed hashes under a key of this process that is stored nowhere: nobody can try out IDs later."""
+    """Keyed hashes under a random key that is never stored: nobody can test guessed IDs later."""
 
     def __init__(self) -> None:
         self._salt = secrets.token_bytes(32)
@@ -111,13 +111,13 @@ def _key(frame: _Frame, kind: str, option: str) -> str:
 
 
 def _numbered(keys: Sequence[str]) -> IndexArray:
-    """Equal keys as equal numbers, in the order of first appearance: the same in every process, whatever the hashes."""
+    """Number equal keys alike, in order of first appearance: the same in every process, whatever the hashes."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
 def _stacked(frames: Sequence[_Frame], options: DataOptions) -> tuple[NDArray[np.uint8], Preprocessing]:
-    """(n, C, H, W); grey images among colour ones are repeated in every channel."""
+    """Stack frames to (n, C, H, W); grey images among colour ones are repeated in every channel."""
     channels = max(len(frame.pixels) for frame in frames)
     shape = frames[0].pixels.shape[1:]
     for frame in frames:
@@ -133,7 +133,7 @@ def _stacked(frames: Sequence[_Frame], options: DataOptions) -> tuple[NDArray[np
 
 
 def _frames(base: Path, files: Sequence[Path], options: DataOptions, hashing: _Hashing) -> Iterator[_Frame]:
-    """Every frame in its final size: whole files are not kept."""
+    """Yield every frame in its final size, so that whole files are not kept in memory."""
     from PIL import Image
 
     size, channels = options.integer("size", 0, minimum=1) or None, wanted_channels(options)
@@ -157,7 +157,7 @@ def _frames(base: Path, files: Sequence[Path], options: DataOptions, hashing: _H
 
 
 def _read(file: Path) -> tuple[Header, NDArray[Any]]:
-    """Header and pixels of one file; every way in which it can be unusable is one line that holds no patient's data."""
+    """Return header and pixels of one file; any error is one line without patient data."""
     import pydicom
     from pydicom.errors import InvalidDicomError
     from pydicom.pixels.utils import pixel_array
@@ -174,7 +174,7 @@ def _read(file: Path) -> tuple[Header, NDArray[Any]]:
         raise InvalidInput(str(file), f"PhotometricInterpretation {shown}", "MONOCHROME1, MONOCHROME2, RGB or YBR")
     try:
         pixels = pixel_array(header)
-    except Exception as error:  # decoders raise what they like
+    except Exception as error:  # decoders may raise anything
         syntax = getattr(header.file_meta.get("TransferSyntaxUID"), "name", "unknown")
         fix = "Decompress it (dcmdjpeg, gdcmconv --raw), or pip install pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg."
         raise InvalidInput(str(file), f"pixels stored as {syntax}", "pixels that can be decoded", fix) from error
@@ -186,7 +186,7 @@ def _read(file: Path) -> tuple[Header, NDArray[Any]]:
 def _grey(
     file: Path, header: Header, stored: NDArray[Any], frame: int, *, window: str, fixed: Window | None
 ) -> NDArray[np.uint8]:
-    """(H, W): modality LUT or rescale, then the window, then the polarity of the photometric interpretation."""
+    """Return (H, W): modality LUT or rescale, then the window, then the polarity of the photometric interpretation."""
     from pydicom.pixels.processing import apply_modality_lut
 
     transform = _functional_group(header, frame, "PixelValueTransformationSequence")
@@ -204,7 +204,7 @@ def _grey(
 
 
 def _functional_group(header: Header, frame: int, name: str) -> Header | None:
-    """What an enhanced multi-frame file says about one frame, for itself or for all."""
+    """Return a functional group of one frame of an enhanced multi-frame file: its own, or the one shared by all."""
     per_frame, shared = header.get("PerFrameFunctionalGroupsSequence"), header.get("SharedFunctionalGroupsSequence")
     groups = [per_frame[frame]] if per_frame else []
     groups += [shared[0]] if shared else []
@@ -222,7 +222,7 @@ def _full_range(header: Header, transform: Header | None, values: NDArray[np.flo
 
 
 def _own_window(file: Path, header: Header, frame: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By the file's VOI LUT, or the first of its windows, with the function that it names (PS3.3 C.11.2)."""
+    """Apply the file's VOI LUT, or the first of its windows with the function that it names (PS3.3 C.11.2)."""
     from pydicom.pixels.processing import apply_voi
 
     if header.get("VOILUTSequence"):

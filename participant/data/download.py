@@ -1,7 +1,7 @@
-"""A published file on disk: found and verified, downloaded, or an error that says how to get it.
+"""Provide a published file on disk: verify it, download it, or raise an error that says how to get it.
 
 A download goes to a temporary file beside the target, is checked against the publisher's MD5 and renamed: the target
-either does not exist or is whole. Nothing is known here about what the file holds.
+either does not exist or is complete. The contents of the file are not interpreted.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_S = 30.0
-"""For each wait on the network, not for the whole file: large sets take minutes on a slow line."""
+"""Timeout of each network wait, not of the whole file: large sets take minutes on a slow line."""
 _SCHEMES = ("http://", "https://")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedFile:
-    """A file its publisher names by URL and MD5. MD5 guards against damage; it is what the publisher states."""
+    """A file with the publisher's URL and MD5. MD5, the publisher's choice, only detects damage."""
 
     name: str
     url: str
@@ -44,7 +44,7 @@ class PublishedFile:
 
 
 def provide(file: PublishedFile, folder: Path, *, download: bool) -> Path:
-    """The verified path of the file in `folder`; fetched first when it is missing and `download` allows it."""
+    """Return the verified path of the file in `folder`; download it if it is missing and `download` allows it."""
     path = folder / file.name
     if path.is_file():
         found = _md5(path)
@@ -60,7 +60,7 @@ def provide(file: PublishedFile, folder: Path, *, download: bool) -> Path:
 
 
 def fetch(file: PublishedFile, path: Path) -> None:
-    """Download atomically. Without a network the error says which file to put where, with its URL and MD5."""
+    """Download atomically. If that fails, the error says which file to put where, with its URL and MD5."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, part_name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
@@ -88,7 +88,7 @@ def fetch(file: PublishedFile, path: Path) -> None:
 
 
 def _receive(file: PublishedFile, target: BinaryIO) -> str:
-    """Copy the body into `target`; returns its MD5."""
+    """Copy the body into `target`; return its MD5."""
     digest = hashlib.md5(usedforsecurity=False)
     # The scheme was checked when `file` was built.
     with urllib.request.urlopen(file.url, timeout=_TIMEOUT_S) as response:  # noqa: S310
@@ -103,7 +103,7 @@ def _receive(file: PublishedFile, target: BinaryIO) -> str:
 
 @contextmanager
 def _progress(name: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, silence elsewhere: logs and pipes get no control codes."""
+    """Show a bar on a terminal and nothing elsewhere: logs and pipes get no control codes."""
     if not sys.stderr.isatty():
         yield lambda _count: None
         return

@@ -1,4 +1,4 @@
-"""A user's own data set by `package.module:factory`: a callable that takes `DataOptions` and returns a `Dataset`."""
+"""Load a user's own data set by `package.module:factory`: a callable from `DataOptions` to `Dataset`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from participant.data.base import DataOptions, Dataset
 
 
 def load(name: str, options: DataOptions) -> Dataset:
-    """Import the module, call the factory and check what comes back."""
+    """Import the module, call the factory and check its result."""
     factory = find_factory("data", name)
     with users_code("data", name, "a function that takes DataOptions and returns a Dataset"):
         dataset = factory(options)

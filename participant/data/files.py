@@ -1,6 +1,6 @@
-"""Folders of files, one sample or several in each: which files there are, of which format, and which label each has.
+"""Find the files of a folder, their format and the label of each; a file holds one or more samples.
 
-A label is the sub-folder that a file is in, or a row of a .csv. It opens no image; sources of each format do.
+A label is the sub-folder that a file is in, or a row of a .csv. The sources of each format open the images.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
     "dicom": (".dcm", ".dicom", ".ima"),
     "nifti": (".nii", ".nii.gz"),
 }
-"""File formats by what their names end with; DICOM files are also known by their content."""
+"""File name endings of each format; DICOM files are also recognised by their content."""
 
 LABEL_OPTIONS = {
     "labels": "a .csv with the columns file (path or name) and label; default: one sub-folder per class",
@@ -34,7 +34,7 @@ _NO_DATA = frozenset({"DICOMDIR"})
 
 
 def format_of(path: Path) -> str | None:
-    """The format of one file, by its name or by DICOM's preamble."""
+    """Return the format of one file, by its name or by DICOM's preamble."""
     name = path.name.lower()
     for kind, suffixes in SUFFIXES.items():
         if name.endswith(suffixes):
@@ -50,8 +50,8 @@ def format_of(path: Path) -> str | None:
 
 
 def folder_format(folder: Path, options: DataOptions) -> str:
-    """The one format of a folder's files, or the one that the user chose."""
-    chosen = options.options.get("format", "")  # not that of a model file: hospitals may store the same as other files
+    """Return the single format of a folder's files, or the one that the user chose."""
+    chosen = options.options.get("format", "")  # not the model file's: hospitals may use other formats
     if chosen:
         if chosen not in SUFFIXES:
             raise unknown_name("data option 'format'", chosen, SUFFIXES)
@@ -64,7 +64,8 @@ def folder_format(folder: Path, options: DataOptions) -> str:
 
 
 def files_of(path: Path, kind: str) -> list[Path]:
-    """All files of a format below a folder, sorted by path so that every machine counts them alike; or the one file."""
+    """Return all files of a format below a folder, sorted by path so that the order is the same everywhere; or the one
+    file."""
     if path.is_file():
         return [path]
     found = [entry for entry in path.rglob("*") if entry.is_file() and not entry.name.startswith(".")]
@@ -75,7 +76,7 @@ def files_of(path: Path, kind: str) -> list[Path]:
 
 
 def names_in(base: Path, files: Sequence[Path]) -> list[str]:
-    """Paths relative to the folder; a single file by its name."""
+    """Return paths relative to the folder; for a single file, its name."""
     return [file.name if base.is_file() else file.relative_to(base).as_posix() for file in files]
 
 
@@ -88,10 +89,10 @@ def labels_of(
     keys: Sequence[str] | None = None,
     disguise: Callable[[str], str] = str,
 ) -> tuple[IndexArray, tuple[str, ...]]:
-    """One label per file, as positions in the classes, and the classes.
+    """Return one label per file, as positions in the classes, and the classes.
 
-    match: the column of the .csv that is looked up; keys: what each file has there (else its path). Where these are
-    disguised, so is the column; an error then names the file alone.
+    match: the column of the .csv to look up. keys: each file's value in that column (default: its path). disguise:
+    applied to the column if the keys are hashed; errors name only the file, not the key.
     """
     names = names_in(base, files)
     table_name = options.text("labels", "")

@@ -1,6 +1,6 @@
-"""A user's own images: which file has which label. Pixels are read elsewhere.
+"""Load a user's own images: decides which file has which label. Pixels are read elsewhere.
 
-Labels come from one sub-folder per class, or from a .csv beside images that lie anywhere below the folder.
+Labels come from one sub-folder per class, or from a .csv for images anywhere below the folder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPTIONS = {
 
 
 def load(path: Path, options: DataOptions) -> Dataset:
-    """(n, C, H, W) uint8; options as in OPTIONS. Without `labels`, class after class."""
+    """Load (n, C, H, W) uint8; options as in OPTIONS. Without `labels`, samples are ordered by class."""
     options.require_known(path.name, tuple(OPTIONS))
     size = options.integer("size", 0, minimum=1) or None
     if "labels" in options.options:
@@ -57,7 +57,7 @@ def load(path: Path, options: DataOptions) -> Dataset:
 
 
 def load_new(path: Path, options: DataOptions) -> NewSamples:
-    """All images below the folder, or the one image, by name; sub-folders mean nothing."""
+    """Load all images below the folder, or the one image, by name; sub-folders have no meaning."""
     options.require_known(path.name, tuple(OPTIONS))
     paths = files_of(path, "images")
     size = options.integer("size", 0, minimum=1) or None
@@ -76,7 +76,7 @@ def images_dataset(
     size: int | None,
     channels: int | None = None,
 ) -> Dataset:
-    """All images of one folder per class (None: the class has no images here); `base` is the folder above them."""
+    """Load all images of one folder per class (None: the class has no images here); `base` is the folder above them."""
     per_class = [image_paths(folder) if folder is not None else [] for folder in folders]
     for folder, paths in zip(folders, per_class, strict=True):
         if folder is not None and not paths:
@@ -119,7 +119,8 @@ def _dataset(
 
 
 def _preprocessing(size: int | None, channels: int, options: DataOptions) -> Preprocessing:
-    """A window is noted only where the user states it: a model file cannot know how images were exported."""
+    """Describe the preprocessing. A window is included only if the user gives it: a model file cannot know how images
+    were exported."""
     window = options.options.get("window")
     stated = (f"window {window}",) if window is not None else ()
     return image_preprocessing(*stated, size=size, channels=channels, recipe={"format": "images"})

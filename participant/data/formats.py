@@ -1,6 +1,5 @@
-"""The formats of users' own data, with an example each; descriptions come from the sources.
-
-The options are those that the sources themselves read; nothing is decided here.
+"""Describe the formats of users' own data, with an example each. Decides nothing: the options and their descriptions
+come from the sources.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from participant.data import csv_file, dicom, folder, nifti, npz
 
 @dataclass(frozen=True, kw_only=True)
 class DataFormat:
-    """example: options of `init` that follow `fedap-participant init`."""
+    """One format. example: the options after `fedap-participant init`."""
 
     name: str
     looks: str
@@ -67,7 +66,7 @@ FORMATS = (
 
 
 def formats_text() -> str:
-    """For a terminal."""
+    """Return the formats as text for a terminal."""
     lines = ["Options are given as --data-option NAME=VALUE, to init, check, join and predict alike."]
     for one in FORMATS:
         installed = f" (pip install 'fedap[{one.extra}]')" if one.extra else ""
@@ -78,7 +77,7 @@ def formats_text() -> str:
 
 
 def formats_tables() -> str:
-    """For a page: one table of options per format that has some."""
+    """Return Markdown for a page: one table of options per format that has any."""
     parts = []
     for one in FORMATS:
         if one.options:

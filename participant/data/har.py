@@ -1,7 +1,7 @@
 """UCI HAR: smartphone activity windows of 30 people, read from `uci_har.npz`, with their recordings recovered.
 
-Published windows overlap by half and come shuffled, so a random split would put the same raw seconds on both sides.
-This file finds which window follows which (equal halves) and gives every chain of windows one group.
+Published windows overlap by half and are shuffled, so a random split would put the same raw seconds on both sides.
+This module finds which window follows which (equal halves) and gives every chain of windows one group.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _FIX = "Set FEDAP_DATA or the data root to the folder that holds it."
 
 
 def load(options: DataOptions) -> Dataset:
-    """(n, 9, 128) float32: body acceleration (g), angular rate (rad/s), total acceleration (g), 50 Hz, as published."""
+    """Load (n, 9, 128) float32: body acceleration (g), angular rate (rad/s), total acceleration (g), 50 Hz, as
+    published."""
     options.require_known("har")
     path = options.folder / FILE_NAME
     archive = read_archive(path, names=("x", "y", "subject"), fix=_FIX)
@@ -51,12 +52,12 @@ def load(options: DataOptions) -> Dataset:
 
 
 def chains(windows: NDArray[np.generic], subject: IndexArray) -> tuple[IndexArray, IndexArray]:
-    """Which chain each window belongs to, and its place in it: (n,) and (n,).
+    """Return the chain of each window, (n,), and its position in the chain, (n,).
 
-    B follows A when A's second half equals B's first half bit for bit and both are one person's. All windows joined by
+    B follows A if A's second half equals B's first half bit for bit and both are from one person. All windows joined by
     equal halves share one chain, whose number is that of its first window. Law: within a chain, equal halves have
-    equal raw time steps, so a cut in time never leaves a half on both sides. Where halves repeat in a way that no order
-    explains (a sensor at rest), the whole chain collapses onto place 0: its windows then stay together.
+    equal raw time steps, so a cut in time never leaves a half on both sides. If halves repeat in a way that no order
+    explains (a sensor at rest), the whole chain gets position 0: its windows then stay together.
     """
     halves = _half_numbers(windows, subject)
     chain = np.full(len(windows), -1, dtype=np.int64)
@@ -77,7 +78,8 @@ def chains(windows: NDArray[np.generic], subject: IndexArray) -> tuple[IndexArra
 
 
 def _half_numbers(windows: NDArray[np.generic], subject: IndexArray) -> list[tuple[int, int]]:
-    """Each window as (number of its first half, number of its second half); equal halves of a person are one number."""
+    """Return each window as (number of its first half, number of its second half); equal halves of one person share a
+    number."""
     half = windows.shape[-1] // 2
     numbers: dict[tuple[int, bytes], int] = {}
     pairs = []
@@ -91,7 +93,7 @@ def _half_numbers(windows: NDArray[np.generic], subject: IndexArray) -> list[tup
 def _levels(
     halves: list[tuple[int, int]], touching: dict[int, list[int]], start: int
 ) -> tuple[dict[int, int], list[int]]:
-    """Walk from one window over equal halves: the time of each half reached (in halves), and the windows reached."""
+    """Walk from one window over equal halves; return the time of each half reached (in halves), and the windows."""
     levels = {halves[start][0]: 0}
     pending = [halves[start][0]]
     members: set[int] = set()

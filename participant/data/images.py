@@ -1,6 +1,6 @@
-"""Image files as one uint8 array: found, opened, brought to one size and one number of channels.
+"""Read image files into one uint8 array: find, open, and convert them to one size and one number of channels.
 
-It knows no classes and no sources. Sixteen-bit images are refused rather than silently clipped to eight bits.
+Independent of classes and sources. Sixteen-bit images are refused rather than silently clipped to eight bits.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from fedap_core.preprocessing import IMAGE_8BIT, Preprocessing
 from participant.data.base import DataOptions, numbered
 from participant.data.files import SUFFIXES
 
-if TYPE_CHECKING:  # loaded where a file is opened: most data are no image files
+if TYPE_CHECKING:  # imported only when a file is opened: most data are not image files
     from PIL import Image
 
 _GREY, _COLOUR = ("1", "L"), ("CMYK", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "YCbCr")
 
 
 def image_paths(folder: Path) -> list[Path]:
-    """All image files below the folder, sorted by path so that every machine counts them alike."""
+    """Return all image files below the folder, sorted by path so that the order is the same everywhere."""
     suffixes = SUFFIXES["images"]
     found = [path for path in folder.rglob("*") if path.suffix.lower() in suffixes and not path.name.startswith(".")]
     return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
 
 
 def read_images(paths: Sequence[Path], *, size: int | None, channels: int | None) -> NDArray[np.uint8]:
-    """(n, C, H, W). size None: all must have one size already. channels None: 1 when all are grey, else 3.
+    """Return (n, C, H, W). size None: all must already have one size. channels None: 1 if all are grey, else 3.
 
     Resizing is bilinear with antialiasing and ignores the aspect ratio.
     """
@@ -55,7 +55,7 @@ def read_images(paths: Sequence[Path], *, size: int | None, channels: int | None
 
 
 def image_preprocessing(*more: str, size: int | None, channels: int, recipe: Mapping[str, str]) -> Preprocessing:
-    """That of 8-bit images, however they came to be. more: what else was done to them, and `recipe` how to say so."""
+    """Return the preprocessing of 8-bit images of any origin. more: further steps. recipe: the options for them."""
     steps, options = (*IMAGE_8BIT.steps, *more), dict(recipe) | {"channels": str(channels)}
     if size is not None:
         steps, options = (*steps, f"resized to {size}x{size}, bilinear, antialiased"), options | {"size": str(size)}
@@ -63,7 +63,7 @@ def image_preprocessing(*more: str, size: int | None, channels: int, recipe: Map
 
 
 def wanted_channels(options: DataOptions, default: int | None = None) -> int | None:
-    """1 or 3, or None: as the images are."""
+    """Return 1 or 3, or None: as in the images."""
     wanted = options.integer("channels", default or 0, minimum=1, maximum=3) or None
     if wanted == 2:
         raise InvalidInput("data option 'channels'", "2", "1 (grey) or 3 (colour)")
@@ -73,7 +73,7 @@ def wanted_channels(options: DataOptions, default: int | None = None) -> int | N
 def codes_from_paths(
     paths: Sequence[Path], base: Path, pattern: str, option: str
 ) -> tuple[IndexArray, tuple[str, ...]]:
-    """What the regular expression captures in each path relative to `base`, numbered, with the captured texts."""
+    """Number what the regular expression captures in each path relative to `base`; also return the captured texts."""
     try:
         expression = re.compile(pattern)
     except re.error as error:
@@ -99,13 +99,13 @@ def _mode(path: Path) -> str:
 
 
 def _read(path: Path, *, size: int | None, channels: int) -> NDArray[np.uint8]:
-    """(channels, H, W) of one file."""
+    """Return (channels, H, W) of one file."""
     with _opened(path) as image:
         return as_pixels(image, size=size, channels=channels)
 
 
 def as_pixels(image: Image.Image, *, size: int | None, channels: int) -> NDArray[np.uint8]:
-    """(channels, H, W) of one image, resized where `size` is another; bilinear with antialiasing."""
+    """Return (channels, H, W) of one image, resized if `size` differs; bilinear with antialiasing."""
     from PIL import Image
 
     flat = image.convert("L" if channels == 1 else "RGB")
@@ -117,7 +117,7 @@ def as_pixels(image: Image.Image, *, size: int | None, channels: int) -> NDArray
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
-    """The image, with every way in which a file can be no usable image turned into one line."""
+    """Open an image; any unusable file gives a one-line error."""
     from PIL import Image
 
     try:

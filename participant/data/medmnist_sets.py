@@ -1,7 +1,7 @@
-"""The 2-D single-label sets of MedMNIST by their flags, the three official splits pooled into one set.
+"""Load the 2-D single-label sets of MedMNIST by their flags, with the three official splits pooled.
 
 URLs, MD5s and class names come from the installed `medmnist` package, whose table is read as data: importing the
-package would cost seconds (pandas, scikit-learn) and creates a folder in the user's home. Images stay uint8.
+package would take seconds (pandas, scikit-learn) and create a folder in the user's home. Images stay uint8.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _REFUSED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What the publisher says about one set at one size."""
+    """The publisher's data about one set at one size."""
 
     file: PublishedFile
     channels: int
@@ -62,12 +62,12 @@ def refuse_unsupported(name: str) -> None:
 
 
 def source(flag: str) -> DataSource:
-    """The source of one flag, for the table of sources."""
+    """Return the source of one flag, for the table of sources."""
     return functools.partial(load, flag)
 
 
 def load(flag: str, options: DataOptions) -> Dataset:
-    """(n, 1 or 3, size, size) uint8, train, validation and test pooled in that order. Option: size (28)."""
+    """Load (n, 1 or 3, size, size) uint8; train, validation and test pooled in that order. Option: size (28)."""
     refuse_unsupported(flag)
     options.require_known(flag, ("size",))
     size = options.integer("size", 28, minimum=min(SIZES))
@@ -80,7 +80,7 @@ def load(flag: str, options: DataOptions) -> Dataset:
 
 
 def assemble(flag: str, archive: Archive, published: Published, size: int) -> Dataset:
-    """The set from its archive of `{train,val,test}_images` and `{train,val,test}_labels`."""
+    """Build the set from its archive of `{train,val,test}_images` and `{train,val,test}_labels`."""
     tail = (size, size) if published.channels == 1 else (size, size, published.channels)
     images: list[AnyArray] = []
     labels = []
@@ -102,7 +102,7 @@ def assemble(flag: str, archive: Archive, published: Published, size: int) -> Da
 
 
 def lookup(flag: str, size: int) -> Published:
-    """URL, MD5, channels and class names out of medmnist's own table, which is a literal and is parsed, not run."""
+    """Look up URL, MD5, channels and class names in medmnist's own table, a literal that is parsed, not executed."""
     suffix = "" if size == 28 else f"_{size}"
     try:
         entry = _info()[flag]

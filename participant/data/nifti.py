@@ -1,7 +1,7 @@
-"""NIfTI files as 8-bit volumes, or as 8-bit slices of them: turned into one orientation, windowed, resized.
+"""Read NIfTI files as 8-bit volumes or slices: reoriented to common axes, windowed, resized.
 
 Decides axes and ranges. Axes follow the file's affine and are then the same for all: depth from the top of the patient
-down, height from front to back, width from the patient's right to left. Voxel spacing is not looked at.
+down, height from front to back, width from the patient's right to left. Voxel spacing is ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPTIONS = {
 
 
 def load(path: Path, options: DataOptions) -> Dataset:
-    """(n, 1, D, H, W) or (n, 1, H, W) uint8 in the order of files; options as in OPTIONS."""
+    """Load (n, 1, D, H, W) or (n, 1, H, W) uint8 in the order of files; options as in OPTIONS."""
     options.require_known(path.name, tuple(OPTIONS))
     files = files_of(path, "nifti")
     y, classes = labels_of(path, files, options)
@@ -56,13 +56,13 @@ def load(path: Path, options: DataOptions) -> Dataset:
 
 
 def load_new(path: Path, options: DataOptions) -> NewSamples:
-    """All NIfTI files below the folder, or the one file, by name; labels are not looked for."""
+    """Load all NIfTI files below the folder, or the one file, by name; labels are ignored."""
     options.require_known(path.name, tuple(OPTIONS))
     return _samples(path, files_of(path, "nifti"), options)[0]
 
 
 def _samples(base: Path, files: Sequence[Path], options: DataOptions) -> tuple[NewSamples, list[int]]:
-    """All samples, and how many each file gives."""
+    """Return all samples, and the number of samples of each file."""
     view, axis = options.text("view", "volume"), options.text("axis", "axial")
     if view not in VIEWS:
         raise unknown_name("data option 'view'", view, VIEWS)
@@ -90,7 +90,7 @@ def _samples(base: Path, files: Sequence[Path], options: DataOptions) -> tuple[N
 
 
 def _volume(file: Path) -> NDArray[np.float64]:
-    """(D, H, W) in the common orientation; every way in which a file can be unusable is one line."""
+    """Return (D, H, W) in the common orientation; any unusable file gives a one-line error."""
     import nibabel
 
     try:
@@ -104,21 +104,21 @@ def _volume(file: Path) -> NDArray[np.float64]:
         raise InvalidInput(str(file), f"shape {values.shape}", "one volume of three axes")
     if not np.isfinite(values).all():
         raise InvalidInput(str(file), "NaN or infinity", "finite numbers")
-    return values.transpose(2, 1, 0)[::-1, ::-1, ::-1]  # canonical axes run to the right, to the front and up
+    return values.transpose(2, 1, 0)[::-1, ::-1, ::-1]  # canonical axes point right, to the front and up
 
 
 def _windowed(values: NDArray[np.float64], options: DataOptions) -> NDArray[np.float64]:
-    """The same shape, from 0 to 1. Percentiles are those of this volume alone, never of several."""
+    """Scale values to 0 to 1, in the same shape. Percentiles are those of this volume only."""
     window = options.text("window", "percentiles")
     if window != "percentiles":
         return Window.parse(window, "percentiles").shares(values)
     low, high = np.percentile(values, PERCENTILES)
-    width = float(high - low) or 1.0  # a volume of one value
+    width = float(high - low) or 1.0  # a constant volume
     return Window(center=float(low + high) / 2, width=width).shares(values)
 
 
 def _slices(shares: NDArray[np.float64], axis: int, options: DataOptions) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """(position, (1, H, W)) of the chosen slices."""
+    """Yield (position, (1, H, W)) of the chosen slices."""
     from PIL import Image
 
     size = options.integer("size", 0, minimum=1) or None
@@ -131,7 +131,7 @@ def _slices(shares: NDArray[np.float64], axis: int, options: DataOptions) -> Ite
 
 
 def _resized(shares: NDArray[np.float64], options: DataOptions) -> NDArray[np.uint8]:
-    """(1, D, H, W): linear along each axis, averaging where it shrinks, as images are resized."""
+    """Resize to (1, D, H, W): linear along each axis, with averaging when it shrinks, as for images."""
     for axis, size in enumerate(_volume_size(options) or shares.shape):
         if size != shares.shape[axis]:
             weights = _weights(shares.shape[axis], size)
@@ -144,7 +144,8 @@ def _volume_size(options: DataOptions) -> tuple[int, ...]:
 
 
 def _weights(length: int, size: int) -> NDArray[np.float64]:
-    """(size, length): a triangle around the place of each new value, as wide as what it stands for; rows sum to 1."""
+    """Return (size, length) weights: a triangle around each new value, as wide as the range that it covers; rows sum
+    to 1."""
     step = length / size
     places = (np.arange(size) + 0.5) * step
     apart = np.abs(np.arange(length) + 0.5 - places[:, None]) / max(step, 1.0)

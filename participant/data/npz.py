@@ -1,6 +1,7 @@
-"""A user's own data set as an .npz file: which arrays it may hold and what they mean.
+"""Load a user's own data set from an .npz file; defines the arrays it may hold and their meaning.
 
-No pickle. Preprocessing comes from the file or is the constant default of its kind, never from the values.
+No pickle. Preprocessing comes from the file or is a constant default for the kind of data; it never depends on the
+values.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ _SITES = ("site", "subject")
 
 
 def load(path: Path, options: DataOptions) -> Dataset:
-    """A user's file. Arrays: x, y; optional classes, group or patient, site or subject, span, site_names.
+    """Load a user's file. Arrays: x, y; optional classes, group or patient, site or subject, span, site_names.
 
-    x: uint8 images (n, H, W), (n, C, H, W) or (n, H, W, C), or numbers (n, C, T) or (n, T). y: whole numbers or text.
-    A patient is a group (never divided), a subject is a site (a client of its own).
+    x: uint8 images (n, H, W), (n, C, H, W) or (n, H, W, C), or numbers (n, C, T) or (n, T). y: integers or text.
+    A patient is a group (never divided), a subject is a site (a separate client).
     """
     options.require_known(path.name)
     return as_model_file_asks(dataset_of(read_archive(path)), options)
 
 
 def load_new(path: Path, options: DataOptions) -> NewSamples:
-    """The array x alone; an array id names its samples, else their numbers do."""
+    """Load only the array x; samples are named by the array id if there is one, otherwise numbered."""
     options.require_known(path.name)
     archive = read_archive(path)
     x = as_inputs(archive.array("x"), f"{path}: x")
@@ -58,7 +59,7 @@ def load_new(path: Path, options: DataOptions) -> NewSamples:
 
 
 def as_model_file_asks(found: Samples, options: DataOptions) -> Samples:
-    """8-bit images as a model file asks for: one that image files were resized for takes arrays of images too."""
+    """Resize 8-bit images as the model file asks: a model for resized image files also accepts arrays of images."""
     recipe = options.recipe
     if recipe.get("format") not in ("images", "dicom") or "size" not in recipe:
         return found
@@ -74,7 +75,7 @@ def as_model_file_asks(found: Samples, options: DataOptions) -> Samples:
 
 
 def dataset_of(archive: Archive) -> Dataset:
-    """The data set that the archive's arrays describe."""
+    """Return the data set that the archive's arrays describe."""
     path = archive.path
     x = as_inputs(archive.array("x"), f"{path}: x")
     y, classes = _labels(archive, len(x))
@@ -99,7 +100,7 @@ def dataset_of(archive: Archive) -> Dataset:
 
 
 def as_inputs(values: AnyArray, where: str) -> InputArray:
-    """Stored values in the layout of `Dataset.x`; raises where the layout cannot be told."""
+    """Return stored values in the layout of `Dataset.x`; InvalidInput if the layout is unknown."""
     if values.dtype == np.uint8:
         images = values.astype(np.uint8, copy=False)
         if images.ndim == 3:
@@ -114,7 +115,7 @@ def as_inputs(values: AnyArray, where: str) -> InputArray:
         )
     if values.dtype.kind not in "iuf":
         raise InvalidInput(where, f"dtype {values.dtype}", "uint8 images or numbers")
-    with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the data set refuses
+    with np.errstate(over="ignore"):  # values too large for float32 become infinite, which Dataset refuses
         numbers = values.astype(np.float32)
     if numbers.ndim not in (2, 3, 4, 5):
         raise InvalidInput(where, f"shape {numbers.shape}", "(n, T), (n, C, T), (n, C, H, W) or (n, C, D, H, W)")
@@ -148,7 +149,7 @@ def _one_of(archive: Archive, names: tuple[str, ...]) -> str | None:
 
 
 def _codes(archive: Archive, name: str, samples: int) -> tuple[IndexArray, tuple[str, ...]]:
-    """Whole numbers stay as they are when their names are stored (sites) or not needed (groups)."""
+    """Return codes and names. Integers are unchanged if their names are stored (sites) or not needed (groups)."""
     values = archive.array(name, shape=(samples,))
     if name in _GROUPS and values.dtype.kind in "iu":
         return values.astype(np.int64), ()

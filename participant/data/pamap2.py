@@ -1,6 +1,6 @@
 """PAMAP2 physical activity monitoring: `Protocol/subject10*.dat`, three inertial units on nine people at 100 Hz.
 
-It decides which columns count, where a recording is whole, and which activities are kept. Scaling is by constants:
+Decides which columns are used, where a recording is unbroken, and which activities are kept. Scaling uses constants:
 acceleration in g, angular rate in rad/s, magnetic field in units of 50 µT (about the Earth's).
 """
 
@@ -30,11 +30,11 @@ WINDOW, STEP = 200, 100
 KEPT_CLASSES = 10
 RATE_HZ = 100
 _MAX_GAP_STEPS = RATE_HZ // 10
-"""Wireless drop-outs of up to 0.1 s are bridged by a straight line; longer ones end the recording."""
+"""Wireless drop-outs of up to 0.1 s are interpolated linearly; longer ones end the recording."""
 _FILE_COLUMNS = 54
 _UNITS = (3, 20, 37)
 """First column of hand, chest and ankle: temperature, 3 acc ±16 g, 3 acc ±6 g, 3 gyro, 3 magnetometer, 4 orientation.
-The ±6 g accelerometer saturates and the orientation is invalid, says the publisher: neither is used."""
+According to the publisher the ±6 g accelerometer saturates and the orientation is invalid: neither is used."""
 _CHANNELS = tuple(unit + offset for unit in _UNITS for offset in (1, 2, 3, 7, 8, 9, 10, 11, 12))
 _SCALES = np.tile(np.repeat((1.0 / 9.80665, 1.0, 1.0 / 50.0), 3), len(_UNITS))
 _FIX = "Unpack PAMAP2_Dataset.zip below the data root, or name the folder above Protocol with the data option folder=."
@@ -42,15 +42,15 @@ _FIX = "Unpack PAMAP2_Dataset.zip below the data root, or name the folder above 
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
-    """An unbroken stretch of one activity: (steps, 27) values on a regular 100 Hz grid, without holes."""
+    """An unbroken stretch of one activity: (steps, 27) values on a regular 100 Hz grid, without gaps."""
 
     activity: int
     values: FloatArray
 
 
 def load(options: DataOptions) -> Dataset:
-    """(n, 27, 200) float32. A site is a subject, a group a segment. Options: folder (PAMAP2_Dataset), activities
-    (numbers in order; default: the 10 with most windows, so state them where participants hold different subjects)."""
+    """Load (n, 27, 200) float32. A site is a subject, a group a segment. Options: folder (PAMAP2_Dataset), activities
+    (numbers in order; default: the 10 with most windows, so set them if participants hold different subjects)."""
     options.require_known("pamap2", ("folder", "activities"))
     protocol = options.folder / options.text("folder", "PAMAP2_Dataset") / "Protocol"
     paths = sorted(protocol.glob("subject10*.dat"))
@@ -85,7 +85,7 @@ def load(options: DataOptions) -> Dataset:
 
 
 def read_segments(path: Path) -> list[Segment]:
-    """The unbroken stretches of one subject's file, transient activity left out."""
+    """Return the unbroken stretches of one subject's file, without transient activity."""
     table = _read_table(path)
     step = np.rint(table[:, 0] * RATE_HZ).astype(np.int64)
     activity = table[:, 1].astype(np.int64)
@@ -109,10 +109,10 @@ def read_segments(path: Path) -> list[Segment]:
 
 
 def whole_parts(step: IndexArray, values: FloatArray) -> list[FloatArray]:
-    """Values (n, C) at growing time steps (n,), put on the full grid without holes.
+    """Put values (n, C) at increasing time steps (n,) on the full grid, without gaps.
 
-    Holes of up to 0.1 s (missing rows, or NaN in a channel) are bridged linearly; the stretch is cut at longer holes
-    and at holes that touch an end. A bridge never rests on another part: its hole would have to hold the longer one.
+    Gaps of up to 0.1 s (missing rows, or NaN in a channel) are interpolated linearly; the stretch is cut at longer gaps
+    and at gaps that touch an end. Interpolation never spans two parts: its gap would have to contain the longer one.
     """
     grid = np.arange(step[0], step[-1] + 1)
     filled = np.full((len(grid), values.shape[1]), np.nan)
@@ -133,7 +133,7 @@ def whole_parts(step: IndexArray, values: FloatArray) -> list[FloatArray]:
 
 
 def _read_table(path: Path) -> FloatArray:
-    """(rows, 29): time stamp, activity, 27 channels."""
+    """Read (rows, 29): time stamp, activity, 27 channels."""
     with path.open(encoding="ascii", errors="replace") as stream:
         columns = len(stream.readline().split())
     if columns != _FILE_COLUMNS:
@@ -145,7 +145,7 @@ def _read_table(path: Path) -> FloatArray:
 
 
 def _choose(activity: IndexArray, options: DataOptions, where: Path) -> tuple[IndexArray, IndexArray, tuple[str, ...]]:
-    """Positions of the windows kept, their labels, and the class names."""
+    """Return the positions of the windows to keep, their labels, and the class names."""
     asked = options.texts("activities")
     if asked:
         known = {str(number) for number in ACTIVITIES}
@@ -155,7 +155,7 @@ def _choose(activity: IndexArray, options: DataOptions, where: Path) -> tuple[In
         numbers = [int(text) for text in asked]
     else:
         found, counts = np.unique(activity, return_counts=True)
-        # A stable sort of the negated counts: the more windows the earlier, ties by the publisher's number.
+        # stable sort of the negated counts: most windows first, ties by the publisher's number
         numbers = sorted(found[np.argsort(-counts, kind="stable")][:KEPT_CLASSES].tolist())
     kept = np.flatnonzero(np.isin(activity, numbers))
     if len(kept) == 0:

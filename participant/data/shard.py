@@ -1,6 +1,6 @@
-"""One participant's share of a data set on disk: an .npz that reads back as it was written, with its split.
+"""Read and write one participant's share of a data set: a lossless .npz file, with its split.
 
-No pickle, and no half-written files. What fractions or rules made the split is not known here.
+No pickle, and no half-written files. How the split was made is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from participant.data.npz import OFFSET, RECIPE, SCALE, STEPS, dataset_of
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Positions of the samples that train, choose and test; no position in two parts."""
+    """Positions of the training, test and validation samples; no position is in two parts."""
 
     train: IndexArray
     test: IndexArray
@@ -35,7 +35,7 @@ class Split:
             raise InvalidInput("split", "a sample in two parts or twice in one", "every sample at most once")
 
     def parts(self) -> tuple[tuple[str, IndexArray], ...]:
-        """(name, positions) of each part present."""
+        """Return (name, positions) of each part present."""
         named = (("train", self.train), ("validation", self.validation), ("test", self.test))
         return tuple((name, part) for name, part in named if part is not None)
 
@@ -48,14 +48,14 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One participant's data with the split made for it, if one was made."""
+    """One participant's data with its split, if it has one."""
 
     dataset: Dataset
     split: Split | None
 
 
 def read_shard(path: Path) -> Shard:
-    """The data set and, where the file holds arrays train and test (and validation), its split."""
+    """Read the data set and, if the file has arrays train and test (and validation), its split."""
     archive = read_archive(path)
     dataset = dataset_of(archive)
     if archive.get("train") is None and archive.get("test") is None:
@@ -67,7 +67,7 @@ def read_shard(path: Path) -> Shard:
 
 
 def save_npz(dataset: Dataset, path: Path, split: Split | None = None) -> None:
-    """Write everything `read_shard` needs to give an equal data set; `path` is whole or not there at all."""
+    """Write everything `read_shard` needs to restore an equal data set; atomic."""
     arrays: dict[str, AnyArray] = {
         "name": np.array(dataset.name),
         "x": dataset.x,

@@ -1,6 +1,6 @@
-"""Generated images or signals whose sites differ by a given label shift and feature shift.
+"""Generate images or signals whose sites differ by a given label shift and feature shift.
 
-For tests and first steps: no files, no network, and a small network learns them within a few epochs. Nothing here
+For tests and first steps: needs no files and no download, and a small network learns them within a few epochs. Nothing
 resembles any patient.
 """
 
@@ -18,11 +18,10 @@ from participant.data.base import DataOptions, Dataset, InputArray
 
 _KNOWN = ("samples", "classes", "sites", "label_shift", "feature_shift", "noise", "seed", "shape")
 _WAVES = 4
-"""Plane waves per pattern: enough that patterns of 20 classes differ, few enough that a 5-wide kernel sees them."""
+"""Plane waves per pattern: enough to make the patterns of 20 classes differ, few enough for a 5-wide kernel to see."""
 
 _AT_ONCE = 1 << 14
-"""Values made in one go: their memory is used again and again instead of asked for anew, and stays in a cache. How many
-are drawn at once changes none."""
+"""Values generated at a time: their memory is reused and stays in a cache. The number does not change the values."""
 
 _Floats = NDArray[np.float64]
 
@@ -40,7 +39,7 @@ class _Plan:
 
 
 def load(options: DataOptions) -> Dataset:
-    """Sites of equal size. label_shift 0: every site has all classes alike; 1: only its own favourite classes.
+    """Generate sites of equal size. label_shift 0: every site has all classes equally; 1: only its favourite classes.
     feature_shift 0: all sites measure alike; 1: gain, offset and background differ strongly between sites.
 
     Options: samples, classes, sites, label_shift, feature_shift, noise, seed, shape (CxHxW images, CxT signals).
@@ -87,7 +86,7 @@ def _labels(plan: _Plan, site: IndexArray) -> IndexArray:
 
 
 def _inputs(plan: _Plan, site: IndexArray, y: IndexArray) -> InputArray:
-    """Class pattern, seen through the site's instrument, plus noise; images are stored as 0..255 for -1..1."""
+    """The class pattern plus noise, seen through the site's instrument; images are stored as 0..255 for -1..1."""
     rng = generator(plan.seed, purpose="synthetic patterns")
     patterns = 0.5 * _smooth_patterns(plan.classes, plan.shape, rng)
     backgrounds = 0.3 * plan.feature_shift * _smooth_patterns(plan.sites, plan.shape, rng)

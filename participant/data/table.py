@@ -1,6 +1,6 @@
-"""A table in a .csv file: a header and rows of text, read whole. What the columns mean is the caller's business.
+"""Read a table from a .csv file: a header and rows of text. Callers interpret the columns.
 
-Every error names the file, and where it can the row and the column.
+Every error names the file and, if possible, the row and the column.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """header: distinct names; rows: as many entries each."""
+    """A table. header: distinct names. rows: each with as many entries as the header."""
 
     path: Path
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     def column(self, name: str) -> NDArray[np.generic]:
-        """One column: as whole numbers when all its entries are plain ones (so that 10 sorts after 9), else as text."""
+        """Return one column: as integers if all its entries are plain ones (so that 10 sorts after 9), else as text."""
         values = self.texts(name)
         if all(_WHOLE.fullmatch(value) for value in values):
             return np.array([int(value) for value in values], dtype=np.int64)
         return np.array(values)
 
     def texts(self, name: str) -> list[str]:
-        """One column as it is written."""
+        """Return one column as text."""
         at = self.position(name)
         return [row[at].strip() for row in self.rows]
 
@@ -46,9 +46,9 @@ class Table:
         return self.header.index(name)
 
     def numbers(self, positions: Sequence[int]) -> NDArray[np.float32]:
-        """(n, columns); the first entry that is no finite number is named by row and column."""
+        """Return (n, columns); InvalidInput names the row and column of the first entry that is not a finite number."""
         try:
-            with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the search below names
+            with np.errstate(over="ignore"):  # values too large for float32 become infinite: reported below
                 values = np.array([[float(row[at]) for at in positions] for row in self.rows], dtype=np.float32)
         except ValueError:
             values = np.full((1, 1), np.nan, dtype=np.float32)
@@ -61,7 +61,7 @@ class Table:
 
 
 def read_table(path: Path, separator: str = ",") -> Table:
-    """The whole file, checked: distinct columns, at least one row, as many values in each as in the header."""
+    """Read and check the whole file: distinct columns, at least one row, as many values in each as in the header."""
     if not path.is_file():
         raise InvalidInput(str(path), "no such file", "a .csv with a header")
     if len(separator) != 1:

@@ -1,7 +1,7 @@
 """The smartwatch data inside seglearn's wheel: 10 people, 7 shoulder exercises, 140 recordings of 6 channels at 50 Hz.
 
-Real data that need no network. The file is a pickle, the only one this project ever reads: it is taken from a pinned
-dependency, its SHA-256 is checked first, and the unpickler knows nothing but arrays. seglearn itself is not imported.
+Real data that need no download. The file is a pickle, the only one this project ever reads: it comes from a pinned
+dependency, its SHA-256 is checked first, and the unpickler accepts only arrays. seglearn itself is not imported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Recordings:
 
 
 def load(options: DataOptions) -> Dataset:
-    """(n, 6, 200) float32: acceleration in g, angular rate in rad/s, as recorded. A site is a person."""
+    """Load (n, 6, 200) float32: acceleration in g, angular rate in rad/s, as recorded. A site is a person."""
     options.require_known("watch")
     recordings = read_recordings(locate())
     site_of, names = numbered(recordings.person)
@@ -67,7 +67,7 @@ def load(options: DataOptions) -> Dataset:
 
 
 def locate() -> Path:
-    """The file inside the installed wheel; find_spec reads no module code."""
+    """Return the file inside the installed wheel; find_spec runs no module code."""
     spec = importlib.util.find_spec("seglearn")
     if spec is None:
         raise missing_library("seglearn")
@@ -91,7 +91,7 @@ def read_recordings(path: Path, *, sha256: str = SHA256) -> Recordings:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Builds arrays from bytes and nothing else: any other name in the stream is an error before it is looked up."""
+    """Builds only arrays from bytes: any other name in the stream raises an error before it is looked up."""
 
     _ALLOWED = {  # noqa: RUF012 (a constant; a Mapping proxy would only hide it)
         ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
@@ -110,7 +110,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def _checked(content: object, path: Path) -> Recordings:
-    """The unpickled object as `Recordings`, every array checked."""
+    """Return the unpickled object as `Recordings`, with every array checked."""
     cell = content.item() if isinstance(content, np.ndarray) and content.shape == () else None
     if not isinstance(cell, dict):
         raise InvalidInput(str(path), type(content).__name__, "one table of recordings", _FIX)

@@ -1,8 +1,8 @@
-"""Where windows begin in a recording. It knows lengths only, no signals and no labels."""
+"""Compute where windows begin in a recording, from lengths only."""
 
 from __future__ import annotations
 
 
 def window_starts(length: int, *, window: int, step: int) -> range:
-    """Starts of all whole windows in `length` steps; what is left at the end is not padded but dropped."""
+    """Return the starts of all whole windows in `length` steps; the rest at the end is dropped, not padded."""
     return range(0, length - window + 1, step)
