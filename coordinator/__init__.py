@@ -1,1 +1,1 @@
-"""Who takes part, when a round closes, what is durable. Never imports torch."""
+"""The coordinator: admits members, closes rounds, mixes weights, keeps the journal. Never imports torch."""

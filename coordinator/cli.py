@@ -117,7 +117,7 @@ def serve(given: Given, config: ConfigFile = None, runs: RunsFolder = None) -> N
 
 
 def _start_page(settings: RunConfig) -> PageProcess | None:
-    """The run's page, where one is asked for; a wrong address is refused before anything else happens."""
+    """Start the run's page if one is configured; a wrong address is refused before anything else happens."""
     address = settings.page.address()
     if address is None:
         return None
@@ -140,20 +140,20 @@ def _supervise(folder: Path, *, alone: bool) -> None:
 
 
 def _on_stop(stop: Callable[[], None], words: str) -> None:
-    """SIGTERM and Ctrl-C: ask for the end, and say at once what happens, because a round may take hours."""
+    """On SIGTERM and Ctrl-C: request a stop, and print at once what will happen, because a round may take hours."""
     answers = [f"stopping: {words}; a second signal stops at once\n", "stopping at once\n"]
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         stop()
         if answers:
-            os.write(sys.stdout.fileno(), answers.pop(0).encode())  # a handler must not use a buffer that may be in use
+            os.write(sys.stdout.fileno(), answers.pop(0).encode())  # unbuffered: the handler may interrupt a print
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
 
 
 def _allow_many_files() -> None:
-    """A round opens an update and a row per member at once; take what the system grants without being asked."""
+    """Raise the limit of open files to the hard limit: a round opens an update and a row per member at once."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65_536 if hard == resource.RLIM_INFINITY else hard
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

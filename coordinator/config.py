@@ -1,7 +1,7 @@
 """The configuration of one run: the fields of run.toml, validated.
 
-Every field has its description. An unknown field is refused with the nearest known name, so that a misspelt one is
-never ignored. Which address may be bound without keys is decided here, before a socket exists.
+Every field has a description. An unknown field is refused with the nearest known name, so that a misspelt one is never
+ignored. This module also decides which addresses may be bound without keys, before a socket exists.
 """
 
 from __future__ import annotations
@@ -104,13 +104,13 @@ class RunConfig(BaseModel):
 
     @property
     def seals_scores(self) -> bool:
-        """Whether losses and scores cannot be read here."""
+        """Whether losses and scores are hidden from the coordinator."""
         return self.sealed and self.sealing.scores == "sealed"
 
     @model_validator(mode="before")
     @classmethod
     def _without_comparing(cls, fields: object) -> object:
-        """A sealed run has no robust rule unless one is named, which is refused: values cannot be compared."""
+        """Default to no robust rule in a sealed run, because values cannot be compared; naming one is refused later."""
         if not isinstance(fields, dict) or fields.get("sealed") is not True:
             return fields
         algorithm = fields.get("algorithm", {})
@@ -125,12 +125,13 @@ class RunConfig(BaseModel):
 
 
 def read_config(path: Path) -> RunConfig:
-    """The configuration in a TOML file, paths made absolute."""
+    """Read the configuration in a TOML file and make its paths absolute."""
     return overlaid(path, {})
 
 
 def overlaid(file: Path | None, given: Mapping[str, object]) -> RunConfig:
-    """The file's configuration with other values on top: «section.field» -> value, paths from the current folder."""
+    """Return the file's configuration with values overridden: «section.field» -> value, paths from the current
+    folder."""
     fields = settings.placed(RunConfig, settings.read_toml(file), file.absolute().parent) if file is not None else {}
     if names := given.get("members.names"):
         given = {"members.at_least": len(names) if isinstance(names, Sized) else 1, **given}
@@ -138,7 +139,7 @@ def overlaid(file: Path | None, given: Mapping[str, object]) -> RunConfig:
 
 
 def make_config(fields: dict[str, Any]) -> RunConfig:
-    """A configuration from plain values; InvalidInput names the first wrong field with its path."""
+    """Build a configuration from plain values; InvalidInput names the first wrong field with its path."""
     try:
         return RunConfig(**fields)
     except ValidationError as error:
@@ -146,7 +147,7 @@ def make_config(fields: dict[str, Any]) -> RunConfig:
 
 
 def require_safe(network: NetworkSection) -> None:
-    """Plain sockets on loopback and ipc only; anything else needs keys, or --insecure."""
+    """Require keys (or --insecure) except on loopback and ipc."""
     if network.secret_key is None and not network.insecure and not is_local(network.endpoint):
         raise InvalidInput(
             "network.endpoint", network.endpoint, "an address on this machine where no keys are used",
@@ -155,5 +156,5 @@ def require_safe(network: NetworkSection) -> None:
 
 
 def endless(seconds: float | None) -> float:
-    """None in a file is «never»."""
+    """Return infinity for None, which means «never» in a file."""
     return math.inf if seconds is None else seconds

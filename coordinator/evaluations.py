@@ -1,7 +1,7 @@
-"""The latest score of each member, whatever its round.
+"""Finds the latest score of each member, whatever its round.
 
-Members of a run without barriers, and those of a round that is still open, are at different rounds; a mean over the
-latest round alone would be over whoever is ahead.
+Without barriers, or while a round is open, members are at different rounds; a mean over the latest round alone would
+cover only the members that are ahead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODEL_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class LastScore:
-    """The latest score of one member. round_no: of the model that was judged, from 0; model: which one it is."""
+    """The latest score of one member. round_no: round of the scored model, from 0; model: which model it is."""
 
     round_no: int
     model: str
@@ -34,8 +34,8 @@ class LastScore:
 
 
 def latest_evaluations(past: StoredRun) -> dict[str, LastScore]:
-    """By member; without those who were excluded. The end of the journal mostly tells it; the whole is read where a
-    member's latest score may stand before that."""
+    """Return the latest score by member, without excluded members. Usually the end of the journal suffices; all of it
+    is read if a member's latest score may be earlier."""
     members = past.machine.state.members
     snapshot = past.journal.latest_snapshot()
     recent = 0 if snapshot is None else max(snapshot.serial - 10 * len(members), 0)
@@ -57,7 +57,7 @@ def _evaluations(past: StoredRun, after: int) -> dict[str, LastScore]:
 
 
 def evaluation_line(found: Mapping[str, LastScore]) -> str:
-    """The mean over members in a sentence, with the rounds and the models that it is about."""
+    """Return the mean over members in a sentence, with the rounds and models that it covers."""
     models = sorted({MODEL_WORDS.get(one.model, one.model) for one in found.values()})
     rounds = [one.round_no for one in found.values()]
     mean = sum(one.accuracy for one in found.values()) / len(found)
@@ -69,7 +69,7 @@ def evaluation_line(found: Mapping[str, LastScore]) -> str:
 
 
 def rounds_in_words(first: int, last: int) -> str:
-    """Round numbers as people count them, from 1; what was there before the first round is the initial model."""
+    """Return round numbers as people count them, from 1; the model before round 1 is the initial one."""
     if last < 0:
         return "before round 1"
     return f"round {last + 1}" if first == last else f"rounds {max(first + 1, 0)} to {last + 1}"

@@ -1,7 +1,7 @@
 """Export a participant's last mixed weights from a run's folder as a safetensors file with its description.
 
-The rows are mixed again from the stored updates, all of them together, so that the bits are those which were sent. The
-folder is only read. Batch norm and whatever else stays home was never here and is not in the file.
+All rows are mixed again together from the stored updates, so that the result is bit-identical to what was sent. The
+folder is only read. Batch norm and other local tensors never reach the coordinator and are not in the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from protocol.tensors import Array, TensorSet
 
 
 def export_weights(past: StoredRun, participant: str, out: Path) -> str:
-    """Write the file, whole or not at all; returns a sentence about it."""
+    """Write the file atomically; return a sentence about it."""
     members = past.machine.state.members
     if past.config.sealed:
         fix = "Members write theirs with `fedap-participant export`."

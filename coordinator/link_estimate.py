@@ -1,7 +1,9 @@
-"""How long a round takes over given links, how many bytes a run moves, and which encoding and epochs suit the link.
+"""Estimates how long a round takes over given links and how many bytes a run transfers, and proposes encoding and
+epochs.
 
-Pure: sizes and speeds in, sentences out. Sizes are those of the layout, before compression and without headers; a link
-is counted at its full speed, so real rounds take somewhat longer. What an encoding costs in accuracy is not known here.
+Pure: takes sizes and speeds, returns sentences. Sizes are those of the layout, before compression and without headers;
+links are assumed to run at full speed, so real rounds take somewhat longer. The effect of an encoding on accuracy is
+not considered.
 """
 
 from __future__ import annotations
@@ -19,15 +21,15 @@ _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _LINK = re.compile(r"(\d+(?:\.\d+)?) ?(k|M|G|)(bit/s|B/s)")
 
 SMALL_SHARE = 0.25
-"""Of a round: what transfers may take before anything is proposed."""
+"""Share of a round that transfers may take before a change is proposed."""
 MOST_EPOCHS = 8
-"""Epochs a round that are proposed at most: with more, members move far apart between two mixes."""
+"""Most epochs per round that are proposed: with more, members drift far apart between two mixes."""
 PROPOSED: Encoding = "int4"
 """The smallest encoding that reached the target accuracy in no more rounds than f32 (docs/scale.md)."""
 
 
 def parse_link(field: str, text: str) -> float:
-    """Bytes per second of 10Mbit/s, 1Gbit/s, 500kbit/s or 2MB/s."""
+    """Return the bytes per second of a text such as 10Mbit/s, 1Gbit/s, 500kbit/s or 2MB/s."""
     found = _LINK.fullmatch(text.strip())
     speed = 0.0 if found is None else float(found[1]) * _PREFIXES[found[2]] * _UNITS[found[3]]
     if speed <= 0.0:
@@ -37,8 +39,8 @@ def parse_link(field: str, text: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkSpeeds:
-    """member: bytes per second of a member's line, each way; coordinator: of the line that all share, None where it is
-    no limit. epoch_s: one epoch at the slowest member; None where nobody has said it."""
+    """member: bytes per second of a member's line, each way; coordinator: of the line that all share, None: no limit.
+    epoch_s: duration of one epoch at the slowest member; None: unknown."""
 
     member: float
     coordinator: float | None = None
@@ -46,17 +48,17 @@ class LinkSpeeds:
 
     @staticmethod
     def parse(link: str, coordinator_link: str | None, epoch_s: float | None) -> LinkSpeeds:
-        """As a command line gives them."""
+        """Parse the options of the command line."""
         shared = None if coordinator_link is None else parse_link("coordinator-link", coordinator_link)
         return LinkSpeeds(member=parse_link("link", link), coordinator=shared, epoch_s=epoch_s)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinkJob:
-    """What travels, and how often.
+    """What is transferred, and how often.
 
-    shared: the tensors of an update; once_bytes: what a member is given once (initial model, anchor). members: how many
-    take part in one round. sealed: bytes of a sealed update, which has one form; 0 in other runs.
+    shared: the tensors of an update; once_bytes: bytes sent once to a member (initial model, anchor). members: how many
+    take part in one round. sealed: bytes of a sealed update, which has only one encoding; 0 in other runs.
     """
 
     shared: Layout
@@ -69,24 +71,24 @@ class LinkJob:
     sealed: int = 0
 
     def ways(self, encoding: Encoding) -> tuple[int, int]:
-        """Bytes of one member in a round, (up, down)."""
+        """Return the bytes of one member in a round, (up, down)."""
         if self.sealed:
             return self.sealed, self.sealed
         return self.shared.size_bytes(encoding), self.shared.size_bytes(downward(encoding))
 
     def transfer_s(self, encoding: Encoding) -> float:
-        """Seconds of a round in which models are on their way: down, then up."""
+        """Return the seconds of a round spent in transfers: down, then up."""
         both = sum(self.ways(encoding))
         alone, shared = both / self.speeds.member, self.speeds.coordinator
         return alone if shared is None else max(alone, self.members * both / shared)
 
     def run_bytes(self, encoding: Encoding, rounds: int) -> int:
-        """Bytes of one member in the whole run."""
+        """Return the bytes of one member in the whole run."""
         return self.once_bytes + rounds * sum(self.ways(encoding))
 
 
 def link_lines(job: LinkJob) -> Iterator[str]:
-    """The estimate of the run as it is configured, of other encodings, and a proposal."""
+    """Yield estimates for the configured run and for all encodings, and a proposal."""
     yield _estimate(job)
     if not job.sealed:
         yield (
@@ -131,7 +133,8 @@ def _proposal(job: LinkJob) -> str:
 
 
 def _chosen(job: LinkJob, epoch_s: float) -> tuple[Encoding, int]:
-    """The configured setting if transfers are a small share of a round; else fewer bytes, and then more epochs."""
+    """Keep the configured setting if transfers are a small share of a round; otherwise choose fewer bytes, then more
+    epochs."""
     if _share(job, job.encoding, job.epochs, epoch_s) <= SMALL_SHARE:
         return job.encoding, job.epochs
     smaller = not job.sealed and sum(job.ways(PROPOSED)) < sum(job.ways(job.encoding))

@@ -1,7 +1,7 @@
 """Check that the model files of a run fit its configuration; they are read completely before any member is admitted.
 
-A weight that is not finite, or that the transport encoding cannot hold, would otherwise show when the first order is to
-be sent, weeks after the file was made and with everybody waiting. Sends and stores nothing.
+A weight that is not finite, or that the transport encoding cannot represent, would otherwise be found only when the
+first order is sent, perhaps weeks after the file was created and with all members waiting. Sends and stores nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from protocol.errors import InvalidField
 
 
 def require_usable_models(config: RunConfig) -> ModelFile:
-    """Refuse an initial model or an anchor that could not be sent; the initial model otherwise."""
+    """Refuse an initial model or an anchor that could not be sent; return the initial model."""
     initial = ModelFile(config.initial)
     files = {"initial": initial}
     if config.anchor.file is not None:

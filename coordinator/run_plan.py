@@ -1,6 +1,6 @@
 """Derive the plan and the machine's rules from a configuration and the initial model file.
 
-Pure but for the key list it is given. Refuses combinations that no single field shows to be wrong.
+Pure, except that it reads the list of members passed in. Refuses combinations of fields that are invalid together.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from protocol.tensors import names_digest
 
 
 def strategy_of(config: RunConfig) -> Strategy:
-    """The algorithm with its options."""
+    """Return the algorithm with its options."""
     return make_strategy(config.algorithm.name, _options(config))
 
 
 def _options(config: RunConfig) -> dict[str, str | int | float | bool]:
-    """With the fields of the section that are options of the algorithm: everybody's rule of mixing, and from which
-    similarity on members are mixed, where statistics tell."""
+    """Return the algorithm's options, including the section's own fields: the robust rule and, if the algorithm
+    compares statistics, the minimum similarity."""
     section = config.algorithm
     options: dict[str, str | int | float | bool] = {"robust": section.robust}
     if make_strategy(section.name, section.options).least_similarity is not None:
@@ -51,7 +51,7 @@ def _sealing(config: RunConfig) -> Sealing | None:
 
 
 def _require_sealable(config: RunConfig, strategy: Strategy) -> None:
-    """Refuse what cannot be done with values that nobody may see."""
+    """Refuse settings that need values which a sealed run hides."""
     name, sealing = config.algorithm.name, config.sealing
     if sealing.group_key is None:
         fix = "Members make the key with `fedap-participant group-key`, which prints it."
@@ -66,7 +66,7 @@ def _require_sealable(config: RunConfig, strategy: Strategy) -> None:
 
 
 def make_plan(config: RunConfig, spec: ModelSpec) -> Plan:
-    """Everything that shapes the numbers of the run."""
+    """Return the plan: everything that affects the numerical results of the run."""
     strategy = strategy_of(config)
     _require_possible(config, spec, strategy)
     try:
@@ -133,7 +133,7 @@ def _require_possible(config: RunConfig, spec: ModelSpec, strategy: Strategy) ->
 
 
 def _require_quorum(config: RunConfig) -> None:
-    """A round can have no more updates than members that take part."""
+    """Refuse a quorum above the number of members that take part in a round."""
     drawn = max(1, round(config.participation * (len(config.members.names or ()) or config.members.at_least)))
     if config.participation < 1.0 and config.pace.quorum > drawn:
         fix = "Lower the quorum, or raise participation."
@@ -141,7 +141,7 @@ def _require_quorum(config: RunConfig) -> None:
 
 
 def with_measured_step(config: RunConfig, plan: Plan, initial: ModelFile) -> RunConfig:
-    """The configuration with the bound on steps that follows from the initial model file, where it leaves that open."""
+    """Return the configuration with `max_step` from the initial model file, if the configuration leaves it open."""
     measured = MeasuredStep.noted(initial.notes)
     if config.admission.max_step is not None or measured is None or not measured.covers(plan.sgd):
         return config
@@ -150,7 +150,7 @@ def with_measured_step(config: RunConfig, plan: Plan, initial: ModelFile) -> Run
 
 
 def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) -> Rules:
-    """How the run is coordinated."""
+    """Return the rules of the run's state machine."""
     pace, members = config.pace, config.members
     return Rules(
         run=config.run,
@@ -191,8 +191,8 @@ def make_rules(config: RunConfig, spec: ModelSpec, listed: MemberList | None) ->
 
 
 def allowed_members(config: RunConfig, listed: MemberList | None) -> tuple[tuple[str, str], ...] | None:
-    """(identity, name) pairs; None is open enrolment. Nobody, where there is a list that cannot be read: reading a
-    run must not fail because of that."""
+    """Return (identity, name) pairs; None: open enrolment. Empty if the list cannot be read: reading a stored run must
+    not fail because of that."""
     if listed is not None or config.members.keys is not None:
         return tuple(sorted(listed.names().items())) if listed is not None else ()
     if config.members.names:
@@ -201,7 +201,7 @@ def allowed_members(config: RunConfig, listed: MemberList | None) -> tuple[tuple
 
 
 def require_enough_listed(config: RunConfig, listed: MemberList | None) -> None:
-    """Refuse to begin a run that could never begin. One that goes on may have fewer: its list was shortened."""
+    """Refuse a new run whose list is too short to start. A resumed run may have fewer: its list was shortened."""
     allowed = allowed_members(config, listed)
     if allowed is not None and len(allowed) < config.members.at_least:
         least = f"at least members.at_least, {config.members.at_least}"
@@ -209,24 +209,24 @@ def require_enough_listed(config: RunConfig, listed: MemberList | None) -> None:
 
 
 def plan_text(plan: Plan) -> str:
-    """The plan as JSON, for the journal: a run must go on under the plan it began with."""
+    """Return the plan as JSON, for the journal: a run must continue under the plan it began with."""
     return json.dumps(plan.write([]), sort_keys=True)
 
 
 _SECTIONS = {"sgd": "training", "compute": "training", "strategy": "algorithm.name", "options": "algorithm.options"}
-"""What run.toml calls fields of the plan."""
+"""Names of the plan's fields in run.toml."""
 
 
 def require_same_plan(before: str, plan: Plan, strategy: Strategy, *, ended: bool = False) -> None:
-    """Refuse to continue a run under another plan; names the first field that differs. More rounds are no other plan
-    where the rounds of the first one are what they were, and the run has not ended."""
+    """Refuse to continue a run under another plan; the error names the first field that differs. More rounds are
+    allowed if they do not change the original rounds and the run has not ended."""
     old, new = json.loads(before), json.loads(plan_text(plan))
     if new["rounds"] > old["rounds"]:
         _require_extendable(old["rounds"], plan, strategy, ended=ended)
         old["rounds"] = new["rounds"]
     defaults = {field.name: field.default for field in fields(Plan)}
     for name in new:
-        began, asked = old.get(name, defaults[name]), new[name]  # a field that a later version added
+        began, asked = old.get(name, defaults[name]), new[name]  # the default for fields added by a later version
         if began == asked:
             continue
         shown = _SECTIONS.get(name, name)
@@ -237,7 +237,7 @@ def require_same_plan(before: str, plan: Plan, strategy: Strategy, *, ended: boo
 
 
 def _require_extendable(rounds: int, plan: Plan, strategy: Strategy, *, ended: bool) -> None:
-    """Whether a run of so many rounds may go on to those of the plan."""
+    """Refuse to extend a run of `rounds` rounds to those of the plan, unless its rounds stay the same."""
     expected, fix = f"{rounds}, with which this run began", "Give a new run a new folder."
     if ended:
         raise InvalidInput("rounds", plan.rounds, f"{expected}: it has ended", fix)

@@ -1,8 +1,8 @@
-"""The folder of a run: its lock, its description, and building a coordinator from it.
+"""Opens the folder of a run: locks it, checks its description, and builds a coordinator from it.
 
-journal.sqlite is the record and says under which plan, configuration and model the run began; blobs/ are the tensors it
-mentions; run.toml is a copy for people. One process at a time runs it. Everything about the run itself is decided
-elsewhere.
+journal.sqlite is the record, including the plan, configuration and model with which the run began; blobs/ holds the
+tensors that it names; run.toml is a copy for people. Only one process at a time may run the folder. Everything about
+the run itself is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ from protocol.sealed_sets import most_box_bytes
 from protocol.traffic import Dispatch, Intake
 
 LOCK = "lock"
-"""File that the process which runs the folder holds a lock on."""
+"""File locked by the process that runs the folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Federation:
-    """A coordinator that listens, ready to `run`."""
+    """A coordinator that is bound to its endpoint and ready to `run`."""
 
     coordinator: Coordinator
     endpoint: str
@@ -78,8 +78,8 @@ def open_run(
     open_journal: Callable[[Path], Journal] = SqliteJournal,
     observers: Sequence[Observer] = (),
 ) -> Federation:
-    """Begin a run, or resume the one in the folder; bound to its endpoint when this returns. observers: of the caller,
-    beside those of the configuration."""
+    """Start a run, or resume the one in the folder; it is bound to its endpoint when this returns. observers: in
+    addition to those of the configuration."""
     require_safe(config.network)
     initial = ModelFile(config.initial)
     anchor = ModelFile(config.anchor.file) if config.anchor.file is not None else None
@@ -207,7 +207,8 @@ def _row_bytes(forms: ModelForms, rules: Rules) -> int:
 
 
 def _limits(forms: ModelForms, spec: ModelSpec, rules: Rules) -> Limits:
-    """Statistics of C channels: a count, mean and variance, and a covariance where the strategy compares those."""
+    """Return the size limits of reports. Statistics of C channels hold a count, mean and variance, and a covariance if
+    the strategy compares those."""
     layouts = {forms.updates(Phase.MIXED)} | ({forms.updates(Phase.WARMUP)} if rules.warmup_rounds else set())
     sizes = [
         sum(8 * math.prod(array.shape) for array in statistics_arrays(spec, rules.strategy, measure))
@@ -218,8 +219,8 @@ def _limits(forms: ModelForms, spec: ModelSpec, rules: Rules) -> Limits:
 
 
 def _bounds(config: RunConfig, listed: MemberList | None, limits: Limits, spec: ModelSpec) -> BacklogLimits:
-    """How many connections may be open at once (all members twice, and others), and the largest message of this run: a
-    slice, or a report with everything that is small enough to come whole."""
+    """Return how many connections may be open at once (all members twice, plus strangers), and the largest message of
+    this run: a slice, or a report with everything small enough for one message."""
     expected = max(config.members.at_least, len(config.members.names or ()), len(listed.names()) if listed else 0)
     tables = 16 * len(spec.classes) * (len(spec.classes) + 1)
     sizes = [
@@ -233,7 +234,7 @@ def _bounds(config: RunConfig, listed: MemberList | None, limits: Limits, spec: 
 
 
 def _take_folder(folder: Path) -> Callable[[], None]:
-    """Lock the folder for this process; the lock goes with the process, however it ends."""
+    """Lock the folder for this process; the system releases the lock however the process ends."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -252,8 +253,8 @@ def _introduce(
     models: Mapping[str, Path | None],
     strategy: Strategy,
 ) -> None:
-    """Write down what the run is, once; afterwards refuse to resume it as something else. The plan comes last: a run
-    that has one has everything else, whenever it was killed or its disk was full."""
+    """Record plan, configuration and model of a new run; refuse to resume a run under other ones. The plan is written
+    last, so that a run with a plan has everything else, even after a kill or a full disk."""
     before = journal.metadata("plan")
     if before is not None:
         longer = plan.rounds > json.loads(before)["rounds"]
@@ -276,7 +277,7 @@ def _described(spec: ModelSpec) -> str:
 
 
 def _listed_if_readable(config: RunConfig) -> MemberList | None:
-    """The list of members for reading a run: a broken one must not prevent that."""
+    """Return the list of members, or None if it is invalid: that must not prevent reading a run."""
     try:
         return MemberList(config.members.keys) if config.members.keys is not None else None
     except InvalidInput:
@@ -284,7 +285,7 @@ def _listed_if_readable(config: RunConfig) -> MemberList | None:
 
 
 def plan_recovery(folder: Path, *, accept_older: bool, backup: Path | None, agreed: bool) -> Recovery:
-    """How a folder that no process is running can be resumed; done if `agreed`."""
+    """Plan how to resume a folder that no process is running; perform the steps if `agreed`."""
     if not folder.is_dir():
         raise InvalidInput("folder", folder, "the folder of a run")
     release = _take_folder(folder)
@@ -298,14 +299,14 @@ def plan_recovery(folder: Path, *, accept_older: bool, backup: Path | None, agre
 
 
 def _stored_rules(stored: str) -> Rules:
-    """The rules under which the journal in a folder can be read again."""
+    """Return the rules for a stored configuration (JSON), to replay its journal."""
     config = make_config(json.loads(stored))
     return make_rules(config, ModelFile(config.initial).spec, _listed_if_readable(config))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRun:
-    """A run as its journal records it, for reading only: no lock, nothing written."""
+    """A run read from its journal: no lock, nothing written."""
 
     folder: Path
     config: RunConfig
@@ -315,12 +316,12 @@ class StoredRun:
     ran_s: float
 
     def notices(self) -> tuple[str, ...]:
-        """What the running coordinator wants its operator to know."""
+        """Return the running coordinator's notices to its operator."""
         return () if self.machine.state.ended else read_notices(self.folder)
 
 
 def read_run(folder: Path) -> StoredRun:
-    """Read a run's folder, while it is running or afterwards."""
+    """Read a run's folder, during the run or afterwards."""
     journal = SqliteJournal(folder / JOURNAL, read_only=True)
     config, spec, machine = stored_machine(journal, folder)
     ran_s = replay(machine, journal)
@@ -328,7 +329,7 @@ def read_run(folder: Path) -> StoredRun:
 
 
 def stored_machine(journal: Journal, folder: Path) -> tuple[RunConfig, ModelSpec, RoundMachine]:
-    """The configuration and the model of a journal's run, and a machine by its rules that was told nothing yet."""
+    """Return the configuration and model of a journal's run, and a machine with its rules before any fact."""
     stored, described = journal.metadata("config"), journal.metadata("model")
     if stored is None or described is None:
         raise InvalidInput("folder", folder, "a run that has begun")

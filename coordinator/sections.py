@@ -1,4 +1,4 @@
-"""The sections of a run's configuration: every field with its description. Defaults of rules are those of `rules`.
+"""The sections of a run's configuration: every field with its description. Defaults come from `rules`.
 
 Checks within one section are here; checks across sections are in `config` and `run_plan`.
 """
@@ -24,7 +24,7 @@ from protocol.plan import MAX_PEER_WEIGHT, PEER_NAME, PEER_NAME_IN_WORDS, USER_R
 
 
 class Section(BaseModel):
-    """Frozen, and closed to fields that do not exist."""
+    """Base class of sections: frozen, and unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -79,10 +79,10 @@ R = TypeVar("R", bound=Record)
 def take_record(
     kind: type[R], table: dict[str, object], *, prefix: str = "", defaults: Mapping[str, object] | None = None
 ) -> R:
-    """Take a record's fields out of a flat table. What is not in the table is as in `defaults`, or the record's own."""
+    """Take a record's fields out of a flat table. Missing fields come from `defaults` or the record itself."""
     standard = kind()
     own = {**(defaults or {}), **{name: table.pop(name) for name, _ in kind.CONTRACTS if name in table}}
-    # TOML and Python write whole numbers without a point; a plan has them as the float that the field is.
+    # TOML and Python write whole numbers without a decimal point; float fields of a plan need a float.
     floats = {name for name, value in own.items() if type(value) is int and isinstance(getattr(standard, name), float)}
     try:
         return kind(**own | {name: float(own[name]) for name in floats})  # type: ignore[arg-type]
@@ -292,7 +292,7 @@ class NetworkSection(Section):
     @field_validator("endpoint")
     @classmethod
     def _bindable(cls, endpoint: str) -> str:
-        """ZeroMQ would bind port 4464 for 70000 without an error."""
+        """Check the port: for 70000, ZeroMQ would bind port 4464 without an error."""
         port = endpoint.rpartition(":")[2]
         if endpoint.startswith("tcp://") and port != "*" and not (port.isdecimal() and int(port) <= 65_535):
             raise InvalidInput("network.endpoint", endpoint, "tcp://address:port, the port from 1 to 65535 or *")
@@ -321,7 +321,7 @@ class PageSection(Section):
     )
 
     def address(self) -> PageAddress | None:
-        """Where the page listens, checked."""
+        """Return the checked address of the page; None: no page."""
         if self.listen is None:
             return None
         return PageAddress(listen=self.listen, token=self.token, hosts=self.hosts, certificate=self.certificate)

@@ -1,9 +1,9 @@
-"""The coordinator as a process: waits for the socket, finished work, time and the operator; lets the machine decide;
-performs what it answers, in order.
+"""The coordinator's event loop: waits for the socket, finished work, time and the operator; passes events to the
+machine; performs the actions it returns, in order.
 
-Durability is this order: blobs are on disk before `Inspected` is told; the facts of everything that was there to be
-heard are journalled together; then whatever follows from them is done and said. Recovery feeds the journal's facts back
-into the machine, then `Started` calls for what is owed. All of it is one thread; long work is the compute thread's.
+Durability depends on this order: blobs are on disk before the machine gets `Inspected`; the facts of all events of one
+iteration are journalled together; only then are the other actions performed. Recovery replays the journal's facts, then
+`Started` requests unfinished work. One thread does all of this; long work runs in the compute thread.
 """
 
 from __future__ import annotations
@@ -37,25 +37,26 @@ from protocol.limits import SLICE_BYTES
 log = structlog.get_logger()
 
 BATCH = 256
-"""Messages taken, and their facts made durable together, between two looks at the clock and at finished work."""
+"""Most messages handled per iteration, between two checks of the clock and of finished work; their facts are made
+durable together."""
 
 IDLE_S = 1.0
-"""Time between two looks at what is outside: the list of members, the room on the disk."""
+"""Seconds between two checks of the list of members and of the free disk space."""
 
 GATHER_S = 0.1
-"""Longest wait of a report for others to be judged with, while nothing can follow from it without them: to judge it, to
-force it to disk and to journal it costs nearly as much as for ten. Nobody waits for it; what a crash loses comes again.
-"""
+"""Longest time a report waits to be inspected together with others, while it cannot make anything due without them:
+checking, syncing and journalling one report costs nearly as much as ten. No member waits for it, and reports lost in a
+crash are sent again."""
 
 REST_S = 0.02
 FEWEST_TO_REST = 4
-"""How long small messages may wait in the socket while so many reports are awaited: to wake up for one costs more than
-to hear it. The last ones are heard at once."""
+"""How long small messages may wait in the socket while at least this many reports are awaited: waking up for one costs
+more than handling it. The last reports are handled at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Everything a coordinator is made of; `runs` puts it together."""
+    """The parts of a coordinator; `runs` assembles them."""
 
     machine: RoundMachine
     journal: Journal
@@ -70,22 +71,22 @@ class Parts:
     space: SpaceGuard
     allowed: Callable[[], tuple[tuple[str, str], ...] | None]
     release: Callable[[], None]
-    """Lets go of the run's folder."""
+    """Unlocks the run's folder."""
     observers: Observers
     list_fault: Callable[[], str]
-    """What is wrong with the list of members, empty when nothing is."""
+    """Returns what is wrong with the list of members; empty if nothing."""
     older_advice: str
-    """What an operator whose folder is older than the federation can do."""
+    """What the operator can do if the folder is older than the federation."""
     missing: tuple[actions.BlobRef, ...] = ()
-    """Admitted reports whose files are to be fetched again."""
+    """Admitted reports whose files must be fetched again."""
 
 
 Job = actions.Task | tuple[actions.Inspect, ...]
-"""What the compute thread is asked for: one action, or all reports that wait to be judged."""
+"""A job of the compute thread: one action, or all reports that wait for inspection."""
 
 
 class Coordinator:
-    """One life of a coordinator's process."""
+    """The event loop of one coordinator process."""
 
     def __init__(self, parts: Parts, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._parts = parts
@@ -98,35 +99,35 @@ class Coordinator:
         self._accepts_older = False
         self._listed = parts.allowed()
         self._due: list[actions.Effect] = []
-        """Decided and not done yet: what follows facts that are not durable."""
+        """Actions that wait until the facts before them are durable."""
         self._uninspected: list[actions.Inspect] = []
         self._gathered_at = 0.0
         self._is_inspecting = False
         self._looked_at = -IDLE_S
         largest = parts.forms.updates(Phase.WARMUP).size_bytes(stored(parts.forms.upward))
         self._fits_messages = largest <= SLICE_BYTES
-        """Whether updates come whole: slices are asked for one after the other, and must not wait."""
+        """Whether updates fit into one message: slices are requested one after the other and must not wait."""
         self._not_written = ""
         self._compute: ComputeThread[Job] = ComputeThread(parts.router.wake, time.thread_time)
 
     def now(self) -> float:
-        """By the run clock."""
+        """Return the time on the run clock."""
         return self._clock.now()
 
     def request_stop(self) -> None:
-        """SIGTERM: from any thread or signal handler. Twice means now."""
+        """Request a stop (SIGTERM), from any thread or signal handler. A second request stops at once."""
         self._stops += 1
         self._parts.router.wake()
 
     def run(self) -> actions.Stop:
-        """Until the run has ended; returns how."""
+        """Run until the end and return how the run ended."""
         try:
             if self._machine.state.ended:
                 state = self._machine.state
                 return actions.Stop(aborted=state.finish_reason == "aborted", sentence=state.sentence)
             self._accepts_older = bool(self._parts.journal.metadata(ACCEPTS_OLDER))
             self._decide(events.Started(missing=self._parts.missing, accepts_older=self._accepts_older))
-            if self._listed is not None:  # edited while nobody was here to notice
+            if self._listed is not None:  # it may have been edited while no process was running
                 self._decide(events.AllowListChanged(allowed=self._listed))
             self._act()
             while self._stopped is None:
@@ -150,10 +151,10 @@ class Coordinator:
             self._parts.release()
 
     def _turn(self) -> None:
-        """Everything that is there to be done, once."""
+        """Run one iteration: handle messages, finished work, stop requests and deadlines."""
         for received in self._parts.router.received(BATCH):
             for event in self._parts.exchange.receive(received, self.now()):
-                if isinstance(event, events.HelloArrived):  # its key may have been listed a moment ago
+                if isinstance(event, events.HelloArrived):  # its key may just have been listed
                     self._look_at_list()
                 self._decide(event)
         for done in self._compute.finished():
@@ -174,7 +175,7 @@ class Coordinator:
         self._tell_operator()
 
     def _tell_operator(self) -> None:
-        """Keep what `status` and the log say of the folder and the list of members up to date."""
+        """Update the notices about the folder and the list of members for `status` and the log."""
         state, older = self._machine.state, self._machine.older
         sentence = older.sentence(state)
         advice = "" if not sentence or older.obstacle(state) else f". {self._parts.older_advice}"
@@ -185,13 +186,13 @@ class Coordinator:
             self._parts.observers.on_notice("members_file", sentence)
 
     def _forgive(self, meant_s: float | None) -> None:
-        """Members are not to pay for it when this process was stopped, or its disk or machine stood still."""
+        """Extend deadlines if this process was suspended, or its disk or machine stalled: members are not at fault."""
         if (seconds := self._clock.forgive_stall(meant_s)) > 0.0:
             log.warning("coordinator.held_up", seconds=round(seconds, 1), so="deadlines wait as long")
 
     def _stand_still(self) -> None:
-        """The journal takes nothing: nobody is heard and nothing is said until it does. Asked to stop, there is nothing
-        to wait for: what was not journalled has not happened."""
+        """Wait while the journal cannot be written: nothing is received or sent until it can. A stop request ends the
+        run at once: what was not journalled has not happened."""
         self._parts.router.rest(IDLE_S)
         if self._stops_told < self._stops:
             sentence = f"stopped on request while the journal could not be written: {self._not_written}"
@@ -224,7 +225,7 @@ class Coordinator:
     # ---- events in, actions out
 
     def _decide(self, event: events.Event) -> None:
-        """Let the machine decide on one event; what it answers waits for `_act`."""
+        """Pass one event to the machine; its actions wait for `_act`."""
         if isinstance(event, SpaceGuard.OPENING) and (low := self._parts.space.check(opening=True)) is not None:
             self._decide(low)
         now = self.now()
@@ -235,7 +236,7 @@ class Coordinator:
                 self._due.append(action)
 
     def _act(self) -> None:
-        """Make what was decided durable, then do it. A journal that cannot be written leaves all of it undone."""
+        """Make the facts durable, then perform the actions. If the journal cannot be written, nothing is performed."""
         try:
             written = self._parts.ledger.commit(self._machine.state)
         except NotWritten as error:
@@ -244,7 +245,7 @@ class Coordinator:
             self._not_written = str(error)
             return
         self._parts.observers.on_facts(written, self._machine.state)
-        if self._accepts_older and not self._machine.older.accepted:  # agreed to once, for what was found then
+        if self._accepts_older and not self._machine.older.accepted:  # the operator's agreement is valid only once
             self._accepts_older = False
             self._parts.journal.set_metadata(ACCEPTS_OLDER, "")
         if self._not_written:
@@ -274,7 +275,7 @@ class Coordinator:
                 self._work_on(action)
 
     def _work_on(self, action: actions.Task) -> None:
-        """What concerns stored tensors; all but the first two go on in the compute thread."""
+        """Perform an action on stored tensors; all but the first two run in the compute thread."""
         parts = self._parts
         match action:
             case actions.Inspect():
@@ -303,7 +304,7 @@ class Coordinator:
         self._uninspected.append(action)
 
     def _inspect_more(self) -> None:
-        """Have everything judged that waits, together: the disk is asked once for all."""
+        """Submit all waiting reports for inspection together, so that the disk is synced once for all."""
         if not self._uninspected or self._is_inspecting:
             return
         now = self.now()
@@ -320,7 +321,7 @@ class Coordinator:
         self._stopped = action
 
     def _answer(self, done: Done[Job]) -> list[events.Event]:
-        """What a finished job means for the machine."""
+        """Return the events that a finished job leads to."""
         work = done.key
         if isinstance(work, tuple):
             self._is_inspecting = False
@@ -349,8 +350,7 @@ class Coordinator:
         return []
 
     def _damaged(self, ticket: int, error: DamagedReports) -> events.WorkDamaged:
-        """Put what is damaged aside; it is written down first, so that a restart does not stumble over what is not
-        there."""
+        """Move damaged reports aside. They are recorded first, so that a restart accepts that they are missing."""
         mark_refetch(self._parts.journal, error.faults)
         for ref, (path, wrong) in error.faults.items():
             kept = self._parts.store.set_aside(ref)

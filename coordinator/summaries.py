@@ -1,6 +1,6 @@
-"""A run as text: what a configuration will do, the state of a run, what has happened. It changes nothing.
+"""Describes a run as text: what a configuration will do, the state of a run, what has happened. Changes nothing.
 
-Reads what others decided. Figures are those of the journal; nothing is estimated.
+All figures come from the configuration and the journal; nothing is estimated.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from protocol.messages import Plan
 from protocol.sealed_sets import update_layout
 
 _SHOWN_MEMBERS = 40
-"""Lines of members that `status` prints; of thousands, first those that are not simply running."""
+"""Most members that `status` prints; in a larger run, those with something unusual come first."""
 _SHOWN_NAMES = 20
-"""Names or numbers of one list in a line."""
+"""Most names or numbers of one list in a line."""
 
 _PARTS = {Part.BODY: "the body", Part.HEAD: "the head", Part.BATCH_NORM: "batch norm"}
 
 
 def explain(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> Iterator[str]:
-    """What a run will be, sentence by sentence."""
+    """Yield sentences that describe what a run will do."""
     yield f"Run {config.run}: {plan.strategy} over {plan.rounds} rounds of {spec.model}, kept in {config.folder}."
     yield _who(config, rules)
     yield _where(config)
@@ -155,7 +155,7 @@ def _admitted(rules: Rules) -> str:
 
 
 def measured_step_lines(config: RunConfig, plan: Plan, initial: ModelFile) -> Iterator[str]:
-    """What the initial model file says of honest steps, and what follows; nothing where it says nothing."""
+    """Yield a sentence on the step measured in the initial model file and its use; nothing if none was measured."""
     measured = MeasuredStep.noted(initial.notes)
     if measured is None or plan.sealed is not None:
         return
@@ -188,7 +188,7 @@ def _disk(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> str:
 
 
 def link_job(plan: Plan, rules: Rules, spec: ModelSpec, speeds: LinkSpeeds) -> LinkJob:
-    """What an estimate over links needs to know of a run; members are those listed, else as many as it starts with."""
+    """Return the input of a link estimate; members are those listed, otherwise as many as the run starts with."""
     shared, allowed = shared_layout(spec, rules.strategy), rules.members.allowed
     members = rules.members.at_least if allowed is None else len(allowed)
     whole = whole_layout(spec).size_bytes("f32")
@@ -205,7 +205,7 @@ def link_job(plan: Plan, rules: Rules, spec: ModelSpec, speeds: LinkSpeeds) -> L
 
 
 def status_lines(past: StoredRun) -> Iterator[str]:
-    """Where a run stands."""
+    """Yield lines on the state of a run."""
     state, config = past.machine.state, past.config
     if state.stage.is_over:
         yield f"Run {config.run}: {state.stage}, {state.sentence}; running for {past.ran_s:.0f} s."
@@ -225,7 +225,7 @@ def status_lines(past: StoredRun) -> Iterator[str]:
 
 
 def _rounds_at_work(state: State, rules: Rules) -> str:
-    """The round of everybody or, where nobody waits for the others, the range of rounds that members are in."""
+    """Return the open round or, in continuous mode, the range of rounds that members are in."""
     rounds = [one.order.round_no for one in state.active() if one.order is not None and one.order.kind == "train"]
     if not rules.continuous or not rounds:
         return f"round {state.round_no + 1} of {rules.rounds}"
@@ -234,7 +234,7 @@ def _rounds_at_work(state: State, rules: Rules) -> str:
 
 
 def _member_lines(state: State) -> Iterator[str]:
-    """A table of the members: all, or those of a large run who are not simply there and at work."""
+    """Yield a table of the members; in a large run, those with something unusual first and the rest counted."""
     yield f"{'member':<20} {'status':<12} {'samples':>8} {'order':<12} {'update':>7} {'strikes':>7}"
     members = list(state.members.values())
     if len(members) > _SHOWN_MEMBERS:
@@ -257,7 +257,7 @@ def _member_lines(state: State) -> Iterator[str]:
 
 
 def stranger_lines(past: StoredRun) -> Iterator[str]:
-    """Members that fit nobody, by the last W, and what follows from it."""
+    """Yield a line for each member that is similar to no other in the last W, and the consequence."""
     weighed = [entry for entry in past.journal.entries() if entry.kind == facts.Weighed.__name__]
     fact = fact_of(weighed[-1]) if weighed else None
     if not isinstance(fact, facts.Weighed):
@@ -269,7 +269,7 @@ def stranger_lines(past: StoredRun) -> Iterator[str]:
 
 
 def history_lines(past: StoredRun) -> Iterator[str]:
-    """What happened, one line per fact, with the run clock."""
+    """Yield what happened, one line per fact, with its time on the run clock."""
     for entry in past.journal.entries():
         fact = fact_of(entry)
         yield f"{entry.time_s:12.3f} s  {event_of(fact):<22} {_told(fact)}"

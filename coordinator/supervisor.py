@@ -1,8 +1,9 @@
-"""Several runs on one machine: one process per configuration file of a folder, each with its members, port and state.
+"""Runs several federations on one machine: one process per configuration file of a folder, each with its own members,
+port and state.
 
-Decides which files are runs, whether they can live beside each other, and when a process that died is started again.
-What a run is, is decided in its process; here nothing of it is known but its exit code and whether its journal says
-that it has ended. Runs are crash-safe, so that they die with this process and resume with it.
+Decides which files are runs, whether they can run side by side, and when a process that died is restarted. It knows
+nothing of a run but its exit code and whether its journal says that it has ended. Runs are crash-safe, so they are
+killed with this process and resume with it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from fedap_core.exit_codes import DONE, FAILED, WRONG_INPUT
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
-"""Before a process that died is started again: doubled each time, and the first one again after a run that lasted."""
+"""Pause before a process that died is restarted: doubled each time, and reset after a process that ran long enough."""
 POLL_S = 0.1
 
 _PR_SET_PDEATHSIG = 1
@@ -36,7 +37,7 @@ PrintLine = Callable[[str], None]
 
 
 def find_runs(folder: Path) -> dict[Path, RunConfig]:
-    """The configurations in a folder: its files *.toml. Refused where two of them cannot run at the same time."""
+    """Read the configurations of a folder, its files *.toml. Refused if two of them cannot run at the same time."""
     if not folder.is_dir():
         raise InvalidInput("runs", folder, "an existing folder with a .toml file for each run")
     found = {path: read_config(path) for path in sorted(folder.glob("*.toml"))}
@@ -59,7 +60,7 @@ def _folder(config: RunConfig) -> str:
 
 
 def _endpoint(config: RunConfig) -> str:
-    """What only one process can bind: the port, whatever the address; one that the system chooses is free."""
+    """Return what only one process can bind: the port, whatever the address; empty if the system chooses it."""
     endpoint = config.network.endpoint
     port = endpoint.rpartition(":")[2]
     return ("" if port == "*" else f"port {port}") if endpoint.startswith("tcp://") else endpoint
@@ -67,12 +68,12 @@ def _endpoint(config: RunConfig) -> str:
 
 @dataclass(kw_only=True)
 class Backoff:
-    """How long to wait before a process is started again."""
+    """How long to wait before a process is restarted."""
 
     pause_s: float = FIRST_PAUSE_S
 
     def after(self, ran_s: float) -> float:
-        """The pause after a process that ran this long."""
+        """Return the pause after a process that ran this long."""
         wait = FIRST_PAUSE_S if ran_s >= LONGEST_PAUSE_S else self.pause_s
         self.pause_s = min(2.0 * wait, LONGEST_PAUSE_S)
         return wait
@@ -80,7 +81,7 @@ class Backoff:
 
 @dataclass(kw_only=True)
 class Supervised:
-    """One run: its process, or when the next one is started. code: how it ended, None while it goes on."""
+    """One run: its process, or when the next one starts. code: its exit code, None while it continues."""
 
     path: Path
     config: RunConfig
@@ -92,7 +93,7 @@ class Supervised:
 
 
 class Supervisor:
-    """Starts every run, and starts those again that died, until all have ended."""
+    """Starts every run and restarts those that died, until all have ended."""
 
     def __init__(self, runs: Mapping[Path, RunConfig], print_line: PrintLine) -> None:
         self._runs = [Supervised(path=path, config=config) for path, config in runs.items()]
@@ -101,7 +102,7 @@ class Supervisor:
         self._stopping = False
 
     def request_stop(self) -> None:
-        """Ask every run to end, as a signal asks it: after its round; a second time, at once."""
+        """Ask every run to stop, like a signal: after its round; the second time, at once."""
         self._stopping = True
         for one in self._runs:
             if one.process is not None and one.process.poll() is None:
@@ -109,7 +110,7 @@ class Supervisor:
         self._wake.set()
 
     def run(self) -> int:
-        """Until all have ended; DONE if every run ended in order, otherwise FAILED."""
+        """Run until all have ended; return DONE if every run ended normally, otherwise FAILED."""
         while any(one.code is None for one in self._runs):
             for one in self._runs:
                 if one.code is None:
@@ -154,7 +155,7 @@ class Supervisor:
 
 
 def has_ended(config: RunConfig) -> bool:
-    """Whether the journal says that the run is over, so that there is nothing to start again."""
+    """Whether the journal says that the run is over, so that it need not be restarted."""
     if not (config.folder / JOURNAL).exists():
         return False
     try:
@@ -172,8 +173,8 @@ def _how(code: int) -> str:
 
 
 def _die_with_parent(parent: int) -> None:
-    """In the child, on Linux: killed when this process is, so that a second supervisor finds its folders free."""
+    """Called in the child, on Linux: kill it when its parent dies, so that a new supervisor finds the folders free."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the line above
+        if os.getppid() != parent:  # the parent died before the line above
             os.kill(os.getpid(), signal.SIGKILL)
