@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import queue
+import secrets
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -96,6 +97,7 @@ def hello_of(
     return Hello(
         name=settings.name,
         instance=instance,
+        process=secrets.token_hex(16),
         software=f"fedap {software_version()}",
         run=run,
         model_layout=model_layout(home.spec).digest,

@@ -47,8 +47,8 @@ SMALL_TALK: tuple[type[Message], ...] = (Hello, Heartbeat, Error, Grant, Cancel,
 _SHOWN_TENSORS = 12
 
 WHEN = {
-    "hello": "on every connection: who, a random number kept in the state folder, digests of model, classes and "
-    "preprocessing, sample counts",
+    "hello": "on every connection: who, a random number kept in the state folder and one of this process, digests of "
+    "model, classes and preprocessing, sample counts",
     "heartbeat": "every few seconds: which round, what is waited for",
     "error": "when a message was faulty, or an order was not agreed to",
     "grant": "receipts for weights that arrive in pieces",

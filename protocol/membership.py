@@ -30,6 +30,8 @@ class Hello(Message):
     test_samples: samples it evaluates on.
     group_key: fingerprint of the members' common key; nil: it has none. With a key, sample counts may be 0 (not
         disclosed).
+    process: random, drawn anew by each process: distinguishes repeated or delayed bytes of one process from a second
+        process with a copy of its state; nil from versions before 5.3.
     """
 
     KIND = "hello"
@@ -46,6 +48,7 @@ class Hello(Message):
     train_samples: Count
     test_samples: Count
     group_key: Digest | None = None
+    process: Token | None = None
 
 
 @record

@@ -33,5 +33,5 @@ class Version:
         return self.major == other.major
 
 
-VERSION = Version(major=5, minor=2)
+VERSION = Version(major=5, minor=3)
 """The version of this code."""

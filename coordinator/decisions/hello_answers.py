@@ -30,7 +30,8 @@ def answer(
     known, instance = state.members.get(name), instances.digest_of(hello.instance)
     if known is not None:
         link, patience = roster.link(name), rules.pace.dead_after_s
-        refusal = instances.refuse_rival(known, link, instance, event.connection, now=now, dead_after_s=patience)
+        process = hello.process or event.connection
+        refusal = instances.refuse_rival(known, link, instance, process, now=now, dead_after_s=patience)
         if refusal is not None:
             return refusal, None, None
     fact = _change(name, event.identity, hello, known, instance)

@@ -1,8 +1,9 @@
 """Which of two processes with one name or key is admitted: the one that holds it, as long as it is alive.
 
-A process is known by the digest of the token in its hello. Pure: what is known of a member and of its connection in, a
-refusal or None out. Without keys a name is all that somebody has, so strikes belong to the process that earned them,
-and who held a name before another one had it excluded may have it back; a key answers for whoever uses it.
+An installation is known by the digest of the token in its hello, a process of it by the number there. Pure: what is
+known of a member and of its connection in, a refusal or None out. Without keys a name is all that somebody has, so
+strikes belong to the installation that earned them, and who held a name before another one had it excluded may have it
+back; a key answers for whoever uses it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ REMEMBERED = 8
 """Processes whose strikes are kept for a name without a key: the first that had it, and the latest ones."""
 
 TRADES = 5
-"""How often a connection may take a name back from another of the same token. A hello that was under way when its line
-was given up does that once, and is repeated a few times at most; two processes with one state folder never end."""
+"""How often a process may take a name back from another one of the same token. A restarted one has a new number and
+takes it once; a hello of a dead one that was under way does so once, and is repeated a few times at most; two processes
+with one state folder never end. However often the network trades connections of one process, it is no copy of itself.
+Without a number, connections are counted in place of processes."""
 
 TOLD_EVERY_S = 600.0
 """A contested name is journalled and told to its holder at most this often: whoever contests it may go on for ever."""
@@ -30,13 +33,23 @@ def digest_of(token: str) -> str:
 
 
 def refuse_rival(
-    member: Member, link: Link | None, instance: str, connection: str, *, now: float, dead_after_s: float
+    member: Member,
+    link: Link | None,
+    instance: str,
+    process: str,
+    *,
+    now: float,
+    dead_after_s: float,
 ) -> Reject | None:
-    """Why a process may not have a member's place; None: it has it already, or nobody else does any more."""
+    """Why a process may not have a member's place; None: it has it already, or nobody else does any more.
+
+    process: its number, or without one its connection.
+    """
     if link is None or not member.is_active or now >= link.heard_at + dead_after_s:
         return None
     if instance == member.instance or not member.instance:
-        return _copied(member, link) if link.replaced.count(connection) >= TRADES else None
+        is_traded = process != link.process and link.replaced.count(process) >= TRADES
+        return _copied(member, link) if is_traded else None
     silent_s = now - link.heard_at
     wait_s = max(dead_after_s - silent_s, 0.01)
     reason = (
@@ -49,8 +62,8 @@ def refuse_rival(
 
 
 def _copied(member: Member, link: Link) -> Reject | None:
-    """Over a connection that the same token has replaced again and again: no process goes on talking over a line it has
-    left, and what a network delays or repeats of it comes to an end."""
+    """To a process that others of the same token have replaced again and again: one that was restarted says nothing
+    more, and what a network delays or repeats of it comes to an end."""
     if link.connection is None:
         return None
     reason = (

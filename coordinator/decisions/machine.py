@@ -284,7 +284,7 @@ class RoundMachine:
             answer = [Send(connection=event.connection, member=None, message=refusal)] if refusal is not None else []
             return [*contested, *answer]
         actions = self._let(fact, now) if fact is not None else []
-        earlier = self.roster.connect(welcome.member, event.connection, now)
+        earlier = self.roster.connect(welcome.member, event.connection, now, event.hello.process)
         if earlier is not None and earlier != event.connection:
             actions.append(Forget(connection=earlier))
         beat_at = now + self.rules.pace.heartbeat_s

@@ -22,7 +22,7 @@ that restarts repeatedly causes few, and one that keeps rejoining or changing it
 disk."""
 
 _REPLACED = 64
-"""Number of a member's replaced connections that are kept."""
+"""Number of a member's replaced processes or connections that are kept."""
 
 
 @dataclass(kw_only=True)
@@ -37,8 +37,10 @@ class Link:
     offered: tuple[int, int] | None = None
     """Place of the order that the outbox holds."""
     outbox: Outbox = field(default_factory=Outbox)
+    process: str | None = None
+    """Number of the member's latest process; None if its hello had none."""
     replaced: tuple[str, ...] = ()
-    """The member's replaced connections, latest last."""
+    """The member's replaced processes, or connections where a process has no number, latest last."""
     rivals: int = 0
     """Refused hellos of other processes under this name since the last Contested fact."""
 
@@ -70,16 +72,18 @@ class Roster:
         self._members = {}
         self._links = {name: Link(heard_at=now) for name in members}
 
-    def connect(self, member: str, connection: str, now: float) -> str | None:
-        """Set a member's newest connection; return the one it replaces."""
+    def connect(self, member: str, connection: str, now: float, process: str | None = None) -> str | None:
+        """Set a member's newest connection and its process; return the connection that it replaces."""
         self.release(connection)
         before = self._links.get(member)
         earlier = before.connection if before is not None else None
         replaced = before.replaced if before is not None else ()
         if earlier is not None:
             self._members.pop(earlier)
-            replaced = (*replaced, earlier)[-_REPLACED:]
-        self._links[member] = Link(heard_at=now, connection=connection, sent_at=now, replaced=replaced)
+        gave_way = earlier if before is None or before.process is None else before.process
+        if gave_way is not None and gave_way != process:
+            replaced = (*replaced, gave_way)[-_REPLACED:]
+        self._links[member] = Link(heard_at=now, connection=connection, sent_at=now, process=process, replaced=replaced)
         self._members[connection] = member
         return earlier
 

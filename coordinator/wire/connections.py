@@ -140,6 +140,12 @@ class Peers:
         self._members.pop(connection, None)
         self._strangers.pop(connection, None)
 
+    def keep_as_stranger(self, peer: Peer) -> None:
+        """It is nobody's, but a hello of it is still to be answered."""
+        self.forget(peer.connection)
+        peer.member = None
+        self._strangers[peer.connection] = peer
+
     def _fresh(self, now: float) -> tuple[RateLimit, RateLimit]:
         return RateLimit.full(self._per_s, BURST_S, now), RateLimit.full(ANSWERS_PER_S, ANSWERS_AT_ONCE_S, now)
 

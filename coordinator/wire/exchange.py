@@ -246,9 +246,13 @@ class Exchange:
         self.send(connection, message)
 
     def forget(self, connection: str) -> None:
-        """Nobody's connection any more. Credit and line it held go to others."""
-        self._gone.pop(connection, None)
-        self._peers.forget(connection)
+        """Nobody's connection any more. Credit and line it held go to others. A hello that was heard after this was
+        decided, in the same turn, is still answered."""
+        is_gone, peer = self._gone.pop(connection, None) is not None, self._peers.get(connection)
+        if peer is not None and peer.conversation.state is conversation.PeerState.PENDING and not is_gone:
+            self._peers.keep_as_stranger(peer)
+        else:
+            self._peers.forget(connection)
         self._router.forget(connection)
         self._deliveries.drop(connection)
         self._grant(self._arrivals.drop(connection))

@@ -2,9 +2,9 @@
 
 Times count as seconds from now, and only while a decision can depend on them (`_TIMES_THAT_MATTER` says why not
 otherwise). A time that something is due at counts as now once it is past: it is only ever asked whether it has come.
-Connections are numbered from the newest, tickets and counters that only label things are left out, and so is the
-journal, whose content the machine's state says. What never changes in a run (rules, plan, tables of handlers) is left
-out for speed. Everything else is walked, so that a field that somebody adds counts without being listed here: a
+Connections and processes are numbered from the newest, tickets and counters that only label things are left out, and
+so is the journal, whose content the machine's state says. What never changes in a run (rules, plan, tables of handlers)
+is left out for speed. Everything else is walked, so that a field that somebody adds counts without being listed here: a
 difference too many costs time, never a state.
 """
 
@@ -16,7 +16,7 @@ import hashlib
 import re
 import types
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import Any
 
@@ -33,7 +33,7 @@ from scripts.explore.world import World
 from scripts.inmemory.centre import Centre, Life
 from scripts.inmemory.disk import Forms
 from scripts.inmemory.home import MemoryHome
-from scripts.inmemory.setup import DEAD_AFTER_S, HEARTBEAT_S
+from scripts.inmemory.setup import DEAD_AFTER_S, HEARTBEAT_S, life_of
 
 TIMES = frozenset({"until", "_deadline", "_opening_until", "at"})
 """Fields that hold a time, an absolute one, besides those whose name ends with `_at`."""
@@ -43,7 +43,7 @@ DUE = frozenset({"until", "_deadline", "_opening_until", "_retry_at", "_hello_at
 
 IGNORED = frozenset(
     {
-        "counts", "_traffic", "_looked_at", "_contact_at", "serial", "left", "faults", "lost_messages",
+        "counts", "_traffic", "_looked_at", "_contact_at", "serial", "lives", "left", "faults", "lost_messages",
         "messages", "answers", "_allowances", "_addresses", "_all_strangers",
         "heard_told_at", "reachable", "moved", "announced", "refused", "last_loss", "accepted_at",
         "setup", "_setup", "rules", "_rules", "clock", "_clock", "journal", "_handlers", "_perform", "_parts",
@@ -68,7 +68,10 @@ _SHOWN: dict[type, dict[str, Callable[[Any], object]]] = {
         "_needed": lambda line: line._needed if line.is_open else None,
         "_is_being_answered": lambda line: line._hello_at is not None and line._is_being_answered,
     },
-    Link: {"replaced": lambda link: Counter(link.replaced)},  # asked only how often each is there
+    Link: {
+        "process": lambda link: link.process and life_of(link.process),
+        "replaced": lambda link: Counter(map(life_of, link.replaced)),  # asked only how often each is there
+    },
     OlderFolder: {"_beats": lambda folder: {one: folder._beats[one] for one in sorted(folder._suspects)}},
 }
 """Fields of which only a part is ever read: those of a line that opening, or hello, sets anew; of beats, those of
@@ -89,7 +92,8 @@ _TIMES_THAT_MATTER: dict[tuple[type, str], Callable[[Any], bool]] = {
 _REACH_S: dict[tuple[type, str], float] = {(Link, "heard_at"): -DEAD_AFTER_S, (Link, "sent_at"): -HEARTBEAT_S}
 """How long ago something can matter: until the wait from it is over."""
 
-_CONNECTION = re.compile(r"\b([a-h])#(\d+)")
+_NUMBERED = re.compile(r"\b([a-h][#!])(\d+)")
+_PROCESS = re.compile(rb"\xa7process\xd9\x20([0-9a-f]{32})")
 _frozen_texts: dict[int, tuple[object, str]] = {}
 """Texts of unchangeable things, by identity; the thing is kept, so that its identity stays its own."""
 
@@ -98,7 +102,7 @@ def fingerprint(world: World) -> bytes:
     """Equal for states from which the same can happen. A party's own mark stands until it moves."""
     parties: list[object] = [_mark_of_centre(world)]
     parties += [_mark_of(home) for home in world.homes.values()]
-    walk = _Walk(world.now, {name: home.serial for name, home in world.homes.items()})
+    walk = _Walk(world.now, _newest(world.homes.values()))
     late = [
         (one.name, one.up, walk.text(one.connection), one.frames, round(one.until - world.now, 6)) for one in world.late
     ]
@@ -110,22 +114,27 @@ def fingerprint(world: World) -> bytes:
 
 def _mark_of(home: MemoryHome) -> str:
     if home.mark is None:
-        home.mark = _digest(repr(_Walk(home.clock.now, {home.name: home.serial}).home(home)).encode())
+        home.mark = _digest(repr(_Walk(home.clock.now, _newest([home])).home(home)).encode())
     return home.mark
 
 
 def _mark_of_centre(world: World) -> str:
     centre = world.centre
-    serials = {name: home.serial for name, home in world.homes.items()}
-    if centre.mark is None or centre.marked_for != serials:
-        centre.marked_for = serials
-        centre.mark = _digest(repr(_Walk(centre.clock.now, serials).centre(centre)).encode())
+    newest = _newest(world.homes.values())
+    if centre.mark is None or centre.marked_for != newest:
+        centre.marked_for = newest
+        centre.mark = _digest(repr(_Walk(centre.clock.now, newest).centre(centre)).encode())
     return centre.mark
+
+
+def _newest(homes: Iterable[MemoryHome]) -> dict[str, int]:
+    """The latest connection (a#) and the present process (a!) of each."""
+    return {key: number for one in homes for key, number in ((f"{one.name}#", one.serial), (f"{one.name}!", one.lives))}
 
 
 class _Walk:
     """One walk over everything reachable; what is met a second time is the same thing. newest: each member's latest
-    connection."""
+    connection and process."""
 
     def __init__(self, now: float, newest: dict[str, int]) -> None:
         self._now = now
@@ -140,7 +149,7 @@ class _Walk:
         return value
 
     def text(self, value: str) -> str:
-        return self._aged(value) if "#" in value else value
+        return self._aged(value) if "#" in value or "!" in value else value
 
     def number(self, value: float) -> object:
         return round(value, 6)
@@ -151,7 +160,7 @@ class _Walk:
     def message(self, value: tuple[Any, ...]) -> object:
         """Tuples: most are frames, which copies of a world share."""
         if value and type(value[0]) is bytes:
-            return _remembered(value, lambda: _digest(b"".join(value)))
+            return self._aged(_remembered(value, lambda: _frames_text(value)))
         return [self.of(one) for one in value]
 
     def mapping(self, value: dict[Any, Any]) -> object:
@@ -183,7 +192,7 @@ class _Walk:
         left_out = _LEFT_OUT.get(type(value), _TICKET)
         names = [one.name for one in dataclasses.fields(value) if one.name not in left_out]  # type: ignore[arg-type]
         text = repr((type(value).__name__, [_Plain.of(getattr(value, name)) for name in names]))
-        return text if len(text) < 60 or _CONNECTION.search(text) else _digest(text.encode())
+        return text if len(text) < 60 or _NUMBERED.search(text) else _digest(text.encode())
 
     def thing(self, value: Any) -> object:  # noqa: ANN401
         if id(value) in self._met:
@@ -248,8 +257,8 @@ class _Walk:
         return self.of(set(value.__dict__["_rows"]))
 
     def _aged(self, text: str) -> str:
-        """Connections by age instead of by number: the newest of each member is 0."""
-        return _CONNECTION.sub(lambda match: f"{match[1]}~{self._newest.get(match[1], 0) - int(match[2])}", text)
+        """Connections and processes by age instead of by number: the newest of each member is 0."""
+        return _NUMBERED.sub(lambda match: f"{match[1]}~{self._newest.get(match[1], 0) - int(match[2])}", text)
 
 
 class _Still(_Walk):
@@ -277,6 +286,14 @@ def _remembered(value: object, make: Callable[[], str]) -> str:
     text = make()
     _frozen_texts[id(value)] = (value, text)
     return text
+
+
+def _frames_text(frames: tuple[bytes, ...]) -> str:
+    """A digest, and of a hello apart which process said it."""
+    said = _PROCESS.search(frames[0])
+    if said is None:
+        return _digest(b"".join(frames))
+    return f"{_digest(b''.join([_PROCESS.sub(b'', frames[0]), *frames[1:]]))} {life_of(said[1].decode())}"
 
 
 def _digest(data: bytes) -> str:

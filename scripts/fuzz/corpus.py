@@ -53,8 +53,8 @@ def everything() -> list[Message]:
     sets = [vector(4), vector(EMBEDDED_BYTES // 4 + 4), TensorSet(layout=large, data=None, transfer=NAME)]
     sets.append(TensorSet.of({"w": np.zeros((2, 2), dtype=np.float32)}, "f16"))
     messages: list[Message] = [
-        setup.hello("a", None),
-        setup.hello("a", RUN),
+        setup.hello("a", None, 1),
+        setup.hello("a", RUN, 2),
         Reject(code="wrong-classes", reason="the class names differ", ours="a, b", yours="b, a"),
         HelloRequired(),
         Leave(run=RUN, reason="maintenance"),

@@ -71,13 +71,14 @@ class MemoryHome:
         self.sent: list[Addressed] = []
         self.mark: str | None = None
         self.disk = Saved()
-        self.serial = 0
+        self.serial = self.lives = 0
         self.boot()
 
     def boot(self) -> None:
         """A new life."""
+        self.lives += 1
         self.machine = AgentMachine(
-            hello=self._setup.hello(self.name, self.disk.run),
+            hello=self._setup.hello(self.name, self.disk.run, self.lives),
             lifeline=Lifeline(PATIENCE, cast(Any, Steady()), has_finished=self.has_finished()),
             model_bytes=self._setup.layout.size_bytes("f32"),
         )

@@ -86,11 +86,12 @@ class Setup:
             ),
         )
 
-    def hello(self, name: str, run: str | None) -> Hello:
+    def hello(self, name: str, run: str | None, life: int) -> Hello:
         return Hello(
             name=name,
             software="explore",
             instance=name.encode().hex() * 16,
+            process=process_of(name, life),
             run=run,
             model_layout=self.layout.digest,
             classes=DIGEST,
@@ -102,6 +103,16 @@ class Setup:
 
     def weights(self, values: Float32Array) -> TensorSet:
         return TensorSet.of_flat(self.layout, values)
+
+
+def process_of(name: str, life: int) -> str:
+    """The number of a participant's process, of which `life_of` tells again which it is."""
+    return f"{name.encode().hex()}{life:030x}"
+
+
+def life_of(process: str) -> str:
+    """name!life"""
+    return f"{bytes.fromhex(process[:2]).decode()}!{int(process[2:], 16)}"
 
 
 MOMENTS = TensorSet.of({"n/count": np.array(SAMPLES), "n/mean": np.zeros(1), "n/variance": np.ones(1)})

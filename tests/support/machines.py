@@ -86,10 +86,12 @@ def hello(
     train_samples: int = SAMPLES,
     model: ModelRules = MODEL,
     life: str = "",
+    process: str | None = None,
 ) -> Hello:
     return Hello(
         name=name,
         instance=instance_of(name, life),
+        process=process,
         software="test 1",
         run=run,
         model_layout=model.model_layout,

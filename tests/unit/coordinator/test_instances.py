@@ -25,6 +25,7 @@ from tests.support.machines import (
 )
 
 KEYED = (("key-a", "a"), ("key-b", "b"))
+NUMBERS = ("0" * 32, "1" * 32)
 
 
 def bench_of_two(*, keys: bool = False) -> Bench:
@@ -36,9 +37,12 @@ def bench_of_two(*, keys: bool = False) -> Bench:
     return bench
 
 
-def rival(bench: Bench, *, life: str = "other", connection: str = "x#1", identity: str = "a") -> list[object]:
+def rival(
+    bench: Bench, *, life: str = "other", connection: str = "x#1", identity: str = "a", process: str | None = None
+) -> list[object]:
     """Another process says hello as a; what the bench knows as a's connection stays."""
-    greeted = events.HelloArrived(connection=connection, identity=identity, hello=hello("a", life=life))
+    said = hello("a", life=life, process=process)
+    greeted = events.HelloArrived(connection=connection, identity=identity, hello=said)
     return list(bench.do(greeted))
 
 
@@ -117,6 +121,49 @@ def test_a_copy_of_the_state_folder_does_not_trade_the_name_for_ever() -> None:
     refused = refusal(answers[first])
     assert (refused.code, refused.wait_s) == ("name-in-use", None)
     assert "copy" in refused.reason
+
+
+def test_one_process_is_never_a_copy_however_often_its_connections_are_traded() -> None:
+    bench = bench_of_two()
+    for number in range(20 * instances.TRADES):
+        line = ("first#1", "second#1")[number % 2]
+        assert welcomes(rival(bench, life="", connection=line, process=NUMBERS[0]))  # type: ignore[arg-type]
+
+
+def test_two_processes_with_one_state_are_told_apart_by_their_numbers_and_both_are_told() -> None:
+    """Each comes over a fresh connection every time, so that connections alone would tell nothing."""
+    bench = bench_of_two()
+    answers = [
+        rival(bench, life="", connection=f"x#{number}", process=NUMBERS[number % 2])
+        for number in range(2 * instances.TRADES + 1)
+    ]
+    assert all(welcomes(actions) for actions in answers[:-1])  # type: ignore[arg-type]
+    refused = refusal(answers[-1])
+    assert (refused.code, refused.wait_s) == ("name-in-use", None)
+    assert "copy" in refused.reason
+    (warned,) = messages(answers[-1], "error")  # type: ignore[arg-type]
+    assert warned.connection == f"x#{2 * instances.TRADES - 1}"
+    again = rival(bench, life="", connection="x#99", process=NUMBERS[1])
+    assert welcomes(again)  # type: ignore[arg-type]
+
+
+def test_a_process_that_is_restarted_again_and_again_takes_its_name_over_each_time() -> None:
+    bench = bench_of_two()
+    for number in range(100):
+        assert welcomes(rival(bench, life="", connection=f"x#{number}", process=f"{number:032x}"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_late_hellos_of_a_dead_process_never_keep_its_successor_out(is_closed: bool) -> None:
+    """is_closed: the dead one's connection was known to be gone before its successor came."""
+    bench = bench_of_two()
+    rival(bench, life="", connection="dead#1", process=NUMBERS[0])
+    if is_closed:
+        bench.do(events.PeerLost(connection="dead#1"))
+    for number in range(4 * instances.TRADES):
+        assert welcomes(rival(bench, life="", connection=f"new#{number}", process=NUMBERS[1]))  # type: ignore[arg-type]
+        late = rival(bench, life="", connection="dead#2", process=NUMBERS[0])
+    assert refusal(late).wait_s is None
 
 
 def test_a_hello_that_was_under_way_when_its_line_was_given_up_costs_its_sender_nothing() -> None:
