@@ -1,1 +1,1 @@
-"""Experiments as data: what a run is, how its clients come about, where its results lie."""
+"""The lab's experiments: which runs each of them makes, and what it writes about them."""

@@ -1,4 +1,4 @@
-"""The commands `demo` and `compare`: options in, experiments called. What is heavy is loaded when a command runs."""
+"""The commands `demo` and `compare`: read options and call experiments. Heavy imports happen when a command runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT_ALGORITHMS = "base,fedavg,fedprox,fedper,fedbn,fedap,d-fedap,f-fedap"
 RUNS = Path("runs")
 CLIENTS = 20
-"""The paper's number."""
+"""As in the paper."""
 
 
 LearningRate = Annotated[float | None, typer.Option(help="Step size of local training. Default: 0.01; 0.05 for watch.")]
@@ -109,7 +109,7 @@ def compare(
     track: Annotated[list[str] | None, typer.Option(help="mlflow:URI or tensorboard:FOLDER; repeatable.")] = None,
 ) -> None:
     """Run algorithms on identical clients and initial weights, and print one table."""
-    asked = _settled(dict(locals()))  # all options by name: settings take theirs, so that a new one is listed once
+    asked = _settled(dict(locals()))  # all options by name; settings pick theirs, so a new option is listed once
     from scripts.experiments.comparison import Comparison, compare_and_report
     from scripts.run.settings import CohortSettings, RunSettings, settings_among
 
@@ -124,7 +124,7 @@ def compare(
 
 
 def _division(data: str, clients: int | None, partition: str | None) -> dict[str, object]:
-    """How data are dealt by default. By site: ten people, or 2000 made-up samples, are too few for twenty clients."""
+    """Return the default division. By site if ten people or 2000 synthetic samples are too few for 20 clients."""
     by_site = data == "watch" or (data == "synthetic" and clients is None)
     return {
         "clients": CLIENTS if clients is None else clients,
@@ -164,7 +164,7 @@ def _sweep_options(
 
 
 def _settled(asked: dict[str, Any]) -> dict[str, Any]:
-    """Options of `compare` as settings take them."""
+    """Convert the options of `compare` into settings."""
     if asked["engine"] != "processes" and asked["participants_per_process"] != 1:
         field = "participants-per-process"
         raise InvalidInput(field, asked["participants_per_process"], "1 without --engine processes")

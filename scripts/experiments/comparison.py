@@ -1,4 +1,4 @@
-"""A comparison: several algorithms and seeds on identical clients and initial weights, and what is written about it."""
+"""Runs a comparison, several algorithms and seeds on identical clients and initial weights, and writes its results."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from scripts.run.run_folder import RunFolder, write_text
 from scripts.run.settings import CohortSettings, RunSettings, checked, digest
 
 ALEXNET_FROM = 63
-"""Images at least this large go to AlexNet by default, smaller ones to LeNet-5."""
+"""By default images at least this large (pixels) are given to AlexNet, smaller ones to LeNet-5."""
 
 
 DATA_SETTINGS: Mapping[str, Mapping[str, object]] = {"watch": {"learning_rate": 0.05, "batch_size": 16}}
-"""Settings of a run that a data set has by default. A person with a watch has about a hundred windows: batches are
-small and steps large."""
+"""Default settings of runs on a data set. Each person with a watch has about a hundred windows: batches are small and
+steps large."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +38,13 @@ class Comparison:
 
     @classmethod
     def of(cls, cohort: Mapping[str, object], run: Mapping[str, object], *, algorithms: str, seeds: str) -> Comparison:
-        """From settings as a command line gives them; an empty model is the paper's for this kind of input."""
+        """Build a comparison from command-line settings; an empty model is the paper's for this kind of input."""
         try:
             clients = CohortSettings.model_validate(cohort)
             given = {name: value for name, value in run.items() if value is not None}
             described = {**DATA_SETTINGS.get(clients.data, {}), **given, "cohort": clients, "algorithm": "base"}
             base = RunSettings.model_validate({**described, "model": run["model"] or "lenet5"})
-            runs = cls.parse(base, algorithms=algorithms, seeds=seeds).runs  # tells what is misspelt before a download
+            runs = cls.parse(base, algorithms=algorithms, seeds=seeds).runs  # refuses misspelt names before a download
         except ValidationError as error:
             raise checked(error) from error
         if run["model"]:
@@ -54,7 +54,7 @@ class Comparison:
 
     @classmethod
     def parse(cls, base: RunSettings, *, algorithms: str, seeds: str) -> Comparison:
-        """`algorithms`: name[:key=value...], comma-separated; `seeds`: numbers, comma-separated."""
+        """Parse `algorithms`, name[:key=value...], comma-separated, and `seeds`, numbers, comma-separated."""
         wanted = [text.strip() for text in algorithms.split(",") if text.strip()]
         if not wanted:
             raise InvalidInput("algorithms", algorithms, "at least one name")
@@ -65,7 +65,7 @@ class Comparison:
 
     @property
     def identity(self) -> str:
-        """Names the comparison."""
+        """A digest that names the comparison."""
         return digest([run.model_dump(mode="json") for run in self.runs])
 
 
@@ -81,7 +81,7 @@ def _with(base: RunSettings, text: str, seed: int) -> RunSettings:
 
 
 def seed_numbers(seeds: str) -> list[int]:
-    """Numbers, comma-separated."""
+    """Parse comma-separated numbers."""
     try:
         return [int(text) for text in seeds.split(",")]
     except ValueError as error:
@@ -89,7 +89,7 @@ def seed_numbers(seeds: str) -> list[int]:
 
 
 def default_model(cohort: CohortSettings) -> str:
-    """The paper's model for this kind of input."""
+    """Return the paper's model for this kind of input."""
     shape = load_dataset(cohort.data, DataOptions(options=cohort.data_options)).input_shape
     if len(shape) == 2:
         return "har-cnn"
@@ -97,7 +97,7 @@ def default_model(cohort: CohortSettings) -> str:
 
 
 def compare_and_report(comparison: Comparison, options: SweepOptions, console: Console) -> list[Summary]:
-    """Run what is missing; print the table and write it as csv and Markdown."""
+    """Make missing runs; print the table and write it as csv and Markdown."""
     first = comparison.runs[0]
     folders = run_sweep(comparison.runs, options, console)
     summaries = [folder.summary() for folder in folders]
@@ -122,8 +122,8 @@ def compare_and_report(comparison: Comparison, options: SweepOptions, console: C
 
 
 def _draw(folders: list[RunFolder], summaries: list[Summary], title: str, path: Path) -> None:
-    """The curves, and W of the first run that has one worth seeing: distances, not sample counts, decided it."""
-    from scripts.report import figures  # a second's worth of imports, and the runs come first
+    """Draw the curves, and W of the first run in which distances, not sample counts, determined it."""
+    from scripts.report import figures  # takes a second to import, so only after the runs
 
     figures.convergence_figure(summaries, title, path)
     for folder in folders:

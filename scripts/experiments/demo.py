@@ -1,4 +1,4 @@
-"""The demo: ten people with a smartwatch, seven physiotherapy exercises, no network; its result in words and a page."""
+"""Runs the demo: ten people with a smartwatch, seven physiotherapy exercises, no network; a result in words, a page."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ALGORITHMS = "base,fedavg,fedbn,fedap"
 
 
 def demo_comparison(rounds: int) -> Comparison:
-    """What `compare --data watch` runs; everything that the data set does not need otherwise is the paper's."""
+    """Return the runs of `compare --data watch`; the paper's settings except where the data set needs others."""
     cohort = CohortSettings(data="watch", partition="site")
     run = {"model": "har-cnn", "rounds": rounds}
     return Comparison.of(cohort.model_dump(), run, algorithms=ALGORITHMS, seeds="0")
 
 
 def run_demo(rounds: int, options: SweepOptions, console: Console) -> None:
-    """Run it; print the table, what it means and where the report lies."""
+    """Run the demo; print the table, its meaning and the path of the report."""
     console.print("Ten people, one smartwatch each, seven shoulder exercises. Nobody's recordings leave home.")
     if options.engine == "processes":
         console.print("Each of them is a process of its own, the coordinator another; samples stay in their process.")
@@ -34,7 +34,7 @@ def run_demo(rounds: int, options: SweepOptions, console: Console) -> None:
 
 
 def in_words(*, alone: Summary, together: Summary) -> str:
-    """What personalised federation changed for these clients, in one sentence."""
+    """Say in one sentence what personalised federation changed for these clients."""
     gained = sum(t > a for a, t in zip(alone.per_client, together.per_client, strict=True))
     change = 100 * (together.last - alone.last)
     verb = "raised" if change > 0 else "did not raise"

@@ -1,8 +1,8 @@
-"""Why a rest of a few samples at the end of an epoch hurts: its step, or the batch-norm statistics that it leaves?
+"""Examines why a last batch of a few samples hurts: is it its step, or the batch-norm statistics that it leaves?
 
 Every client trains alone, in a plain PyTorch loop, under five treatments of the last batch; nothing else differs. After
-every epoch the model is judged on its test half as it is and, on a copy, with its batch norm re-estimated on the
-training half. `python -m scripts.experiments.last_batch --help` says what can be chosen.
+every epoch the model is evaluated on the test half as it is and, on a copy, with batch norm re-estimated on the
+training half. `python -m scripts.experiments.last_batch --help` lists the options.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TREATMENTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class EpochCurve:
-    """One client under one treatment: test accuracy after every epoch, as it is and with batch norm re-estimated."""
+    """One client under one treatment: test accuracy after every epoch, as is and with batch norm re-estimated."""
 
     client: str
     rest: int
@@ -51,7 +51,7 @@ class EpochCurve:
 
 
 def worst_dip(curve: tuple[float, ...]) -> float:
-    """How far the worst epoch of the second half lies below that half's median."""
+    """Return how far the worst epoch of the second half is below that half's median."""
     half = curve[len(curve) // 2 :]
     return statistics.median(half) - min(half)
 
@@ -59,7 +59,7 @@ def worst_dip(curve: tuple[float, ...]) -> float:
 def train_client(
     cohort: Cohort, number: int, *, treatment: str, epochs: int, batch_size: int, rate: float, seed: int
 ) -> EpochCurve:
-    """One client alone, from the initial model of the seed."""
+    """Train one client alone, from the seed's initial model."""
     client, data = cohort.clients[number], cohort.data
     spec, state = make_initial(
         "lenet5", input_shape=data.input_shape, classes=data.classes, preprocessing=data.preprocessing, seed=seed
@@ -103,7 +103,7 @@ def _epoch(
 
 
 def _statistics(model: nn.Module) -> dict[str, Tensor]:
-    """Copies of the running statistics of every batch-norm layer."""
+    """Copy the running statistics of every batch-norm layer."""
     return {
         f"{name}.{key}": value.clone()
         for name, layer in batch_norm_layers(model)
@@ -116,7 +116,7 @@ def _accuracy(model: nn.Module, samples: Samples, classes: int) -> float:
 
 
 def table_of(curves: list[EpochCurve]) -> Table:
-    """One row per treatment: medians over clients."""
+    """Return a table with one row per treatment: medians over clients."""
     table = Table(title="Test accuracy in %, second half of the epochs: median over clients")
     for title in (
         "treatment of the rest",

@@ -1,8 +1,8 @@
-"""`fedap-lab sealed-accuracy`: what the rounding of sealed runs does to accuracy, beside what chance does.
+"""`fedap-lab sealed-accuracy`: compares the effect of sealed runs' rounding on accuracy with that of chance.
 
 Training amplifies the smallest difference, so a sealed run is compared with clear runs whose initial weights were
-changed by about 1e-7 of their size. Everything else, the anchor included, is the same. Runs are kept: a killed command
-goes on where it was.
+changed by about 1e-7 of their size. Everything else, including the anchor, is the same. Runs are kept: a killed command
+resumes where it was.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def sealed_accuracy(
 
 
 def _disturb(source: Path, root: Path, initial: str, anchor: str, *, seed: int) -> None:
-    """Model files of a disturbed run: another initial model, the same anchor."""
+    """Write the model files of a disturbed run: a changed initial model, the same anchor."""
     import torch
 
     from participant.record.model_file import read_model, write_model
@@ -86,7 +86,7 @@ def _disturb(source: Path, root: Path, initial: str, anchor: str, *, seed: int) 
 
 
 def table(found: Mapping[int, Tails]) -> Iterator[str]:
-    """Accuracies by seed, and whether the sealed run lies within the spread of the others."""
+    """Yield accuracies by seed, with the sealed run's difference and the spread of the clear runs."""
     names: Sequence[str] = list(next(iter(found.values())))
     yield f"| seed | {' | '.join(names)} | sealed less clear | spread of clear runs |"
     yield "|---" * (len(names) + 3) + "|"
@@ -97,6 +97,6 @@ def table(found: Mapping[int, Tails]) -> Iterator[str]:
 
 
 def differences(tails: Tails) -> tuple[float, float]:
-    """Sealed less clear, and how far clear runs lie apart that differ by the disturbance alone."""
+    """Return sealed minus clear, and the spread of the clear runs, which differ only by the disturbance."""
     clear = [value for name, value in tails.items() if name != SEALED]
     return tails[SEALED] - tails[CLEAR], max(clear) - min(clear)

@@ -1,7 +1,7 @@
-"""Runs many runs: several at once in forked processes, skipping what is already there, reporting progress.
+"""Makes many runs, several at once in forked processes, skipping finished ones and reporting progress.
 
-The parent does no tensor work, so every job forks from a clean process. A killed sweep loses what its running jobs had
-not saved; called again it goes on from there.
+The parent does no tensor work, so every job forks from a clean process. A killed sweep loses only what its running jobs
+had not saved; called again, it resumes from there.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from scripts.run.settings import RunSettings
 from scripts.run.tracking import LabTracking
 
 TELL_EVERY_S = 10.0
-"""Seconds between lines of progress where the output is no terminal."""
+"""Seconds between progress lines if the output is not a terminal."""
 
 
 def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None) -> tuple[int, int]:
-    """(jobs, workers), each as asked or, for 0, what the cores allow: runs at once first, then workers inside a run,
-    because a run alone in a process never waits for its neighbour. runs: there are no more, where that is known."""
+    """Return (jobs, workers), as requested or, for 0, as the cores allow: first parallel runs, then workers inside a
+    run, because a run in one process never waits for another worker. runs: number of runs, if known."""
     for field, asked in (("jobs", jobs), ("workers", workers)):
         if asked < 0:
             raise InvalidInput(field, asked, "at least 1, or 0: what the cores allow")
@@ -58,9 +58,9 @@ def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """jobs: runs at once; workers: processes inside each inline run; keep_models: whether runs can be continued.
-    memory_gb: what the clients of one run may take before they lie in files. ray_address, gpus_per_actor: of the engine
-    `ray`. track: trackers that every run is logged to."""
+    """jobs: runs at once; workers: processes inside each inline run; keep_models: whether runs can be resumed.
+    memory_gb: what the clients of one run may take before they are kept in files. ray_address, gpus_per_actor: for the
+    engine `ray`. track: trackers to which every run is logged."""
 
     root: Path
     jobs: int = 1
@@ -87,7 +87,7 @@ class SweepOptions:
 
 
 def run_sweep(runs: Sequence[RunSettings], options: SweepOptions, console: Console) -> list[RunFolder]:
-    """Run what is missing, in order; returns all folders in the order asked for."""
+    """Make the missing runs, in order, and return all folders in the order of `runs`."""
     for run in runs:
         find_engine(options.engine).require_able(run)
     try:
@@ -120,7 +120,7 @@ def _progress(console: Console) -> Iterator[Progress]:
 
 
 class _Jobs:
-    """Up to `jobs` children at a time, each one run."""
+    """Runs up to `jobs` children at a time, one run in each."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class _Jobs:
                 process.join()
 
     def _tell_plainly(self, run: RunSettings, rounds: int) -> None:
-        """A line now and then where nobody sees the bars."""
+        """Print a line every TELL_EVERY_S if there is no terminal to show progress bars."""
         now = time.monotonic()
         if not self._console.is_terminal and now - self._told >= TELL_EVERY_S:
             self._told = now
@@ -180,7 +180,7 @@ class _Jobs:
         if key not in self._cohorts:
             making = BackgroundCohort(run.cohort, run.seed)
             try:
-                _load(self._options.engine)  # meanwhile
+                _load(self._options.engine)  # while the cohort is being made
             except BaseException:
                 making.abandon()
                 raise
@@ -215,9 +215,10 @@ class _Jobs:
 
 
 def _load(engine: str) -> None:
-    """Have an engine in memory, and torch with it, before the first fork: jobs and their processes share it.
+    """Load an engine, and torch with it, before the first fork, so that jobs and their processes share it.
 
-    What is loaded stays. To look for garbage in it takes time now and, in a child, memory: it would touch every page.
+    Loaded modules are never freed. Garbage collection over them would cost time now and, in a child, memory, because it
+    touches every page.
     """
     gc.disable()
     try:
@@ -237,7 +238,7 @@ def _job(
 ) -> None:
     unwind_on_sigterm()
     end_with_parent(parent_id)
-    for connection in inherited:  # the parent's ends of the pipes: held open here they would hide its death
+    for connection in inherited:  # the parent's ends of the pipes: kept open here, they would hide its death
         connection.close()
 
     def tell(message: Json) -> None:
@@ -253,7 +254,7 @@ def _job(
         gpus_per_actor=options.gpus_per_actor,
         on_round=lambda round_no, _accuracy: tell({"round": round_no}),
     )
-    with suppress(BrokenPipeError):  # nobody is left to work for
+    with suppress(BrokenPipeError):  # the parent is gone
         try:
             load_engine(options.engine)(run, cohort, how)
             tell({"done": True})

@@ -1,1 +1,1 @@
-"""Rounds that wait against rounds that do not: the same clients under slow members and lost updates."""
+"""Compares rounds that wait with rounds that do not, for the same clients, with slow members and lost updates."""

@@ -1,4 +1,4 @@
-"""`fedap-lab asynchronous`: reads options, calls the study, decides nothing but the defaults."""
+"""`fedap-lab asynchronous`: reads options and runs the study; decides only the defaults."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import typer
 from fedap_core.errors import unknown_name
 
 KEPT_CUT = "reference"
-"""How epochs are cut into batches in the results that are kept; until they are made anew, this study cuts the same."""
+"""How the stored results cut epochs into batches; the study does the same until they are computed again."""
 
 WATCH = {"model": "har-cnn", "learning_rate": 0.05, "batch_size": 16}
-"""As in the demo: a person has about a hundred windows, so batches are small and steps large."""
+"""As in the demo: each person has about a hundred windows, so batches are small and steps large."""
 QUICK_ROUNDS = 6
 
 

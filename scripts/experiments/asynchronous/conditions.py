@@ -1,7 +1,7 @@
-"""What goes wrong in the study, and the ways to deal with it: conditions, ways, and the runs that compare them.
+"""Defines what goes wrong in the study (conditions), how rounds deal with it (ways), and the runs that compare them.
 
-Time is measured in epochs of a usual client, EPOCH_S virtual seconds each; heartbeats and deadline stand to it as they
-might where an epoch takes minutes.
+Time is measured in epochs of a typical client, EPOCH_S virtual seconds each; heartbeats and deadline have the same
+ratio to an epoch as they might have in practice, where an epoch takes minutes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from scripts.run.settings import RunSettings
 
 EPOCH_S = 10.0
 HEARTBEAT_S = 10.0
-"""The coordinator's default: a lost update is asked for after one to two of them."""
+"""The coordinator's default: a lost update is requested again after one to two heartbeats."""
 DEADLINE_S = 20.0
-"""Twice what a usual client needs."""
+"""Twice what a typical client needs."""
 RECORDS_PER_EPOCH = 2
 
 WAYS = {
@@ -26,14 +26,14 @@ WAYS = {
     "deadline": "barrier, quorum and deadline",
     "continuous": "continuous",
 }
-"""How rounds are run, and what figures call it."""
+"""How rounds are run, with the label used in figures."""
 
 CONDITIONS = {"even": "nobody is slow, nothing is lost", "slow": "one member is slow", "lossy": "updates are lost"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """How bad the conditions are. slower: the slow member's factor; lost: share of sendings that do not arrive."""
+    """How bad the conditions are. slower: the slow member's factor; lost: share of sent updates that never arrive."""
 
     slower: float = 10.0
     lost: float = 0.3
@@ -45,7 +45,7 @@ class Trouble:
             raise InvalidInput("lost", self.lost, "a share from 0 to below 1")
 
     def title(self, condition: str) -> str:
-        """The condition as a figure says it."""
+        """Return the condition's label in figures."""
         numbers = {
             "slow": f"one member {self.slower:g} times slower",
             "lossy": f"{100 * self.lost:g} % of updates lost",
@@ -67,12 +67,12 @@ class Case:
 
 
 def slow_member(names: Sequence[str], seed: int) -> str:
-    """Who is slow: drawn, so that seeds have different ones."""
+    """Return the slow member, drawn by seed so that seeds differ."""
     return names[int(generator(seed, purpose="slow-member").integers(len(names)))]
 
 
 def case_of(run: RunSettings, names: Sequence[str], condition: str, way: str, trouble: Trouble) -> Case:
-    """The run of one algorithm and seed on these clients."""
+    """Return the run of one algorithm and seed on these clients, under one condition and in one way."""
     if condition not in CONDITIONS:
         raise unknown_name("condition", condition, CONDITIONS)
     if way not in WAYS:

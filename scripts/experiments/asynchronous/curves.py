@@ -1,6 +1,6 @@
-"""Accuracy against time, over seeds: a curve, the time at which it has reached something, and the study's tables.
+"""Computes accuracy against time over seeds: curves, the time at which a level is reached, and the study's tables.
 
-Times are seconds, virtual or real; a model counts from the moment it was delivered until the next one is.
+Times are in seconds, virtual or real; a model counts from its delivery until the next one is delivered.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from fedap_core.arrays import FloatArray
 from scripts.experiments.asynchronous.conditions import WAYS
 
 SMOOTHED_RECORDS = 6
-"""Delivered models swing from one round to the next; a level counts as reached by the mean of so many records."""
+"""Delivered models swing from round to round, so a level counts as reached by the mean of this many records."""
 
 TARGET_SHARE = 0.95
-"""The level to reach: this share of what waiting for everybody ends with, as «converged» is meant elsewhere."""
+"""The level to reach: this share of the final accuracy of waiting for all, as in the definition of «converged»."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObservedRun:
-    """One run as it was looked at. times: (k,) rising; accuracy: (k, clients); slow: place of the slow member."""
+    """Records of one run. times: (k,), increasing; accuracy: (k, clients); slow: index of the slow member."""
 
     times: FloatArray
     accuracy: FloatArray
@@ -36,7 +36,7 @@ class ObservedRun:
 
     @property
     def mean(self) -> FloatArray:
-        """(k,) unweighted over clients."""
+        """(k,): unweighted mean over clients."""
         return np.asarray(self.accuracy.mean(axis=1), dtype=np.float64)
 
 
@@ -57,7 +57,7 @@ class Curve:
 
     @classmethod
     def of(cls, algorithm: str, condition: str, way: str, runs: Sequence[ObservedRun], step_s: float) -> Curve:
-        """Runs end at different times; the curve ends where the first does, with that run's last models."""
+        """Average runs. They end at different times; the curve ends where the first one does, with its last models."""
         ended = min(float(run.times[-1]) for run in runs)
         times = np.append(np.arange(0.0, ended, step_s), ended)
         values = np.stack([_held(run.times, run.mean, times) for run in runs])
@@ -77,40 +77,40 @@ class Curve:
 
     @property
     def smooth(self) -> FloatArray:
-        """(k,) mean of the latest records."""
+        """(k,): mean of the latest records."""
         sums = np.cumsum(np.concatenate([np.full(SMOOTHED_RECORDS - 1, self.mean[0]), self.mean]))
         sums[SMOOTHED_RECORDS:] -= sums[:-SMOOTHED_RECORDS].copy()
         return np.asarray(sums[SMOOTHED_RECORDS - 1 :] / SMOOTHED_RECORDS, dtype=np.float64)
 
     @property
     def last(self) -> float:
-        """What it ends with, over the latest records."""
+        """Final accuracy, averaged over the latest records."""
         return float(self.smooth[-1])
 
     def reached_s(self, level: float) -> float | None:
-        """When the level was reached; None: not before the end."""
+        """Return when the level was reached; None if it was not."""
         above = np.flatnonzero(self.smooth >= level)
         return float(self.times[above[0]]) if len(above) else None
 
     def at(self, time_s: float) -> float:
-        """The smoothed accuracy at a time; behind the end, the last."""
+        """Return the smoothed accuracy at a time; after the end, the last value."""
         return float(self.smooth[max(int(np.searchsorted(self.times, time_s, side="right")) - 1, 0)])
 
 
 def _held(times: FloatArray, values: FloatArray, grid: FloatArray) -> FloatArray:
-    """Values at grid times, each holding until the next."""
+    """Return the values at grid times; each value holds until the next."""
     places = np.maximum(np.searchsorted(times, grid + 1e-9, side="right") - 1, 0)
     return np.asarray(values[places], dtype=np.float64)
 
 
 def target_of(curves: Sequence[Curve], algorithm: str) -> float:
-    """The level that times are compared at, in whole per cent: what waiting for all ends with, nearly."""
+    """Return the level at which times are compared, in whole per cent: close to where waiting for all ends."""
     waiting = [curve.last for curve in curves if curve.algorithm == algorithm and curve.way == "barrier"]
     return floor(100 * TARGET_SHARE * min(waiting)) / 100
 
 
 def verdict(curves: Sequence[Curve], algorithm: str, title: str, target: float) -> str:
-    """One condition and algorithm in a plain sentence."""
+    """Summarise one condition and algorithm in a plain sentence."""
     ways = {curve.way: curve for curve in curves}
     told = ", ".join(f"{WAYS[way]}: {_duration(curve.reached_s(target))}" for way, curve in ways.items())
     sentence = f"{algorithm}, {title}: to reach {100 * target:.0f} %, {told}."
@@ -139,7 +139,7 @@ def _cells(curve: Curve, target: float) -> tuple[str, ...]:
 
 
 def markdown(curves: Sequence[Curve], targets: Mapping[str, float], titles: Mapping[str, str]) -> str:
-    """The table of the study, for a README."""
+    """Return the study's table as Markdown."""
     lines = ["| " + " | ".join(_HEADS) + " |", "|" + "---|" * len(_HEADS)]
     for curve in curves:
         named = (curve.algorithm, titles[curve.condition], WAYS[curve.way])
@@ -148,7 +148,7 @@ def markdown(curves: Sequence[Curve], targets: Mapping[str, float], titles: Mapp
 
 
 def terminal_table(curves: Sequence[Curve], targets: Mapping[str, float]) -> Table:
-    """The same for a terminal, under the names that the command takes."""
+    """Return the same table for a terminal, with the names that the command takes."""
     shown = Table(box=SIMPLE_HEAD)
     for number, head in enumerate(("method", "case", "way", "target s", "end s", "last %", "slow %")):
         shown.add_column(head, justify="left" if number < 3 else "right", no_wrap=True)
@@ -160,7 +160,7 @@ def terminal_table(curves: Sequence[Curve], targets: Mapping[str, float]) -> Tab
 
 
 def csv_text(curves: Sequence[Curve]) -> str:
-    """Every point of every curve, in per cent."""
+    """Return every point of every curve as csv, in per cent."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["algorithm", "condition", "way", "seconds", "mean", "lowest seed", "highest seed"])

@@ -1,4 +1,4 @@
-"""The study as a picture: accuracy against time, a column per condition, a row per algorithm, a colour per way."""
+"""Draws the study: accuracy against time, a column per condition, a row per algorithm, a colour per way."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _DPI = 150
 def draw(
     curves: Sequence[Curve], targets: Mapping[str, float], titles: Mapping[str, str], path: Path, *, clock: str
 ) -> None:
-    """PNG and SVG beside each other. clock: what kind of seconds these are."""
-    mpl.rcParams["svg.hashsalt"] = "fedap"  # the same figure is the same file
+    """Save the figure as PNG and SVG. clock: the kind of seconds, virtual or real."""
+    mpl.rcParams["svg.hashsalt"] = "fedap"  # equal figures give equal files
     algorithms = list(dict.fromkeys(curve.algorithm for curve in curves))
     conditions = list(dict.fromkeys(curve.condition for curve in curves))
     size = (3.9 * len(conditions) + 0.6, 2.9 * len(algorithms) + 0.9)
@@ -66,7 +66,7 @@ def _panel(axes: Axes, curves: Sequence[Curve], target: float) -> None:
 
 
 def _write_times(axes: Axes, curves: Sequence[Curve], target: float) -> None:
-    """When each reached the level, in the corner where curves have not risen yet."""
+    """Write when each way reached the level, in the corner where curves have not risen yet."""
     lines = [(f"time to {100 * target:.0f} %", "#777777")]
     for curve in curves:
         reached = curve.reached_s(target)
@@ -80,7 +80,7 @@ def _write_times(axes: Axes, curves: Sequence[Curve], target: float) -> None:
 
 
 def _first_change(curves: Sequence[Curve]) -> float:
-    """Just before anybody has got a first model: nothing is to be seen earlier."""
+    """Return a time just before the first client gets a model: earlier there is nothing to see."""
     changed = [curve.times[np.flatnonzero(curve.mean != curve.mean[0])[:1]] for curve in curves]
     first = min((float(times[0]) for times in changed if len(times)), default=1.0)
     return max(first / 2, 1e-3)

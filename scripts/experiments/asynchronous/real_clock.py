@@ -1,8 +1,8 @@
-"""The same question with real processes, real sockets and the clock on the wall: one member slow, waiting or not.
+"""Runs the study with real processes, real sockets and real time: one member is slow, rounds wait or do not.
 
-The slow-down is the lab's: in the forked child, after each local training, the slow member waits until that has taken
-as long as a slower device would. The product knows nothing of it. What was delivered when, and how good it was, is read
-from the coordinator's journal afterwards.
+The lab slows the member down: in the forked child, after each local training, the slow member waits until the round has
+taken as long as on a slower device. The product does not know about it. What was delivered when, and how accurate it
+was, is read from the coordinator's journal afterwards.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from scripts.run.settings import RunSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Devices:
-    """How long local training takes. least_s: a round at any member, at least; slow: who takes `slower` times that."""
+    """How long local training takes. least_s: minimum per round, for all; slow: the member `slower` times slower."""
 
     slow: str
     slower: float
@@ -52,13 +52,13 @@ class Devices:
             raise InvalidInput("least_s", self.least_s, "seconds from 0")
 
     def wait_s(self, member: str, trained_s: float) -> float:
-        """How long a member waits after training, so that it took as long as its device would."""
+        """Return how long a member waits after training, to take as long as its device would."""
         wanted = max(trained_s, self.least_s) * (self.slower if member == self.slow else 1.0)
         return wanted - trained_s
 
 
 class Stretched:
-    """Watches a participant's training, and holds its thread at the end of each round."""
+    """Observes a participant's training and blocks its thread at the end of each round."""
 
     def __init__(self, member: str, devices: Devices) -> None:
         self._member = member
@@ -70,12 +70,12 @@ class Stretched:
         if progress.round_no != self._round:
             self._round, self._began = progress.round_no, time.monotonic()
         tell_finished_rounds(progress)
-        if progress.loss is not None:  # told once, when the round is trained and saved
+        if progress.loss is not None:  # reported once, when the round is trained and saved
             threading.Event().wait(self._devices.wait_s(self._member, time.monotonic() - self._began))
 
 
 def run_real(run: RunSettings, cohort: Cohort, devices: Devices, root: Path) -> ObservedRun:
-    """One run by processes; a run whose record is there is not run again."""
+    """Run one federation as processes, unless its record already exists."""
 
     def participate(members: Sequence[JoinSettings]) -> int:
         configure_logging(terminal=False)
@@ -90,7 +90,7 @@ def run_real(run: RunSettings, cohort: Cohort, devices: Devices, root: Path) -> 
 
 
 def _start_accuracy(run: RunSettings, cohort: Cohort, folder: Path, root: Path) -> list[float]:
-    """How good the model is that everybody starts from; measured in a child, because this process forks again."""
+    """Return each client's accuracy with the initial model, measured in a child because this process forks again."""
     path = folder / "start.json"
 
     def work() -> None:
@@ -108,9 +108,9 @@ def _start_accuracy(run: RunSettings, cohort: Cohort, folder: Path, root: Path) 
 
 
 def watched_from(told: Sequence[tuple[facts.Fact, float]], start: Mapping[str, float], *, slow: int) -> ObservedRun:
-    """Everybody's accuracy as it changed: a model counts from its order on, though its score came with the report.
+    """Return all accuracies over time: a model counts from its training request on, though its score came later.
 
-    start: by member, how good the first model is. Time is counted from the first order to train.
+    start: by member, accuracy of the initial model. Time starts with the first request to train.
     """
     ordered: dict[tuple[str, int], float] = {}
     changes: list[tuple[float, str, float]] = []

@@ -1,6 +1,6 @@
-"""The study with real processes: one member slow, waiting for all against not waiting, measured on the wall's clock.
+"""The study with real processes: one member is slow, waiting for all against not waiting, measured in real time.
 
-Numbers depend on the machine and on what else it does: they are measurements, not results to be found again.
+Numbers depend on the machine and its load: they are measurements, not repeatable results.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The study: every algorithm under every condition, rounds run in every way; what is missing is run, all is written.
+"""Runs the study: every algorithm under every condition and in every way; missing runs are made, results written.
 
-Runs are deterministic and found again by their identity, so a killed study goes on with the run it was at.
+Runs are deterministic and looked up by their identity, so a killed study resumes with its unfinished runs.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class AsyncStudy:
 
     @property
     def identity(self) -> str:
-        """Names the study's tables and figures."""
+        """A digest that names the study's tables and figures."""
         return digest(
             [[run.identity, run.rounds] for run in self.runs]
             + [list(self.conditions), list(self.ways), self.trouble.slower, self.trouble.lost]
         )
 
     def cases(self, cohort: Cohort, seed: int) -> list[Case]:
-        """The runs of one seed on its clients. With nobody late a deadline changes nothing, so it is left out."""
+        """Return the runs of one seed. If nobody is late a deadline changes nothing, so that case is left out."""
         names = [client.name for client in cohort.clients]
         return [
             case_of(run, names, condition, way, self.trouble)
@@ -80,7 +80,7 @@ def run_study(study: AsyncStudy, root: Path, *, jobs: int, console: Console) -> 
 
 
 def heading_of(study: AsyncStudy) -> str:
-    """What was run, in a line."""
+    """Describe what was run in one line."""
     first, seeds = study.runs[0], len({run.seed for run in study.runs})
     plural = "" if seeds == 1 else "s"
     return (
@@ -90,7 +90,7 @@ def heading_of(study: AsyncStudy) -> str:
 
 
 def tell(study: AsyncStudy, told: Sequence[Curve], heading: str, path: Path, *, clock: str, console: Console) -> None:
-    """Write the study down, and print it. clock: what kind of seconds these are."""
+    """Write the study's results to files and print them. clock: the kind of seconds, virtual or real."""
     titles = {condition: study.trouble.title(condition) for condition in dict.fromkeys(c.condition for c in told)}
     algorithms = list(dict.fromkeys(curve.algorithm for curve in told))
     targets = {name: curves.target_of(told, name) for name in algorithms}
@@ -117,7 +117,7 @@ def _provenance(study: AsyncStudy) -> str:
 
 
 def _run_missing(cases: Sequence[Case], cohort: Cohort, root: Path, *, jobs: int, console: Console) -> None:
-    """Up to `jobs` runs at a time, each in a process of its own."""
+    """Make the missing runs, up to `jobs` at a time, each in its own process."""
     waiting = [case for case in cases if not AsyncFolder(root, case.settings).is_complete()]
     with Children(root / "logs") as children:
         while waiting or children.alive:

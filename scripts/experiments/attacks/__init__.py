@@ -1,1 +1,1 @@
-"""Attacks by one member on the others, and what defences leave of them."""
+"""Attacks by one member on the others, and how well defences limit them."""

@@ -1,7 +1,7 @@
-"""One attack against one algorithm under one defence: a whole run in which the last of five members is hostile.
+"""Runs one attack against one algorithm under one defence: a whole run in which the last member is hostile.
 
-Decisions are the coordinator's own: its machine, its admission, its mixing, under the virtual clock, where everybody
-takes equally long and the hostile member reports last. What is measured is how good the honest members' models are.
+The coordinator's own code decides (its machine, admission and mixing), under the virtual clock, where all members take
+equally long and the hostile one reports last. The accuracy of the honest members' models is measured.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from scripts.run.cohort import Cohort
 from scripts.run.settings import RunSettings
 
 TAIL_RECORDS = 5
-"""Accuracy is the mean over so many of the last rounds: delivered models swing."""
+"""Accuracy is the mean over this many of the last rounds, because delivered models swing."""
 
 EPOCH_S = 10.0
 
@@ -50,7 +50,7 @@ class AttackOutcome:
 
 
 class HostileHome(Home):
-    """Trains as everybody does, then reports something else."""
+    """Trains like every member, then reports a forged update."""
 
     def __init__(self, home: Home, others: Sequence[Home], attack: AttackKind, seed: int) -> None:
         super().__init__(home.client, home.splits, home.strategy)
@@ -68,7 +68,7 @@ class HostileHome(Home):
         return self.client.shared if self._forged is None else self._forged
 
     def measure(self, anchor: State, what: Measure) -> BnStats:
-        """Of the victim, counted as its own: as plausible as a lie can be."""
+        """Measure, under a twin attack the victim's data with its own sample count: as plausible as a lie can be."""
         source = self._others[0].client if self._attack.twin else self.client
         found = source.measure(anchor, what)
         factor = self.train_samples / found.samples
@@ -98,19 +98,19 @@ class HostileHome(Home):
 
 
 def settings_of(run: RunSettings) -> AsyncSettings:
-    """Rounds as a coordinator leads them, everybody equally fast, looked at once a round."""
+    """Return settings with the coordinator's rounds, all members equally fast, recorded once per round."""
     clock = ClockSettings(epoch_s=EPOCH_S, by_samples=False, look_s=EPOCH_S * run.sgd.epochs)
     return AsyncSettings(run=run, clock=clock)
 
 
 def without_admission(rules: Rules) -> Rules:
-    """Only what is not finite is refused, and nobody is excluded."""
+    """Return rules that refuse only values that are not finite, and exclude nobody."""
     members = dataclasses.replace(rules.members, strikes=10**9, max_samples=2**62)
     return dataclasses.replace(rules, admission=_NOTHING, members=members)
 
 
 def attacked_cohort(cohort: Cohort, attack: AttackKind | None, *, honest: int) -> Cohort:
-    """The first `honest` clients and, where there is an attack, one more, whose labels may be reversed."""
+    """Return the first `honest` clients and, if there is an attack, one more, whose labels may be reversed."""
     clients = cohort.clients[: honest + (attack is not None)]
     data = cohort.data
     if attack is not None and attack.labels:
@@ -124,7 +124,7 @@ def attacked_cohort(cohort: Cohort, attack: AttackKind | None, *, honest: int) -
 def run_attack(
     run: RunSettings, cohort: Cohort, attack: AttackKind | None, *, honest: int, admission: bool, folder: Path
 ) -> AttackOutcome:
-    """A whole run; attack None: the honest members by themselves."""
+    """Make a whole run; attack None: with the honest members only."""
     settings = settings_of(run)
     there = attacked_cohort(cohort, attack, honest=honest)
     federation = open_federation(settings, there, EngineOptions(root=folder))
@@ -148,7 +148,7 @@ def run_attack(
 
 
 def _turn_hostile(federation: VirtualFederation, attack: AttackKind, seed: int) -> None:
-    """The last member by name."""
+    """Make the last member by name hostile."""
     *others, name = federation.homes
     homes = [federation.homes[one] for one in others]
     federation.homes[name] = HostileHome(federation.homes[name], homes, attack, seed)

@@ -1,6 +1,6 @@
-"""`fedap-lab attacks`: attack x algorithm x defence, one hostile member beside honest ones, as a table.
+"""`fedap-lab attacks`: a table of attack x algorithm x defence, with one hostile member among honest ones.
 
-Reads options, runs what is missing, prints and writes; decides nothing. A killed command goes on where it was.
+Reads options, makes missing runs, prints and writes; decides nothing. A killed command resumes where it was.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from scripts.run.settings import AnchorSettings, CohortSettings, RunSettings
 
 MODELS = {"watch": "har-cnn", "har": "har-cnn"}
 DEFENCES = ("nothing", *RULES)
-"""nothing: no admission but for what is not finite; none: admission alone; the others: a rule of mixing besides."""
+"""nothing: refuse only values that are not finite; none: admission checks alone; others: with a robust mixing rule."""
 
 ALONE = "alone"
-"""The honest members by themselves: what all others are compared with."""
+"""The honest members by themselves: the baseline of all comparisons."""
 
 
 def attacks(
@@ -89,7 +89,7 @@ def _settings(cohort: CohortSettings, algorithm: str, *, rounds: int, momentum: 
 
 
 def _one(run: RunSettings, cohort: Cohort, attack: str, defence: str, honest: int) -> dict[str, Any]:
-    from scripts.experiments.attacks.arena import run_attack  # torch comes with it
+    from scripts.experiments.attacks.arena import run_attack  # imports torch
 
     rule = "none" if defence == "nothing" else defence
     with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +105,7 @@ def _one(run: RunSettings, cohort: Cohort, attack: str, defence: str, honest: in
 
 
 def table(found: dict[str, Any]) -> Iterator[str]:
-    """Rows are attacks, columns algorithm and defence: the honest members' mean accuracy, and what was refused."""
+    """Yield the table: rows are attacks, columns algorithm and defence; the honest members' mean accuracy, refusals."""
     columns = list(dict.fromkeys((key.split("/")[0], key.split("/")[2]) for key in found if f"/{ALONE}/" not in key))
     yield "| attack | " + " | ".join(f"{algorithm}, {defence}" for algorithm, defence in columns) + " |"
     yield "|---" * (len(columns) + 1) + "|"

@@ -1,7 +1,7 @@
-"""What one hostile member can send: each attack by name, as a function of all that it can know at best.
+"""Defines what one hostile member can send: each attack by name, as a function of everything it could know.
 
-Attackers here know more than they would: what honest members trained in this very round. Pure arrays; who is hostile,
-and what is done about it, is decided elsewhere.
+Attackers here know more than real ones: what honest members trained in the current round. Pure arrays; who is hostile,
+and how that is countered, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from fedap_core.arrays import Float32Array
 class Situation:
     """One round of the hostile member.
 
-    sent, trained: what it was given, and what honest training made of it. honest, given: (m, P), the honest members'
-    updates of this round and what they were given. variances: which values cannot be negative.
+    sent, trained: the model delivered to it, and the same after honest training. honest, given: (m, P), the honest
+    members' updates of this round and the models delivered to them.
     """
 
     round_no: int
@@ -39,7 +39,7 @@ class Situation:
         return np.asarray((self.honest - self.given).mean(axis=0), dtype=np.float32)
 
     def noise(self, length: float) -> Float32Array:
-        """A random direction of that length."""
+        """Return a random vector of that length."""
         drawn = self.rng.standard_normal(self.sent.size)
         return np.asarray(length * drawn / np.linalg.norm(drawn), dtype=np.float32)
 
@@ -49,7 +49,7 @@ Forge = Callable[[Situation], Float32Array]
 
 @dataclass(frozen=True, kw_only=True)
 class AttackKind:
-    """update: what is sent instead of the trained weights. samples: by which factor the count in hello is a lie.
+    """update: what is sent instead of the trained weights. samples: factor by which its hello exaggerates its count.
 
     twin: it sends the statistics of the first honest member as its own. labels: it trains on reversed labels.
     """
@@ -75,7 +75,7 @@ def _a_little(now: Situation) -> Float32Array:
 
 
 def _one_tensor(now: Situation) -> Float32Array:
-    """The last trained values of the wire's order are the head's or a bias: all of one step's length into ten."""
+    """Change ten values by the length of an honest step; the last ones in wire order belong to the head or a bias."""
     update = now.trained.copy()
     update[-10:] += np.float32(now.step)
     return update

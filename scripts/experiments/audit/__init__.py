@@ -1,1 +1,1 @@
-"""What an attacker can learn from a run: membership, class proportions, others' updates; measured on our own runs."""
+"""Measures on our own runs what an attacker can learn: membership, class proportions, others' updates."""

@@ -1,6 +1,6 @@
-"""Runs one algorithm and then one more round by hand, keeping what each party would hold: the audit's material.
+"""Runs one algorithm, then one more round step by step, and keeps what each party would hold, as input of the audit.
 
-Own models, the weights that leave, the mixtures that others receive, W. What an attacker makes of them is elsewhere.
+That is: own models, the weights that leave, the mixtures that others receive, W. The attacks are in other modules.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from scripts.run.settings import RunSettings
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Captured:
     """own: models to predict with. updates: whole models after training, of which only `shared` tensors leave. mixed:
-    what everybody is given next, with its own tensors of the others. sent, given: (n, values), flat: the
-    shared tensors, then what travels beside them. weights: W."""
+    the next delivered models, completed with each client's local tensors. sent, given: (n, values), flat: the shared
+    tensors, then what is sent beside them. weights: W."""
 
     spec: ModelSpec
     initial: State
@@ -42,11 +42,11 @@ class Captured:
 
 
 def with_updates(captured: Captured, seen: Float32Array) -> Captured:
-    """The same where an attacker reads other values of what is sent. seen: (n, values), as `sent`."""
+    """Return a copy in which an attacker sees other values in the sent updates. seen: (n, values), like `sent`."""
     ends = np.cumsum([captured.initial[name].numel() for name in captured.shared])
 
     def one(update: State, row: Float32Array) -> State:
-        parts = dict(zip(captured.shared, np.split(row, ends), strict=False))  # the rest travels beside the weights
+        parts = dict(zip(captured.shared, np.split(row, ends), strict=False))  # the rest is sent beside the weights
         return {
             name: torch.from_numpy(parts[name].copy()).reshape(tensor.shape) if name in parts else tensor
             for name, tensor in update.items()
@@ -57,7 +57,7 @@ def with_updates(captured: Captured, seen: Float32Array) -> Captured:
 
 
 def capture(settings: RunSettings, cohort: Cohort, root: Path, *, workers: int) -> Captured:
-    """Run what is missing of a run, then its next round."""
+    """Complete a run if necessary, then make its next round."""
     options = EngineOptions(root=root, workers=workers)
     folder = run_inline(settings, cohort, options)
     start = initial_file(settings, cohort, options)

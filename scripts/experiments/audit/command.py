@@ -1,7 +1,7 @@
-"""`fedap-lab audit`: attacks on runs of ours, as tables. Reads options, runs what is missing, prints and writes.
+"""`fedap-lab audit`: tables of attacks on our own runs. Reads options, makes missing runs, prints and writes.
 
-A killed command goes on where it was: findings are kept by algorithm and budget in audit.json. The tables are the
-report's (`report.page.leakage`).
+A killed command resumes where it was: findings are kept by algorithm and budget in audit.json. The tables come from the
+report (`report.page.leakage`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from scripts.report.page.leakage import ABOUT, ALGORITHM, AUDIT, EXACT, RECOVERY
 from scripts.run.cohort import Cohort, make_cohort
 from scripts.run.settings import AnchorSettings, CohortSettings, RunSettings
 
-if TYPE_CHECKING:  # torch comes with them: only when there is something to run
+if TYPE_CHECKING:  # these import torch, which is needed only if there is something to run
     from scripts.experiments.audit.membership import Outside
     from scripts.experiments.audit.statistics import StatisticsAudit
 
 MODELS = {"watch": "har-cnn", "har": "har-cnn"}
 UNITS = "averaged by unit"
-"""Statistics without noise or clipping, with every unit counted once."""
+"""Statistics without noise or clipping, in which every unit counts once."""
 PERSONAL = "fedap"
-"""The algorithm whose statistics and updates get noise, and that is also attacked in a sealed run."""
+"""The algorithm whose statistics and updates get noise, and which is also attacked in a sealed run."""
 LEAVING = "weights that leave"
 
 
@@ -53,7 +53,7 @@ def audit(
     """Measure what leaks: membership, class proportions from statistics, updates recovered from delivered models."""
     names = algorithms.split(",")
     for name in names:
-        make_strategy(name)  # a misspelt name is said before any data is read
+        make_strategy(name)  # refuse a misspelt name before any data is read
     described = CohortSettings.model_validate({"data": data, "partition": partition, "clients": clients})
     base = RunSettings(
         cohort=described, model=MODELS.get(data, "lenet5"), algorithm=PERSONAL, rounds=rounds, seed=seed,
@@ -103,7 +103,7 @@ class Attacks:
     def wanted(
         self, names: Sequence[str], budgets: Mapping[str, StatisticsPrivacy], noises: Mapping[str, UpdatePrivacy]
     ) -> dict[str, Callable[[], dict[str, Any]]]:
-        """Every finding by its name, in the order of the tables, and what makes it."""
+        """Return every finding's name, in the order of the tables, with the function that computes it."""
         found: dict[str, Callable[[], dict[str, Any]]] = {
             f"{ALGORITHM}{name}": partial(self.attacked, {"algorithm": name}) for name in names
         }
@@ -120,7 +120,7 @@ class Attacks:
         return found
 
     def measured(self, name: str, privacy: StatisticsPrivacy | None) -> dict[str, Any]:
-        """What statistics tell, exact, averaged or under a budget."""
+        """Measure what statistics reveal: exact, averaged or under a budget."""
         return self._statistics.judge(name, privacy)
 
     @cached_property
@@ -131,13 +131,13 @@ class Attacks:
 
     @cached_property
     def _outside(self) -> Outside:
-        """What the attacker has of its own is the same for all runs: they start from one model."""
+        """The attacker's own data and models, the same for all runs because they start from one model."""
         from scripts.experiments.audit.membership import outside_of
 
         return outside_of(self._base, self.cohort, self._root)
 
     def attacked(self, changed: Mapping[str, object]) -> dict[str, Any]:
-        """Membership inference against everything, and recovery of updates from what is delivered."""
+        """Run membership inference against every target, and recover updates from delivered models."""
         from scripts.experiments.audit.capture import capture
         from scripts.experiments.audit.membership import membership
         from scripts.experiments.audit.recovery import recovery
@@ -151,19 +151,19 @@ class Attacks:
         return described
 
     def sealed(self) -> dict[str, Any]:
-        """What a coordinator of a sealed run gets out of weights that leave; members hold what they hold in clear."""
+        """Attack the weights that leave as the coordinator of a sealed run sees them; for members nothing changes."""
         from scripts.experiments.audit.capture import capture, with_updates
         from scripts.experiments.audit.membership import membership
         from scripts.experiments.audit.recovery import padded
 
         captured = capture(self._base, self.cohort, self._root, workers=self._workers)
         seen = padded(captured.sent, self._base.seed)
-        seen *= captured.sent.std() / seen.std()  # an attacker knows how large weights are
+        seen *= captured.sent.std() / seen.std()  # an attacker knows the scale of weights
         strengths = membership(with_updates(captured, seen), self.cohort, self._outside, self._base.seed)
         return {name: dataclasses.asdict(one) for name, one in strengths.items() if name.startswith(LEAVING)}
 
     def updates(self, privacy: UpdatePrivacy | None) -> dict[str, Any]:
-        """What noise in updates costs, and what is left to find in them."""
+        """Measure what noise in updates costs, and what attacks still find."""
         from scripts.experiments.audit.statistics import accuracy_of
 
         changed = {"update_privacy": privacy}
@@ -178,7 +178,7 @@ class Attacks:
 
 
 def off_diagonal_correlation(one: FloatArray, other: FloatArray) -> float:
-    """Pearson's, over the weights that members have in each other's rows."""
+    """Return Pearson's correlation over the weights that members have in each other's rows."""
     apart = ~np.eye(len(one), dtype=bool)
     a, b = one[apart], other[apart]
     return float(np.corrcoef(a, b)[0, 1]) if a.std() > 0 and b.std() > 0 else 0.0

@@ -16,8 +16,8 @@ def budget_figure(
     averaged: Mapping[str, float],
     path: Path,
 ) -> None:
-    """by_epsilon, exact: `correlation` and `accuracy` (a share) of each. averaged: by unit, without noise or clip; its
-    correlation alone is drawn."""
+    """Draw the figure. by_epsilon, exact: `correlation` and `accuracy` (a share) of each. averaged: by unit, without
+    noise or clipping; only its correlation is drawn."""
     budgets = sorted(by_epsilon)
     figure = new_figure(8.0, 3.2)
     left, right = figure.subplots(1, 2)

@@ -1,7 +1,7 @@
-"""Membership inference: was this sample among a client's training samples? By its loss, and by a reference model.
+"""Membership inference: was a sample among a client's training samples? By its loss, and by a reference model.
 
-Members are training samples, others test samples of the same client, so that nothing but training tells them apart.
-Reference models are trained on test samples of other clients: an attacker's own data of the same kind.
+Members are training samples, non-members test samples of the same client, so that they differ only by training.
+Reference models are trained on test samples of other clients, which stand for an attacker's own data of the same kind.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from scripts.run.cohort import Cohort
 from scripts.run.settings import RunSettings
 
 MOST_SAMPLES = 500
-"""Members and others that are looked at per client."""
+"""Members and non-members used per client."""
 REFERENCE_EPOCHS = 15
 _CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outside:
-    """What an attacker has of its own: data of clients other than those that it attacks, and a model trained on it.
-    Clients at even places are attacked with the data of those at odd ones, and the other way round."""
+    """What an attacker has: data of clients other than those that it attacks, and a model trained on them.
+    Clients at even places are attacked with the data of those at odd places, and vice versa."""
 
     samples: tuple[Samples, Samples]
     references: tuple[State, State]
@@ -49,7 +49,7 @@ class Outside:
 
 
 def outside_of(settings: RunSettings, cohort: Cohort, root: Path) -> Outside:
-    """Reference models of both sides, trained from the initial model."""
+    """Train the reference models of both sides from the initial model."""
     spec, initial, _ = read_model(initial_file(settings, cohort, EngineOptions(root=root)))
     seed, samples, models = settings.seed, [], []
     for side in (0, 1):
@@ -64,7 +64,7 @@ def outside_of(settings: RunSettings, cohort: Cohort, root: Path) -> Outside:
 
 
 def membership(captured: Captured, cohort: Cohort, outside: Outside, seed: int) -> dict[str, Strength]:
-    """Every attack against every target, by «target, attack»."""
+    """Run every attack against every target; results by «target, attack»."""
     found: dict[str, list[tuple[FloatArray, FloatArray]]] = {}
     for place, client in enumerate(cohort.clients):
         sides = [_some(client.splits[part], seed, client.name) for part in ("train", "test")]
@@ -92,7 +92,7 @@ def _targets(captured: Captured, place: int, outside: Samples) -> Mapping[str, S
 
 
 def _completed(captured: Captured, state: State, outside: Samples) -> State:
-    """A model whose batch norm stayed home is made usable with the attacker's own data."""
+    """Complete a model whose batch norm was not sent, by re-estimating it on the attacker's own data."""
     if all(name in captured.shared for name in state if name.endswith("running_mean")):
         return state
     module = module_of(captured.spec, state)
@@ -106,7 +106,7 @@ def _some(positions: IndexArray, seed: int, name: str) -> IndexArray:
 
 
 def _losses(captured: Captured, state: State, samples: Samples) -> FloatArray:
-    """(n,): cross entropy of every sample."""
+    """Return the cross entropy of every sample, (n,)."""
     module = module_of(captured.spec, state)
     parts: Sequence[torch.Tensor]
     with evaluating(module), torch.no_grad():

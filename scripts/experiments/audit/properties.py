@@ -1,7 +1,7 @@
-"""Property inference: which classes a client has, and how many of each, from the layer statistics that it sends.
+"""Property inference: which classes a client has, and in which proportions, from the layer statistics that it sends.
 
-The attacker makes shadow clients out of data of its own, learns how class proportions show in statistics (ridge
-regression), and reads the proportions of real clients off theirs.
+The attacker makes shadow clients from its own data, learns to predict class proportions from statistics (ridge
+regression), and applies that to the statistics of real clients.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from scripts.run.cohort import Cohort
 
 SHADOWS = 400
 PRESENT = 0.01
-"""A class counts as present where it is at least this share of a client's samples."""
+"""A class counts as present if it makes up at least this share of a client's samples."""
 _RIDGE = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Properties:
-    """error: mean absolute error of a class's share; guess: the same for always saying the mean. auc: telling present
-    classes from absent ones, 0.5 is guessing."""
+    """error: mean absolute error of a class's share; guess: the same when always predicting the mean. auc: present
+    against absent classes, 0.5 is guessing."""
 
     error: float
     guess: float
@@ -41,7 +41,7 @@ class Properties:
 
 
 class ProportionAttack:
-    """Learnt once, from the attacker's own data, under the run's anchor."""
+    """An attack trained once, on the attacker's own data, under the run's anchor."""
 
     def __init__(self, cohort: Cohort, positions: IndexArray, anchor: nn.Module, *, seed: int) -> None:
         self._classes = len(cohort.data.classes)
@@ -59,7 +59,7 @@ class ProportionAttack:
         self._fit(np.stack(features), np.stack(targets))
 
     def judge(self, stats: Sequence[BnStats], truth: FloatArray) -> Properties:
-        """truth: (clients, classes), the real proportions."""
+        """Evaluate the attack. truth: (clients, classes), the real proportions."""
         z = (np.stack([_features(one) for one in stats]) - self._centre) / self._spread
         guessed = np.clip(z @ self._slopes + self._mean, 0.0, 1.0)
         present = truth >= PRESENT
@@ -70,7 +70,7 @@ class ProportionAttack:
         )
 
     def _shadow(self, labels: IndexArray, rng: np.random.Generator) -> IndexArray:
-        """Positions of a client with random proportions, some classes all but absent."""
+        """Draw the samples of a shadow client with random proportions, some classes almost absent."""
         shares = rng.dirichlet(np.full(self._classes, rng.choice((0.1, 0.3, 1.0))))
         weights = shares[labels] / np.maximum(np.bincount(labels, minlength=self._classes), 1)[labels]
         size = min(len(labels), int(rng.integers(100, 600)))

@@ -1,6 +1,6 @@
-"""Recovering members' updates from what is delivered: solving W X = Y, by who sees all rows and by one member alone.
+"""Recovers members' updates from delivered models by solving W X = Y, seeing all rows or only one member's.
 
-An error of 1 is what averaging everybody gives without any attack; 0 is the update itself.
+An error of 1 is that of guessing the average of all updates, without any attack; 0 is the update itself.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from fedap_core.sealing.fixed_point import signed, to_values, to_words
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryErrors:
-    """condition: of W. all_rows: who sees every delivered model. one_member: the best that a member gets of the peer
-    with the largest weight in its row. sealed: who sees every padded upload of a sealed run. largest: that weight."""
+    """condition: of W. all_rows: error if every delivered model is seen. one_member: lowest error of a member about the
+    peer with the largest weight in its row. sealed: if every padded upload of a sealed run is seen. largest: that
+    weight."""
 
     condition: float
     all_rows: float
@@ -30,7 +31,7 @@ class RecoveryErrors:
 
 
 def recovery(weights: FloatArray, sent: Float32Array, given: Float32Array, seed: int) -> RecoveryErrors:
-    """sent: (n, values) true updates; given: (n, values) what was delivered."""
+    """Attempt all recoveries. sent: (n, values), true updates; given: (n, values), delivered models."""
     truth = sent.astype(np.float64)
     centre = truth.mean(axis=0)
     solved = np.linalg.lstsq(weights, given.astype(np.float64), rcond=1e-6)[0]
@@ -53,7 +54,7 @@ def recovery(weights: FloatArray, sent: Float32Array, given: Float32Array, seed:
 
 
 def padded(sent: Float32Array, seed: int) -> Float32Array:
-    """(n, values): what a coordinator of a sealed run would read out of updates, if it took padded words for values."""
+    """Return (n, values) as the coordinator of a sealed run would read updates if it took padded words for values."""
     pads = generator(seed, purpose="audit pads").integers(0, 2**64, sent.shape, dtype=np.uint64, endpoint=False)
     words = np.stack([to_words(row) for row in sent]) + pads
     return np.stack([to_values(signed(row)) for row in words])
@@ -64,6 +65,6 @@ def _error(guess: FloatArray, truth: FloatArray, centre: FloatArray) -> float:
 
 
 def _fitted(seen: FloatArray, truth: FloatArray) -> FloatArray:
-    """The best straight line from what is seen to the truth: more than an attacker could have."""
+    """Fit the truth linearly to what is seen: more than an attacker could do."""
     slope, offset = np.polyfit(seen / np.abs(seen).max(), truth, 1)
     return np.asarray(slope * seen / np.abs(seen).max() + offset)

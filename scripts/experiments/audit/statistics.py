@@ -1,4 +1,4 @@
-"""What layer statistics tell, and what noise in them costs: W, accuracy and class proportions, budget by budget."""
+"""Measures what layer statistics reveal and what noise in them costs: W, accuracy and class proportions, per budget."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_CLIP = 1e12
 
 
 class StatisticsAudit:
-    """One cohort under one anchor. What does not depend on a budget is computed once."""
+    """One cohort under one anchor. Whatever does not depend on a budget is computed once."""
 
     def __init__(self, base: RunSettings, cohort: Cohort, root: Path, *, workers: int) -> None:
         self._base = base
@@ -37,7 +37,7 @@ class StatisticsAudit:
         self._counts = tuple(len(client.splits["train"]) for client in cohort.clients)
 
     def judge(self, name: str, privacy: StatisticsPrivacy | None) -> dict[str, float | None]:
-        """name: exact, averaged by unit, or a budget's."""
+        """Measure one variant. name: exact, averaged by unit, or a budget."""
         stats = self._exact if name == EXACT else self._statistics(privacy)
         apart = off_diagonal_correlation(self._exact_weights, self._weights(stats))
         error, guess, auc = self._properties(stats)
@@ -57,7 +57,7 @@ class StatisticsAudit:
         return self._weights(self._exact)
 
     def _statistics(self, privacy: StatisticsPrivacy | None) -> tuple[BnStats, ...]:
-        """With noise, or averaged by units alone."""
+        """Return statistics with noise, or only averaged by unit."""
         if privacy is None:
             return self._averaged(self._base)
         settings = self._base.model_copy(update={"statistics_privacy": privacy})
@@ -74,7 +74,7 @@ class StatisticsAudit:
 
     @cached_property
     def _attacks(self) -> tuple[ProportionAttack, ProportionAttack]:
-        """Clients at even places are attacked with data of those at odd ones, and the other way round."""
+        """Attacks on clients at even and at odd places, each trained on data of the others."""
         spec, state, _ = read_model(self._anchor)
         anchor = module_of(spec, state)
 
@@ -99,7 +99,7 @@ class StatisticsAudit:
 
 
 def accuracy_of(settings: RunSettings, cohort: Cohort, root: Path, *, workers: int) -> float:
-    """Mean test accuracy of a whole run, over its clients."""
+    """Return the mean test accuracy of a whole run over its clients."""
     folder = run_inline(settings, cohort, EngineOptions(root=root, workers=workers))
     last = folder.records()[-1].mean
     if last is None:

@@ -1,6 +1,6 @@
-"""How strong an attack is that gives every sample a number: area under the ROC curve, hits at few false alarms.
+"""Measures the strength of an attack that scores every sample: area under the ROC curve, hits at few false alarms.
 
-Pure numpy. An attack says «member» of samples with high numbers; 0.5 is guessing.
+Pure numpy. An attack takes samples with high scores for members; an area of 0.5 is guessing.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Strength:
 
 
 def roc_of(members: FloatArray, others: FloatArray) -> tuple[float, float]:
-    """The area under the curve, and the share of members found at 1 % false alarms."""
+    """Return the area under the curve, and the share of members found at 1 % false alarms."""
     is_member = np.repeat((True, False), (members.size, others.size))
     return roc_scores(is_member, np.concatenate((members, others)), false_alarms=FALSE_ALARMS)
 
 
 def strength_of(scores: Sequence[tuple[FloatArray, FloatArray]], *, seed: int) -> Strength:
-    """One pair (members, others) of numbers for each client."""
+    """Return an attack's strength. scores: one pair (members, others) for each client."""
     areas, hits = np.array([roc_of(members, others) for members, others in scores]).T
     rng = generator(seed, purpose="audit interval")
     means = areas[rng.integers(0, areas.size, (2000, areas.size))].mean(axis=1)

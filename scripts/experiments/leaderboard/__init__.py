@@ -1,1 +1,1 @@
-"""All algorithms on all data sets that are here, under fixed recipes: what is run, how long it takes, one page."""
+"""The leaderboard: all algorithms on all available data sets under fixed recipes, estimated durations, one page."""

@@ -1,4 +1,4 @@
-"""What the leaderboard runs: data sets as divided, recipes, seeds, algorithms. A board is one set under one recipe.
+"""Decides what the leaderboard runs: divided data sets, recipes, seeds, algorithms. A board is one set and one recipe.
 
 Decides settings only; nothing is run or read here.
 """
@@ -25,7 +25,7 @@ QUICK_SETS = ("watch",)
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRecipe:
-    """Local training and rounds, the same for all algorithms. algorithms: by default, of this recipe's boards."""
+    """Local training and rounds, the same for all algorithms. algorithms: the default ones of this recipe's boards."""
 
     name: str
     title: str
@@ -50,8 +50,8 @@ RECIPES = {one.name: one for one in (PAPER, USER)}
 
 @dataclass(frozen=True, kw_only=True)
 class BoardData:
-    """A data set as divided among clients. data: its name for `--data`; target: the accuracy whose first round is told,
-    0 for 95 % of what the first algorithm reaches in the end."""
+    """A data set divided among clients. data: its name for `--data`; target: the accuracy up to which rounds are
+    counted, 0 for 95 % of the best algorithm's final accuracy."""
 
     name: str
     title: str
@@ -67,7 +67,7 @@ class BoardData:
 
 
 _SMALL_BATCHES = {"batch_size": 16}
-"""Of fewer than a hundred training samples a client."""
+"""For clients with fewer than a hundred training samples."""
 
 BOARD_DATA = {
     one.name: one
@@ -117,7 +117,7 @@ class Board:
 
 @dataclass(frozen=True, kw_only=True)
 class Restriction:
-    """What a user asked for; empty or 0: as the leaderboard has it."""
+    """What the user requested; empty or 0: the leaderboard's default."""
 
     data: tuple[str, ...] = ()
     recipes: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ class Restriction:
 
 
 def make_boards(asked: Restriction) -> list[Board]:
-    """Every board of the data sets that are here, or of those asked for."""
+    """Return the boards of the available data sets, or of the requested ones."""
     return [_board(one, recipe, asked) for recipe in _recipes(asked) for one in _data(asked)]
 
 

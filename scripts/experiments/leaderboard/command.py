@@ -1,4 +1,4 @@
-"""`fedap-lab leaderboard`: reads options and hands them on."""
+"""`fedap-lab leaderboard`: reads options and passes them on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How long the missing runs of a leaderboard will take: by what finished runs took here, else by measured constants.
+"""Estimates how long a leaderboard's missing runs will take, from finished runs here, else from measured constants.
 
-A run's time is its rounds times its passes over the data; of a pass, the time on one core is told by data set.
+A run's time is its rounds times its passes over the data times the seconds of a pass, given per data set for one core.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ MEASURED_S = {
     "organamnist": 4.0, "har-people": 1.0, "har": 1.2, "chest": 3.9, "watch": 0.3,
     "organcmnist": 1.6, "organsmnist": 1.7, "pamap2": 3.0,
 }  # fmt: skip
-"""Seconds of one core (AMD EPYC, AVX2) for one round of one pass over all clients' data, evaluation included. Of the
-last three, which nobody has run, in proportion to their samples."""
+"""Seconds of one core (AMD EPYC, AVX2) for one round of one pass over all clients' data, evaluation included. The last
+three were not measured but scaled by their number of samples."""
 
 
 def seconds_of(boards: Sequence[Board], root: Path) -> dict[str, float]:
-    """What is left to do of every board, in seconds of one core, by the board's title."""
+    """Return the remaining work of every board in seconds of one core, by the board's title."""
     return {board.title: _left(board, root) for board in boards}
 
 
 def in_words(seconds: float) -> str:
-    """About how long, without a precision that nobody has."""
+    """Write a duration without false precision."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     if seconds < 5400:
@@ -44,7 +44,7 @@ def _left(board: Board, root: Path) -> float:
 
 
 def _measured(folders: Sequence[RunFolder]) -> float:
-    """Seconds of a pass in the runs that are here; 0 without any."""
+    """Return the seconds of a pass in these runs; 0 if there are none."""
     found = [
         sum(sum(record.seconds.values()) for record in folder.records()) / _passes(folder.settings)
         for folder in folders

@@ -1,4 +1,4 @@
-"""Runs a leaderboard: says how long it will take, runs what is missing board by board, writes the page after each."""
+"""Runs a leaderboard: announces the duration, makes missing runs board by board, writes the page after each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scripts.run.run_folder import RunFolder
 
 
 def run_leaderboard(boards: Sequence[Board], sweep: SweepOptions, console: Console, *, run: bool) -> Path | None:
-    """Returns the page; None where no run is finished and none was to be made."""
+    """Make missing runs if `run` is set, and return the page; None if no run is finished."""
     announce(boards, sweep, console)
     page = None
     if run:
@@ -30,7 +30,7 @@ def run_leaderboard(boards: Sequence[Board], sweep: SweepOptions, console: Conso
 
 
 def announce(boards: Sequence[Board], sweep: SweepOptions, console: Console) -> None:
-    """What is missing, and about how long it takes."""
+    """Print what is missing and about how long it takes."""
     left = seconds_of(boards, sweep.root)
     for board in boards:
         missing = sum(not RunFolder(sweep.root, run).is_complete() for run in board.runs)
@@ -42,7 +42,7 @@ def announce(boards: Sequence[Board], sweep: SweepOptions, console: Console) -> 
 
 
 def write_finished(boards: Sequence[Board], root: Path) -> Path | None:
-    """The page of the runs that are finished."""
+    """Write the page of the finished runs; None if there are none."""
     recipes: dict[str, list[BoardStanding]] = {}
     for board in boards:
         folders = [folder for run in board.runs if (folder := RunFolder(root, run)).is_complete()]

@@ -1,1 +1,1 @@
-"""Every table and figure of the paper (Lu et al. 2022) as one command: what is run, shown and claimed."""
+"""Reproduces every table and figure of the paper (Lu et al. 2022) by one command: runs, figures, claims."""

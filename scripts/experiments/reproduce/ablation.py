@@ -1,4 +1,4 @@
-"""What each ingredient is worth: weighting, local batch normalisation, and the three ways to W."""
+"""Measures what each ingredient is worth: weighting, local batch normalisation, and the three ways to compute W."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ BOTH = ("pamap2", "covid")
 VARIANTS = ("fedavg", "fedbn", "fedap", "d-fedap", "f-fedap")
 _SBN_COLOUR = "#5c7a99"
 _TITLE_WIDTH = 14
-"""Letters of a data set's name that fit under its bars."""
+"""Letters per line of a data set's name under its bars."""
 
 
 def weighting_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
-    """Without its weighting FedAP is FedBN."""
+    """FedBN, which is FedAP without its weighting, and FedAP."""
     return (plan.cell("fedbn"), plan.cell("fedap"))
 
 
 def bn_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
-    """The same W; BN layers shared or kept."""
+    """The same W with BN layers shared and kept local."""
     return (plan.cell("fedap-sbn", name="SBN"), plan.cell("fedap", name="LBN"))
 
 
 def variant_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
-    """Three ways to W against none."""
+    """Three ways to compute W against algorithms without one."""
     return tuple(plan.cell(name) for name in VARIANTS)
 
 
 def show_weighting(job: Job) -> Findings:
-    """(a) means of FedBN and FedAP per data set, and below each other every client of every set."""
+    """Show (a) means of FedBN and FedAP per data set, then a panel with every client of each set."""
     results = run_plans(job, weighting_cells)
     verdicts: list[ClaimVerdict] = []
     for plan in job.plans:
@@ -53,7 +53,7 @@ def show_weighting(job: Job) -> Findings:
 
 
 def show_bn(job: Job) -> Findings:
-    """(a) means with shared and with local BN per data set, and below each other every client of every set."""
+    """Show (a) means with shared and with local BN per data set, then a panel with every client of each set."""
     results = run_plans(job, bn_cells)
     verdicts = []
     for plan in job.plans:
@@ -70,7 +70,7 @@ def show_bn(job: Job) -> Findings:
 def _mean_and_clients(
     job: Job, results: TargetResults, names: dict[str, tuple[str, str]], verdicts: Sequence[ClaimVerdict]
 ) -> Findings:
-    """(a) means, then a panel of clients and a table for every data set. names: cell -> (shown name, colour)."""
+    """Show (a) means, then a panel of clients and a table per data set. names: cell -> (shown name, colour)."""
     sets = [plan.data for plan in job.plans]
     figure = new_figure(9.8, 1.1 + 2.7 * len(sets))
     grid = figure.add_gridspec(len(sets), 2, width_ratios=(1.0, 1.7))
@@ -111,7 +111,7 @@ def _mean_and_clients(
 
 
 def show_variants(job: Job) -> Findings:
-    """A panel per data set, a bar per algorithm."""
+    """Show a panel per data set with a bar per algorithm."""
     results = run_plans(job, variant_cells)
     figure = new_figure(4.6 * len(job.plans), 3.6)
     panels = figure.subplots(1, len(job.plans), squeeze=False)[0]

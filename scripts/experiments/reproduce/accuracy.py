@@ -1,4 +1,4 @@
-"""The accuracy tables (PAMAP2, three Organ sets) and COVID-19's figure: every algorithm on one data set, per client."""
+"""Makes the accuracy tables (PAMAP2, three Organ sets) and COVID-19's figure: all algorithms on one set, per client."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def all_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
 
 
 def covid_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
-    """The paper's six."""
+    """The six algorithms of the paper."""
     return tuple(plan.cell(name) for name in COVID_ALGORITHMS)
 
 
 def show_table(claims: Callable[[Mapping[str, float]], tuple[ClaimVerdict, ...]], job: Job) -> Findings:
-    """Clients as dots in a row per algorithm, their mean, and the paper's mean beside it. claims: of the six' means."""
+    """Show clients as dots in a row per algorithm, with our mean and the paper's. claims: judges the six means."""
     results = run_cells(all_cells(job.plans[0]), job)
     data = job.plans[0].data.name
     stated = paper.ACCURACY.get(data)
@@ -67,7 +67,7 @@ def show_table(claims: Callable[[Mapping[str, float]], tuple[ClaimVerdict, ...]]
 
 
 def _weights(results: TargetResults, data: str) -> tuple[tuple[str, str, Figure], ...]:
-    """FedAP's W as a heat map, where the run left it."""
+    """Draw FedAP's W as a heat map, if the run stored it."""
     measured = results.one(data, "fedap")
     mixing = measured.folders[0].read_mixing()
     if mixing is None:
@@ -78,13 +78,13 @@ def _weights(results: TargetResults, data: str) -> tuple[tuple[str, str, Figure]
 
 
 def pamap2_claims(means: Mapping[str, float]) -> tuple[ClaimVerdict, ...]:
-    """What the section «Classification Accuracy» says of PAMAP2."""
+    """Judge what the section «Classification Accuracy» claims about PAMAP2."""
     claim = f"On PAMAP2 FedAP has the best mean accuracy, over {paper.PAMAP2_LEAD:g} points ahead."
     return (judges.best(means, claim=claim, lead=paper.PAMAP2_LEAD),)
 
 
 def organ_claims(means: Mapping[str, float]) -> tuple[ClaimVerdict, ...]:
-    """What it says of the Organ sets."""
+    """Judge what the same section claims about the Organ sets."""
     best = f"On the Organ sets FedAP has the best mean accuracy, over {paper.ORGAN_LEAD:g} points ahead on average."
     return (
         judges.best(means, claim=best, lead=paper.ORGAN_LEAD),
@@ -94,7 +94,7 @@ def organ_claims(means: Mapping[str, float]) -> tuple[ClaimVerdict, ...]:
 
 
 def show_covid(job: Job) -> Findings:
-    """Grouped bars: clients along the axis, their average at the right end."""
+    """Show grouped bars: clients along the axis, their average at the right end."""
     results = run_cells(covid_cells(job.plans[0]), job)
     data = job.plans[0].data.name
     measured = results.measured

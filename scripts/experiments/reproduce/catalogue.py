@@ -1,4 +1,4 @@
-"""The table of targets, in the order in which they are listed. To add one: a line in its family's file."""
+"""Lists the targets in display order. To add one, write it into its family's file and add its name here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGETS: dict[str, Target] = {name: _FOUND[name] for name in ORDER}
 
 
 def find_target(name: str) -> Target:
-    """The target of that name."""
+    """Return the target of that name."""
     if name not in TARGETS:
         raise unknown_name("target", name, [*TARGETS, "all", "list"])
     return TARGETS[name]

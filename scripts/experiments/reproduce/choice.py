@@ -1,7 +1,7 @@
-"""Which data a target is run on, and under which name the result is written.
+"""Decides on which data a target is run, and under which name the result is written.
 
-The paper's sets where they are here. Absent ones are named with the way to get them; when none is left the command
-ends, offering the stand-in by its own name. A quick version takes the stand-in by itself, and says so.
+The paper's sets are used if available. Missing ones are named with instructions to get them; if none is available the
+command ends and suggests the stand-in under its own name. A quick version uses the stand-in automatically and says so.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from scripts.experiments.reproduce.target import Target
 
 
 class MissingData(InvalidInput):
-    """None of the data that a target asks for is here."""
+    """None of the data that a target needs is available."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenData:
-    """stem: the name of the files; title: of the figure; remarks: for the user here, how to get what is absent; notes:
-    for the reader of the page, who is elsewhere: what is absent, and what stands in for what."""
+    """stem: name of the files; title: of the figure; remarks: for the user, how to get missing data; notes: for readers
+    of the page, who may be elsewhere: what is missing, and what replaces it."""
 
     data: tuple[DataSet, ...]
     stem: str
@@ -32,7 +32,7 @@ class ChosenData:
 
 
 def choose(target: Target, asked: Sequence[str], *, quick: bool) -> ChosenData:
-    """asked: what `--data` named, empty for the paper's sets."""
+    """Choose a target's data. asked: the names in `--data`, empty for the paper's sets."""
     if asked:
         chosen = _asked_for(target, asked, quick=quick)
         own = target.stated and {one.name for one in chosen} == set(target.needs)
@@ -59,7 +59,7 @@ def choose(target: Target, asked: Sequence[str], *, quick: bool) -> ChosenData:
 
 
 def _notes_on(target: Target, chosen: Sequence[DataSet]) -> list[str]:
-    """Which of the paper's sets are shown and which are others; nothing where all and only the paper's are."""
+    """Say which of the paper's sets are shown and which are other data; nothing if exactly the paper's are."""
     theirs = [one for one in chosen if one.name in target.needs]
     others = [one for one in chosen if one.name not in target.needs]
     whole = len(theirs) == len(target.needs)
@@ -87,7 +87,7 @@ def _asked_for(target: Target, asked: Sequence[str], *, quick: bool) -> list[Dat
 
 
 def _offer(target: Target, wanted: DataSet) -> str:
-    """The stand-in as a command, by its own name."""
+    """Suggest the command that uses the stand-in under its own name."""
     for name in wanted.stand_ins:
         if DATA_SETS[name].is_here(download=False):
             title = DATA_SETS[name].title
@@ -104,7 +104,7 @@ def _named(
     remarks: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> ChosenData:
-    """The target's own name only for the paper's own sets; otherwise the names of the data are part of it."""
+    """Name the result: by the target alone only for the paper's own sets, otherwise with the names of the data."""
     parts = [target.name] if own else [target.stand_in_stem or target.name, *(one.name for one in data)]
     stem = "-".join([*parts, "quick"] if quick else parts)
     return ChosenData(

@@ -1,4 +1,4 @@
-"""`fedap-lab reproduce`: reads options and hands them on; what makes a start slow is imported when it is needed."""
+"""`fedap-lab reproduce`: reads options and passes them on; slow imports happen when they are needed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def reproduce(
     asked = [name.strip() for name in data.split(",") if name.strip()]
     at_once, inside = share_cores(jobs=jobs, workers=workers, engine=engine)
     sweep = SweepOptions(root=out, jobs=at_once, workers=inside, engine=engine, keep_models=keep_models)
-    if target == "list":  # after the options: a wrong one is refused here as everywhere
+    if target == "list":  # after the options, so that invalid ones are refused here too
         print_list(console)
         return
     run_named(target, asked, scale, sweep, console)

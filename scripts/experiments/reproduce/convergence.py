@@ -1,4 +1,4 @@
-"""How fast: accuracy per round of every algorithm, and the rounds and bytes until 95 % of its final accuracy."""
+"""Shows convergence: every algorithm's accuracy per round, rounds and bytes until 95 % of its final accuracy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MEGABYTE = 1e6
 
 
 def show_convergence(job: Job) -> Findings:
-    """Curves with a dot where each has converged, and a table of rounds and bytes."""
+    """Show curves with a dot where each has converged, and a table of rounds and bytes."""
     results = run_plans(job, all_cells)
     data = job.plans[0].data.name
     figure = new_figure(7.4, 4.4)
@@ -39,7 +39,7 @@ def show_convergence(job: Job) -> Findings:
 
 
 def _mark_convergence(axes: Axes, results: TargetResults) -> None:
-    """A dot on the mean curve, at the mean round of convergence."""
+    """Draw a dot on each mean curve, at the mean round of convergence."""
     for measured in results.measured:
         if measured.converged is not None:
             at = measured.converged
@@ -67,7 +67,7 @@ def _table(results: TargetResults, traffic: dict[str, Traffic]) -> str:
 
 
 def _csv(results: TargetResults, traffic: dict[str, Traffic]) -> str:
-    """One line per algorithm and seed: rounds, bytes, and the accuracy of every evaluated round."""
+    """Return one line per algorithm and seed: rounds, bytes, and the accuracy of every evaluated round."""
     numbers = sorted({at for m in results.measured for run in m.summaries for at, _ in run.curve})
     rows: list[list[object]] = [
         ["data", "algorithm", "seed", "last", "converged", "bytes_a_round", "bytes_once", "bytes_until_converged",
@@ -102,7 +102,7 @@ def _claims(results: TargetResults, data: str, *, every: int) -> tuple[ClaimVerd
         *(
             judges.converges_by(ap.converged, name="FedAP", bound=bound, every=every, claim=claim)
             for bound, claim in bounds.items()
-            if ap.cell.runs[0].rounds > bound  # a run that ends there cannot say whether it would have risen on
+            if ap.cell.runs[0].rounds > bound  # a run that ends there does not show whether it would have risen further
         ),
         judged,
     )

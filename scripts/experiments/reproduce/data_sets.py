@@ -1,7 +1,7 @@
-"""The data sets of the paper, their stand-ins, where each must lie, and how each is run at full and at quick scale.
+"""Lists the paper's data sets, their stand-ins, where each must be stored, and its settings at full and quick scale.
 
-A stand-in has a name of its own and keeps it: its figures are never shown under the name of the set it stands in for.
-Nothing is loaded here; whether a set is there is decided by the one path its loader reads.
+A stand-in keeps its own name: its figures are never shown under the name of the set that it replaces. Data are loaded
+here only to download them; a set is available if the one path that its loader reads exists.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _MEDMNIST = "it is downloaded on first use; without a network here, fetch it els
 class DataSet:
     """One data set.
 
-    name: as in `--data`; file: the path below the data folder that its loader reads, empty when it comes with the
-    installation; obtain: how to get it; stand_ins: by preference, the last one always there; cohort, run: what differs
-    from the defaults of a run; quick: the same for `--quick`, on top.
+    name: as in `--data`; file: the path below the data folder that its loader reads, empty if it comes with the
+    installation; obtain: how to get it; stand_ins: by preference, the last one always available; cohort, run: what
+    differs from a run's defaults; quick_cohort, quick_run: further changes for `--quick`.
     """
 
     name: str
@@ -42,11 +42,11 @@ class DataSet:
 
     @property
     def path(self) -> Path:
-        """Where it has to lie on this machine."""
+        """Where the data must be stored on this machine."""
         return DataOptions().folder / self.file
 
     def is_here(self, *, download: bool) -> bool:
-        """Whether it can be read; a set that can be downloaded is, when that is allowed."""
+        """Whether the set can be read; downloads it if that is possible and `download` allows it."""
         if not self.file or self.path.exists():
             return True
         if not (download and self.downloads):
@@ -59,7 +59,7 @@ class DataSet:
 
     @property
     def absence(self) -> str:
-        """What to do about its absence, in one sentence."""
+        """One sentence that says how to get the missing data."""
         way = self.obtain
         if self.downloads:
             way += f" from {lookup(self.name, 28).file.url}"
@@ -82,7 +82,7 @@ def _organ(letter: str) -> DataSet:
 
 
 _SMALL_STEPS = {"learning_rate": 0.05, "batch_size": 16}
-"""With fewer than a hundred training samples a client, the paper's steps would take hundreds of rounds to show much."""
+"""With fewer than a hundred training samples per client, the paper's steps would need hundreds of rounds."""
 
 DATA_SETS: dict[str, DataSet] = {
     one.name: one
@@ -158,12 +158,12 @@ DATA_SETS: dict[str, DataSet] = {
 
 
 def data_set(name: str) -> DataSet:
-    """A known set, or a user's own under the name it was given by."""
+    """Return a known set, or a user's own data under the given name."""
     return DATA_SETS.get(name) or DataSet(name=name, title=name, kind="own data", model="")
 
 
 def stand_in_for(wanted: DataSet) -> DataSet:
-    """The first stand-in that is here; the last of every list comes with the installation."""
+    """Return the first available stand-in; the last of every list comes with the installation."""
     for name in wanted.stand_ins:
         if DATA_SETS[name].is_here(download=False):
             return DATA_SETS[name]

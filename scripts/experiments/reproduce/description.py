@@ -1,4 +1,4 @@
-"""What the data are: Table 1, and the figure of how many samples of each class every client got. Nothing is trained."""
+"""Describes the data: Table 1, and a figure of every client's samples per class. Nothing is trained."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scripts.run.cohort import make_cohort
 
 FIVE = ("pamap2", "covid", "organamnist", "organcmnist", "organsmnist")
 SPLIT_ORDER = ("organamnist", "organcmnist", "organsmnist", "pamap2", "covid")
-"""As the panels of the paper's figure stand."""
+"""Order of the panels in the paper's figure."""
 _COLUMNS = 3
 _BAR = "#1f6fb2"
 _PAMAP2_NOTE = (
@@ -27,7 +27,7 @@ _PAMAP2_NOTE = (
 
 
 def show_datasets(job: Job) -> Findings:
-    """Type, classes and samples of every set that is here, beside the paper's; class sizes as bars."""
+    """Show type, classes and samples of every available set beside the paper's; class sizes as bars."""
     loaded = [(plan, load_dataset(plan.data.name, _options(plan))) for plan in job.plans]
     body, rows = [], [["data", "type", "classes", "samples", "groups", "shape", "paper_classes", "paper_samples"]]
     for plan, data in loaded:
@@ -75,7 +75,7 @@ def _options(plan: DataSetPlan) -> DataOptions:
 
 
 def show_split(job: Job) -> Findings:
-    """A panel per data set: clients along the axis, classes upwards, dots as large as the number of samples."""
+    """Show a panel per data set: clients along x, classes along y, a dot's area is the number of samples."""
     order = {name: at for at, name in enumerate(SPLIT_ORDER)}
     plans = sorted(job.plans, key=lambda plan: order.get(plan.data.name, len(order)))
     cohorts = [make_cohort(plan.base.cohort, plan.base.seed) for plan in plans]

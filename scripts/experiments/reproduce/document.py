@@ -1,4 +1,4 @@
-"""What a target leaves behind: csv, figure, and one page of Markdown with command, settings, versions and verdicts."""
+"""Writes a target's results: csv, figure, and one Markdown page with command, settings, versions and verdicts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BATCHES = {"even": "even batches", "reference": "batches (full ones and a rest)
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """How findings came about: the target, its data, the runs behind it, and the command that asked for it."""
+    """Origin of findings: the target, its data, the runs behind it, and the command that was used."""
 
     target: Target
     choice: ChosenData
@@ -28,7 +28,7 @@ class Made:
 
 
 def write_findings(made: Made, findings: Findings, root: Path) -> Path:
-    """STEM.csv, STEM.png, STEM.svg and STEM.md in `root`; returns the path of the page."""
+    """Write STEM.csv, STEM.png, STEM.svg and STEM.md to `root` and return the path of the page."""
     root.mkdir(parents=True, exist_ok=True)
     stem = made.choice.stem
     write_text(root / f"{stem}.csv", findings.csv)
@@ -41,7 +41,7 @@ def write_findings(made: Made, findings: Findings, root: Path) -> Path:
 
 
 def page_text(made: Made, findings: Findings) -> str:
-    """The page."""
+    """Return the page as Markdown."""
     target, choice = made.target, made.choice
     source = "" if target.stated else "; the paper does not say which data it shows"
     parts = [
@@ -66,14 +66,14 @@ def page_text(made: Made, findings: Findings) -> str:
 
 
 def used_versions(folders: tuple[RunFolder, ...]) -> list[str]:
-    """What computed the runs, once for each combination; without runs, what is installed."""
+    """Return the versions that computed the runs, each combination once; without runs, the installed ones."""
     noted = [json.loads((folder.path / "settings.json").read_text(encoding="utf-8"))["versions"] for folder in folders]
     listed = [", ".join(f"{name} {number}" for name, number in found.items()) for found in noted or [versions()]]
     return [text for text in dict.fromkeys(listed) if text]
 
 
 def settings_line(target: Target, plan: DataSetPlan) -> str:
-    """What the runs on one data set were; what differs between them is listed."""
+    """Describe the runs on one data set; values that differ between them are listed."""
     runs = [run for cell in target.cells(plan) for run in cell.runs] or [plan.base]
     cohort, sgd, first = runs[0].cohort, runs[0].sgd, runs[0]
     options = "".join(f", {key} {value}" for key, value in cohort.data_options.items())

@@ -1,6 +1,6 @@
-"""How long targets take on two cores, from nothing: minutes; what was never run is not in the table.
+"""Measured durations of targets in minutes, on two cores and without existing runs; unmeasured ones are not listed.
 
-Processor time of their runs, measured, over two. Targets that share runs with one made before take less.
+They are the measured processor time of the runs, divided by two. Targets that reuse runs of an earlier one take less.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Duration:
-    """`data` is what it was measured on; full: for one seed, where runs are trained. None: not measured."""
+    """data: what it was measured on; full: for one seed, if runs are trained. None: not measured."""
 
     data: str
     quick: float | None = None

@@ -1,6 +1,6 @@
-"""Whether a claim of the paper held: pure functions from our numbers to a verdict with the numbers in its sentence.
+"""Judges whether a claim of the paper held: pure functions from our numbers to a verdict that states the numbers.
 
-Accuracies in per cent. A claim in words («slightly», «much») is judged by a bound that the sentence states.
+Accuracies are in per cent. A claim in words («slightly», «much») is judged by a bound that the verdict states.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from scripts.report.algorithms import spelled
 SLIGHT = 3.0
 """Points: our reading of «slightly», at most."""
 MUCH = 5.0
-"""Points: our reading of «much» and «seriously», at least; above SLIGHT, and what lies between is neither."""
+"""Points: our reading of «much» and «seriously», at least; values between SLIGHT and MUCH are neither."""
 FASTER = 0.25
 """Share of the slowest setting's rounds: our reading of «changes the convergence rate», at least."""
 FASTER_STEPS = 2
-"""And at least this many steps between evaluations: each of two rounds is known to one step."""
+"""And at least this many evaluation intervals: each of the two rounds is known only to one interval."""
 UNEVEN = 0.2
-"""Our reading of «very inconsistent»: a fifth of a client's samples would have to change class to match the whole."""
+"""Our reading of «very inconsistent»: a fifth of a client's samples would have to change class to match all data."""
 
 Means = Mapping[str, float]
 """Algorithm -> mean accuracy."""
@@ -28,7 +28,7 @@ Means = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimVerdict:
-    """claim: the paper's, as a sentence; held: by our numbers; numbers: what they are, as a sentence."""
+    """claim: the paper's, as a sentence; held: whether our numbers confirm it; numbers: ours, as a sentence."""
 
     claim: str
     held: bool
@@ -40,7 +40,7 @@ class ClaimVerdict:
 
 
 def best(means: Means, *, ours: str = "fedap", claim: str, lead: float = 0.0) -> ClaimVerdict:
-    """FedAP has the highest mean, at least `lead` points ahead of the next."""
+    """FedAP has the highest mean, more than `lead` points ahead of the next."""
     others = {name: value for name, value in means.items() if name != ours}
     second = max(others, key=lambda name: others[name])
     ahead = means[ours] - others[second]
@@ -82,7 +82,7 @@ def _gain(ours: tuple[str, float], other: tuple[str, float]) -> tuple[float, str
 
 
 def better_for_everyone(ours: Sequence[float], other: Sequence[float], *, claim: str, where: str = "") -> ClaimVerdict:
-    """Every client is better off; the two lists are the same clients'."""
+    """Every client is better off; both lists have the same clients."""
     gains = [mine - theirs for mine, theirs in zip(ours, other, strict=True)]
     better = sum(gain > 0 for gain in gains)
     numbers = (
@@ -107,7 +107,7 @@ def robust_to_uneven_data(
 def declines_less(
     *, ours: tuple[str, Sequence[float]], other: tuple[str, Sequence[float]], ends: tuple[str, str], claim: str
 ) -> ClaimVerdict:
-    """From the first to the last setting the second loses at least MUCH points, and the first loses less than it."""
+    """From the first to the last setting `other` loses at least MUCH points, and `ours` loses less."""
     mine, theirs = ours[1][0] - ours[1][-1], other[1][0] - other[1][-1]
     numbers = (
         f"From {ends[0]} to {ends[1]} {other[0]} goes from {other[1][0]:.2f} to {other[1][-1]:.2f} % ({-theirs:+.2f}), "
@@ -124,7 +124,7 @@ def goes_down(values: Sequence[float], positions: Sequence[str], *, name: str, c
 
 
 def leads(settings: Mapping[str, Means], *, ours: str = "fedap", claim: str, share: float = 1.0) -> ClaimVerdict:
-    """FedAP has the highest mean at this share of the settings: 1 is all of them; below, more than the share."""
+    """FedAP has the highest mean at all settings, or at more than `share` of them if that is below 1."""
     won = [at for at, means in settings.items() if max(means, key=lambda name: means[name]) == ours]
     gaps = {
         at: means[ours] - max(value for name, value in means.items() if name != ours) for at, means in settings.items()
@@ -158,7 +158,7 @@ def slightly_below(means: Means, *, name: str, others: Sequence[str], claim: str
 
 
 def converges_by(converged: float | None, *, name: str, bound: int, every: int, claim: str) -> ClaimVerdict:
-    """The curve stays above 95 % of its end from a round not later than `bound`."""
+    """The curve stays above 95 % of its final value from a round not later than `bound`."""
     if converged is None:
         return ClaimVerdict(claim=claim, held=False, numbers=f"{name} did not converge.")
     grain = "" if every == 1 else f" (evaluated every {every} rounds)"
@@ -169,7 +169,7 @@ def converges_by(converged: float | None, *, name: str, bound: int, every: int, 
 def sooner_at_a_level(
     rounds: Mapping[str, float | None], *, ours: str, other: str, level: float, claim: str
 ) -> ClaimVerdict:
-    """The first reaches one accuracy, the same for both, in fewer rounds."""
+    """`ours` reaches the same accuracy level in fewer rounds than `other`."""
     shown = {name: "never" if value is None else f"in round {value:.0f}" for name, value in rounds.items()}
     numbers = f"{level:.1f} % is reached by {spelled(ours)} {shown[ours]}, by {spelled(other)} {shown[other]}."
     mine, theirs = rounds[ours], rounds[other]
@@ -177,7 +177,7 @@ def sooner_at_a_level(
 
 
 def affects_slightly(values: Mapping[str, float], *, claim: str) -> ClaimVerdict:
-    """All settings lie within SLIGHT points of each other."""
+    """All settings are within SLIGHT points of each other."""
     spread = max(values.values()) - min(values.values())
     shown = ", ".join(f"{value:.2f} ({at})" for at, value in values.items())
     numbers = f"{shown} %: {spread:.2f} points between best and worst («slightly» is read as at most {SLIGHT:g})."
@@ -185,9 +185,9 @@ def affects_slightly(values: Mapping[str, float], *, claim: str) -> ClaimVerdict
 
 
 def changes_speed(rounds: Mapping[str, float | None], *, every: int, claim: str) -> ClaimVerdict:
-    """Fastest and slowest setting are apart by a share of the slowest, and by more than the evaluations' grid.
+    """Fastest and slowest setting differ by a share of the slowest, and by more than the evaluation interval.
 
-    every: rounds from one evaluation to the next. A setting without a round (None) is named, not judged.
+    every: rounds between evaluations. A setting that did not converge (None) is named, not judged.
     """
     shown = ", ".join(f"{'never' if value is None else f'{value:.0f}'} ({at})" for at, value in rounds.items())
     known = [value for value in rounds.values() if value is not None] or [0.0]
@@ -201,7 +201,7 @@ def changes_speed(rounds: Mapping[str, float | None], *, every: int, claim: str)
 
 
 def uneven_clients(counts: Sequence[Sequence[int]], *, claim: str, where: str = "") -> ClaimVerdict:
-    """counts: (clients, classes). The mean total variation distance between a client's classes and all is large."""
+    """The mean total variation distance between a client's classes and all is large. counts: (clients, classes)."""
     total = [sum(column) for column in zip(*counts, strict=True)]
     whole = [value / sum(total) for value in total]
     distances, missing = [], []

@@ -1,7 +1,7 @@
-"""What the paper states: its numbers, each with the place where it stands, and which figure or table is which.
+"""Numbers that the paper states, each with the place where it is found.
 
 Lu et al., «Personalized Federated Learning with Adaptive Batchnorm for Healthcare», 2022. Only averages: per-client
-rows belong to splits that nobody else has.
+rows belong to splits that are not published.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AccuracyTable:
 
 
 def _table(data: str, where: str, *averages: float) -> AccuracyTable:
-    """In the order of the paper's columns."""
+    """Build a table from averages in the order of the paper's columns."""
     columns = ("base", "fedavg", "fedbn", "fedprox", "fedper", "fedap")
     return AccuracyTable(data=data, where=where, averages=dict(zip(columns, averages, strict=True)))
 

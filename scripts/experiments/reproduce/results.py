@@ -1,7 +1,7 @@
-"""The numbers of a target's runs: found by data set, algorithm and setting, averaged over seeds, written as csv.
+"""Collects the results of a target's runs by data set, algorithm and setting, averages over seeds, writes csv.
 
-Accuracies in per cent. Means are over all seeds; single clients are the first seed's, since every seed has clients of
-its own.
+Accuracies are in per cent. Means are over all seeds; single clients are the first seed's, since every seed has its own
+clients.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scripts.run.settings import RunSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A cell with what its runs gave, seed by seed."""
+    """A cell with the results of its runs, seed by seed."""
 
     cell: Cell
     folders: tuple[RunFolder, ...]
@@ -30,7 +30,7 @@ class Measured:
 
     @cached_property
     def headline(self) -> Headline:
-        """Over seeds, in shares of 1."""
+        """Means over seeds, as fractions of 1."""
         return headline(self.summaries)
 
     @property
@@ -43,7 +43,7 @@ class Measured:
 
     @property
     def converged(self) -> float | None:
-        """The mean round from which the curve stays near its end; None when a seed never got there."""
+        """The mean round from which the curve stays near its final value; None if a seed did not converge."""
         return self.headline.converged
 
     @property
@@ -51,7 +51,7 @@ class Measured:
         return tuple(100 * value for value in self.summaries[0].per_client)
 
     def reaches(self, level: float) -> float | None:
-        """The mean round (from 1) in which the accuracy first is `level` or more; None when a seed never gets there."""
+        """Return the mean round (from 1) in which accuracy first reaches `level`; None if a seed never does."""
         rounds = [next((at + 1 for at, value in run.curve if 100 * value >= level), None) for run in self.summaries]
         return mean_or_none(rounds)
 
@@ -63,14 +63,14 @@ class TargetResults:
     measured: tuple[Measured, ...]
 
     def one(self, data: str, name: str, at: str = "") -> Measured:
-        """The cell of that data set, name and setting."""
+        """Return the cell of that data set, name and setting."""
         for measured in self.measured:
             if (measured.cell.data.name, measured.cell.name, measured.cell.at) == (data, name, at):
                 return measured
         raise InvalidInput("cell", f"{data} {name} {at}", "one that was run")
 
     def means(self, data: str, at: str = "") -> dict[str, float]:
-        """Name -> mean, in the order of the cells."""
+        """Return name -> mean, in the order of the cells."""
         chosen = [m for m in self.measured if (m.cell.data.name, m.cell.at) == (data, at)]
         return {m.cell.name: m.mean for m in chosen}
 
@@ -84,12 +84,12 @@ class TargetResults:
         return list(dict.fromkeys(m.cell.at for m in self.measured))
 
     def summaries(self, data: str) -> list[Summary]:
-        """Of all runs on that data set, seed by seed."""
+        """Return the summaries of all runs on that data set, seed by seed."""
         chosen = [m for m in self.measured if m.cell.data.name == data]
         return [run for m in chosen for run in m.summaries]
 
     def csv(self) -> str:
-        """One line per run: what it was, its headline, and every client's last accuracy."""
+        """Return one line per run: its settings, its headline, and every client's last accuracy."""
         widest = max(len(run.per_client) for m in self.measured for run in m.summaries)
         rows: list[Sequence[object]] = [
             ["data", "algorithm", "setting", "seed", "protocol", "model", "clients", "rounds", "epochs", "last", "tail",
@@ -108,19 +108,19 @@ class TargetResults:
 
 
 def written_rows(rows: Sequence[Sequence[object]]) -> str:
-    """Rows as csv text."""
+    """Return rows as csv text."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
 def run_plans(job: Job, cells: Callable[[DataSetPlan], tuple[Cell, ...]]) -> TargetResults:
-    """The cells of every data set of the job."""
+    """Run the cells of every data set of the job."""
     return run_cells([cell for plan in job.plans for cell in cells(plan)], job)
 
 
 def run_cells(cells: Sequence[Cell], job: Job) -> TargetResults:
-    """Run what is missing of all cells, cohort by cohort, and read the results in the order of the cells."""
+    """Make the missing runs of all cells, cohort by cohort, and read the results in the order of the cells."""
     runs = {(run.identity, run.rounds): run for cell in cells for run in cell.runs}
     run_sweep(sorted(runs.values(), key=_cohort_of), job.sweep, job.console)
     measured = []
@@ -131,5 +131,5 @@ def run_cells(cells: Sequence[Cell], job: Job) -> TargetResults:
 
 
 def _cohort_of(run: RunSettings) -> tuple[str, int]:
-    """Runs on the same clients stand together: a sweep holds one cohort at a time."""
+    """Sort key that puts runs on the same clients together: a sweep holds one cohort at a time."""
     return run.cohort.model_dump_json(), run.seed

@@ -1,4 +1,4 @@
-"""Runs a target from choosing its data to printing its verdicts, and lists all targets. Options are read elsewhere."""
+"""Runs a target, from choosing its data to printing its verdicts, and lists all targets. Options are read elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WIDE = 7
 
 
 def run_named(name: str, asked: list[str], scale: Scale, sweep: SweepOptions, console: Console) -> None:
-    """One target, or `all` of those whose data are here."""
+    """Run one target, or `all` those whose data are available."""
     if name != "all":
         run_target(find_target(name), asked, scale, sweep, console)
         return
@@ -36,7 +36,7 @@ def run_named(name: str, asked: list[str], scale: Scale, sweep: SweepOptions, co
 
 
 def run_target(target: Target, asked: list[str], scale: Scale, sweep: SweepOptions, console: Console) -> Path:
-    """Run, write, and print tables and verdicts; returns the page."""
+    """Run a target, write and print tables and verdicts, and return the page."""
     choice = choose(target, asked, quick=scale.quick)
     for remark in choice.remarks:
         console.print(remark, style="yellow", soft_wrap=True, markup=False)
@@ -57,7 +57,7 @@ def run_target(target: Target, asked: list[str], scale: Scale, sweep: SweepOptio
 
 
 def print_list(console: Console) -> None:
-    """All targets, one line each, with measured durations where there are any."""
+    """Print all targets, one line each, with measured durations if there are any."""
     for target in TARGETS.values():
         duration = MEASURED.get(target.name)
         took = f"; {duration.words}" if duration else ""
@@ -67,7 +67,7 @@ def print_list(console: Console) -> None:
 
 
 def shown_tables(markdown: str) -> Table:
-    """A Markdown table for the terminal, on its side when it has more columns than fit."""
+    """Convert a Markdown table for the terminal, transposed if it has more columns than fit."""
     lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in markdown.splitlines()]
     head, *body = [lines[0], *lines[2:]]
     if len(head) > _WIDE:
@@ -81,7 +81,7 @@ def shown_tables(markdown: str) -> Table:
 
 
 def command_line() -> str:
-    """What the user typed, but for the folder: that is the user's own, and not the reader's."""
+    """Return the command as typed, without --out: the user's folder means nothing to the page's readers."""
     kept: list[str] = []
     for before, word in pairwise(["fedap-lab", *sys.argv[1:]]):
         if word != "--out" and before != "--out" and not word.startswith("--out="):

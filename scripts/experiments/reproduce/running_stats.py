@@ -1,7 +1,8 @@
-"""BN layers: running mean and variance beside the statistics of the layer's inputs.
+"""Compares the running mean and variance of BN layers with the statistics of the layers' inputs.
 
-The ground of f-FedAP. A few rounds of FedBN are trained, then every client's delivered model is fed its own training
-samples. Tensor work happens in a forked child, which leaves a csv file: this process may still have sweeps to fork.
+This is the basis of f-FedAP. A few rounds of FedBN are trained, then every client's delivered model is fed its own
+training samples. Tensor work happens in a forked child, which writes a csv file, because this process may still have to
+fork sweeps.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ class Channel:
 
 
 def cells(plan: DataSetPlan) -> tuple[Cell, ...]:
-    """FedBN of the first seed; evaluated every round, so that it is a run of its own whose models are kept."""
+    """FedBN of the first seed, evaluated every round so that it is a separate run whose models are kept."""
     rounds = plan.base.rounds if plan.scale.quick or plan.scale.rounds else ROUNDS
     one = plan.cell("fedbn", rounds=rounds, evaluate_every=1)
     return (Cell(data=one.data, name=one.name, at=one.at, runs=one.runs[:1]),)
 
 
 def show_running_stats(job: Job) -> Findings:
-    """Two panels, mean and variance: the first client's channels around the diagonal."""
+    """Show two panels, mean and variance: the first client's channels around the diagonal."""
     results = run_plans(replace(job, sweep=replace(job.sweep, keep_models=True)), cells)
     folder = results.measured[0].folders[0]
     channels = measure(folder, job.sweep.root)
@@ -103,7 +104,7 @@ _PAIRS: tuple[tuple[str, Reader, Reader], ...] = (
 
 
 def correlations(channels: list[Channel]) -> dict[str, dict[tuple[str, str], float]]:
-    """Pearson's r of running against input statistics, for mean and variance, by (client, layer)."""
+    """Return Pearson's r of running against input statistics, for mean and variance, by (client, layer)."""
     found: dict[str, dict[tuple[str, str], float]] = {}
     for what, seen, kept in _PAIRS:
         found[what] = {}
@@ -115,7 +116,7 @@ def correlations(channels: list[Channel]) -> dict[str, dict[tuple[str, str], flo
 
 
 def measure(folder: RunFolder, root: Path) -> list[Channel]:
-    """Every channel of every client's model of the run's last round, on its own training samples."""
+    """Measure every channel of every client's model of the last round, on its own training samples."""
     settings = folder.settings
     models = folder.models(settings.rounds - 1)
     if not models.is_dir():

@@ -1,6 +1,6 @@
-"""How much depends on a choice: uneven data, local iterations, clients, local epochs, and the weight on oneself.
+"""Measures sensitivity to uneven data, local iterations, number of clients, local epochs, and the self weight.
 
-Where the paper keeps the total of epochs, the number of rounds is that total over the local epochs, exactly.
+Where the paper keeps the total of epochs fixed, the number of rounds is exactly that total over the local epochs.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ORGANS = ("organamnist", "organcmnist", "organsmnist")
 ALPHAS = (0.1, 0.05)
 ITERATIONS = (1, 2, 4, 8)
 ITERATIONS_TOTAL = 80
-"""Divisible by 8: runs of their own beside the tables' 100 rounds."""
+"""Divisible by 8; separate from the tables' runs of 100 rounds."""
 ITERATIONS_EVALUATE_EVERY = 10
-"""Another number than the tables': their longer runs evaluate other rounds and must not be taken for these."""
+"""Differs from the tables': their longer runs evaluate other rounds and must not be mistaken for these."""
 QUICK_ITERATIONS_TOTAL = 16
 EPOCHS, QUICK_EPOCHS = (1, 2, 5, 10), (1, 2, 5)
 CLIENTS = (10, 20, 50, 100)
@@ -35,7 +35,7 @@ COMPARED = ("fedavg", "fedbn", "fedap")
 
 
 def alpha_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
-    """Two divisions, two algorithms."""
+    """Two values of alpha, two algorithms."""
     return tuple(
         plan.cell(name, at=f"α = {alpha:g}", cohort={"alpha": alpha})
         for alpha in ALPHAS
@@ -52,7 +52,7 @@ def iteration_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
 
 
 def epoch_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
-    """The same over the settings of the sensitivity figure."""
+    """The same with the settings of the sensitivity figure."""
     values = QUICK_EPOCHS if plan.scale.quick else EPOCHS
     return tuple(
         _kept_total(plan, name, epochs, plan.base.rounds, plan.base.evaluate_every)
@@ -74,7 +74,7 @@ def client_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
 
 
 def lambda_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
-    """FedAP's weight on oneself; the default is left out of the options, so that it is the tables' run."""
+    """FedAP's self weight; the default is left out of the options, so that the tables' run is reused."""
     values = QUICK_LAMBDAS if plan.scale.quick else LAMBDAS
     return tuple(
         plan.cell("fedap", at=f"λ = {value}", options={} if value == DEFAULT_LAMBDA else {"self_weight": value})
@@ -83,7 +83,7 @@ def lambda_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
 
 
 def show_alpha(job: Job) -> Findings:
-    """Groups: data set and alpha; bars: FedAvg and FedAP."""
+    """Show bars of FedAvg and FedAP, grouped by data set and alpha."""
     results = run_plans(job, alpha_cells)
     settings = results.settings()
     groups = [(plan.data, at) for plan in job.plans for at in settings]
@@ -114,7 +114,7 @@ def show_alpha(job: Job) -> Findings:
 
 
 def show_iterations(job: Job) -> Findings:
-    """FedBN and FedAP over local epochs times rounds."""
+    """Show FedBN and FedAP over local epochs times rounds."""
     results = run_plans(job, iteration_cells)
     data, settings = job.plans[0].data.name, results.settings()
     values = {name: [results.one(data, name, at).mean for at in settings] for name in COMPARED[1:]}
@@ -126,14 +126,14 @@ def show_iterations(job: Job) -> Findings:
 
 
 def show_clients(job: Job) -> Findings:
-    """Three algorithms over the number of clients."""
+    """Show three algorithms over the number of clients."""
     results = run_plans(job, client_cells)
     claims = ("With more clients FedAP's accuracy goes down.", "FedAP is the best in most cases of the client number.")
     return _sensitivity(job, results, "clients", claims, share=0.5)
 
 
 def show_epochs(job: Job) -> Findings:
-    """Three algorithms over local epochs, the total of epochs kept."""
+    """Show three algorithms over local epochs, with the total of epochs fixed."""
     results = run_plans(job, epoch_cells)
     claims = (
         "FedAP's accuracy descends with local epochs, the total of epochs kept.",
@@ -167,7 +167,7 @@ def _over_settings(
 
 
 def show_lambda(job: Job) -> Findings:
-    """Left: final accuracy over lambda. Right: accuracy per round, a curve per lambda."""
+    """Show final accuracy over lambda (left), and accuracy per round with a curve per lambda (right)."""
     results = run_plans(job, lambda_cells)
     data, settings = job.plans[0].data.name, results.settings()
     figure = new_figure(10.0, 3.9)
@@ -197,7 +197,7 @@ def show_lambda(job: Job) -> Findings:
 
 
 def _shades(settings: list[str]) -> Callable[[str], str]:
-    """From light to dark along the settings, in FedAP's hue."""
+    """Return shades from light to dark along the settings, in FedAP's hue."""
     scale = mpl.colormaps["YlOrRd"]
     last = max(len(settings) - 1, 1)
     return lambda at: to_hex(scale(0.35 + 0.6 * settings.index(at) / last))
@@ -210,7 +210,7 @@ def _means(results: TargetResults) -> tuple[str, str]:
 def _on_one_set(
     names: tuple[str, str, str, str], work: Callable[[Job], Findings], cells: Callable[[DataSetPlan], tuple[Cell, ...]]
 ) -> Target:
-    """The paper does not say which data these figures show; OrganAMNIST is the largest that anybody can download."""
+    """Make a target on OrganAMNIST, the largest public download: the paper does not say which data it shows."""
     name, where, headline, shows = names
     return Target(
         name=name, where=where, shows=shows, headline=headline, needs=ORGANS[:1], work=work, cells=cells, stated=False

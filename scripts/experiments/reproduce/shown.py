@@ -1,4 +1,4 @@
-"""What several targets show alike: tables of means and of clients, and lines over the setting that a target varies."""
+"""Builds what several targets share: tables of means and of clients, and lines over the setting that they vary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scripts.report.charts import Series
 
 
 def means_table(results: TargetResults) -> str:
-    """Data sets (and settings) as rows, names as columns, mean ± deviation over seeds; of several the best is bold."""
+    """Return data sets (and settings) as rows, names as columns, mean ± deviation over seeds; the best is bold."""
     names, body = results.names(), []
     for data in results.data():
         for at in results.settings():
@@ -31,12 +31,12 @@ def means_table(results: TargetResults) -> str:
 
 
 def _row_name(title: str, at: str, *, alone: bool) -> str:
-    """The setting where one data set is shown alone, else the data set too."""
+    """Return the setting if there is only one data set, otherwise data set and setting."""
     return at if at and alone else ", ".join(part for part in (title, at) if part)
 
 
 def clients_table(results: TargetResults, data: DataSet) -> tuple[str, str]:
-    """(heading, table) of one set, where nothing else varies: clients as rows, names as columns, the average below."""
+    """Return (heading, table) of one set, if nothing else varies: clients as rows, names as columns, average below."""
     measured = [m for m in results.measured if m.cell.data.name == data.name]
     body: list[list[object]] = []
     for number, member in enumerate(measured[0].folders[0].members()):
@@ -49,7 +49,7 @@ def clients_table(results: TargetResults, data: DataSet) -> tuple[str, str]:
 
 
 def lines_over_settings(results: TargetResults, data: str, names: Sequence[str]) -> list[Series]:
-    """One line per algorithm, one value per setting, with its deviation over seeds."""
+    """Return one line per algorithm with one value per setting and its deviation over seeds."""
     settings = results.settings()
     return [
         Series(

@@ -1,7 +1,7 @@
-"""What a target is: which part of the paper it shows, on which data, by which runs, and what is found in them.
+"""Defines a target: which part of the paper it shows, on which data, from which runs, and its findings.
 
-Knows no single target and writes no file. Runs are described by the lab's own settings, so that equal ones are found
-again wherever they were made.
+Knows no specific target and writes no file. Runs are described by the lab's own settings, so that equal runs are reused
+whichever command made them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ QUICK_SEEDS = (0,)
 FULL_ROUNDS = 100
 QUICK_ROUNDS = 10
 FULL_EVALUATE_EVERY = 5
-"""As `fedap-lab compare --rounds 100 --evaluate-every 5`. Quick runs evaluate every round: they are other runs."""
+"""As in `fedap-lab compare --rounds 100 --evaluate-every 5`. Quick runs evaluate every round: they are other runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How much is run. rounds 0 and an empty model mean what the data set's own plan says."""
+    """How much is run. rounds 0 and an empty model stand for the values of the data set's own plan."""
 
     quick: bool = False
     seeds: tuple[int, ...] = FULL_SEEDS
@@ -44,7 +44,7 @@ class Scale:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One algorithm at one setting of what the target varies, over all seeds."""
+    """One algorithm at one value of the setting that the target varies, over all seeds."""
 
     data: DataSet
     name: str
@@ -58,7 +58,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSetPlan:
-    """One data set at one scale: `base` is a run of it that every cell changes in what it varies."""
+    """One data set at one scale. base: a run from which every cell differs only in what it varies."""
 
     data: DataSet
     scale: Scale
@@ -73,14 +73,14 @@ class DataSetPlan:
         cohort: Mapping[str, object] | None = None,
         **changes: object,
     ) -> Cell:
-        """A cell that differs from `base` in the algorithm and in what is named."""
+        """Return a cell that differs from `base` in the algorithm and the given settings."""
         described = self.base.model_dump() | {"algorithm": algorithm} | changes
         described["cohort"] = described["cohort"] | dict(cohort or {})
         runs = tuple(settled({**described, "seed": seed}) for seed in self.scale.seeds)
         return Cell(data=self.data, name=name or algorithm, at=at, runs=runs)
 
     def rounds_for(self, epochs: int, *, total: int) -> int:
-        """How many rounds of `epochs` make `total` epochs, exactly."""
+        """Return how many rounds of `epochs` make exactly `total` epochs."""
         if total % epochs:
             raise InvalidInput(
                 "rounds", total, f"a multiple of {epochs}: local epochs times rounds is to stay the same"
@@ -89,7 +89,7 @@ class DataSetPlan:
 
 
 def make_plan(data: DataSet, scale: Scale) -> DataSetPlan:
-    """The paper's settings for this data set; `--rounds` and `--model` on top."""
+    """Return the paper's settings for this data set, overridden by `--rounds` and `--model`."""
     cohort: dict[str, object] = {"data": data.name, **data.cohort}
     run: dict[str, object] = {
         "rounds": FULL_ROUNDS, "evaluate_every": FULL_EVALUATE_EVERY, "batches": "reference", **data.run
@@ -106,7 +106,7 @@ def make_plan(data: DataSet, scale: Scale) -> DataSetPlan:
 
 
 def settled(described: Mapping[str, object]) -> RunSettings:
-    """Checked settings; a wrong value is the user's."""
+    """Validate settings; an invalid value is reported as the user's error."""
     try:
         return RunSettings.model_validate(described)
     except ValidationError as error:
@@ -115,8 +115,8 @@ def settled(described: Mapping[str, object]) -> RunSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What a target's numbers came to. tables: (heading, Markdown); csv: everything, one line per run or row;
-    more: further figures as (end of the file name, title, figure)."""
+    """A target's results. tables: (heading, Markdown); csv: everything, one line per run or row; more: further figures
+    as (suffix of the file name, title, figure)."""
 
     figure: Figure
     csv: str
@@ -128,7 +128,7 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a target is given to work with."""
+    """Input of a target's work."""
 
     plans: tuple[DataSetPlan, ...]
     sweep: SweepOptions
@@ -140,10 +140,10 @@ class Job:
 class Target:
     """One table or figure of the paper.
 
-    headline: the title of what is written; it names no data set, those that were run are added to it. needs: the
-    paper's data sets; stated: whether the paper names them; stand_in_stem: the file name for other data, where the
-    target's own name is that of a data set; cells: what is run on each data set;
-    divides: whether data are dealt to clients at all; work: runs and shows.
+    headline: title without a data set, the ones that were run are added to it. needs: the paper's data sets; stated:
+    whether the paper names them; stand_in_stem: the file name for other data, if the target's own name is that of a
+    data set; cells: what is run on each data set; divides: whether data are divided among clients at all; work: makes
+    the runs and shows them.
     """
 
     name: str
