@@ -1,11 +1,11 @@
-"""How much of what a peer has sent may wait unread, and who has sent more than that. Pure accounting: counts come in.
+"""Decides how many bytes of a peer may wait unread, and which connections exceed that. Pure accounting of counts.
 
-A socket library gives a message to nobody before it is whole, and puts no limit on the number of its frames; so one
-that never ends would take all memory. What has come in from a connection and has not been handed over is known from
-outside: bytes that TCP has delivered to the library, less the wire bytes of the messages taken from it. Honest peers
-keep that small: a stranger sends hello and waits, and no message is larger than the protocol's limits; what is more is
-no matter of speed, and its connection may be cut. A member that is heard slowly may repeat what it was asked for again;
-where that becomes much, its connection is held until it has been heard, and loses nothing.
+The socket library delivers a message only when it is complete and does not limit the number of its frames, so a message
+that never ends would use up all memory. The unread bytes of a connection are known from outside: bytes that TCP
+delivered to the library, minus the wire bytes of the messages read from it. Honest peers keep this number small: a
+stranger sends hello and waits, and no message exceeds the protocol's limits. More than that is not a matter of speed,
+and the connection may be cut. A member whose messages are read slowly may repeat reports that were requested again; if
+that becomes too much, its connection is held (not cut) until they are read, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from typing import Final
 from protocol.limits import FRAME_BYTES, HEADER_BYTES, KIB, MIB, SETS_PER_MESSAGE, WINDOW_SLICES
 
 STRANGER_BYTES: Final = HEADER_BYTES + 64 * KIB
-"""What may wait from somebody who was not welcomed: one header of any size; a hello has less than 2 KiB."""
+"""Most unread bytes of a peer that was not welcomed: one header of any size; a hello has less than 2 KiB."""
 
 STRANGERS_BYTES: Final = 2 * MIB
-"""The same for all of them together."""
+"""Most unread bytes of all strangers together."""
 
 UNREAD_BYTES: Final = 4 * MIB
-"""What may lie in the socket from strangers of one address that have gone again; all addresses together: four times as
-much. Beyond it strangers from there are sent away, then all newcomers, until the socket has been emptied: many who
-come, fill and go leave more behind than one who stays."""
+"""Most unread bytes in the socket from disconnected strangers of one address; for all addresses together, four times as
+much. Beyond it, strangers from that address are cut, then all newcomers are, until the socket has been emptied: many
+strangers that connect, send and disconnect can leave more behind than one that stays."""
 
 CONNECTION_BYTES: Final = 48 * KIB
-"""What a connection costs the library as long as anything of it is unread (measured), however little it said."""
+"""Memory (measured) that the library needs for a connection as long as anything of it is unread, however little."""
 
 MEMBER_BYTES: Final = (WINDOW_SLICES + SETS_PER_MESSAGE + 1) * FRAME_BYTES
-"""What may wait from a member before its connection is held: a window of slices and a report that comes whole."""
+"""Most unread bytes of a member before its connection is held: a window of slices and a report in one message."""
 
 MESSAGE_BYTES: Final = SETS_PER_MESSAGE * FRAME_BYTES + HEADER_BYTES
-"""The largest message that the protocol knows."""
+"""The largest message of the protocol."""
 
 HANDSHAKE_BYTES: Final = KIB
-"""What connecting takes on the wire, beside messages: more than any mechanism that is used here."""
+"""Bytes of a handshake on the wire, besides messages: more than any mechanism in use needs."""
 
 UNPROVEN_BYTES: Final = 16 * KIB
 """More than the library reads from a connection whose handshake it then refuses."""
 
 SETTLED_S: Final = 0.05
 SETTLED_DRAINS: Final = 2
-"""A message is taken for unfinished when it is so old and the socket was seen empty so often since: what is whole has
-been handed over by then."""
+"""A message counts as unfinished after this many seconds and this many times that the socket was seen empty: a complete
+one has been delivered by then."""
 
 _FRAME_HEAD: Final = 2
 _LARGE_FRAME_HEAD: Final = 9
 _CURVE_BYTES: Final = 33
-"""Name of the command, nonce, authenticator and flags that CURVE puts around each frame."""
+"""Command name, nonce, authenticator and flags that CURVE adds to each frame."""
 
 
 def wire_bytes(sizes: Iterable[int], *, encrypted: bool) -> int:
-    """What a message with frames of these sizes took on the wire, by ZMTP 3."""
+    """Return the bytes on the wire, by ZMTP 3, of a message with frames of these sizes."""
     around = _CURVE_BYTES if encrypted else 0
     bodies = [size + around for size in sizes]
     return sum(body + (_FRAME_HEAD if body < 256 else _LARGE_FRAME_HEAD) for body in bodies)
@@ -63,7 +63,7 @@ def wire_bytes(sizes: Iterable[int], *, encrypted: bool) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class BacklogLimits:
-    """What is let in. strangers: connections that were not welcomed yet; message_bytes: a member's largest message."""
+    """strangers: most connections that were not welcomed yet; message_bytes: a member's largest message."""
 
     strangers: int
     message_bytes: int = MESSAGE_BYTES
@@ -71,7 +71,7 @@ class BacklogLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class _Mark:
-    """How much had come in at a time; the unfinished message began before it."""
+    """Bytes received by a point in time; the unfinished message began before it."""
 
     taken: int
     at: float
@@ -80,7 +80,7 @@ class _Mark:
 
 @dataclass(kw_only=True, eq=False)
 class Account:
-    """One connection. `read` is for whoever takes messages, the rest is written by whoever watches."""
+    """The counts of one connection. The thread that reads messages calls `read`; the guard thread writes the rest."""
 
     address: str
     serial: int
@@ -88,9 +88,9 @@ class Account:
     taken: int = 0
     """Bytes that the library has read from the connection."""
     read_bytes: int = 0
-    """Wire bytes of the messages that were taken from it."""
+    """Wire bytes of the messages that were read from it."""
     largest: int = 0
-    """Of the largest of these."""
+    """Wire bytes of the largest message read."""
     mark: _Mark | None = None
     is_cut: bool = False
     is_held: bool = False
@@ -101,28 +101,28 @@ class Account:
 
     @property
     def is_being_answered(self) -> bool:
-        """It has said something, and all of it was taken: a hello, perhaps, whose welcome is on its way."""
+        """Whether it sent something and all of it was read: perhaps a hello whose welcome is on its way."""
         return self.read_bytes > 0 and self.waiting <= HANDSHAKE_BYTES
 
     def read(self, size_bytes: int) -> None:
-        """A message of so many wire bytes was taken."""
+        """Count a message that was read. size_bytes: on the wire."""
         self.read_bytes += size_bytes
         self.largest = max(self.largest, size_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Excess:
-    """A connection to be cut, and why, in words."""
+    """A connection to be cut, and the reason in words."""
 
     account: Account
     reason: str
 
 
 class UnreadRemains:
-    """What strangers left behind, by address, until the socket has been emptied.
+    """Unread bytes that disconnected strangers left behind, by address, until the socket has been emptied.
 
-    accepted: where keys are required, how many handshakes of an address were accepted so far, of all for an empty one.
-    Whoever has no listed key leaves nothing behind: no message of theirs gets into the socket.
+    accepted: with keys, returns how many handshakes of an address were accepted so far (empty address: of all). A peer
+    without a listed key leaves nothing behind: none of its messages gets into the socket.
     """
 
     def __init__(self, accepted: Callable[[str], int] | None = None) -> None:
@@ -132,14 +132,14 @@ class UnreadRemains:
         self._counted: Counter[str] = Counter()
 
     def gone(self, account: Account, drains: int) -> None:
-        """A connection has ended with this much unread."""
+        """Count what an ended connection left unread."""
         self.look(drains)
         if not account.is_member and self._may_have_sent(account):
             self._left[account.address] += account.waiting + CONNECTION_BYTES
             self._drains = drains
 
     def _may_have_sent(self, account: Account) -> bool:
-        """With keys, nobody can say which connection had a listed one if it sent little; how many had is known."""
+        """With keys and few bytes sent, it is unknown which connections had a listed key, only how many had."""
         if self._accepted is None or account.taken > UNPROVEN_BYTES:
             return True
         if self._counted[account.address] >= self._accepted(account.address):
@@ -148,7 +148,7 @@ class UnreadRemains:
         return True
 
     def look(self, drains: int) -> None:
-        """Forget it all once the socket was seen empty often enough since the last one went."""
+        """Forget everything once the socket was seen empty often enough since the last connection ended."""
         if self._left and drains >= self._drains + SETTLED_DRAINS:
             self._left.clear()
 
@@ -156,18 +156,18 @@ class UnreadRemains:
         return bool(self._left)
 
     def is_too_much(self, address: str) -> bool:
-        """Of one address: nobody else from there is listened to for now."""
+        """Whether strangers of this address are cut for now."""
         return self._left.get(address, 0) > UNREAD_BYTES
 
     @property
     def is_far_too_much(self) -> bool:
-        """Of all: nobody new is let in for now."""
+        """Whether no new connection is accepted for now, from any address."""
         return self._left.total() > 4 * UNREAD_BYTES
 
 
 def must_hold(account: Account) -> bool:
-    """Whether nothing more is to come from a member for now: from its bound on, until half of that has been read.
-    Not once it is cut: the end of a connection has to be answered."""
+    """Whether to hold a member's connection: from `MEMBER_BYTES` unread until only half of that is. Not once it is cut:
+    the end of a connection has to be answered."""
     most = MEMBER_BYTES // 2 if account.is_held else MEMBER_BYTES
     return account.is_member and not account.is_cut and account.waiting > most
 
@@ -175,7 +175,7 @@ def must_hold(account: Account) -> bool:
 def excesses(
     accounts: Sequence[Account], bounds: BacklogLimits, remains: UnreadRemains, *, now: float, drains: int
 ) -> list[Excess]:
-    """Whose connections must end, by their counts as they stand. drains: how often the socket was seen empty."""
+    """Return the connections to cut, by their current counts. drains: how often the socket was seen empty."""
     remains.look(drains)
     accounts = [account for account in accounts if not account.is_cut]
     strangers = [account for account in accounts if not account.is_member]
@@ -192,7 +192,7 @@ def excesses(
 
 
 def _alone(account: Account, bounds: BacklogLimits, *, now: float, drains: int) -> Excess | None:
-    if account.largest > bounds.message_bytes:  # it was whole before anybody looked
+    if account.largest > bounds.message_bytes:  # it was complete before the first check
         return Excess(account=account, reason=f"a message of {account.largest} bytes, {bounds.message_bytes} may be")
     if not account.is_member and account.waiting > STRANGER_BYTES:
         return Excess(account=account, reason=f"{account.waiting} bytes wait to be read, {STRANGER_BYTES} may")
@@ -211,7 +211,7 @@ def _alone(account: Account, bounds: BacklogLimits, *, now: float, drains: int) 
 
 
 def _together(strangers: Sequence[Account]) -> list[Excess]:
-    """The largest go until the rest is small enough."""
+    """Cut the connections with most unread bytes until the rest is within the limit."""
     total, found = sum(account.waiting for account in strangers), []
     for account in sorted(strangers, key=lambda one: one.waiting, reverse=True):
         if total <= STRANGERS_BYTES:
@@ -222,7 +222,7 @@ def _together(strangers: Sequence[Account]) -> list[Excess]:
 
 
 def _crowd(strangers: Sequence[Account], bounds: BacklogLimits) -> list[Excess]:
-    """Too many strangers: the oldest of the address that most of them come from go."""
+    """If there are too many strangers, cut the oldest ones of the address that most of them come from."""
     surplus = len(strangers) - bounds.strangers
     if surplus <= 0:
         return []

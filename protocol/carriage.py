@@ -20,8 +20,8 @@ _HEX = frozenset("0123456789abcdef")
 class Tensors(Contract):
     """A tensor set: a map of `layout` (text), `encoding` and `body`.
 
-    `body` is binary up to 64 KiB; nil up to one slice, the bytes then being the next frame; above that it is text, the
-    name by which the bytes are offered. Bytes that come with the message may be compressed (`compression`).
+    `body` is binary up to 64 KiB; nil up to one slice, with the bytes in the next frame; above that it is text, the
+    name under which the bytes are offered. Bytes sent with the message may be compressed (`compression`).
     """
 
     def __init__(self, *, optional: bool) -> None:

@@ -28,7 +28,7 @@ from protocol.versions import VERSION, Version
 
 
 def encode(message: Message) -> list[Buffer]:
-    """The frames of a message: the header, then one per set or slice that travels with it. Payloads are not copied.
+    """Return the frames of a message: the header, then one per set or slice sent with it. Payloads are not copied.
 
     A set above one slice is only announced; send its bytes by a transfer when the peer grants it.
     """
@@ -38,7 +38,7 @@ def encode(message: Message) -> list[Buffer]:
 
 
 def decode(frames: Sequence[Buffer]) -> Message:
-    """The message in these frames, checked in full; payloads are read-only views of them."""
+    """Return the message in these frames, fully checked; payloads are read-only views of the frames."""
     if not 1 <= len(frames) <= 1 + SETS_PER_MESSAGE:
         raise BadFrames(f"got {len(frames)} frames, expected a header and at most {SETS_PER_MESSAGE} more")
     sizes = [memoryview(frame).nbytes for frame in frames]
@@ -50,7 +50,7 @@ def decode(frames: Sequence[Buffer]) -> Message:
     behind = Frames(frames[1:])
     try:
         message = kind.read(fields, behind, newer=version > VERSION)
-    except InvalidField as fault:  # the contract we keep ourselves, broken by the peer
+    except InvalidField as fault:  # here the peer, not this program, broke the contract
         raise BadField(f"{kind.KIND}.{fault.field}", fault.got, fault.expected) from None
     if behind.left_over:
         raise BadFrames(f"{kind.KIND}: {behind.left_over} frames more than the header announces")
@@ -58,19 +58,19 @@ def decode(frames: Sequence[Buffer]) -> Message:
 
 
 def offers(message: Message) -> tuple[TensorSet, ...]:
-    """The sets of a message that are announced and not there yet, in the order of its fields."""
+    """Return the sets of a message that are announced but have not arrived, in the order of its fields."""
     values = (getattr(message, name) for name, _ in message.CONTRACTS)
     return tuple(value for value in values if isinstance(value, TensorSet) and value.data is None)
 
 
 def require_complete(message: Message) -> None:
-    """LocalProtocolError for a message that would be acted on before its payloads have come."""
+    """Raise LocalProtocolError for a message that would be acted on before its payloads have arrived."""
     if missing := offers(message):
         raise LocalProtocolError(f"{message.KIND} without {len(missing)} of its payloads must not be acted on")
 
 
 def frame_sizes(frames: Sequence[Buffer]) -> tuple[int, ...]:
-    """Bytes of each frame, for whoever counts traffic; what the transport adds is not included."""
+    """Return the bytes of each frame, to count traffic; without the transport's overhead."""
     return tuple(memoryview(frame).nbytes for frame in frames)
 
 
@@ -95,7 +95,7 @@ def _unpack(header: Buffer) -> object:
 
 
 def _map(pairs: Sequence[tuple[object, object]]) -> dict[object, object]:
-    """A map whose keys are text and differ: two parties must never read two values under one name."""
+    """Return a map with distinct text keys: two parties must never read different values under one name."""
     found = dict(pairs)
     if len(found) != len(pairs) or not all(type(key) is str for key in found):
         raise ValueError("a map with a repeated or non-text key")
@@ -103,7 +103,7 @@ def _map(pairs: Sequence[tuple[object, object]]) -> dict[object, object]:
 
 
 def _check_depth(plain: object) -> None:
-    """Layer by layer, because recursion over a peer's nesting would be its to choose. Only tuples and dicts nest."""
+    """Check the nesting layer by layer: the peer would choose the depth of a recursion. Only tuples and dicts nest."""
     layer = [plain]
     for _ in range(DEPTH):
         inner: list[object] = []
@@ -118,7 +118,7 @@ def _check_depth(plain: object) -> None:
 
 
 def _open(plain: object) -> tuple[Version, type[Message], dict[str, object]]:
-    """The version, before anything else; then the kind; then the fields."""
+    """Check the version before anything else, then the kind, then the fields; return them."""
     if not isinstance(plain, tuple) or len(plain) != 4:
         raise BadHeader("expected an array of major version, minor version, kind and fields")
     major, minor, kind, fields = plain

@@ -1,9 +1,8 @@
-"""zstd over the bytes of a tensor set: which encodings it is worth it for, and how little a receiver believes of it.
+"""Compresses the bytes of a tensor set with zstd: for which encodings, and how a receiver checks the frame.
 
-`int8` fills its bytes and loses nothing; `f32` loses 8 % and is for fast lines, where compressing takes longer than
-sending. A body that is shorter than its set is one zstd frame of it. The frame must announce exactly the set's size,
-which the layout gives, before anything is reserved for it; so a small body cannot become a large one. Must not know
-messages.
+`int8` does not compress; `f32` shrinks by only 8 % and is for fast lines, where compressing takes longer than sending.
+A body that is shorter than its set is one zstd frame. The frame must announce exactly the size that the layout gives
+before any memory is reserved, so a small body cannot expand into a large one. Must not know messages.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ COMPRESSED: frozenset[Encoding] = frozenset({"f16", "bf16", "int4", "topk"})
 """Encodings whose bytes are sent compressed."""
 
 _LEVEL = 3
-"""Of 1, 3 and 9 the middle one: 1 saves 1 % less, 9 saves 1 % more and takes several times as long."""
+"""zstd level: 1 saves 1 % less; 9 saves 1 % more but takes several times as long."""
 
 
 def compressed(data: memoryview, encoding: Encoding) -> Buffer:
-    """The bytes of a set as they are sent: a zstd frame where that is shorter, else themselves."""
+    """Return the bytes of a set as they are sent: a zstd frame if that is shorter, otherwise unchanged."""
     if encoding not in COMPRESSED:
         return data
     frame = zstandard.ZstdCompressor(level=_LEVEL).compress(data)
@@ -31,7 +30,7 @@ def compressed(data: memoryview, encoding: Encoding) -> Buffer:
 
 
 def decompressed(body: Buffer, encoding: Encoding, size_bytes: int) -> memoryview:
-    """Back from `compressed`, read-only; InvalidField for whatever is not exactly one frame of so many bytes."""
+    """Undo `compressed`, read-only; InvalidField if the body is not exactly one frame of `size_bytes`."""
     wire = memoryview(body)
     if encoding not in COMPRESSED or wire.nbytes >= size_bytes:
         return wire.toreadonly()

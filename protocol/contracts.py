@@ -1,9 +1,9 @@
 """Contracts of fields: which values are valid, and how they are encoded in a header. The description of a contract
 appears both in errors and in SPEC.md.
 
-A record is a frozen class whose fields carry contracts in their types; it checks itself when built, whoever builds it.
-This file must not know any message, nor msgpack: `write` gives plain values (None, bool, int, float, str, bytes, tuple,
-dict with text keys) and may put large bytes into frames of their own; `read` takes them back.
+A record is a frozen class whose fields have contracts in their types; it is checked whenever it is built. This file
+must not know any message, nor msgpack: `write` returns plain values (None, bool, int, float, str, bytes, tuple, dict
+with text keys) and may put large bytes into separate frames; `read` reverses it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Frames:
-    """The frames behind a header, handed out in order; what nobody took is an error of the sender."""
+    """The frames after a header, taken in order; frames left over are an error of the sender."""
 
     def __init__(self, frames: Sequence[Buffer]) -> None:
         self._frames = frames
@@ -40,7 +40,7 @@ class Frames:
 
 
 class Contract:
-    """A field that travels as it is. `expected` completes the sentence «got x, expected …»."""
+    """A field that is sent unchanged. `expected` completes the sentence «got x, expected …»."""
 
     def __init__(self, expected: str, accepts: Callable[[object], bool]) -> None:
         self.expected = expected
@@ -50,7 +50,7 @@ class Contract:
         return value
 
     def read(self, wire: object, frames: Frames, newer: bool) -> object:  # noqa: ARG002 - composite contracts use it
-        """Back to a value, not yet checked. `newer`: the sender's minor version is higher, unknown fields pass."""
+        """Return the value, not yet checked. newer: the sender's minor version is higher, so ignore unknown fields."""
         return wire
 
 
@@ -62,10 +62,10 @@ LARGEST = sys.float_info.max
 
 
 def real(low: float, high: float = LARGEST, *, above: bool = False, below: bool = False) -> Contract:
-    """A finite number in [low, high], or above `low` when `above`, below `high` when `below`."""
+    """A finite number in [low, high]; above `low` if `above`, below `high` if `below`."""
 
     def accepts(value: object) -> bool:
-        if type(value) is not int and not isinstance(value, float):  # float: numpy's is one; int: bool would be one
+        if type(value) is not int and not isinstance(value, float):  # accepts numpy's float, but not bool (an int)
             return False
         return low <= value <= high and not (above and value == low) and not (below and value == high)  # false for NaN
 
@@ -75,7 +75,7 @@ def real(low: float, high: float = LARGEST, *, above: bool = False, below: bool 
 
 
 def text(longest: int) -> Contract:
-    """Printable, so that it can go into a log line or onto a terminal as it is."""
+    """Printable text, which can be logged or shown on a terminal unchanged."""
     return Contract(
         f"printable text of at most {longest} characters",
         lambda v: type(v) is str and len(v) <= longest and v.isprintable(),
@@ -96,7 +96,7 @@ FLAG = Contract("true or false", lambda v: type(v) is bool)
 
 
 class Maybe(Contract):
-    """Nil, or what the inner contract takes."""
+    """Nil, or a value that the inner contract accepts."""
 
     def __init__(self, inner: Contract) -> None:
         self.inner = inner
@@ -110,7 +110,7 @@ class Maybe(Contract):
 
 
 class Many(Contract):
-    """An array of at most `most` things."""
+    """An array of at most `most` items."""
 
     def __init__(self, inner: Contract, most: int = ITEMS) -> None:
         self.inner = inner
@@ -141,7 +141,7 @@ class Nested(Contract):
 
 
 class Record:
-    """A map of fields, each with its contract; `_check` adds the laws between fields."""
+    """A map of fields, each with its contract; `_check` adds rules that involve several fields."""
 
     __slots__ = ()
     CONTRACTS: ClassVar[tuple[tuple[str, Contract], ...]] = ()
@@ -155,15 +155,15 @@ class Record:
         self._check()
 
     def _check(self) -> None:
-        """Raise InvalidField if the fields are right one by one and wrong together."""
+        """Raise InvalidField if the fields are valid one by one but not together."""
 
     def write(self, frames: list[Buffer]) -> dict[str, object]:
-        """All fields as plain values; large bytes are appended to `frames` in the order of the fields."""
+        """Return all fields as plain values; large bytes are appended to `frames` in the order of the fields."""
         return {name: contract.write(getattr(self, name), frames) for name, contract in self.CONTRACTS}
 
     @classmethod
     def read(cls: type[R], wire: dict[str, object], frames: Frames, newer: bool) -> R:
-        """The record from what `write` gave, or InvalidField naming the field with its path."""
+        """Build the record from the result of `write`; InvalidField names the wrong field with its path."""
         values: dict[str, object] = {}
         for name, contract in cls.CONTRACTS:
             if name in wire:
@@ -195,7 +195,7 @@ def record(cls: type[R]) -> type[R]:
 
 
 def contract_of(hint: object) -> Contract:
-    """The contract a type carries: `Annotated[int, whole(0, 9)]`, a record, a union of one of these with None."""
+    """Return the contract of a type: `Annotated[int, whole(0, 9)]`, a record, or a union of one of these with None."""
     if get_origin(hint) is Annotated:
         return next(note for note in get_args(hint) if isinstance(note, Contract))
     if get_origin(hint) in (Union, types.UnionType):

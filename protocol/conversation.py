@@ -93,17 +93,17 @@ class Conversation:
         self.role = role
         self.state = PeerState.UNKNOWN
         self.run: str | None = None
-        """The run both are in: that of the last welcome."""
+        """The run of the last welcome."""
         self.ordered = -1
         """The highest round ordered from the participant, as far as this side knows."""
 
     @property
     def hello_required(self) -> bool:
-        """True when a stale message shows that the participant believes in a membership which we do not know."""
+        """Whether a stale message shows that the participant believes it is a member, although we do not know it."""
         return self.role is C and self.state in (PeerState.UNKNOWN, PeerState.CLOSED)
 
     def send(self, message: Message) -> None:
-        """Take note that `message` is about to be sent; LocalProtocolError if it must not be."""
+        """Record that `message` is about to be sent; LocalProtocolError if it must not be."""
         if self.role not in message.SENDERS:
             raise LocalProtocolError(f"a {self.role} never sends {message.KIND}")
         following = TABLE[self.state][self.role].get(message.KIND)
@@ -116,7 +116,7 @@ class Conversation:
         self._move(following, message)
 
     def receive(self, message: Message) -> Freshness:
-        """Judge a decoded message; RemoteProtocolError for what no network can excuse."""
+        """Decide whether a decoded message is valid or stale; RemoteProtocolError for what no network can cause."""
         if self.role.other not in message.SENDERS:
             raise WrongSender(f"a {self.role.other} never sends {message.KIND}")
         following = TABLE[self.state][self.role.other].get(message.KIND)
@@ -128,7 +128,8 @@ class Conversation:
         return Freshness.VALID
 
     def _run_of(self, message: Message) -> str | None:
-        """The run a message belongs to. Signals without one belong to any; so does hello, which may name an old one."""
+        """Return the run of a message. Signals without one belong to any, and so does hello, which may name an old
+        run."""
         return getattr(message, "run", self.run) if message.KIND != "hello" else self.run
 
     def _move(self, following: PeerState, message: Message) -> None:

@@ -23,12 +23,12 @@ class Outbox:
         self._asked = 0
 
     def hold(self, step: Step) -> None:
-        """`step` was sent (or is ready to be). It replaces any earlier one; being asked starts from nothing."""
+        """Hold `step`, which was sent (or is ready to be). It replaces any earlier one and resets the requests."""
         self.held = step
         self._asked = 0
 
     def received(self, beat: Heartbeat) -> Step | None:
-        """What a heartbeat of the peer calls for: the step to send again, or None.
+        """Return the step to send again in response to the peer's heartbeat, or None.
 
         `want` names the next step the peer can use; the held one answers it if it is that step or a later one (a
         participant that waits for `train` may have missed `finish`).

@@ -1,7 +1,7 @@
 """Generate the parts of SPEC.md that come from code: messages, fields, transitions, codes.
 
 `python -m protocol.describe < protocol/SPEC.md` prints the document with these parts regenerated between their marks.
-Decides only their form; prose, grammar and limits are written by hand and compared by a test.
+Decides only their format; prose, grammar and limits are written by hand and compared by a test.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MARKED = re.compile(r"(<!-- drawn: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def meanings(record: type[Record]) -> tuple[str, dict[str, str]]:
-    """What a record's docstring says: its first paragraph, and a sentence for every field."""
+    """Parse a record's docstring: its first paragraph, and a sentence for every field."""
     paragraph, _, rest = inspect.cleandoc(record.__doc__ or "").partition("\n\n")
     unwrapped = re.sub(r"\n +", " ", rest)
     fields = {match[1]: match[2] for line in unwrapped.splitlines() if (match := _FIELD.match(line))}
@@ -31,7 +31,7 @@ def meanings(record: type[Record]) -> tuple[str, dict[str, str]]:
 
 
 def fields_table(record: type[Record]) -> str:
-    """One row per field: name, what it may hold, what it means; optional fields are marked."""
+    """Return a table with one row per field: name, valid values, meaning; optional fields are marked."""
     _, meaning = meanings(record)
     rows = ["| field | holds | meaning |", "|---|---|---|"]
     for name, contract in record.CONTRACTS:
@@ -59,14 +59,14 @@ def records() -> str:
 
 
 def kinds() -> str:
-    """The grammar's rule for kinds."""
+    """Return the grammar's rule for kinds."""
     names = [f'"{kind}"' for kind in KINDS]
     lines = [" / ".join(names[start : start + 6]) for start in range(0, len(names), 6)]
     return "```abnf\nkind     = " + "\n         / ".join(lines) + "\n```"
 
 
 def transitions() -> str:
-    """Who may send what in which state, and where it leads; then the moves between states as a diagram."""
+    """Return a table of what each side may send in which state, and a diagram of the transitions."""
     rows = ["| state | the participant may send | the coordinator may send |", "|---|---|---|"]
     moves: dict[tuple[PeerState, PeerState], list[str]] = {}
     for state, senders in TABLE.items():
@@ -97,11 +97,11 @@ def codes() -> str:
 
 
 DRAWN = {"kinds": kinds, "messages": messages, "records": records, "transitions": transitions, "codes": codes}
-"""The marks of SPEC.md and what is drawn between them."""
+"""The marks of SPEC.md and the function that generates the text between them."""
 
 
 def redraw(document: str) -> str:
-    """The document with everything between `<!-- drawn: NAME -->` and `<!-- end -->` drawn anew."""
+    """Return the document with everything between `<!-- drawn: NAME -->` and `<!-- end -->` regenerated."""
     return _MARKED.sub(lambda mark: f"{mark[1]}\n{DRAWN[mark[2]]()}\n\n{mark[3]}", document)
 
 

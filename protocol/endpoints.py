@@ -1,4 +1,4 @@
-"""Which addresses only this machine can reach: there both sides may do without keys."""
+"""Decides which addresses only this machine can reach: there both sides may work without keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_local(endpoint: str) -> bool:
-    """Whether only processes of this machine can reach an endpoint such as tcp://127.0.0.1:5555 or ipc:///run/x."""
+    """Whether only processes on this machine can reach an endpoint such as tcp://127.0.0.1:5555 or ipc:///run/x."""
     if endpoint.startswith("ipc://"):
         return True
     host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")

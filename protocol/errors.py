@@ -62,9 +62,9 @@ CODES = {**WIRE_CODES, **REFUSAL_CODES, **CONTENT_CODES}
 
 
 def shown(value: object) -> str:
-    """A peer's value for an error message: short, printable, and safe for anything a decoder can return.
+    """Return a peer's value for an error message: short, printable, and safe for anything a decoder can return.
 
-    Containers are named, not printed: printing one that is nested a thousand deep would end in a RecursionError.
+    Containers are named, not printed: printing one nested a thousand levels deep would raise RecursionError.
     """
     if isinstance(value, str | bytes | int | float | None):
         if isinstance(value, str | bytes):
@@ -75,7 +75,7 @@ def shown(value: object) -> str:
 
 
 class ProtocolError(Exception):
-    """A rule of the protocol was broken. Catch one of the two subclasses, which say by whom."""
+    """A rule of the protocol was broken. Catch one of the two subclasses, which tell whose fault it is."""
 
 
 class LocalProtocolError(ProtocolError):
@@ -92,7 +92,7 @@ class InvalidField(LocalProtocolError):
         self.expected = expected
 
     def inside(self, outer: str) -> InvalidField:
-        """The same fault seen from the record that holds this one: `sgd` becomes `plan.sgd`."""
+        """Return the same fault as seen from the enclosing record: `sgd` becomes `plan.sgd`."""
         return InvalidField(f"{outer}.{self.field}", self.got, self.expected)
 
 

@@ -1,7 +1,7 @@
-"""A pair of CURVE keys as text: the one format of key files, for coordinators and participants alike.
+"""A pair of CURVE keys as text: the format of key files, for coordinators and participants alike.
 
-TOML with `public` and `secret`, each the 40 characters of Z85 in which ZeroMQ itself shows a key. A file without the
-secret half is the public one. The packages that store key files decide where they are and who may read them.
+TOML with `public` and `secret`, each 40 characters of Z85, the form in which ZeroMQ prints keys. A file without the
+secret half is a public one. The packages that store key files decide where they are and who may read them.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from protocol.errors import InvalidField
 
 KEY_CHARS = 40
-"""A key of 32 bytes in Z85."""
+"""Length of a key of 32 bytes in Z85."""
 
 _KEY = re.compile(r"[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}")
 
 
 def is_key(text: str) -> bool:
-    """Whether this can be a key."""
+    """Whether the text has the form of a key."""
     return _KEY.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyPair:
-    """Two halves in Z85; the secret one never shows in a log or an error."""
+    """Two halves in Z85; the secret one never appears in a log or an error."""
 
     public: str
     secret: str = field(repr=False)
@@ -38,17 +38,17 @@ class KeyPair:
 
     @property
     def text(self) -> str:
-        """As a key file holds it; Z85 has no quotes and no backslashes."""
+        """The content of the key file; Z85 has no quotes and no backslashes."""
         return f'{self.public_text}secret = "{self.secret}"\n'
 
     @property
     def public_text(self) -> str:
-        """As a file for others holds it."""
+        """The content of the public file, which is given to others."""
         return f'public = "{self.public}"\n'
 
 
 def parse_pair(text: str) -> KeyPair:
-    """Both halves of a key file; InvalidField if it is none."""
+    """Parse both halves of a key file; InvalidField if it is not one."""
     halves = _halves(text)
     if "secret" not in halves:
         raise InvalidField("key file", "no secret key", "TOML with public and secret")
@@ -56,7 +56,7 @@ def parse_pair(text: str) -> KeyPair:
 
 
 def parse_public(text: str) -> str:
-    """The public half: of a key file, of one whose secret was taken out, or bare."""
+    """Parse the public half, from a key file with or without the secret, or from the bare key."""
     bare = text.strip()
     if is_key(bare):
         return bare

@@ -11,10 +11,10 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 SLICE_BYTES: Final = 4 * MIB
-"""Largest payload frame. A socket library holds a whole message in memory before anyone sees it, so none is larger."""
+"""Largest payload frame. The socket library holds a whole message in memory before it delivers it."""
 
 EMBEDDED_BYTES: Final = 64 * KIB
-"""A tensor set up to this size rides inside the header: cheaper than a frame of its own."""
+"""A tensor set up to this size is embedded in the header, which is cheaper than a separate frame."""
 
 LAYOUT_BYTES: Final = 64 * KIB
 """Longest layout text: about a thousand tensors with long names."""
@@ -24,17 +24,17 @@ SETS_PER_MESSAGE: Final = 4
 
 HEADER_BYTES: Final = (SETS_PER_MESSAGE * 2 + 1) * 64 * KIB
 """Largest header: every set embedded with the longest layout, and 64 KiB for all other fields. No message that can be
-built exceeds it, so only arriving ones are measured."""
+built exceeds it, so only received ones are checked."""
 
 FRAME_BYTES: Final = SLICE_BYTES + 64 * KIB
-"""What a socket should be told to refuse (ZMQ_MAXMSGSIZE): no legal frame comes near it."""
+"""Limit for the socket (ZMQ_MAXMSGSIZE), above any legal frame."""
 
 ITEMS: Final = 64
-"""Most entries of one array or map in a header. A decoder reserves memory for an array on the strength of its announced
-length alone, and arrays nest; 64 keeps that under 1 MiB whatever is announced."""
+"""Most entries of one array or map in a header. A decoder reserves memory for an array by its announced length alone,
+and arrays nest; 64 keeps that under 1 MiB whatever is announced."""
 
 DEPTH: Final = 6
-"""Deepest nesting of a header, the header itself being 1."""
+"""Deepest nesting of a header; the header itself is level 1."""
 
 TENSORS: Final = 2048
 """Most tensors in one set."""
@@ -46,7 +46,7 @@ DIMENSIONS: Final = 8
 """Most dimensions of one tensor."""
 
 SET_BYTES: Final = 4096 * MIB
-"""Largest tensor set: a thousand million float32 values."""
+"""Largest tensor set: a billion float32 values."""
 
 TEXT_CHARS: Final = 500
 """Longest free text (reasons, values shown to a person)."""
@@ -55,10 +55,10 @@ ROUNDS: Final = 1_000_000
 """Most rounds of a run."""
 
 WINDOW_SLICES: Final = 4
-"""Slices one peer may have in flight: enough to fill a line, little enough that heartbeats pass between them."""
+"""Slices one peer may have in flight: enough to fill a line, few enough that heartbeats get through between them."""
 
 IN_FLIGHT_BYTES: Final = 256 * MIB
-"""Default for all transfers of a process in one direction together; the only limit here that a process may change."""
+"""Default for all transfers of a process in one direction together; the only limit here that is configurable."""
 
 TRANSFERS_PER_PEER: Final = 8
-"""Transfers one peer may have open. One more pushes out its oldest."""
+"""Transfers one peer may have open. A further one replaces the oldest."""

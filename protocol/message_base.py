@@ -31,13 +31,13 @@ FROM_COORDINATOR = frozenset({Side.COORDINATOR})
 FROM_BOTH = frozenset(Side)
 
 ORDERS = ("anchor", "train", "finish")
-"""What a coordinator asks for, in the order in which it can ask within one round."""
+"""The coordinator's orders, in the sequence possible within one round."""
 
 MOST_WEIGHTS = 64
 """Most entries of a row of W in a message, the largest ones; a row over thousands of members would not fit a header."""
 
 REPORTS = ("stats", "update", "goodbye")
-"""What a participant answers: each to the order at the same place of ORDERS."""
+"""The participant's reports: each answers the order at the same index in ORDERS."""
 
 
 class Message(Record):
@@ -70,8 +70,8 @@ class Score(Record):
     """Scores of one model on one part of the data; never results of single samples.
 
     model: `delivered` is the mixed model before further training, `trained` the one after it, `handed-over` the one to
-        keep if the run ended now, where the algorithm has another for that; `alone` the one that was trained on the
-        participant's own data only, in a `goodbye` whose sender shares it.
+        keep if the run ended now, if the algorithm uses another one for that; `alone` the one trained on the
+        participant's own data only, in a `goodbye` whose sender shares that score.
     split: the part of the participant's data.
     samples: number of samples.
     correct: number of samples that were classified correctly.

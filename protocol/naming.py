@@ -17,39 +17,39 @@ from protocol.contracts import Buffer
 from protocol.limits import SLICE_BYTES
 
 NAME_DIGITS = 32
-"""Hexadecimal, of a name."""
+"""Hexadecimal digits of a name."""
 
 MOST_THREADS = 4
-"""Threads that digest one payload, of as many cores as there are: more would wait for memory."""
+"""Most threads that hash one payload: more would wait for memory."""
 
 Digest = Callable[[], bytes]
-"""Gives a slice's digest when asked, and waits for it where it is made elsewhere."""
+"""Returns a slice's digest; waits for it if another thread computes it."""
 
 
 def slice_digest(data: Buffer) -> bytes:
-    """16 bytes that stand for one slice."""
+    """Return the digest of one slice, 16 bytes."""
     return xxhash.xxh3_128_digest(data)
 
 
 def digest_at_once(data: Buffer) -> Digest:
-    """The digest of a slice, made in the caller's thread."""
+    """Compute the digest of a slice in the caller's thread."""
     digest = slice_digest(data)
     return lambda: digest
 
 
 def name_of(digests: Iterable[bytes]) -> str:
-    """The name of the payload whose slices have these digests."""
+    """Return the name of the payload whose slices have these digests."""
     return xxhash.xxh3_128_hexdigest(b"".join(digests))
 
 
 def cut(data: Buffer, slice_bytes: int = SLICE_BYTES) -> Iterator[memoryview]:
-    """The slices of these bytes, in order; the last is what remains."""
+    """Yield the slices of these bytes in order; the last one may be shorter."""
     view = memoryview(data).cast("B")
     return (view[start : start + slice_bytes] for start in range(0, view.nbytes, slice_bytes))
 
 
 def content_name(data: Buffer, *, slice_bytes: int = SLICE_BYTES) -> str:
-    """The name of a payload that is in memory. Large ones are digested by several threads."""
+    """Return the name of a payload in memory. Large payloads are hashed by several threads."""
     slices = cut(data, slice_bytes)
     threads = min(MOST_THREADS, memoryview(data).nbytes // SLICE_BYTES)
     if threads < 2:
@@ -59,7 +59,7 @@ def content_name(data: Buffer, *, slice_bytes: int = SLICE_BYTES) -> str:
 
 
 class Naming:
-    """The name of a payload that is made, or read, piece by piece; pieces need not be slices."""
+    """Computes the name of a payload that is created or read piece by piece; pieces need not be slices."""
 
     def __init__(self, *, slice_bytes: int = SLICE_BYTES) -> None:
         self._slice = slice_bytes
@@ -68,7 +68,7 @@ class Naming:
         self._room = slice_bytes
 
     def update(self, piece: Buffer) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
         view = memoryview(piece).cast("B")
         while view.nbytes:
             part, view = view[: self._room], view[self._room :]
@@ -79,6 +79,6 @@ class Naming:
                 self._open, self._room = xxhash.xxh3_128(), self._slice
 
     def name(self) -> str:
-        """The name of everything so far."""
+        """Return the name of everything added so far."""
         last = () if self._room == self._slice else (self._open.digest(),)
         return name_of((*self._digests, *last))

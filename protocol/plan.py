@@ -1,4 +1,4 @@
-"""The plan of a run: everything that shapes its numbers, agreed in `welcome`, so that two runs with equal plans, data
+"""The plan of a run: everything that affects its results, sent in `welcome`, so that two runs with equal plans, data
 and members compute the same numbers. The types of message fields (run, round, digest, name) are defined here too.
 
 Settings that differ between participants' machines (addresses, folders, timeouts) are configuration, not part of the
@@ -24,7 +24,7 @@ PEER_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 PEER_NAME_IN_WORDS = "1 to 64 letters, digits, dots, _ and -, beginning with a letter or digit"
 PeerName = Annotated[str, matching(PEER_NAME, PEER_NAME_IN_WORDS)]
 StrategyName = Annotated[str, matching(r"[a-z][a-z0-9-]{0,31}", "1 to 32 of a-z, 0-9 and -, beginning with a letter")]
-"""A phase or a measure: names that algorithms choose, and that the protocol carries without knowing them."""
+"""A phase or a measure: a name chosen by the algorithm, which the protocol passes on without knowing it."""
 RoundNo = Annotated[int, whole(0, ROUNDS)]
 Count = Annotated[int, whole(0, 2**53)]
 Digest = Annotated[str, matching(r"(?:[0-9a-f]{2}){8,32}", "16 to 64 lower-case hex digits, an even number of them")]
@@ -36,7 +36,7 @@ Shape = Annotated[tuple[int, ...], Many(whole(1, 2**31), 8)]
 
 
 class Options(Contract):
-    """A flat map of settings: text to text, number, truth value or nil."""
+    """A flat map of settings: text to text, number, boolean or nil."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -72,7 +72,7 @@ class Sgd(Record):
 
     learning_rate: step size.
     lr_schedule: step size over the rounds after warm-up: constant, or falling along half a cosine.
-    lr_floor: what a falling step size ends at, as a share of learning_rate.
+    lr_floor: final step size of a falling schedule, as a share of learning_rate.
     momentum: heavy-ball momentum; 0 is none.
     weight_decay: factor of the squared norm in the loss.
     keep_momentum: keep the optimiser's state from round to round instead of resetting it.
@@ -100,8 +100,8 @@ USER_RECIPE: Mapping[str, float | str] = {
     "lr_floor": 0.1,
     "momentum": 0.9,
 }
-"""Settings of a run that names no others: in tens of rounds they reach what the paper's reach in hundreds. Towards 0,
-mixing would go on while training no longer answers it: FedAP loses points in the last rounds."""
+"""Default settings of a run: they reach in tens of rounds what the paper's settings reach in hundreds. With a floor of
+0, mixing would continue while training no longer compensates for it: FedAP loses points in the last rounds."""
 
 PAPER_RECIPE: Mapping[str, float | str] = {
     "learning_rate": 0.01,
@@ -127,7 +127,7 @@ class Compute(Record):
 
 
 MAX_PEER_WEIGHT = 0.25
-"""What a sealed run lets one member give another, unless it says otherwise."""
+"""Default of the largest weight of one member in another's model, in a sealed run."""
 
 
 @record
@@ -153,13 +153,13 @@ TAIL_ROUNDS = 10
 
 
 def is_evaluated(round_no: int, *, every: int, rounds: int) -> bool:
-    """Whether the model that a round delivers is evaluated: after every `every` rounds, and in the last ten."""
+    """Whether the model delivered by a round is evaluated: every `every` rounds, and in the last ten."""
     return (round_no + 1) % every == 0 or round_no >= rounds - TAIL_ROUNDS
 
 
 @record
 class Plan(Record):
-    """Everything that shapes the numbers of a run.
+    """Everything that determines the results of a run.
 
     strategy: name of the algorithm, or `package.module:factory` for your own.
     options: the algorithm's settings.
@@ -203,7 +203,7 @@ class Plan(Record):
     sealed: Sealing | None = None
 
     def evaluates(self, round_no: int) -> bool:
-        """Whether the model that this round delivers is evaluated."""
+        """Whether the model delivered by this round is evaluated."""
         return is_evaluated(round_no, every=self.evaluate_every, rounds=self.rounds)
 
     def _check(self) -> None:

@@ -14,18 +14,18 @@ WINDOW_S: Final = 60.0
 """How long repetitions are counted before their number is logged."""
 
 AT_ONCE: Final = 10
-"""Lines of one subject in a window."""
+"""Most lines of one subject in a window."""
 
 ALL_AT_ONCE: Final = 100
-"""Lines of all of them in a window: at 300 bytes a line, 18 MB in ten hours of misbehaviour."""
+"""Most lines of all subjects in a window: at 300 bytes a line, 18 MB in ten hours of misbehaviour."""
 
 SUBJECTS: Final = 256
-"""Subjects told apart; further ones are counted together, under the empty name."""
+"""Most subjects counted separately; further ones are counted together, under the empty name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Omitted:
-    """So many more of one subject were not logged, in so many seconds."""
+    """Number of lines of one subject that were not logged, and in how many seconds."""
 
     subject: str
     times: int
@@ -40,14 +40,14 @@ class _Window:
 
 
 class Repeats:
-    """One process's lines about what others do wrong."""
+    """Limits one process's log lines about misbehaving peers."""
 
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
         self._all = _Window(since=0.0)
 
     def admit(self, subject: str, now: float) -> bool:
-        """Whether to log this one; otherwise it is counted."""
+        """Whether to log this line; otherwise it is counted."""
         if now >= self._all.since + WINDOW_S:
             self._all = _Window(since=now)
         if subject not in self._windows and len(self._windows) >= SUBJECTS:
@@ -61,7 +61,7 @@ class Repeats:
         return True
 
     def omitted(self, now: float, *, at_once: bool = False) -> list[Omitted]:
-        """What was only counted in windows that are over, or with `at_once` in all of them; these begin anew."""
+        """Return the counts of windows that are over, or with `at_once` of all windows; these windows start again."""
         over = [name for name, window in self._windows.items() if at_once or now >= window.since + WINDOW_S]
         closed = [(name, self._windows.pop(name)) for name in over]
         return [

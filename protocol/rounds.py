@@ -123,10 +123,10 @@ class Finish(Message):
     reason: why the run ended.
     weights: the shared tensors mixed for this participant; nil if the run ended before any were mixed.
     uploads: as in `train`.
-    mixed_from: this participant's row of W: of which updates these weights were mixed, the heaviest first; empty where
+    mixed_from: this participant's row of W: the updates that these weights were mixed from, heaviest first; empty if
         nothing was mixed.
-    similarity: of the participant's statistics to those of the member most like it, 1 for equal ones; nil where the
-        algorithm does not tell.
+    similarity: of the participant's statistics to those of the most similar member, 1 if they are equal; nil if the
+        algorithm does not compute it.
     """
 
     KIND = "finish"

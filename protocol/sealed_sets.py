@@ -1,7 +1,6 @@
-"""The form of sealed data as tensor sets: updates, mixed rows, lists of uploads, requested rows.
+"""Formats sealed data as tensor sets: updates, mixed rows, lists of uploads, requested rows.
 
-Shapes and names only. How members decode the words, and which weights are allowed, must not be known
-here.
+Shapes and names only. How members decode the words, and which weights are allowed, must not be known here.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from protocol.errors import InvalidField
 from protocol.tensors import Array, Layout, TensorSet, WireTensor
 
 SEALED = "sealed"
-"""The name of the one tensor of a sealed set."""
+"""The name of the only tensor of a sealed set."""
 
 TAG_WORDS, SALT_WORDS = 2, 2
 _OWNER = "@"
@@ -25,7 +24,7 @@ _OWNER = "@"
 
 @dataclass(frozen=True, kw_only=True)
 class NamedUpload:
-    """An update that went into a row: whose, of which round, how much of it (of 2^20), and its salt."""
+    """An update that went into a row: its member, its round, its weight (of 2^20) and its salt."""
 
     member: str
     round_no: int
@@ -35,7 +34,7 @@ class NamedUpload:
 
 @dataclass(frozen=True, kw_only=True)
 class Ingredients:
-    """What a mixed row consists of. member, round_no: whose row it is, and the round that it was made for."""
+    """The uploads in a mixed row. member: the receiver of the row; round_no: the round it was mixed for."""
 
     member: str
     round_no: int
@@ -43,12 +42,12 @@ class Ingredients:
 
 
 def update_layout(values: int) -> Layout:
-    """Of an update with so many values: a word each, the check value, the salt."""
+    """Return the layout of an update with so many values: a word each, the check value, the salt."""
     return _words_layout(values + TAG_WORDS + SALT_WORDS)
 
 
 def row_layout(values: int) -> Layout:
-    """Of a mixed row: the same without a salt."""
+    """Return the layout of a mixed row: the same without a salt."""
     return _words_layout(values + TAG_WORDS)
 
 
@@ -57,7 +56,7 @@ def _words_layout(words: int) -> Layout:
 
 
 def words_of(tensors: TensorSet) -> Array:
-    """The words of a sealed set. InvalidField if it is none."""
+    """Return the words of a sealed set; InvalidField if it is not one."""
     specs = tensors.layout.specs
     if len(specs) != 1 or specs[0].name != SEALED or specs[0].dtype != "int64" or len(specs[0].shape) != 1:
         raise InvalidField("sealed", tensors.layout.text, f"one int64 tensor {SEALED!r} of one dimension")
@@ -65,17 +64,17 @@ def words_of(tensors: TensorSet) -> Array:
 
 
 def box_set(box: bytes) -> TensorSet:
-    """Sealed bytes, a multiple of 8, as a set."""
+    """Return sealed bytes, a multiple of 8, as a set."""
     return TensorSet.of({SEALED: np.frombuffer(box, dtype="<i8")})
 
 
 def box_of(tensors: TensorSet) -> bytes:
-    """Back from `box_set`."""
+    """Undo `box_set`."""
     return words_of(tensors).tobytes()
 
 
 def ingredients_set(made: Ingredients) -> TensorSet:
-    """For `uploads` of an order."""
+    """Encode ingredients for `uploads` of an order."""
     arrays: dict[str, Array] = {_OWNER + made.member: np.asarray(made.round_no, dtype=np.int64)}
     for one in made.uploads:
         low, high = np.frombuffer(one.salt, dtype="<i8").tolist()
@@ -84,7 +83,7 @@ def ingredients_set(made: Ingredients) -> TensorSet:
 
 
 def read_ingredients(tensors: TensorSet) -> Ingredients:
-    """Back from `ingredients_set`; InvalidField if it is none."""
+    """Undo `ingredients_set`; InvalidField if the set is not of that form."""
     (first, rounds), *others = tensors.arrays().items() or [("", np.zeros(0))]
     if not first.startswith(_OWNER) or rounds.shape != () or rounds.dtype != np.int64:
         raise InvalidField("uploads", first, f"{_OWNER}NAME with a round first")
@@ -99,12 +98,12 @@ def read_ingredients(tensors: TensorSet) -> Ingredients:
 
 
 def request_set(row: Mapping[str, int]) -> TensorSet:
-    """For `row` of an update."""
+    """Encode a requested row of W for `row` of an update."""
     return TensorSet.of({name: np.asarray(weight, dtype=np.int64) for name, weight in sorted(row.items())})
 
 
 def read_request(tensors: TensorSet) -> tuple[tuple[str, int], ...]:
-    """Back from `request_set`; InvalidField if it is none."""
+    """Undo `request_set`; InvalidField if the set is not of that form."""
     for name, number in tensors.arrays().items():
         if number.shape != () or number.dtype != np.int64:
             raise InvalidField(name, number.shape, "one whole number (int64)")
@@ -112,15 +111,15 @@ def read_request(tensors: TensorSet) -> tuple[tuple[str, int], ...]:
 
 
 def gathered(boxes: Sequence[tuple[str, Buffer]]) -> TensorSet:
-    """For `peers` of an order: sealed statistics by member."""
+    """Encode sealed statistics by member for `peers` of an order."""
     return TensorSet.of({name: np.frombuffer(box, dtype="<i8") for name, box in boxes})
 
 
 def apart(tensors: TensorSet) -> Mapping[str, bytes]:
-    """Back from `gathered`."""
+    """Undo `gathered`."""
     return {name: np.ascontiguousarray(words).tobytes() for name, words in tensors.arrays().items()}
 
 
 def most_box_bytes(plain_bytes: int) -> int:
-    """How large sealed statistics may be, where in clear they have so many bytes: names, shapes and padding on top."""
+    """Return the largest size of sealed statistics that have `plain_bytes` in clear: plus names, shapes and padding."""
     return 2 * plain_bytes + 16 * 1024 + math.ceil(plain_bytes / 8)

@@ -55,7 +55,7 @@ class Error(Message):
 
     @staticmethod
     def of(fault: RemoteProtocolError, about: Step | None = None) -> Error:
-        """The answer to a peer's fault."""
+        """Return the answer to a peer's fault."""
         return Error(code=fault.code, reason=str(fault)[:TEXT_CHARS], about=about)
 
 

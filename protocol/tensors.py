@@ -26,13 +26,13 @@ from protocol.limits import DIMENSIONS, LAYOUT_BYTES, SET_BYTES, SLICE_BYTES, TE
 from protocol.naming import NAME_DIGITS, content_name
 
 Array = NDArray[Any]
-"""Any array; which dtypes may travel is checked where a layout is made, not by the type."""
+"""Any array; the layout checks which dtypes may be sent, not this type."""
 
 DTYPES: Mapping[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float64": np.dtype("<f8"), "int64": np.dtype("<i8")}
 """float32: model tensors; float64: statistics; int64: counts. Little-endian on the wire, whatever the machine."""
 
 _NARROW: Mapping[str, np.dtype[Any]] = {"f16": np.dtype("<f2"), "bf16": np.dtype("<u2")}
-"""How a float32 lies under encodings that convert every value alone."""
+"""The wire dtype of float32 under encodings that convert each value separately."""
 _NO_NAME = "0" * NAME_DIGITS
 _LINE = re.compile(r"(\S+) (float32|float64|int64) (-|(?:0|[1-9][0-9]{0,9})(?:,(?:0|[1-9][0-9]{0,9}))*)")
 
@@ -63,7 +63,7 @@ class WireTensor:
 
 
 class Described(Protocol):
-    """A tensor as whoever owns the model describes it."""
+    """A tensor as described by the owner of the model."""
 
     @property
     def name(self) -> str: ...
@@ -77,7 +77,7 @@ class Described(Protocol):
 
 @dataclass(frozen=True)
 class Layout:
-    """Tensors in order; each begins at the next multiple of its item size. Equal layouts have equal digests."""
+    """Tensors in order; each starts at the next multiple of its item size. Equal layouts have equal digests."""
 
     specs: tuple[WireTensor, ...]
 
@@ -93,12 +93,12 @@ class Layout:
 
     @staticmethod
     def of(arrays: Mapping[str, Array]) -> Layout:
-        """The layout of these arrays, in the mapping's order."""
+        """Return the layout of these arrays, in the mapping's order."""
         return Layout(tuple(WireTensor(name=n, dtype=a.dtype.name, shape=a.shape) for n, a in arrays.items()))
 
     @staticmethod
     def described(tensors: Iterable[Described]) -> Layout:
-        """The layout of a model's tensors in their order; whole numbers travel as int64."""
+        """Return the layout of a model's tensors in their order; integers are sent as int64."""
         return Layout(
             tuple(
                 WireTensor(name=tensor.name, dtype="float32" if tensor.floating else "int64", shape=tensor.shape)
@@ -107,7 +107,7 @@ class Layout:
         )
 
     def views(self, flat: Array) -> dict[str, Array]:
-        """The tensors by name out of all their values (elements,), in order; not copied."""
+        """Return the tensors by name as views of all their values (elements,), in order."""
         found, at = {}, 0
         for spec in self.specs:
             size = math.prod(spec.shape)
@@ -117,7 +117,7 @@ class Layout:
 
     @staticmethod
     def parse(text: str) -> Layout:
-        """The layout of a canonical text; anything else, however similar, is InvalidField."""
+        """Parse a canonical layout text; InvalidField for anything else, however similar."""
         if len(text) > LAYOUT_BYTES:  # before it is used as a key or split
             raise InvalidField("layout", len(text), f"a text of at most {LAYOUT_BYTES} bytes")
         return _parse(text)
@@ -144,7 +144,7 @@ class Layout:
         return self._places[encoding][-1]
 
     def offsets(self, encoding: Encoding) -> tuple[int, ...]:
-        """Where each tensor begins. Under an encoding by blocks a tensor has no place of its own."""
+        """Return where each tensor starts. Under a block encoding, tensors have no separate offsets."""
         return self._places[encoding][:-1]
 
     @cached_property
@@ -182,11 +182,11 @@ def _parse(text: str) -> Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorSet:
-    """Tensors as they travel: layout, encoding, and the wire bytes or, above one slice, the promise of them.
+    """Tensors as they are sent: layout, encoding, and the wire bytes or, above one slice, the offer of them.
 
-    `data` None means the bytes come (or are sent) by a transfer; `transfer` is then their name. A set above one slice
-    that is built with its bytes computes the name itself: do that off the socket thread. `in_full`: where the set is a
-    difference to something, what the receiver makes of it, as a set of its own; never sent with this one.
+    `data` None means that a transfer brings (or sends) the bytes; `transfer` is then their name. A set above one slice
+    that is built with its bytes computes the name itself: do that off the socket thread. `in_full`: if the set is a
+    difference to other values, the full values as a separate set; never sent together with this one.
     """
 
     layout: Layout
@@ -212,12 +212,12 @@ class TensorSet:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes on the wire, headers and frames apart."""
+        """Bytes on the wire, without headers and frames."""
         return self.layout.size_bytes(self.encoding)
 
     @staticmethod
     def of(arrays: Mapping[str, Array], encoding: Encoding = "f32") -> TensorSet:
-        """Copy the arrays into one buffer, in the mapping's order; shape and dtype make the layout."""
+        """Copy the arrays into one buffer, in the mapping's order; their shapes and dtypes define the layout."""
         layout = Layout.of(arrays)
         if is_blocked(encoding) and layout.is_float32:
             flat = np.concatenate([array.reshape(-1) for array in arrays.values()])
@@ -231,30 +231,30 @@ class TensorSet:
 
     @staticmethod
     def of_flat(layout: Layout, flat: Float32Array, encoding: Encoding = "f32") -> TensorSet:
-        """A set whose bytes are `flat` (elements,) itself under f32: no copy, so leave the array alone until sent."""
+        """Build a set from `flat` (elements,). Under f32 it is not copied: do not change the array until it is sent."""
         if not layout.is_float32 or flat.dtype != DTYPES["float32"] or flat.shape != (layout.elements,):
             raise InvalidField("flat", flat.shape, f"{layout.elements} float32 values of an all-float32 layout")
         return TensorSet(layout=layout, encoding=encoding, data=to_wire(flat, encoding).toreadonly())
 
     @staticmethod
     def staying(layout: Layout, encoding: Encoding, data: Buffer) -> TensorSet:
-        """A set that is read where it lies and never sent: nobody asks for its name."""
+        """Build a set that is only read locally and never sent, so its name is not computed."""
         name = _NO_NAME if layout.size_bytes(encoding) > SLICE_BYTES else None
         return TensorSet(layout=layout, encoding=encoding, data=memoryview(data), transfer=name)
 
     def filled(self, data: Buffer) -> TensorSet:
-        """The same set with the bytes its transfer brought (and verified)."""
+        """Return the same set with the bytes that its transfer received and verified."""
         return TensorSet(layout=self.layout, encoding=self.encoding, data=memoryview(data), transfer=self.transfer)
 
     def flat(self) -> Float32Array:
-        """All values as one float32 vector (elements,): a read-only view under f32, else as `from_wire` gives them."""
+        """Return all values as one float32 vector (elements,): a read-only view under f32, otherwise decoded."""
         if not self.layout.is_float32:
             raise InvalidField("layout", self.layout.text, "float32 tensors only")
         values = from_wire(self._present(), self.encoding, self.layout.elements)
         return values if values.flags.aligned else values.copy()
 
     def arrays(self) -> Mapping[str, Array]:
-        """Every tensor by name, in order; read-only views where the machine allows them."""
+        """Return every tensor by name, in order; read-only views if aligned."""
         data, found = self._present(), {}
         if is_blocked(self.encoding):
             return self.layout.views(self.flat())
@@ -273,7 +273,7 @@ class TensorSet:
 
 
 def names_digest(names: Sequence[str]) -> str:
-    """32 hex digits that agree exactly when two parties have the same names (of classes) in the same order."""
+    """Return 32 hex digits that are equal exactly if two parties have the same (class) names in the same order."""
     return hashlib.blake2b("\x1f".join(names).encode(), digest_size=16).hexdigest()
 
 
@@ -283,7 +283,7 @@ def _view(data: memoryview, spec: WireTensor, start: int, encoding: Encoding) ->
 
 
 def _bytes_of(array: Array) -> memoryview:
-    """The array's bytes without a copy; read-only for whoever holds the view."""
+    """Return the array's bytes as a read-only view, without a copy."""
     if array.size == 0:
         return memoryview(b"")
     return np.ascontiguousarray(array).data.cast("B").toreadonly()

@@ -32,7 +32,8 @@ class To(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """A slice's fate, whether its payload is now complete and verified, and the grants that follow, for any peers."""
+    """The fate of a slice, whether its payload is now complete and verified, and the resulting grants, for any
+    peers."""
 
     fate: Fate
     complete: bool = False
@@ -40,9 +41,9 @@ class Arrival:
 
 
 class Intake:
-    """Every payload on its way to us. A peer's payloads come one after another, in the order of their offers.
+    """All incoming payloads. A peer's payloads are received one after another, in the order of their offers.
 
-    digest: how slices are digested, at once or beside; whoever does it beside bounds what waits for it.
+    digest: hashes a slice, at once or in another thread; in the latter case it must bound the slices that wait.
     """
 
     def __init__(
@@ -64,14 +65,15 @@ class Intake:
         return sum(incoming.credit_bytes for line in self._lines.values() for incoming in line)
 
     def received_bytes(self, peer: str, transfer: str) -> int | None:
-        """How far a transfer has come; None if there is none."""
+        """Return the bytes received by a transfer; None if there is no such transfer."""
         incoming = self._find(peer, transfer)
         return None if incoming is None else incoming.received
 
     def offered(self, peer: str, transfer: str, size_bytes: int, held: Iterable[Buffer] = ()) -> tuple[To[Grant], ...]:
-        """A peer offers a payload that we accept. `held`: its first whole slices, where they are held already.
+        """Accept a payload that a peer offers. held: its first whole slices, if we already have them.
 
-        Offered again, a transfer goes on; it begins again at the last slice held if it stood still since the last time.
+        A transfer that is offered again continues; if it made no progress since the last offer, it restarts after the
+        last slice held.
         """
         incoming = self._find(peer, transfer)
         if incoming is not None:
@@ -92,7 +94,7 @@ class Intake:
         return self._spread()
 
     def arrived(self, peer: str, piece: Slice) -> Arrival:
-        """A slice came. Keep its bytes if, and only if, its fate is TAKEN. BadChecksum ends the transfer."""
+        """Handle a slice. Keep its bytes if, and only if, its fate is TAKEN. BadChecksum ends the transfer."""
         incoming = self._find(peer, piece.transfer)
         if incoming is None:
             return Arrival(fate=Fate.UNASKED)
@@ -145,7 +147,7 @@ class Intake:
 
 
 class Dispatch:
-    """Every payload on its way from us."""
+    """All outgoing payloads."""
 
     def __init__(self, *, capacity_bytes: int = IN_FLIGHT_BYTES, slice_bytes: int = SLICE_BYTES) -> None:
         _check_capacity(capacity_bytes, slice_bytes)
@@ -155,18 +157,18 @@ class Dispatch:
 
     @property
     def in_flight_bytes(self) -> int:
-        """Bytes handed to the socket that no receipt covers; never above the capacity."""
+        """Bytes passed to the socket but not yet acknowledged; never above the capacity."""
         return sum(outgoing.in_flight_bytes for outgoing in self._open.values())
 
     def offer(self, peer: str, transfer: str, size_bytes: int) -> None:
-        """A message that announces this payload is being sent (or sent again) to the peer."""
+        """Note that a message announcing this payload is being sent (or sent again) to the peer."""
         if (peer, transfer) not in self._open:
             outgoing = OutgoingTransfer(transfer=transfer, size_bytes=size_bytes, slice_bytes=self._slice)
             self._open[peer, transfer] = outgoing
 
     def granted(self, peer: str, grant: Grant) -> tuple[To[Span], ...]:
-        """A grant came: what to read and send now, to any peers. One for a transfer we do not know changes nothing:
-        its receiver still wants the message, and will be offered it again."""
+        """Handle a grant: return what to read and send now, to any peers. A grant for an unknown transfer changes
+        nothing: its receiver still wants the message and will be offered it again."""
         outgoing = self._open.get((peer, grant.transfer))
         if outgoing is not None:
             outgoing.granted(grant)
@@ -175,17 +177,17 @@ class Dispatch:
         return self._pump()
 
     def drop(self, peer: str, transfer: str | None = None) -> tuple[To[Span], ...]:
-        """End one transfer to a peer, or all; others may use the line.
+        """End one transfer to a peer, or all; others may use its share.
 
-        Due when the peer has gone or sent hello anew, when it cancels, and when its heartbeat has the message that
-        announced the payload: the last receipt may have been lost, and nothing would free its share.
+        Call this when the peer is gone or sent a new hello, when it cancels, and when its heartbeat has the message
+        that announced the payload: the last receipt may have been lost, and nothing else would free its share.
         """
         for key in [key for key in self._open if key[0] == peer and transfer in (None, key[1])]:
             del self._open[key]
         return self._pump()
 
     def _pump(self) -> tuple[To[Span], ...]:
-        """Slices that credit and capacity allow, one per transfer in turn."""
+        """Return the slices that credit and capacity allow, one per transfer in turn."""
         room, spans, pumping = self._capacity - self.in_flight_bytes, list[To[Span]](), True
         while pumping:
             pumping = False

@@ -37,8 +37,8 @@ class Fate(enum.Enum):
 
     TAKEN = enum.auto()  # keep its bytes at its offset
     REPEATED = enum.auto()  # held already
-    GAP = enum.auto()  # something before it is missing; both will come again
-    UNASKED = enum.auto()  # no credit for it: meant for this receiver before its restart
+    GAP = enum.auto()  # something before it is missing; both will be sent again
+    UNASKED = enum.auto()  # no credit for it: it was meant for this receiver before its restart
 
 
 class OutgoingTransfer:
@@ -58,11 +58,11 @@ class OutgoingTransfer:
 
     @property
     def is_done(self) -> bool:
-        """The receiver has confirmed every byte."""
+        """Whether the receiver has confirmed every byte."""
         return self.acked == self.size_bytes
 
     def granted(self, grant: Grant) -> None:
-        """Take a grant. An outdated receipt changes nothing; an outdated `again` costs repeats, never the transfer."""
+        """Apply a grant. An outdated receipt changes nothing; an outdated `again` only causes repeated slices."""
         for name, value in (("received", grant.received), ("until", grant.until)):
             if value > self.size_bytes or (value % self._slice and value != self.size_bytes):
                 raise BadTransfer(f"grant.{name} is {value}, not a slice boundary within {self.size_bytes} bytes")
@@ -77,7 +77,7 @@ class OutgoingTransfer:
             self._until = max(self._until, grant.until)
 
     def next_span(self) -> Span | None:
-        """The next slice that credit allows, now counted as sent; None when there is none."""
+        """Return the next slice that credit allows and count it as sent; None if there is none."""
         if self.sent >= self._until:
             return None
         start, self.sent = self.sent, min(self.sent + self._slice, self.size_bytes)
@@ -87,7 +87,7 @@ class OutgoingTransfer:
 class IncomingTransfer:
     """The receiving side. `received` bytes are held without a gap; 0 <= received <= until <= size.
 
-    digest: how a slice is digested; it may be done beside, and is waited for when the last slice has come.
+    digest: hashes a slice, possibly in another thread; the result is waited for when the last slice has arrived.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class IncomingTransfer:
         self._complained_at = -1
 
     def resume(self, held: Iterable[Buffer]) -> None:
-        """Begin after slices held since before a restart, given in order; the last of the payload must be left out."""
+        """Start after slices held since before a restart, given in order; the payload's last slice must be left out."""
         if self.received or self.until:
             raise LocalProtocolError("a transfer can be resumed only before it has begun")
         for piece in (part for whole in held for part in cut(whole, self._slice)):
@@ -131,27 +131,29 @@ class IncomingTransfer:
 
     @property
     def next_credit_bytes(self) -> int:
-        """What one more slice of credit would cost; 0 when the window is full or everything is granted."""
+        """Bytes of one more slice of credit; 0 if the window is full or everything is granted."""
         if self.credit_bytes > (WINDOW_SLICES - 1) * self._slice:
             return 0
         return min(self._slice, self.size_bytes - self.until)
 
     def extend(self) -> None:
-        """Grant one more slice; tell the sender with `grant`."""
+        """Add credit for one more slice; `grant` returns the message for the sender."""
         self.until += self.next_credit_bytes
 
     def grant(self, *, again: bool = False) -> Grant:
-        """Receipt and credit as they stand. The first has `again`: the sender may remember us from before a restart."""
+        """Return the current receipt and credit. The first one has `again`: the sender may still have the state from
+        before our restart."""
         again, self._begun = again or not self._begun, True
         return Grant(transfer=self.transfer, received=self.received, until=self.until, again=again)
 
     def offered_again(self) -> Grant:
-        """The answer to a repeated offer: as things stand, or, if nothing has come since the last one, begin again."""
+        """Answer a repeated offer: continue or, if nothing arrived since the last offer, restart at `received`."""
         moved, self._moved = self._moved, False
         return self.grant(again=not moved)
 
     def take(self, piece: Slice) -> Fate:
-        """Judge a slice. BadTransfer if no honest sender cuts so; BadChecksum if the payload is complete and wrong."""
+        """Handle a slice. BadTransfer if no honest sender sends such a slice; BadChecksum if the complete payload is
+        wrong."""
         stop = piece.offset + piece.data.nbytes
         if piece.offset % self._slice or stop != min(piece.offset + self._slice, self.size_bytes):
             raise BadTransfer(f"a slice of {piece.data.nbytes} bytes at {piece.offset} of {self.size_bytes}")
@@ -169,6 +171,6 @@ class IncomingTransfer:
         return Fate.TAKEN
 
     def should_complain(self) -> bool:
-        """After a gap: whether to ask at once to begin again. Once per place, or the answers would pile up."""
+        """After a gap: whether to request a restart at once. Only once per position, or the answers would pile up."""
         first, self._complained_at = self._complained_at != self.received, self.received
         return first

@@ -14,7 +14,7 @@ from protocol.errors import InvalidField
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Version:
-    """major.minor, ordered as one expects."""
+    """major.minor, ordered by major, then minor."""
 
     major: int
     minor: int
@@ -29,7 +29,7 @@ class Version:
         return f"{self.major}.{self.minor}"
 
     def understands(self, other: Version) -> bool:
-        """True when messages of `other` can be decoded here: the same major number."""
+        """Whether messages of `other` can be decoded here: the major numbers are equal."""
         return self.major == other.major
 
 

@@ -1,1 +1,1 @@
-"""What both processes ask of their machine: log files, key files, what TCP counted, pages. Knows no message."""
+"""Host services for both processes: log files, key files, TCP counters, web pages. Knows no messages."""

@@ -1,5 +1,5 @@
-"""How the commands of all packages take options and end: every setting of a configuration is a flag, every complaint is
-one line on stderr, an interrupt is answered with a sentence. What a command does is decided by its package.
+"""Common behaviour of all commands: every setting of a configuration is a flag, every error is one line on stderr, an
+interrupt is answered with a sentence. What a command does is decided by its package.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from protocol.host.settings import Setting, example_file, reference_table, setti
 from protocol.versions import VERSION
 
 Complaint: type[Exception] = typer.BadParameter.__mro__[2]
-"""The base of what typer says about options: click's, or that of the copy of click inside typer."""
+"""The base class of typer's errors about options: click's, or that of the copy of click inside typer."""
 
 Given = Mapping[str, object]
-"""Settings by name («section.field»), as flags gave them."""
+"""Settings by name («section.field»), as given by flags."""
 
 
 def software_version() -> str:
-    """The installed release, or `source` where nothing is installed."""
+    """Return the installed release, or `source` if the package is not installed."""
     try:
         return version("fedap")
     except PackageNotFoundError:
@@ -54,7 +54,7 @@ TableFlag = Annotated[bool, typer.Option("--table", help="Every setting, its fla
 
 
 def settings_text(model: type[BaseModel], short: Mapping[str, str], *, example: bool, table: bool) -> str:
-    """What `config` prints about the settings of a model."""
+    """Return what `config` prints about the settings of a model."""
     if example == table:
         raise InvalidInput("config", "both or none", "one of --example and --table")
     return example_file(model) if example else reference_table(model, flags_of(model, short))
@@ -86,7 +86,7 @@ def _complain(error: Any) -> None:  # noqa: ANN401 - click's class, wherever it 
 
 
 def flags_of(model: type[BaseModel], short: Mapping[str, str]) -> dict[str, str]:
-    """The flag of every setting by its name. short: flags with names of their own."""
+    """Return the flag of every setting by its name. short: flags with shorter names."""
     return {setting.name: short.get(setting.name, setting.flag) for setting in settings_of(model)}
 
 
@@ -94,7 +94,7 @@ def with_settings(
     model: type[BaseModel], short: Mapping[str, str], *, only: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a function that becomes a command: it gets a flag for every setting of the model, is called with those
-    that were given, and keeps its other parameters as options of its own. only: the settings that are offered."""
+    that were given, and keeps its other parameters as further options. only: restricts the settings to these."""
 
     def decorate(work: Callable[..., None]) -> Callable[..., None]:
         offered = [one for one in settings_of(model) if not only or one.name in only]

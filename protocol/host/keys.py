@@ -1,6 +1,6 @@
-"""Key files: a CURVE pair from the system's randomness, written for its owner alone, read back with every check.
+"""Creates, writes and reads key files: a CURVE pair from the system's randomness, readable only by its owner.
 
-The text of a key file is `protocol.keys`'. Whose keys are admitted is the coordinator's to decide.
+`protocol.keys` defines the format of a key file. The coordinator decides whose keys are admitted.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from protocol.keys import KeyPair, parse_pair
 
 
 def generate_keys() -> KeyPair:
-    """A fresh pair."""
+    """Generate a new pair."""
     public, secret = zmq.curve_keypair()
     return KeyPair(public=public.decode(), secret=secret.decode())
 
 
 def write_key_file(path: Path, pair: KeyPair) -> Path:
-    """Write both halves, mode 0600, and beside them NAME.pub with the public half alone, which is returned. An existing
-    file is never replaced: a key that others know would be lost."""
+    """Write both halves, mode 0600, and next to them NAME.pub with the public half; return the path of NAME.pub. An
+    existing file is never replaced: a key that others know would be lost."""
     public = path.with_suffix(".pub")
     if public == path:
         raise InvalidInput("key file", path, "another ending than .pub", "The public half is written to NAME.pub.")
@@ -41,7 +41,7 @@ def write_key_file(path: Path, pair: KeyPair) -> Path:
 
 
 def read_key_file(path: Path, make: str = "Make one with keygen.") -> KeyPair:
-    """Both halves; refused when others than the owner may read them. make: how to get such a file, for the error."""
+    """Read both halves; refused if others than the owner may read the file. make: advice on how to get such a file."""
     try:
         mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def is_locked(path: Path) -> bool | None:
-    """Whether some process holds the lock on a file; to take it in order to find out would keep its owner from
-    starting. None where the system does not tell."""
+    """Whether a process holds the lock on a file. Trying to take the lock could prevent its owner from starting. None
+    if the system cannot tell."""
     try:
         found = path.stat()
         held = Path("/proc/locks").read_text()

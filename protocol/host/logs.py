@@ -1,7 +1,7 @@
-"""What keeps a process's log small: a file that is rotated when it has become large, and repeated lines as a number.
+"""Keeps a process's log small: rotates the file at a maximum size, and counts repeated lines.
 
-Warnings that come again and again are counted, and their number is logged once a minute (`protocol.repeats`): a peer
-that misbehaves must not fill this machine's disk.
+Repeated warnings are counted, and their number is logged once a minute (`protocol.repeats`): a peer that misbehaves
+must not fill this machine's disk.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from protocol.repeats import Repeats
 
 FILE_BYTES = 10 << 20
 FILES_KEPT = 5
-"""A log file is rotated at this size, and so many older ones are kept: 60 MB in all."""
+"""A log file is rotated at this size, and this many older ones are kept: 60 MB in total."""
 
 Line = MutableMapping[str, object]
 
 
 class _Rotating(logging.handlers.RotatingFileHandler):
-    """A full disk loses lines and does not end the process."""
+    """On a full disk, loses lines instead of ending the process."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
-        """Nothing can be logged about a log that fails."""
+        """Ignore the error: a failing log cannot be logged."""
 
 
 class LogFile:
-    """What structlog prints to when a file was asked for."""
+    """The file that structlog prints to, if one is configured."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -51,13 +51,13 @@ class LogFile:
 
 
 class CountRepeats:
-    """The last processor of a log: renders a line, preceded by the numbers of repeated ones that are due."""
+    """The last processor of a log: renders a line, preceded by the counts of repeated lines that are due."""
 
     def __init__(
         self, render: structlog.typing.Processor, complete: structlog.typing.Processor, *, also: Collection[str]
     ) -> None:
-        """complete: adds the fields that every line has. also: events that are no warnings and are counted too, because
-        a peer can cause them as often as it likes."""
+        """complete: adds the fields that every line has. also: events that are counted although they are not warnings,
+        because a peer can cause them at any rate."""
         self._render, self._complete, self._also = render, complete, also
         self._repeats = Repeats()
         self._lock = threading.Lock()

@@ -1,8 +1,8 @@
-"""A configuration read as a list of settings: each with its name in a file, its flag, its type, default and meaning.
+"""Turns a configuration into a list of settings: each with its name in a file, its flag, type, default and meaning.
 
-The pydantic model says all of it once; options of commands, the example file and the reference table are made here,
-and files are read: paths in them are relative to the file, options of the command stand on top.
-What a value means is the configuration's own to decide.
+The pydantic model is the only source; command options, the example file and the reference table are generated from it.
+Also reads configuration files: paths in them are relative to the file, and command options override them. The
+configuration itself decides what a value means.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fedap_core.errors import InvalidInput, in_words, unknown_name
 from protocol.contracts import Record
 
 REQUIRED = MISSING
-"""The default of a setting that has none."""
+"""Stands for the default of a setting that has none."""
 
 _PLAIN = (bool, int, float, Path, str)
 _EXAMPLES: Mapping[type, object] = {int: 10, float: 60.0, Path: "file", str: "text"}
@@ -31,7 +31,7 @@ _EXAMPLES: Mapping[type, object] = {int: 10, float: 60.0, Path: "file", str: "te
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One field of a configuration. kind: of one value; many: a list of them, or a table of key = value."""
+    """One field of a configuration. kind: type of one value; many: a list of values, or a table of key = value."""
 
     path: tuple[str, ...]
     kind: type
@@ -43,7 +43,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """As a file has it: section.field."""
+        """Name in a file: section.field."""
         return ".".join(self.path)
 
     @property
@@ -57,7 +57,7 @@ class Setting:
         return {"": one, "list": f"list: {one}", "table": "table"}[self.many]
 
     def line(self) -> str:
-        """One line of a file; settings that need not be given are commented out, with their default."""
+        """Return a line for the example file; optional settings are commented out, with their default."""
         value = self.default
         if value is REQUIRED or value is None:
             value = self.example if self.example is not None else _EXAMPLES.get(self.kind, "")
@@ -66,7 +66,7 @@ class Setting:
 
 
 def settings_of(model: type[BaseModel], outer: tuple[str, ...] = ()) -> Iterator[Setting]:
-    """The settings of a model in order: its own fields first, then those of its sections."""
+    """Yield the settings of a model in order: its own fields first, then those of its sections."""
     later: list[tuple[str, type[BaseModel]]] = []
     for name, field in model.model_fields.items():
         kind = field.annotation
@@ -91,7 +91,7 @@ def _of_field(path: tuple[str, ...], field: FieldInfo) -> Setting:
 
 
 def _of_record(record: type[Record], outer: tuple[str, ...], standard: object) -> Iterator[Setting]:
-    """A record's fields stand in its section as if they were the section's own; its docstring describes them.
+    """Yield a record's fields as settings of the section that contains it; its docstring describes them.
 
     standard: the section's default."""
     hints, words = get_type_hints(record, include_extras=True), _described(record)
@@ -107,14 +107,14 @@ def _of_record(record: type[Record], outer: tuple[str, ...], standard: object) -
 
 
 def _described(record: type[Record]) -> dict[str, str]:
-    """Lines «name: meaning.» of a docstring."""
+    """Return the meaning of each field, from the lines «name: meaning.» of the docstring."""
     lines = inspect.cleandoc(record.__doc__ or "").splitlines()
     pairs = (line.partition(": ") for line in lines)
     return {name: about[:1].upper() + about[1:] for name, colon, about in pairs if colon and name.isidentifier()}
 
 
 def _kind(annotation: object) -> tuple[type, Literal["", "list", "table"], tuple[str, ...]]:
-    """The plain type of one value, whether there are many, and the names that are allowed."""
+    """Return the plain type of one value, whether there are many, and the allowed names."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _kind(inner[0])
@@ -134,7 +134,7 @@ def _kind(annotation: object) -> tuple[type, Literal["", "list", "table"], tuple
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a configuration file; InvalidInput where it cannot be read."""
+    """Read the tables of a configuration file; InvalidInput if it cannot be read."""
     try:
         return tomllib.loads(path.read_text())
     except OSError as error:
@@ -144,7 +144,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def placed(model: type[BaseModel], fields: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """The same fields with every relative path below `base`; wrong types are left for the model to refuse."""
+    """Return the fields with every relative path below `base`; wrong types are left for the model to refuse."""
     found: dict[str, Any] = dict(fields)
     for setting in settings_of(model):
         value: Any = fields
@@ -156,7 +156,7 @@ def placed(model: type[BaseModel], fields: Mapping[str, Any], base: Path) -> dic
 
 
 def overlaid(fields: Mapping[str, Any], given: Mapping[str, object]) -> dict[str, Any]:
-    """The same fields with other values on top. given: «field» or «section.field» -> value."""
+    """Return the fields with values overridden. given: «field» or «section.field» -> value."""
     found: dict[str, Any] = dict(fields)
     for path, value in given.items():
         section, dot, name = path.rpartition(".")
@@ -169,7 +169,7 @@ def overlaid(fields: Mapping[str, Any], given: Mapping[str, object]) -> dict[str
 
 
 def explained(error: ValidationError, model: type[BaseModel]) -> InvalidInput:
-    """Pydantic's first complaint in our words. Unknown fields first: what they were meant to be is often missing."""
+    """Convert pydantic's first error. Unknown fields come first: the field they were meant to be is often missing."""
     fault = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")[0]
     path = tuple(str(part) for part in fault["loc"])
     where = ".".join(path) or "config"
@@ -200,7 +200,7 @@ def _fields_at(model: type[BaseModel], path: tuple[str, ...]) -> Mapping[str, Fi
 
 
 def example_file(model: type[BaseModel]) -> str:
-    """A file with every setting: what must be given with an example, everything else commented out with its default."""
+    """Return a file with every setting: required ones with an example, all others commented out with their default."""
     lines: list[str] = []
     section: tuple[str, ...] = ()
     for setting in settings_of(model):
@@ -214,7 +214,7 @@ def example_file(model: type[BaseModel]) -> str:
 
 
 def reference_table(model: type[BaseModel], flags: Mapping[str, str]) -> str:
-    """The same as a Markdown table. flags: the flag of each setting by its name."""
+    """Return all settings as a Markdown table. flags: the flag of each setting by its name."""
     rows = ["| in the file | flag | values | default | meaning |", "|---|---|---|---|---|"]
     for setting in settings_of(model):
         default = "required" if setting.default is REQUIRED else "not set"
@@ -226,7 +226,7 @@ def reference_table(model: type[BaseModel], flags: Mapping[str, str]) -> str:
 
 
 def _toml(value: object) -> str:
-    """JSON writes plain values, and lists of them, as TOML does; tables stand on one line."""
+    """Format a value as TOML: JSON is the same for plain values and lists of them; tables are written on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + "}"
     plain = [str(one) for one in value] if isinstance(value, tuple | list) else value

@@ -1,7 +1,7 @@
-"""What Linux's TCP says of a connection beside its library: bytes received, and how to let nothing more come.
+"""Reads Linux's TCP counters of a connection besides the socket library, and blocks or cuts the connection.
 
-ZeroMQ hands over a message only when it is whole, so a guard thread counts what arrived from outside the socket.
-Which connection must be cut or held is decided by `protocol.backlog`. Linux and tcp only.
+ZeroMQ delivers a message only when it is complete, so a guard thread counts received bytes from outside the library.
+`protocol.backlog` decides which connections to cut or hold. Linux and tcp only.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from protocol.limits import KIB
 
 _ATTACH_FILTER, _DETACH_FILTER = 26, 27
 _DROP_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0)
-"""Linux's SO_ATTACH_FILTER, SO_DETACH_FILTER, and the shortest filter: return 0, which is to drop the packet."""
+"""Linux's SO_ATTACH_FILTER, SO_DETACH_FILTER, and the shortest filter: return 0, which drops the packet."""
 _TCP_INFO_BYTES = 136
 _RECEIVED_AT = 128
-"""Where `tcpi_bytes_received` stands in Linux's `struct tcp_info`, since 4.1."""
+"""Offset of `tcpi_bytes_received` in Linux's `struct tcp_info`, since 4.1."""
 
 
 def can_guard(endpoint: str) -> bool:
@@ -32,8 +32,8 @@ def can_guard(endpoint: str) -> bool:
 
 
 def own_socket(descriptor: int) -> socket.socket:
-    """A descriptor of ours for the same connection: the library's may be closed and reused any time. OSError where it
-    is none."""
+    """Duplicate the descriptor of a connection: the library's may be closed and reused at any time. OSError if it is
+    not a socket."""
     copy = os.dup(descriptor)
     try:
         return socket.socket(fileno=copy)
@@ -43,8 +43,8 @@ def own_socket(descriptor: int) -> socket.socket:
 
 
 def count_received(account: Account, connection: socket.socket) -> None:
-    """Bring the account's count up to date. What is still in the kernel has cost the library nothing; it is asked for
-    only where it matters, and after the total, so that the difference is never too large."""
+    """Update the account's count. Bytes still in the kernel cost the library nothing and are subtracted; they are read
+    only if it matters, and after the total, so that the difference is never too large."""
     try:
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
         taken = struct.unpack_from("=Q", info, _RECEIVED_AT)[0]
@@ -56,8 +56,8 @@ def count_received(account: Account, connection: socket.socket) -> None:
 
 
 def drop_packets(connection: socket.socket, *, drop: bool) -> None:
-    """Let nothing more come for a while, or let it come again: TCP repeats what was dropped. For a socket that listens,
-    this keeps newcomers waiting. Nothing happens to one that has ended by itself."""
+    """Drop all incoming packets, or stop dropping them; TCP retransmits what was dropped. On a listening socket, this
+    keeps newcomers waiting. No effect on a connection that has already ended."""
     with contextlib.suppress(OSError):
         if not drop:
             connection.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)
@@ -67,8 +67,8 @@ def drop_packets(connection: socket.socket, *, drop: bool) -> None:
 
 
 def cut(connection: socket.socket) -> None:
-    """End a connection, both ways; its library notices by itself. One that was held is let go afterwards: what its peer
-    repeats is answered with a reset, where it would wait for a word that got lost."""
+    """Shut down a connection in both directions; the library notices by itself. A held connection is released
+    afterwards, so that retransmissions are answered with a reset; otherwise the peer would keep waiting."""
     with contextlib.suppress(OSError):  # it has ended already
         connection.shutdown(socket.SHUT_RDWR)
     drop_packets(connection, drop=False)

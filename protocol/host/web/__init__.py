@@ -1,1 +1,1 @@
-"""What every page of the project shares: drawings, colours, the style, and how a live page is served."""
+"""Shared code of all web pages: drawings, colours, the style, and the server of live pages."""

@@ -1,5 +1,5 @@
-"""What stands before every page: only reading, only under known names, only with the token where there is one, and
-headers that keep a browser from loading, framing or sending anything else."""
+"""Access rules of every page: read-only, known host names only, a token if one is set, and headers that keep a browser
+from loading, framing or sending anything else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEADERS = {
 
 
 class Guarded:
-    """An application behind these rules."""
+    """An ASGI application behind these rules."""
 
     def __init__(self, app: ASGIApp, address: PageAddress, token: str | None) -> None:
         self._app = app
@@ -71,7 +71,7 @@ class Guarded:
         return hmac.compare_digest(text.encode("utf-8", "replace"), (self._token or "").encode())
 
     def _with_cookie(self, scope: Scope) -> Response:
-        """The token leaves the address bar and its history at once."""
+        """Store the token in a cookie and redirect, so that it disappears from the address bar and the history."""
         answer = RedirectResponse(scope["path"] if scope["path"].startswith("/") else "/", 303)
         is_secure = self._address.certificate is not None
         answer.set_cookie(COOKIE, self._token or "", httponly=True, samesite="strict", secure=is_secure)

@@ -1,8 +1,8 @@
-"""Where a live page listens and who may read it. Decides nothing about what it shows.
+"""Decides where a live page listens and who may read it, but not what it shows.
 
-On this machine it needs nothing. Elsewhere it needs a token, and TLS: its own certificate, or a proxy in front of it.
-The name in a request's Host header must be known: otherwise a web page from elsewhere could read this one through a
-name of its own that suddenly leads here (DNS rebinding).
+A page on loopback needs nothing. Elsewhere it needs a token, and TLS: its own certificate, or a proxy in front of it.
+The name in a request's Host header must be known: otherwise another web site could read this page through its own host
+name by making it resolve to this machine (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _EXPECTED = "HOST:PORT, such as 127.0.0.1:8600"
 
 @dataclass(frozen=True, kw_only=True)
 class PageAddress:
-    """listen: HOST:PORT. token: file with the token, made where it does not exist. hosts: further names under which the
-    page is reached, such as a proxy's. certificate: PEM file with certificate and key."""
+    """listen: HOST:PORT. token: file with the token, created if missing. hosts: further host names of the page, such as
+    a proxy's. certificate: PEM file with certificate and key."""
 
     listen: str
     token: Path | None = None
@@ -55,7 +55,7 @@ class PageAddress:
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the page."""
         if self.host == "localhost":
             return True
         try:
@@ -64,7 +64,7 @@ class PageAddress:
             return False
 
     def bind(self) -> socket.socket:
-        """A socket that listens there. The token's file exists from then on."""
+        """Return a listening socket at this address. Creates the token file if it is missing."""
         if self.token is not None:
             read_token(self.token)
         try:
@@ -79,12 +79,12 @@ class PageAddress:
         return listening
 
     def url(self, listening: socket.socket) -> str:
-        """Where a browser finds it."""
+        """Return the page's URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.certificate else 'http'}://{host}:{listening.getsockname()[1]}/"
 
     def advice(self) -> str:
-        """What whoever starts it must know, empty on this machine."""
+        """Return what the person who starts the page must know; empty if no token is needed."""
         if self.token is None:
             return ""
         opened = f"open it once as /?token=TOKEN; the token is in {self.token}"
@@ -93,7 +93,7 @@ class PageAddress:
         return f"{opened}. It speaks plain HTTP: put a proxy with TLS in front of it, or give --page-cert"
 
     def words(self, listening: socket.socket) -> str:
-        """The line that a command prints when the page is there."""
+        """Return the line that a command prints when the page is up."""
         advice = self.advice()
         return f"page: {self.url(listening)}{f' ({advice})' if advice else ''}"
 
@@ -104,11 +104,11 @@ class PageAddress:
             return True
         if self.is_local:
             return name in _LOCAL_NAMES
-        return _is_address(name)  # a name is how another page would come here; an address cannot be rebound
+        return _is_address(name)  # DNS rebinding needs a name; an address cannot be rebound
 
 
 def _require_certificate(path: Path) -> None:
-    """Refuse at once what the page's own process could not serve with."""
+    """Refuse at once a certificate that the page's process could not use."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path, path, password="")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -131,7 +131,7 @@ def _is_address(name: str) -> bool:
 
 
 def read_token(path: Path) -> str:
-    """The token in a file; a new one where there is no file, readable by its owner alone."""
+    """Read the token in a file; if the file is missing, create it with a new token, readable only by its owner."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,6 +1,6 @@
-"""Colours that can be read: a hue's shade with a given contrast to the page's ground, light and dark.
+"""Chooses legible colours: a hue's shade with a given contrast to the page's background, light and dark.
 
-Contrasts are WCAG 2's; hues are degrees on the OKLCH wheel. Knows no algorithm and no participant.
+Contrasts are those of WCAG 2; hues are degrees on the OKLCH wheel. Knows no algorithm and no participant.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from functools import cache
 from math import cos, radians, sin
 
 GOLDEN_ANGLE = 137.508
-"""Degrees between two series: neighbours differ as much as they can, however many follow."""
+"""Degrees between two series: neighbours differ as much as possible, however many follow."""
 
 LIGHT, DARK = "#f7f7f5", "#1a1e22"
-"""The backgrounds that are hardest to stand out from: the page's light ground and its dark cards."""
+"""The backgrounds with the least contrast: the page's light background and its dark cards."""
 
 _FIRST_HUE, _CHROMA = 250.0, 0.15
 _CONTRASTS = (5.0, 7.0)
-"""Neighbouring hues differ in lightness too; both are above 4.5."""
+"""Alternating contrasts, so that neighbouring hues differ in lightness too; both are above 4.5."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Style:
 
 @cache
 def series_style(number: int) -> Style:
-    """The style of the n-th of many series of one kind, such as the members of a run."""
+    """Return the style of the n-th of many similar series, such as the members of a run."""
     hue = (_FIRST_HUE + number * GOLDEN_ANGLE) % 360.0
     contrast = _CONTRASTS[number % len(_CONTRASTS)]
     return Style(
@@ -42,7 +42,7 @@ def series_style(number: int) -> Style:
 
 
 def contrast_ratio(one: str, other: str) -> float:
-    """Of two colours as `#rrggbb`, by WCAG 2: from 1 (equal) to 21 (black on white)."""
+    """Return the contrast of two colours `#rrggbb`, by WCAG 2: from 1 (equal) to 21 (black on white)."""
     bright, dim = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (bright + 0.05) / (dim + 0.05)
 
@@ -57,7 +57,7 @@ def _linear(value: float) -> float:
 
 
 def shade_with_contrast(hue: float, chroma: float, *, background: str, contrast: float) -> str:
-    """The shade of a hue that is nearest to the background in lightness and still has this contrast to it."""
+    """Return the shade of a hue that is closest to the background in lightness and still has this contrast to it."""
     on_light = _luminance(background) > 0.5
     near, far = (1.0, 0.0) if on_light else (0.0, 1.0)
     for _ in range(20):  # bisection: `far` always has the contrast
@@ -70,7 +70,7 @@ def shade_with_contrast(hue: float, chroma: float, *, background: str, contrast:
 
 
 def _hex(lightness: float, chroma: float, hue: float) -> str:
-    """OKLCH (Ottosson 2020) as sRGB; what the screen cannot show loses chroma until it can."""
+    """Convert OKLCH (Ottosson 2020) to sRGB; chroma is reduced until the colour is displayable."""
     while chroma > 0.0:
         rgb = _rgb(lightness, chroma * cos(radians(hue)), chroma * sin(radians(hue)))
         if all(-0.001 <= value <= 1.001 for value in rgb):

@@ -25,10 +25,10 @@ CurveRows = tuple[tuple[int, tuple[float | None, ...]], ...]
 """(round, value of every line or None)."""
 
 _GAP = 8.0
-"""Between the end of a line and its name."""
+"""Pixels between the end of a line and its name."""
 
 MOST_POINTS = 150
-"""More would not be seen at this width."""
+"""More points would not be visible at this width."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class CurveLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """The space of a chart, in pixels of its own; right is the least room for the names."""
+    """The dimensions of a chart, in its own pixels; right is the minimum space for names."""
 
     width: float = 940
     height: float = 380
@@ -56,21 +56,21 @@ class Frame:
 
 WIDE = Frame()
 NARROW = Frame(width=NARROW_WIDTH, height=280, left=36, right=52, bottom=36)
-"""For a telephone: drawn at its own size instead of shrunk."""
+"""For a phone: drawn at its own size instead of scaled down."""
 
 _FOR_NAMES = 0.4
-"""At most this share of the width is left to names; what is longer is cut, and whole under the pointer."""
+"""Largest share of the width for names; longer ones are cut, and shown in full under the pointer."""
 
 
 def thinned(points: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
-    """At most MOST_POINTS of them, the last always there."""
+    """Keep at most MOST_POINTS of the points, always including the last."""
     step = math.ceil(len(points) / MOST_POINTS)
     kept = list(points[::step]) if step > 1 else list(points)
     return tuple(kept if not points or kept[-1] == points[-1] else [*kept, points[-1]])
 
 
 def curve_rows(series: Sequence[CurveLine], *, about: int) -> CurveRows:
-    """The same lines as a table: about as many rounds, the last among them."""
+    """Return the lines as a table of about `about` rounds, including the last."""
     rounds = sorted({number for one in series for number, _ in one.points})
     kept = rounds[::-1][:: max(1, len(rounds) // about)][::-1]
     values = [dict(one.points) for one in series]
@@ -85,9 +85,9 @@ def curves(
     low: float | None = None,
     across: str = "round",
 ) -> Svg:
-    """The chart; `low` cuts the scale below (a magnifying glass on the end): what lies under it is cut off.
+    """Draw the chart. low: lower end of the scale, to enlarge the upper part; what is below is cut off.
 
-    across: what the points' first numbers are.
+    across: the meaning of the horizontal axis.
     """
     shown = [one for one in series if one.points]
     frame = _with_room(frame, shown)
@@ -124,7 +124,7 @@ def curves_by_width(
     low: float | None = None,
     across: str = "round",
 ) -> Svg:
-    """The chart twice: for a screen and for a telephone."""
+    """Draw the chart twice: for a screen and for a phone."""
     screen, telephone = (
         curves(series, described=described, frame=frame, low=low, across=across) for frame in (wide, NARROW)
     )
@@ -156,7 +156,7 @@ def _grid(x: AxisScale, y: AxisScale, frame: Frame, across: str) -> list[Svg]:
 
 
 def _clipped(drawn: Sequence[Svg], frame: Frame) -> Svg:
-    """Cut off at the frame's bottom; elsewhere with room for the width of a line."""
+    """Clip at the frame's bottom; elsewhere leave space for the width of a line."""
     left, top = frame.left - 4, frame.top - 4
     width, height = frame.width - frame.right - left + 4, frame.height - frame.bottom - top
     return element("svg", *drawn, x=left, y=top, width=width, height=height, viewBox=f"{left} {top} {width} {height}")
@@ -178,7 +178,7 @@ def _band(one: CurveLine, x: AxisScale, y: AxisScale) -> Svg:
 
 
 def _names(series: Sequence[CurveLine], x: AxisScale, y: AxisScale, frame: Frame) -> list[Svg]:
-    """At the ends of the lines, at least a line of text apart."""
+    """Draw the names at the ends of the lines, at least one text line apart."""
     ends = [y(max(one.points[-1][1], y.low)) for one in series]
     heights = apart(ends, gap=15, low=frame.top + 4, high=frame.height - frame.bottom)
     drawn = []
@@ -191,7 +191,7 @@ def _names(series: Sequence[CurveLine], x: AxisScale, y: AxisScale, frame: Frame
 
 
 def apart(places: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
-    """The same places, moved as little as this simple way can so that all are `gap` apart and within low..high."""
+    """Return the places moved so that all are `gap` apart and within low..high; the moves are small, not minimal."""
     order = sorted(range(len(places)), key=lambda at: places[at])
     moved = [min(max(place, low), high) for place in places]
     for before, at in pairwise(order):

@@ -1,7 +1,7 @@
-"""Draws W as a heat map: who takes how much from whom, clients in a given order, everybody's own weight left blank.
+"""Draws W as a heat map: who takes how much from whom, clients in a given order, self weights left blank.
 
-Cells of one shade are one path, so that a hundred clients still make a small file; the page's script finds the pair
-under the pointer from the figures in the table.
+Cells of one shade are one path, so that the file stays small even for a hundred clients; the page's script finds the
+pair under the pointer from the figures in the table.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from protocol.host.web.svg import Svg, element, picture, short, words
 SHADES = 12
 _SIDE = 520.0
 _LONGEST = 13
-"""Letters of a name that are shown."""
+"""Most letters of a name that are shown."""
 
 
 def shade(value: float, most: float) -> int:
-    """0..SHADES-1, linear from zero to the largest weight of anybody to somebody else."""
+    """Return 0..SHADES-1, linear from zero to the largest weight between two different clients."""
     return min(SHADES - 1, int(SHADES * value / most)) if most > 0 else 0
 
 
@@ -34,8 +34,8 @@ def heat_map(
     side: float = _SIDE,
     blank_own: bool = True,
 ) -> Svg:
-    """Rows receive, columns give. source: where the page's script finds the figures; side: in pixels. blank_own: what
-    stands on the diagonal is not drawn and does not count."""
+    """Draw the heat map; rows receive, columns give. source: where the page's script finds the figures; side: in
+    pixels. blank_own: the diagonal is not drawn and does not count."""
     count = len(order)
     cell = side / max(count, 1)
     margin = 20.0 + 6.2 * min(_LONGEST, max(map(len, names), default=0))

@@ -1,7 +1,7 @@
-"""A page that changes while it is looked at: its parts are made on the server, and those that changed are pushed.
+"""A page that updates itself: its parts are rendered on the server, and those that changed are pushed.
 
-A part is a block of the page's template; the browser puts it in the place of the old one (server-sent events). However
-many look at the page, its source is asked once a second at most, and not at all when nobody looks.
+A part is a block of the page's template; the browser replaces the old one (server-sent events). However many browsers
+show the page, its source is read at most once a second, and not at all if there are none.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from protocol.host.web import wording
 from protocol.host.web.colours import series_style
 
 EVERY_S = 1.0
-"""Between two looks at the source."""
+"""Seconds between two reads of the source."""
 _QUIET_LOOKS = 15
-"""Looks without news after which a sign of life is sent: proxies cut what is silent."""
+"""Reads without changes after which a keep-alive is sent: proxies cut silent connections."""
 MOST_STREAMS = 64
 _STYLES = 48
-"""Series that have a colour of their own."""
+"""Number of series with a separate colour."""
 
 Context = Mapping[str, Any]
 
 
 class LivePage:
-    """package: where the template lies. parts: its blocks, each shown in the element of that id. look: what the page
-    shows now, as (values of the template, the same as JSON); run in a thread of its own."""
+    """package: has the template. parts: its blocks, each shown in the element with that id. look: returns what the page
+    shows now, as (values of the template, the same for JSON); runs in a separate thread."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class LivePage:
         self._closing = asyncio.Event()
 
     def app(self) -> Starlette:
-        """The application, without its guard."""
+        """Return the application, without access rules."""
         return Starlette(
             routes=[
                 Route("/", self._whole),
@@ -87,11 +87,11 @@ class LivePage:
         )
 
     def close(self) -> None:
-        """End all streams; from the server's own thread."""
+        """End all streams; call this from the server's thread."""
         self._closing.set()
 
     async def _latest(self, *, anew: bool = False) -> dict[str, str]:
-        """The page's parts, at most EVERY_S old. What goes wrong is said in the part `problem`."""
+        """Return the page's parts, at most EVERY_S old. Errors are shown in the part `problem`."""
         async with self._looking:
             if not anew and time.monotonic() < self._looked_at + EVERY_S:
                 return self._board
@@ -131,8 +131,8 @@ class LivePage:
         return StreamingResponse(self._stream(), media_type="text/event-stream")
 
     async def _stream(self) -> AsyncIterator[str]:
-        """Everything once, then what changes. Ends when the browser goes away or, after a last look, the server stops:
-        whoever watched a run to its end sees the end."""
+        """Send all parts once, then those that change. Ends when the browser disconnects or, after a last update, when
+        the server stops: the browser then shows the end of the run."""
         self._streams += 1
         seen: dict[str, str] = {}
         quiet = 0

@@ -1,6 +1,6 @@
-"""Runs a live page: in the process that was asked for it, or in one of its own that ends with its parent.
+"""Runs a live page, in the calling process or in a separate one that ends with its parent.
 
-A page of its own process can be killed at any moment: whoever started it neither waits for it nor notices.
+A page process can be killed at any moment without effect on its parent.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from protocol.host.web.address import PageAddress, read_token
 from protocol.host.web.live import LivePage
 
 _NICENESS = 10
-"""The run's own processes come first."""
+"""Lower priority than the run's own processes."""
 _LAST_LOOK_S = 4
-"""Within which a page that is ended shows its readers the end."""
+"""Time for a page that is being stopped to show the end of the run."""
 
 
 def serve_page(make: Callable[[], LivePage], address: PageAddress, listening: socket.socket) -> None:
-    """Until SIGINT or SIGTERM."""
+    """Serve the page until SIGINT or SIGTERM."""
     token = read_token(address.token) if address.token is not None else None
     asyncio.run(_serve(make, address, token, listening))
 
@@ -52,7 +52,7 @@ async def _serve(make: Callable[[], LivePage], address: PageAddress, token: str 
 
 
 class _Server(uvicorn.Server):
-    """Ends the streams before it waits for them."""
+    """A server that ends the streams before it waits for them."""
 
     def __init__(self, config: uvicorn.Config, page: LivePage) -> None:
         super().__init__(config)
@@ -65,14 +65,14 @@ class _Server(uvicorn.Server):
 
 @dataclass(frozen=True, kw_only=True)
 class PageProcess:
-    """A page in a process of its own."""
+    """A page in a separate process."""
 
     words: str
-    """The line that a command prints when the page is there."""
+    """The line that a command prints when the page is up."""
     process: subprocess.Popen[bytes]
 
     def close(self) -> None:
-        """End it, and do not wait long: whoever looks at it is shown the end first."""
+        """Stop the page and wait briefly, so that browsers are shown the end of the run first."""
         self.process.terminate()
         try:
             self.process.wait(timeout=_LAST_LOOK_S)
@@ -84,7 +84,7 @@ class PageProcess:
 
 
 def start_page_process(module: str, address: PageAddress, settings: Mapping[str, object]) -> PageProcess:
-    """Bind the address here, so that a wrong one is refused at once, and hand it to `python -m module`."""
+    """Bind the address here, so that a wrong one is refused at once, and pass the socket to `python -m module`."""
     listening = address.bind()
     told = {
         **settings,
@@ -108,7 +108,7 @@ def start_page_process(module: str, address: PageAddress, settings: Mapping[str,
 
 @dataclass(frozen=True, kw_only=True)
 class PageTask:
-    """What a page's process was told."""
+    """What a page process gets from its parent."""
 
     address: PageAddress
     listening: socket.socket
@@ -116,8 +116,8 @@ class PageTask:
 
 
 def take_over(text: str, hear: Callable[[str], None] = lambda _line: None) -> PageTask:
-    """In the page's process: what it was told. Every line of the parent goes to `hear`; when the parent ends, however
-    it ends, so does this process."""
+    """Called in the page process: read its task. Every line from the parent is passed to `hear`; when the parent ends,
+    for whatever reason, so does this process."""
     told = json.loads(text)
     os.nice(_NICENESS)
     threading.Thread(target=_follow_parent, args=(hear,), daemon=True).start()

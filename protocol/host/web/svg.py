@@ -1,6 +1,6 @@
-"""The smallest set of SVG: elements with escaped text, a linear scale, round ticks. Knows no chart and no result.
+"""A minimal SVG library: elements with escaped text, a linear scale, round ticks. Knows no chart and no result.
 
-Colours are classes and CSS variables, never literals, so that one drawing serves light, dark and paper.
+Colours are classes and CSS variables, never literals, so that one drawing works in light, dark and print.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Svg = NewType("Svg", str)
 
 
 def element(name: str, *children: Svg, **attributes: str | float | None) -> Svg:
-    """One element. Attribute names: class_ is class, _ is -; None leaves an attribute out."""
+    """Return one element. Attribute names: class_ is class, _ is -; None omits an attribute."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"'
         for key, value in attributes.items()
@@ -27,12 +27,12 @@ def element(name: str, *children: Svg, **attributes: str | float | None) -> Svg:
 
 
 def words(text: str) -> Svg:
-    """Text between tags."""
+    """Return escaped text between tags."""
     return Svg(escape(text))
 
 
 def label(text: str, *, x: float, y: float, class_: str = "", anchor: str = "start", title: str = "") -> Svg:
-    """A text element; `title` is shown when the pointer rests on it."""
+    """Return a text element; `title` is shown when the pointer rests on it."""
     hint = (element("title", words(title)),) if title else ()
     return element("text", *hint, words(text), x=x, y=y, class_=class_ or None, text_anchor=anchor)
 
@@ -40,7 +40,7 @@ def label(text: str, *, x: float, y: float, class_: str = "", anchor: str = "sta
 def picture(
     *children: Svg, width: float, height: float, described: str, class_: str = "", **data: str | float | None
 ) -> Svg:
-    """The whole drawing; `described` is what a screen reader says, `data` what the page's script needs."""
+    """Return the whole drawing. described: text for screen readers; data: attributes for the page's script."""
     return element(
         "svg",
         *children,
@@ -54,11 +54,11 @@ def picture(
 
 
 NARROW_WIDTH = 320.0
-"""Pixels of a drawing for a telephone: it is drawn at its own size instead of shrunk or cut."""
+"""Width in pixels of a drawing for a phone: drawn at its own size instead of scaled down or cut."""
 
 
 def by_width(wide: Svg, narrow: Svg) -> Svg:
-    """Two drawings of the same, of which the page shows the one that fits its window."""
+    """Combine two versions of a drawing; the page shows the one that fits its window."""
     return Svg(f'<div class="wide-only">{wide}</div><div class="narrow-only">{narrow}</div>')
 
 
@@ -83,7 +83,7 @@ class AxisScale:
 
 
 def ticks(low: float, high: float, about: int) -> list[float]:
-    """Round values from low to high: steps of 1, 2 or 5 times a power of ten, at most `about` of them."""
+    """Return round values from low to high: steps of 1, 2 or 5 times a power of ten, at most `about` of them."""
     if not high > low:
         return [low]
     raw = (high - low) / max(about, 1)
@@ -96,14 +96,14 @@ def ticks(low: float, high: float, about: int) -> list[float]:
 
 _LETTER = 7.9
 _STRONG_LETTER = 8.8
-"""Pixels that a letter of a chart's text takes at most on average, plain and bold: of wide fonts, such as DejaVu."""
+"""Average width in pixels of a letter in a chart, plain and bold, for wide fonts such as DejaVu."""
 
 
 def room(texts: Iterable[str], *, strong: bool = False) -> float:
-    """Pixels that the longest of these labels needs."""
+    """Return the pixels that the longest of these labels needs."""
     return max(map(len, texts), default=0) * (_STRONG_LETTER if strong else _LETTER)
 
 
 def short(text: str, limit: int) -> str:
-    """A name that fits."""
+    """Cut a name to `limit` letters."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

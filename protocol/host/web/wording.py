@@ -1,4 +1,4 @@
-"""Numbers as people read them on a page: shares, sizes, durations. One spelling for all pages."""
+"""Formats numbers for people: shares, sizes, durations; the same on all pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 NARROW = "\u202f"
-"""A narrow space that no line breaks at, between a number and its unit."""
+"""A narrow no-break space, between a number and its unit."""
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -14,7 +14,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in powers of 1000."""
+    """Format bytes in powers of 1000."""
     unit = 0
     while count >= 999.5 and unit < len(_UNITS) - 1:
         count, unit = count / 1000, unit + 1
@@ -31,14 +31,14 @@ def duration(seconds: float) -> str:
 
 
 def ago(seconds: float | None) -> str:
-    """How long ago; a few seconds are now."""
+    """Format how long ago something was; less than 5 seconds is "now"."""
     if seconds is None:
         return "–"
     return "now" if seconds < 5 else f"{duration(5 * (seconds // 5))} ago"
 
 
 def clock(seconds: float) -> str:
-    """A time of the run clock: 1:02:03."""
+    """Format a time on the run clock: 1:02:03."""
     whole = int(seconds)
     return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
 
