@@ -1,1 +1,1 @@
-"""The mathematics of personalised federated learning: pure functions of arrays, no sockets, files or clocks."""
+"""The mathematics of personalised federated learning: pure functions on arrays; no sockets, files or clocks."""

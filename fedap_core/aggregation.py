@@ -1,7 +1,7 @@
-"""The single place where weights are averaged: psi_i = sum_j w_ij psi_j (eq. 2) for all members at once.
+"""Average weights, in this one place: psi_i = sum_j w_ij psi_j (eq. 2) for all members at once.
 
-Decides in which order numbers are multiplied and added, and thereby the bits of every personalised model. Knows nothing
-of who the members are, of layers, or of where the arrays live: `mix_tiles` is handed what reads and writes them.
+Decides in which order numbers are multiplied and added, and thereby the bits of every personalised model. Independent
+of members, layers and storage: `mix_tiles` gets functions that read and write the arrays.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from fedap_core.errors import InvalidInput
 from fedap_core.mixing import check_mixing
 
 TILE_COLUMNS = 65_536
-"""Parameters mixed per product by up to TILE_MEMBERS. Constant, and the last tile padded with zeros: BLAS picks its
-kernels by shape, so another width would give other last bits. 256 KiB per member keeps 20 members near the cache."""
+"""Parameters mixed per product for up to TILE_MEMBERS. Constant, with the last tile padded with zeros: BLAS picks its
+kernels by shape, so another width would change the last bits. 256 KiB per member keeps 20 members near the cache."""
 
 TILE_MEMBERS = 64
 _FEWEST_COLUMNS = 1024
-"""Of more members tiles are narrower, so that scratch does not grow with them and threads share even a small model."""
+"""With more members, tiles are narrower: scratch memory does not grow, and threads share even small models."""
 
 _APART = 16
-"""Values (64 bytes) between the rows of scratch. At distances of a power of two, one column of all rows would compete
-for the few places that a cache has for such addresses."""
+"""Values (64 bytes) between the rows of scratch. If rows were a power of two apart, the entries of one column would
+compete for the same few cache lines."""
 
 MAX_SPARE_BYTES = 2 * TILE_MEMBERS * TILE_COLUMNS * 4
 """Scratch memory kept from one product to the next."""
 
 MAX_THREADS = 4
-"""More would mostly wait for memory, and each has scratch tiles of its own."""
+"""More threads would mostly wait for memory, and each has its own scratch tiles."""
 
 
 def tile_columns(members: int) -> int:
-    """Parameters mixed per product of so many givers; nothing else may decide it."""
+    """Parameters mixed per product; must depend only on the number of givers."""
     shared = TILE_COLUMNS * TILE_MEMBERS // max(members, TILE_MEMBERS)
     return max(shared - shared % _FEWEST_COLUMNS, _FEWEST_COLUMNS)
 
@@ -52,7 +52,7 @@ T_co = TypeVar("T_co", bound=np.generic, covariant=True)
 
 
 class TileProduct(Protocol[T_co]):
-    """What one thread mixes a tile with: where to put the givers' columns, and what they become."""
+    """The scratch memory of one thread for a tile: `tile` for the givers' columns, `product` for the result."""
 
     def tile(self, width: int) -> NDArray[T_co]: ...
 
@@ -60,7 +60,7 @@ class TileProduct(Protocol[T_co]):
 
 
 TileAccess = Callable[[int, Float32Array], None]
-"""(first column, rows by columns): one tile of all rows, to be filled or to be kept. Every row is contiguous."""
+"""(first column, rows by columns): fills or stores one tile of all rows. Every row is contiguous."""
 
 
 def mix(
@@ -69,12 +69,12 @@ def mix(
     """Write out[i] = sum_j mixing[i, j] * updates[j] for every row of the mixing matrix.
 
     mixing: (r, m), rows sum to 1. updates: m arrays (P,), finite: a NaN spreads even through weight 0, so leave absent
-    members out. out: r arrays (P,), written; they may be the updates themselves (r == m), but must not overlap them or
-    each other in any other way. Fastest where either are the rows of one table. P == 0 is legal: a strategy may share
-    nothing. threads: how many share the tiles; by default as many as BLAS would take itself, up to MAX_THREADS.
+    members out. out: r arrays (P,), overwritten; they may be the updates themselves (r == m), but must not otherwise
+    overlap them or each other. Fastest if either are the rows of one table. P == 0 is legal: a strategy may share
+    nothing. threads: how many share the tiles; by default as many as BLAS would use, up to MAX_THREADS.
 
-    Law: the bits depend on `mixing` and `updates` alone; not on threads, not on P's remainder, not on working in place,
-    not on where the rows lie. Scratch memory is (r + m) tiles for each thread, never a second copy of all models.
+    Law: the bits depend only on `mixing` and `updates`; not on threads, P's remainder, working in place, or where the
+    rows are in memory. Scratch memory is (r + m) tiles per thread, never a second copy of all models.
     """
     parameters = _check(mixing, updates, out)
     weights = mixing.astype(np.float32)
@@ -86,13 +86,13 @@ def mix(
         with _borrowed_scratch(weights) as scratch:
             for start in tiles:
                 stop = min(start + columns, parameters)
-                if source is not None and stop - start == columns:  # as good as a copy of it, and reusable one
+                if source is not None and stop - start == columns:  # same bits as with a copy, without copying
                     mixed = scratch.product(weights, stop - start, source[:, start:stop])
                 else:
                     for row, update in zip(scratch.tile(stop - start), updates, strict=True):
                         row[:] = update[start:stop]
                     mixed = scratch.product(weights, stop - start)
-                if table is not None:  # in one go: threads stand in each other's way between operations
+                if table is not None:  # in one operation: threads contend between operations
                     table[:, start:stop] = mixed
                 else:
                     for target, row in zip(out, mixed, strict=True):
@@ -104,13 +104,13 @@ def mix(
 def mix_tiles(
     mixing: FloatArray, parameters: int, *, read: TileAccess, write: TileAccess, threads: int | None = None
 ) -> None:
-    """The same product, bit for bit, over rows that need not be in memory: P = `parameters` values each.
+    """Compute the same product, bit for bit, over rows that need not be in memory: P = `parameters` values each.
 
     mixing: (r, m). read(start, tile) fills tile (m, width) with values start .. start + width - 1 of every update;
-    write(start, mixed) takes the same columns of all r results, and must copy what it keeps. All tiles are
-    `tile_columns(m)` wide but the last, and a tile is read before it is written, so both may work on the same rows.
-    Tiles are read one by one and in order, and so they are written, by whichever of the threads has them: while one
-    reads, others multiply or write. By default there are at least two, as reading and writing may have to wait.
+    write(start, mixed) takes the same columns of all r results, and must copy what it keeps. All tiles but the last are
+    `tile_columns(m)` wide, and a tile is read before it is written, so both may work on the same rows. Tiles are read
+    one at a time and in order, and written likewise, by whichever thread has them: while one reads, others multiply or
+    write. By default there are at least two threads, because reading and writing may block.
     """
     check_mixing(mixing)
     weights = mixing.astype(np.float32)
@@ -124,20 +124,20 @@ def mix_tiles(
 
 
 Entries = tuple[IndexArray, Float32Array]
-"""One row of few entries: places of its givers, ascending, and their weights."""
+"""A sparse row: the positions of its givers, ascending, and their weights."""
 
 
 def entries_of(mixing: FloatArray) -> list[Entries]:
-    """The entries of every row that are not 0. mixing: (r, m)."""
+    """Return the nonzero entries of every row. mixing: (r, m)."""
     check_mixing(mixing)
     return [(np.flatnonzero(row), row[row != 0.0].astype(np.float32)) for row in mixing]
 
 
 def mix_sparse(mixing: FloatArray, parameters: int, *, read: TileAccess, write: TileAccess) -> None:
-    """The same sums where a row of `mixing` has few entries: each row is made of its own givers alone.
+    """Compute the same sums if rows of `mixing` have few entries: each row is computed only from its own givers.
 
-    mixing: (r, m). The work grows with the number of entries instead of r * m. Other last bits than `mix_tiles`, the
-    same ones however the rows are stored: products are added one giver after the other.
+    mixing: (r, m). The work grows with the number of entries instead of r * m. The last bits differ from `mix_tiles`,
+    but do not depend on how the rows are stored: products are added one giver after another.
     """
     entries = entries_of(mixing)
 
@@ -149,7 +149,7 @@ def mix_sparse(mixing: FloatArray, parameters: int, *, read: TileAccess, write: 
 
 
 def mix_entries(entries: Sequence[Entries], updates: Sequence[Float32Array], out: Sequence[Float32Array]) -> None:
-    """`mix_sparse`, bit for bit, over rows in memory or in a memory map. Only rows that are givers are read.
+    """Compute `mix_sparse`, bit for bit, over rows in memory or in a memory map. Only the givers' rows are read.
 
     entries: one row for each of `out`, which must not overlap the updates.
     """
@@ -168,7 +168,7 @@ def mix_entries(entries: Sequence[Entries], updates: Sequence[Float32Array], out
 
 
 def _add_up(weights: Float32Array, givers: Sequence[Float32Array], out: Float32Array, scratch: Float32Array) -> None:
-    """out = sum of weights times givers, from the first to the last; every value by itself, whatever lies beside it."""
+    """Set out = sum of weights times givers, from first to last; each value is independent of its neighbours."""
     product = scratch[: out.size]
     np.multiply(givers[0], weights[0], out=out)
     for weight, giver in zip(weights[1:], givers[1:], strict=True):
@@ -185,7 +185,7 @@ def in_tiles(
     write: Callable[[int, NDArray[T]], None],
     threads: int | None = None,
 ) -> None:
-    """Have products made tile by tile, as `mix_tiles` says. borrowed: scratch of one thread."""
+    """Compute products tile by tile, as in `mix_tiles`. borrowed: provides the scratch memory of one thread."""
     count = -(-parameters // columns)
     tiles = iter(range(count))  # each thread takes the next one
     reading, writing = _Turns(), _Turns()
@@ -206,7 +206,7 @@ def in_tiles(
 
 
 def _share(work: Callable[[], None], threads: int) -> None:
-    """Have it done by so many threads, none of which lets BLAS cut a product: that would show in the last bits."""
+    """Run `work` in so many threads, each with single-threaded BLAS: splitting a product would change the last bits."""
 
     def alone() -> None:
         with one_blas_thread():  # some libraries keep the setting per thread
@@ -221,7 +221,7 @@ def _share(work: Callable[[], None], threads: int) -> None:
 
 
 class _Turns:
-    """Threads do something one after the other, by number from 0. Where one has failed, those that wait fail alike."""
+    """Lets threads take turns, by number from 0. If one fails, the waiting ones fail with the same error."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -241,7 +241,7 @@ class _Turns:
 
     @contextmanager
     def ended_by_failure(self) -> Iterator[None]:
-        """Whatever fails inside lets nobody wait any longer."""
+        """Release all waiting threads if the body fails."""
         try:
             yield
         except BaseException as failure:
@@ -252,7 +252,7 @@ class _Turns:
 
 
 class _Scratch:
-    """One tile of every giver, and of every receiver: the operands whose shape fixes the bits."""
+    """One tile of every giver and of every receiver: the operands whose shape determines the bits."""
 
     def __init__(self, rows: int, members: int) -> None:
         columns = tile_columns(members)
@@ -260,18 +260,18 @@ class _Scratch:
         self.receivers = np.empty((rows, columns + _APART), dtype=np.float32)[:, :columns]
 
     def tile(self, width: int) -> Float32Array:
-        """Where to put `width` columns of the givers; zeros follow them."""
+        """Return the memory for `width` columns of the givers; the rest is zeros."""
         self.givers[:, width:] = 0.0
         return self.givers[:, :width]
 
     def product(self, weights: Float32Array, width: int, givers: Float32Array | None = None) -> Float32Array:
-        """The first columns of weights @ givers, its own or a whole tile elsewhere; valid until the next product."""
+        """Return the first columns of weights @ givers; valid until the next call. givers: default: the own tile."""
         np.matmul(weights, self.givers if givers is None else givers, out=self.receivers)
         return self.receivers[:, :width]
 
 
 class _WeightedScratch:
-    """A scratch and the weights of its products."""
+    """Scratch memory with the weights of its products."""
 
     def __init__(self, scratch: _Scratch, weights: Float32Array) -> None:
         self._scratch = scratch
@@ -285,7 +285,7 @@ class _WeightedScratch:
 
 
 class _SparseScratch:
-    """One tile of every giver and receiver, and each receiver's (places of its givers, weights)."""
+    """One tile of every giver and receiver, and each receiver's (positions of its givers, weights)."""
 
     def __init__(self, members: int, entries: Sequence[Entries]) -> None:
         columns = tile_columns(members)
@@ -304,7 +304,7 @@ class _SparseScratch:
 
 
 _spare: list[_Scratch] = []
-"""At most one scratch, of the last shape: to have the system clear 10 MB anew costs more than to mix a small model."""
+"""At most one scratch, of the last shape: clearing 10 MB of new memory takes longer than mixing a small model."""
 
 
 @contextmanager
@@ -322,8 +322,8 @@ def _borrowed_scratch(weights: Float32Array) -> Iterator[_Scratch]:
 
 
 def _as_table(rows: Sequence[Float32Array], *, writeable: bool = False) -> Float32Array | None:
-    """Rows that follow each other at equal distances as one (r, P) array over the same memory; None if they do not, or
-    if they are to be written and may not be."""
+    """Return equally spaced rows as one (r, P) array over the same memory; None if they are not, or if they must be
+    writeable and are not."""
     first = rows[0]
     places = [row.__array_interface__["data"][0] for row in rows]
     stride = places[1] - places[0] if len(rows) > 1 else first.nbytes
@@ -337,7 +337,7 @@ def _as_table(rows: Sequence[Float32Array], *, writeable: bool = False) -> Float
 
 
 def _threads(asked: int | None) -> int:
-    """BLAS takes as many as there are cores, or what the environment allows it."""
+    """Return the number of threads. The default is BLAS's: the number of cores, or what the environment allows."""
     if asked is None:
         return min(max((one["num_threads"] for one in _blas().select(user_api="blas").info()), default=1), MAX_THREADS)
     if asked < 1:
@@ -346,19 +346,19 @@ def _threads(asked: int | None) -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """How a product is cut among threads shows in its last bits."""
+    """Limit BLAS to one thread: how a product is split among threads changes its last bits."""
     limit: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
     return limit
 
 
 @cache
 def _blas() -> ThreadpoolController:
-    """The controller of numpy's BLAS, found once: looking through the loaded libraries takes milliseconds."""
+    """Return the controller of numpy's BLAS, cached: searching the loaded libraries takes milliseconds."""
     return ThreadpoolController()
 
 
 def _check(mixing: FloatArray, updates: Sequence[Float32Array], out: Sequence[Float32Array]) -> int:
-    """Refuse what does not fit together; returns P."""
+    """Refuse arrays that do not match; return P."""
     check_mixing(mixing)
     if mixing.shape != (len(out), len(updates)):
         expected = f"({len(out)}, {len(updates)}): outputs by updates"

@@ -1,4 +1,4 @@
-"""The array types of the mathematics: which number format crosses which boundary. No computation lives here."""
+"""The array types of the mathematics: the number format of each kind of value. No computation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ FloatArray: TypeAlias = NDArray[np.float64]
 """Statistics, distances and mixing weights: small, and summed over many clients, hence double precision."""
 
 Float32Array: TypeAlias = NDArray[np.float32]
-"""Model parameters, as they are trained, sent and mixed."""
+"""Model parameters when trained, sent and mixed."""
 
 IndexArray: TypeAlias = NDArray[np.int64]
 """Positions, labels, groups and counts of samples."""
 
 BoolArray: TypeAlias = NDArray[np.bool_]
-"""One yes or no per member."""
+"""One boolean per member."""

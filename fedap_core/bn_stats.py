@@ -1,7 +1,7 @@
-"""What a client tells about its data: the first two moments of the inputs of its BN layers (eq. 3 of the paper).
+"""The statistics that a client sends: the first two moments of the inputs of its BN layers (eq. 3 of the paper).
 
-Decides what a valid set of moments is and how two sets become one without loss. Knows neither models nor batches:
-whoever sees activations hands them over as (channels, values) and forgets them.
+Decides what a valid set of moments is and how to merge two sets without loss. Independent of models and batches:
+callers pass activations as (channels, values).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
 
 _SYMMETRY_TOLERANCE = 1e-6
-"""How far a covariance may be from its transpose and from the variances, relative to its largest entry: another
+"""How far a covariance may differ from its transpose and from the variances, relative to its largest entry: another
 program may have summed it in float32."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerMoments:
-    """Population moments of one layer's inputs z, a (C, s) matrix: N(mu, sigma) in the paper's words.
+    """Population moments of one layer's inputs z, a (C, s) matrix: N(mu, sigma) in the paper.
 
-    count: s, the values seen per channel. mean, variance: (C,). covariance: (C, C), or None where channels are taken as
+    count: s, the values per channel. mean, variance: (C,). covariance: (C, C), or None if channels are treated as
     independent. The arrays are private read-only float64 copies. Law: `of(whole) == merge_all(of(part) for parts)`.
     """
 
@@ -50,20 +50,20 @@ class LayerMoments:
 
     @classmethod
     def of(cls, name: str, values: ArrayLike, *, with_covariance: bool = False) -> LayerMoments:
-        """The exact moments of `values`: (C, s), summed in float64. A constant channel has variance exactly 0."""
+        """Compute the exact moments of `values`: (C, s), summed in float64. A constant channel has variance 0."""
         z = np.asarray(values, dtype=np.float64)
         if z.ndim != 2 or z.size == 0:
             raise InvalidInput(
                 f"statistics of layer {name!r}", f"shape {z.shape}", "(channels, values), none of them 0"
             )
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused by the constructor, by name
+        with np.errstate(over="ignore", invalid="ignore"):  # the constructor refuses overflows by name
             mean = z.mean(axis=1)
             if not np.isfinite(mean).all() and not np.isfinite(z).all():
                 raise InvalidInput(
                     f"statistics of layer {name!r}", "NaN or Inf among the layer's inputs", "finite inputs"
                 )
             centred = z - mean[:, None]
-            mean += centred.mean(axis=1)  # takes back the rounding of the first pass
+            mean += centred.mean(axis=1)  # corrects the rounding of the first pass
             np.subtract(z, mean[:, None], out=centred)
             covariance = centred @ centred.T / z.shape[1] if with_covariance else None
             variance = np.square(centred, out=centred).mean(axis=1) if covariance is None else covariance.diagonal()
@@ -74,7 +74,7 @@ class LayerMoments:
         return int(self.mean.size)
 
     def merge(self, other: LayerMoments) -> LayerMoments:
-        """The moments of both sets of values together: the pairwise update of Chan, Golub and LeVeque, exact."""
+        """Return the moments of both sets together: the exact pairwise update of Chan, Golub and LeVeque."""
         mine, others = self._signature, other._signature
         if mine != others:
             raise InvalidInput(self._field("merge"), others, f"the same name, channels and covariance: {mine}")
@@ -91,7 +91,7 @@ class LayerMoments:
 
     @staticmethod
     def merge_all(parts: Iterable[LayerMoments]) -> LayerMoments:
-        """One for all, merged from left to right: same parts in the same order, same bits."""
+        """Merge all parts from left to right: the same parts in the same order give the same bits."""
         chain = tuple(parts)
         if not chain:
             raise InvalidInput("statistics", "no parts", "at least one set of moments to merge")
@@ -128,7 +128,7 @@ class LayerMoments:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BnStats:
-    """All layers of one client, in the order of the model: (mu_i, sigma_i) of eq. 3. `samples` counts inputs fed."""
+    """All layers of one client, in model order: (mu_i, sigma_i) of eq. 3. samples: number of model inputs."""
 
     samples: int
     layers: tuple[LayerMoments, ...]
@@ -146,7 +146,7 @@ class BnStats:
         return tuple(layer.name for layer in self.layers)
 
     def merge(self, other: BnStats) -> BnStats:
-        """The statistics of both sets of samples together, layer by layer."""
+        """Return the statistics of both sets of samples together, layer by layer."""
         if self.layer_names != other.layer_names:
             expected = f"the layers {', '.join(self.layer_names)}"
             raise InvalidInput("statistics.layers", ", ".join(other.layer_names), expected)

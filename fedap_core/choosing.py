@@ -1,7 +1,7 @@
-"""Which of its models a participant keeps: the one that is best on its validation samples, and how sure that is.
+"""Choose which of its models a participant keeps: the best one on its validation samples, and how certain that is.
 
-The one chooser: the lab's tables, the end of `join` and `export` all ask here. Counts in, a choice and a sentence out;
-test samples have no part in the choice, they are only reported beside it.
+The lab's tables, the end of `join` and `export` all use this module. It takes counts and returns a choice with a
+sentence; test samples play no part in the choice and are only reported with it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fedap_core.workspace import headline_rank
 FEDERATED = "federated"
 """The model that the federation's algorithm hands over."""
 FINE_TUNED = "fine-tuned"
-"""That model after further training at home."""
+"""That model after further local training."""
 ALONE = "alone"
-"""The model that was trained on the participant's own data only."""
+"""The model trained only on the participant's own data."""
 BEST = "best"
-"""Asks for whichever is chosen."""
+"""Stands for the chosen model."""
 
 _SUBJECTS = {FEDERATED: "together", FINE_TUNED: "together and fine-tuned", ALONE: "alone"}
 _NAMES = {FEDERATED: "the federated model", FINE_TUNED: "the fine-tuned model", ALONE: "your own model"}
@@ -30,7 +30,7 @@ _NAMES = {FEDERATED: "the federated model", FINE_TUNED: "the fine-tuned model", 
 
 @dataclass(frozen=True, kw_only=True)
 class HitCount:
-    """How many of some samples a model classified correctly."""
+    """How many of the samples a model classified correctly."""
 
     correct: int
     samples: int
@@ -47,7 +47,7 @@ class HitCount:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of Wilson."""
+        """Wilson's 95 % interval."""
         return wilson_interval(self.correct, self.samples)
 
     @property
@@ -58,7 +58,7 @@ class HitCount:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One model and what it reaches. validation: None where no samples were held back; it cannot be chosen then."""
+    """One model and its results. validation: None if no samples were held back; it then cannot be chosen."""
 
     name: str
     validation: HitCount | None
@@ -67,10 +67,10 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The model to keep. rival: what it is compared with: the first candidate, which was asked for, or where that is
-    chosen the best of the others; None where there was nothing to choose.
+    """The model to keep. rival: the model it is compared with: the first candidate, which was asked for, or the best of
+    the others if the first is chosen; None if there was nothing to choose.
 
-    difference: 95 % interval of the chosen model's validation accuracy less the rival's.
+    difference: 95 % interval of the chosen model's validation accuracy minus the rival's.
     """
 
     name: str
@@ -80,11 +80,11 @@ class Choice:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the difference is more than chance."""
+        """Whether the difference is statistically significant."""
         return self.difference is not None and self.difference[0] > 0.0
 
     def of(self, name: str) -> Candidate:
-        """A candidate by name; `best` is the chosen one."""
+        """Return a candidate by name; `best` is the chosen one."""
         wanted = self.name if name == BEST else name
         found = {one.name: one for one in self.candidates}
         if wanted not in found:
@@ -93,7 +93,7 @@ class Choice:
 
     @property
     def sentence(self) -> str:
-        """The comparison in words for the participant: what each model reaches where it counts, and what is kept."""
+        """The comparison as a sentence: the validation accuracy of each model, and which one is kept."""
         name = _NAMES.get(self.name, self.name)
         if self.difference is None:
             only = "there is no other model" if len(self.candidates) == 1 else "no samples were held back to choose by"
@@ -106,7 +106,7 @@ class Choice:
 
     @property
     def test_sentence(self) -> str:
-        """The same models on test samples; empty where there are none."""
+        """The same models on test samples; empty if there are none."""
         samples = next((one.test.samples for one in self.candidates if one.test is not None), None)
         if samples is None:
             return ""
@@ -119,7 +119,7 @@ class Choice:
 
 
 def candidate_of(name: str, scores: Sequence[Mapping[str, Any]]) -> Candidate:
-    """A candidate by the scores that were saved with its model, as plain fields; of several kinds the headline's."""
+    """Build a candidate from the scores saved with its model, as plain fields; of several kinds, the headline's."""
     counts = {
         one["split"]: HitCount(correct=one["correct"], samples=one["samples"])
         for one in sorted(scores, key=lambda one: -headline_rank(one["model"]))
@@ -129,13 +129,12 @@ def candidate_of(name: str, scores: Sequence[Mapping[str, Any]]) -> Candidate:
 
 
 def choose(candidates: Sequence[Candidate]) -> Choice:
-    """The candidate with the highest validation accuracy; of equal ones the first, else the first by name: a model that
-    was trained alone goes before a fine-tuned one. In which order the others are given has no part in it: whoever asks
-    gets the same answer.
+    """Choose the candidate with the highest validation accuracy; among equal ones the first candidate, otherwise by
+    name: a model trained alone comes before a fine-tuned one. The order of the other candidates does not matter.
 
-    The first candidate is what was asked for, and is kept where no samples were held back to choose by. The interval of
-    the difference is Newcombe's, from both Wilson intervals: it treats the two models as judged on different samples,
-    and so is wider than one that pairs them.
+    The first candidate is the one asked for, and is kept if no samples were held back. The interval of the difference
+    is Newcombe's, from both Wilson intervals: it treats the two models as evaluated on different samples, and so is
+    wider than a paired one.
     """
     if not candidates:
         raise InvalidInput("candidates", "none", "at least one model to choose")
@@ -151,7 +150,7 @@ def choose(candidates: Sequence[Candidate]) -> Choice:
 
 
 def difference_interval(one: HitCount, other: HitCount) -> tuple[float, float]:
-    """95 % interval of one accuracy less the other (Newcombe 1998, method 10)."""
+    """95 % interval of one accuracy minus the other (Newcombe 1998, method 10)."""
     (low, high), (other_low, other_high) = one.interval, other.interval
     gap = one.accuracy - other.accuracy
     below = math.hypot(one.accuracy - low, other_high - other.accuracy)

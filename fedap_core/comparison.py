@@ -1,9 +1,9 @@
-"""Weights that follow from the updates themselves: pairwise products of chosen tensors, and what a strategy makes of
-them.
+"""Derive weights from the updates themselves: pairwise products of chosen tensors, turned into affinities by a
+strategy.
 
-The weights that were decided before (who reported, how old, who is doubted) stay the ground: an affinity multiplies
-them, row by row. A function of the updates alone, which are durable, so that a product made again after a crash has
-the same bits. Knows neither names nor algorithms.
+The affinity multiplies the weights decided before (who reported, how old, who is doubted), row by row. It depends only
+on the updates, which are durable, so that a product recomputed after a crash has the same bits. Independent of names
+and algorithms.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from fedap_core.arrays import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateComparison:
-    """What is compared and what follows. chosen: for each tensor, in order, whether it is looked at.
+    """What is compared, and how it changes weights. chosen: for each tensor, in order, whether it is compared.
 
     affinity: products (m, m) of the m updates' chosen values -> (m, m) >= 0, row i: how much i takes from each.
-    keeps_own: a row's own weight stays, the affinity decides about the others; else about all.
+    keeps_own: whether a row's own weight is fixed and the affinity changes only the others.
     """
 
     chosen: tuple[bool, ...]
@@ -38,10 +38,10 @@ def compared_weights(
     sizes: Sequence[int],
     read: TileAccess,
 ) -> FloatArray:
-    """(r, m): the weights, multiplied by the affinity and brought back to a sum of 1.
+    """Return (r, m): the weights, multiplied by the affinity and normalised to a sum of 1.
 
-    own: for each receiver the place of its own update among the m; who has none keeps its row. Where nobody is left,
-    the receiver keeps its own update.
+    own: for each receiver the position of its own update among the m; a receiver without one keeps its row. If no giver
+    has any weight left, the receiver keeps its own update.
     """
     affinity = comparison.affinity(pairwise_products(sizes, comparison.chosen, weights.shape[1], read))
     found = weights.copy()
@@ -63,14 +63,14 @@ def compared_weights(
 
 
 def pairwise_products(sizes: Sequence[int], chosen: Sequence[bool], givers: int, read: TileAccess) -> FloatArray:
-    """(m, m): the scalar product of every two updates over the chosen tensors, in float64."""
+    """Return (m, m): the scalar product of every two updates over the chosen tensors, in float64."""
     found = np.zeros((givers, givers))
     parameters, columns = sum(sizes), tile_columns(givers)
     ends = np.cumsum(np.asarray([0, *sizes]))
     with one_blas_thread():
         for start in range(0, parameters, columns):
             tile = np.empty((givers, min(columns, parameters - start)), dtype=np.float32)
-            read(start, tile)  # also where nothing is chosen: whoever reads checks that bytes are as they were
+            read(start, tile)  # even if nothing is chosen: reading also verifies the stored bytes
             values = tile.astype(np.float64)
             for first, last, wanted in zip(ends - start, ends[1:] - start, chosen, strict=False):
                 piece = values[:, max(first, 0) : max(last, 0)]
@@ -80,13 +80,13 @@ def pairwise_products(sizes: Sequence[int], chosen: Sequence[bool], givers: int,
 
 
 def squared_distances_of(products: FloatArray) -> FloatArray:
-    """(m, m): squared distances between the compared updates."""
+    """Return (m, m): squared distances between the compared updates."""
     lengths = products.diagonal()
     return np.asarray(np.maximum(lengths[:, None] + lengths[None, :] - 2.0 * products, 0.0))
 
 
 def cosines_of(products: FloatArray) -> FloatArray:
-    """(m, m): cosines of the angles between the compared updates, 0 where one of them is zero."""
+    """Return (m, m): cosines of the angles between the compared updates, 0 if one of them is zero."""
     lengths = np.sqrt(products.diagonal())
     both = np.outer(lengths, lengths)
     return np.asarray(np.divide(products, both, out=np.zeros_like(products), where=both > 0.0))

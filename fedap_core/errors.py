@@ -1,7 +1,7 @@
-"""The one error for wrong input by a user: it names the field, the value and the way out.
+"""The error for invalid user input: it names the field, the value and the fix.
 
-Commands turn `InvalidInput`, a library that is not installed, and a path that the system will not open or make, into
-one line on stderr and exit code 2; everything else that escapes is a fault of ours.
+Commands turn `InvalidInput`, a library that is not installed, and a path that cannot be opened or created, into one
+line on stderr and exit code 2; any other exception is a bug.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from fedap_core.exit_codes import WRONG_INPUT, cut_short_by
 from fedap_core.extras import EXTRAS
 
 _SHOWN_CHARS = 120
-"""A value longer than this is cut in the message: the reader needs to recognise it, not to read it all."""
+"""A longer value is truncated in the message: the reader needs to recognise it, not to read it all."""
 
 _UNUSABLE = frozenset(
     {errno.EACCES, errno.EBUSY, errno.EEXIST, errno.EISDIR, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS}
 )
-"""What the system says of a path that its user must choose otherwise; a failing disk is not among them."""
+"""System errors for which the user must choose another path; disk failures are not among them."""
 
 
 class InvalidInput(ValueError):
@@ -33,7 +33,7 @@ class InvalidInput(ValueError):
         if len(shown) > _SHOWN_CHARS:
             shown = shown[: _SHOWN_CHARS - 1] + "…"
         message = f"{field}: got {shown}, expected {expected}" + (f". {fix}" if fix else "")
-        super().__init__(" ".join(message.split()))  # one line, whatever an array or another library's error holds
+        super().__init__(" ".join(message.split()))  # one line, even with an array or another library's error in it
         self.field = field
         self.got = got
         self.expected = expected
@@ -41,7 +41,7 @@ class InvalidInput(ValueError):
 
 
 def in_words(complaint: str, described: str | None = None) -> str:
-    """What pydantic expected, fit to follow the word «expected»; for a pattern, what the field says about itself."""
+    """Rewrite a pydantic message to follow the word «expected»; for a pattern, use the field's description."""
     if described and "match pattern" in complaint:
         return described[:1].lower() + described[1:].rstrip(".")
     begun = complaint[:1].lower() + complaint[1:]
@@ -49,26 +49,26 @@ def in_words(complaint: str, described: str | None = None) -> str:
 
 
 def shortened(names: Sequence[str], most: int, *, none: str = "nobody") -> str:
-    """Names in a sentence; of many, the first and how many more."""
+    """Join names for a sentence; of many, the first ones and how many more."""
     shown = ", ".join(names[:most]) or none
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def unknown_name(field: str, got: str, known: Iterable[str]) -> InvalidInput:
-    """The error for a name that is in no table: it lists the known ones and the nearest of them."""
+    """Return the error for an unknown name: it lists the known ones and suggests the closest."""
     names = sorted(known)
     nearest = difflib.get_close_matches(got, names, n=1)
     return InvalidInput(field, got, f"one of {', '.join(names)}", f"Did you mean {nearest[0]!r}?" if nearest else "")
 
 
 def missing_library(name: str) -> InvalidInput:
-    """The error for a library of `EXTRAS` that is not installed."""
+    """Return the error for a library of `EXTRAS` that is not installed."""
     fix = f"Install it: pip install 'fedap[{EXTRAS[name]}]'"
     return InvalidInput(name, "no installed package", f"the extra {EXTRAS[name]!r}", fix)
 
 
 def parse_pairs(field: str, pairs: Iterable[str]) -> dict[str, str]:
-    """key=value texts as a mapping."""
+    """Parse key=value texts into a mapping."""
     parsed: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -79,7 +79,7 @@ def parse_pairs(field: str, pairs: Iterable[str]) -> dict[str, str]:
 
 
 def parse_list(field: str, text: str) -> tuple[str, ...]:
-    """Distinct names separated by commas."""
+    """Parse distinct names separated by commas."""
     names = tuple(name.strip() for name in text.split(","))
     if not all(names) or len(set(names)) != len(names):
         raise InvalidInput(field, text, "names separated by commas, none twice")
@@ -87,8 +87,8 @@ def parse_list(field: str, text: str) -> tuple[str, ...]:
 
 
 def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str | None = "interrupted") -> None:
-    """Run a command; wrong input or a missing extra ends it with one line on stderr and exit code 2, an interrupt with
-    130. interrupted: the sentence that answers an interrupt; None where the command that started this one does."""
+    """Run a command; invalid input or a missing extra ends it with one line on stderr and exit code 2, an interrupt
+    with 130. interrupted: printed after an interrupt; None if the parent command prints it."""
     try:
         command()
     except InvalidInput as error:
@@ -106,7 +106,7 @@ def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str | N
         wrong = InvalidInput("path", str(error.filename), "one that can be used here", f"{error.strerror}.")
         print(f"error: {wrong}", file=sys.stderr)
         sys.exit(WRONG_INPUT)
-    except BaseException as error:  # pydantic raises its own error from an interrupt in a serializer of ours
+    except BaseException as error:  # an interrupt in our serializer surfaces as pydantic's error
         if KeyboardInterrupt not in (type(error), type(error.__cause__)):
             raise
         if interrupted is not None:

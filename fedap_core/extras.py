@@ -1,7 +1,7 @@
-"""Which extra of the installation brings which library. Imports none of them.
+"""Map libraries to the installation extras that contain them. Imports none of them.
 
-`pip install fedap` brings what a coordinator needs. Everything else is imported where it is used, and a missing library
-ends a command in one sentence (`fedap_core.errors`).
+`pip install fedap` installs what a coordinator needs. Everything else is imported where it is used, and a missing
+library ends a command with a one-line error (`fedap_core.errors`).
 """
 
 from __future__ import annotations
@@ -33,4 +33,4 @@ EXTRAS: Mapping[str, str] = {
     "atheris": "fuzz",
     "ray": "ray",
 }
-"""Name in an `import` -> the extra. A library that several extras bring has the one that most users lack."""
+"""Import name -> extra. A library in several extras is listed with the one that most users lack."""

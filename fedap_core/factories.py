@@ -1,4 +1,4 @@
-"""Users' own algorithms, models and data: `package.module:factory`, found by import. One rule for all of them."""
+"""Import users' own algorithms, models and data, given as `package.module:factory`. One rule for all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedap_core.errors import InvalidInput
 
 
 def find_factory(field: str, name: str) -> Callable[..., Any]:
-    """What `package.module:attribute` names; `field` says in errors which option it came from."""
+    """Import the callable `package.module:attribute`; `field` names its option in errors."""
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -29,7 +29,7 @@ def find_factory(field: str, name: str) -> Callable[..., Any]:
 
 @contextmanager
 def users_code(field: str, name: str, expected: str) -> Iterator[None]:
-    """Around a call of a user's own code: whatever it raises is wrong input, said in one line, and no fault of ours."""
+    """Wrap a call of a user's own code: whatever it raises is reported as invalid input, in one line."""
     try:
         yield
     except InvalidInput:

@@ -1,7 +1,7 @@
-"""How far one round of honest training goes from the initial model, as measured by whoever makes that model.
+"""How far one round of honest training moves from the initial model, as measured by the creator of that model.
 
-A coordinator has no training library and cannot know it; the number travels in the notes of the initial model file,
-with the settings it was measured under. Decides which bound on steps follows from it. Knows no files and no models.
+A coordinator has no training library and cannot measure it; the number is stored in the notes of the initial model
+file, with the settings of the measurement. Decides the bound on steps that follows. Uses no files and no models.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass
 from typing import Protocol
 
 NOTE = "training_step"
-"""Its name among the notes of a model file."""
+"""The name of the measurement in the notes of a model file."""
 
 SLACK = 10.0
-"""How many times as far as the measured step an update may go: other hospitals have other data, and more of them."""
+"""How many times longer than the measured step an update may be: other hospitals have other and more data."""
 
 
 class TrainingPace(Protocol):
-    """What the length of a round's step depends on; a plan's own record is one."""
+    """The settings that determine the length of a round's step; a plan's SGD settings are one implementation."""
 
     @property
     def learning_rate(self) -> float: ...
@@ -34,9 +34,9 @@ class TrainingPace(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredStep:
-    """One round's step of the trained values, in lengths of what it started from, and the settings of that round.
+    """The length of one round's step of the trained values, relative to their start, and the settings of that round.
 
-    lengths: the step's norm by that of the initial values (at least 1), as the coordinator compares them.
+    lengths: the step's norm divided by that of the initial values (at least 1), as the coordinator compares them.
     """
 
     lengths: float
@@ -48,11 +48,11 @@ class MeasuredStep:
 
     @property
     def bound(self) -> float:
-        """The longest step to admit, in the same lengths."""
+        """The longest step to admit, in the same unit."""
         return SLACK * self.lengths
 
     def covers(self, sgd: TrainingPace) -> bool:
-        """Whether training by these settings goes no further than by those of the measurement."""
+        """Whether training with these settings moves no further than the measured training."""
         milder = sgd.learning_rate <= self.learning_rate and sgd.momentum <= self.momentum
         return milder and sgd.epochs <= self.epochs and sgd.batch_size >= self.batch_size
 
@@ -63,12 +63,12 @@ class MeasuredStep:
         )
 
     def note(self) -> str:
-        """The text that a model file carries."""
+        """Return the text to store in a model file."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def noted(notes: Mapping[str, str]) -> MeasuredStep | None:
-        """What a model file says; None where nothing usable was measured."""
+        """Read the measurement from a model file's notes; None if there is no usable one."""
         try:
             found = MeasuredStep(**json.loads(notes[NOTE]))
             usable = math.isfinite(found.bound) and found.bound > 0.0

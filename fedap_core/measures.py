@@ -1,7 +1,7 @@
-"""What each kind of statistics consists of: which layers, how many channels, which arrays under which names.
+"""The schema of each kind of statistics: its layers, their channels, and the names of its arrays.
 
-The one schema: participants send by it, `check` lists by it, the coordinator judges and reads by it. How the numbers
-are measured in a model is `nn.statistics`'.
+Participants send by this schema, `check` lists it, and the coordinator validates and reads by it. `nn.statistics`
+measures the numbers in a model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ArraySpec(NamedTuple):
 
 
 def measured_channels(spec: ModelSpec, measure: Measure) -> dict[str, int]:
-    """The layers that statistics hold, in the model's order, and how many channels each has; none for no measure."""
+    """Return the measured layers, in model order, with their numbers of channels; empty for no measure."""
     if measure is Measure.NONE:
         return {}
     if measure is Measure.HEAD_INPUTS:
@@ -43,7 +43,7 @@ def measured_channels(spec: ModelSpec, measure: Measure) -> dict[str, int]:
 
 
 def statistics_arrays(spec: ModelSpec, strategy: Strategy, measure: Measure) -> tuple[ArraySpec, ...]:
-    """Every array that such statistics consist of, in the order in which they are sent."""
+    """Return every array of such statistics, in the order in which they are sent."""
     arrays = []
     for layer, channels in measured_channels(spec, measure).items():
         arrays += [
@@ -57,7 +57,7 @@ def statistics_arrays(spec: ModelSpec, strategy: Strategy, measure: Measure) -> 
 
 
 def arrays_of(stats: BnStats) -> Mapping[str, NDArray[np.generic]]:
-    """Statistics by the names of `statistics_arrays`."""
+    """Return the arrays of statistics, under the names of `statistics_arrays`."""
     arrays: dict[str, NDArray[np.generic]] = {}
     for layer in stats.layers:
         arrays[f"{layer.name}/{COUNT}"] = np.array(layer.count, dtype=np.int64)
@@ -71,7 +71,7 @@ def arrays_of(stats: BnStats) -> Mapping[str, NDArray[np.generic]]:
 def stats_of(
     arrays: Mapping[str, NDArray[np.generic]], spec: ModelSpec, strategy: Strategy, measure: Measure, *, samples: int
 ) -> BnStats:
-    """Back from `arrays_of`: exactly the arrays of `statistics_arrays`, with moments that can be."""
+    """Invert `arrays_of`. InvalidInput unless the arrays are those of `statistics_arrays`, with valid moments."""
     for one in statistics_arrays(spec, strategy, measure):
         found = arrays.get(one.name)
         if found is None or (found.dtype.name, found.shape) != (one.dtype, one.shape):

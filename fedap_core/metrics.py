@@ -1,7 +1,7 @@
-"""What counts as a result: accuracy and its uncertainty, what it hides (balanced accuracy, macro-F1, AUROC,
+"""Define the results: accuracy and its uncertainty, what accuracy hides (balanced accuracy, macro-F1, AUROC,
 sensitivity, calibration), and the round of convergence.
 
-Decides definitions only; which round and which split are reported is decided by the protocol of the experiment.
+Contains definitions only; the protocol of the experiment decides which round and split are reported.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from fedap_core.arrays import BoolArray, FloatArray, IndexArray
 from fedap_core.errors import InvalidInput
 
 QUALITIES = ("balanced_accuracy", "macro_f1", "auroc", "sensitivity", "calibration_error")
-"""What is told of a model beside its accuracy, each from 0 to 1; of the last, less is better."""
+"""Scores of a model besides accuracy, each from 0 to 1; for the last, lower is better."""
 
 SPECIFICITY = 0.95
-"""Sensitivity is told where at most one of twenty samples without a class is taken for it."""
+"""Sensitivity is reported at this specificity: at most one in twenty samples without a class is assigned to it."""
 
 CALIBRATION_BINS = 15
 """Bins of equal width, as in Guo et al. 2017, which most published figures follow."""
@@ -31,8 +31,8 @@ class Evaluation:
     """One model on one set of samples.
 
     loss: mean over the samples; NaN and Inf are legal, a diverged model is a result too. confusion: (C, C) counts, rows
-    are the truth, columns the prediction; a private read-only copy. auroc, sensitivity, calibration_error: of the
-    probabilities, None where they are undefined (samples of one class only; probabilities that are not finite).
+    are the truth, columns the prediction; a private read-only copy. auroc, sensitivity, calibration_error: from the
+    probabilities; None if undefined (samples of only one class; probabilities that are not finite).
     """
 
     samples: int
@@ -91,7 +91,7 @@ class Evaluation:
 
     @property
     def balanced_accuracy(self) -> float:
-        """Mean recall over the classes that occur: what guessing the majority class does not raise."""
+        """Mean recall over the classes that occur; always guessing the majority class does not raise it."""
         return balanced_accuracy(self.confusion)
 
 
@@ -103,10 +103,10 @@ def balanced_accuracy(confusion: IndexArray) -> float:
 
 
 def ranking(truth: IndexArray, probabilities: FloatArray) -> tuple[float | None, float | None]:
-    """(AUROC, sensitivity at 95 % specificity), each class against the rest, then the mean over the classes.
+    """Return (AUROC, sensitivity at 95 % specificity), each class against the rest, averaged over the classes.
 
-    Only classes that some samples have and some have not count; None without any. Equal probabilities are one step of
-    the curve, so neither depends on the order of the samples.
+    Only classes that some but not all samples have count; None without any. Equal probabilities are one step of the
+    curve, so neither depends on the order of the samples.
     """
     present = [label for label in np.unique(truth) if (truth != label).any()]
     if not present:
@@ -117,8 +117,8 @@ def ranking(truth: IndexArray, probabilities: FloatArray) -> tuple[float | None,
 
 
 def roc_scores(positive: BoolArray, score: FloatArray, *, false_alarms: float) -> tuple[float, float]:
-    """Area under the ROC curve, and the highest true-positive rate where the false-positive rate is at most
-    `false_alarms`. positive, score: (n,), with at least one positive and one other; ties count half."""
+    """Return the area under the ROC curve, and the highest true-positive rate at a false-positive rate of at most
+    `false_alarms`. positive, score: (n,), with at least one positive and one negative; ties count half."""
     if not 0 < np.count_nonzero(positive) < positive.size:
         raise InvalidInput("positive", f"{np.count_nonzero(positive)} of {positive.size}", "at least one of each kind")
     order = np.argsort(-score, kind="stable")
@@ -126,7 +126,7 @@ def roc_scores(positive: BoolArray, score: FloatArray, *, false_alarms: float) -
     ends = np.append(np.flatnonzero(np.diff(score[order])), score.size - 1)
     true_rate = np.concatenate(([0.0], hits[ends] / hits[-1]))
     false_rate = np.concatenate(([0.0], (ends + 1 - hits[ends]) / (score.size - hits[-1])))
-    allowed = true_rate[false_rate <= false_alarms + 1e-12]  # 1 of 20 is allowed: 1 - 0.95 is a little less
+    allowed = true_rate[false_rate <= false_alarms + 1e-12]  # allow 1 of 20: 1 - 0.95 is slightly less
     return float(np.trapezoid(true_rate, false_rate)), float(allowed[-1])
 
 
@@ -141,7 +141,7 @@ def calibration_error(correct: BoolArray, confidence: FloatArray) -> float:
 
 
 def wilson_interval(correct: int, samples: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The interval of Wilson (1927) around correct / samples: stays within [0, 1], honest for small samples."""
+    """The interval of Wilson (1927) around correct / samples: stays within [0, 1], accurate for small samples."""
     if samples <= 0 or not 0 <= correct <= samples:
         raise InvalidInput("correct of samples", f"{correct} of {samples}", "0 <= correct <= samples, samples >= 1")
     if not 0.0 < confidence < 1.0:
@@ -151,7 +151,7 @@ def wilson_interval(correct: int, samples: int, confidence: float = 0.95) -> tup
     shrink = 1.0 + z * z / samples
     centre = (share + z * z / (2 * samples)) / shrink
     half = z * math.sqrt(share * (1.0 - share) / samples + z * z / (4 * samples * samples)) / shrink
-    # At the ends the two terms are equal; rounding must not show an impossible bound.
+    # at the ends the two terms are equal; rounding must not give an impossible bound
     return 0.0 if correct == 0 else centre - half, 1.0 if correct == samples else centre + half
 
 

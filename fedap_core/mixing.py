@@ -1,7 +1,7 @@
-"""How much of each member's update goes into each member's next model: the mixing matrix W (eq. 7-8) and its changes.
+"""Decide how much of each member's update goes into each member's next model: the mixing matrix W (eq. 7-8).
 
-Decides weights alone. Row i belongs to the member that receives, column j to the member that gives. The law of every
-matrix that leaves this file: finite, >= 0, rows sum to 1. Knows neither parameters nor why somebody is absent.
+Row i belongs to the member that receives, column j to the member that gives. Every matrix returned by this module is
+finite, >= 0, and its rows sum to 1. Independent of parameters and of why a member is absent.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from fedap_core.arrays import BoolArray, FloatArray, IndexArray
 from fedap_core.errors import InvalidInput
 
 ROW_SUM_TOLERANCE = 1e-9
-"""Rounding over thousands of members stays far below; a wrong rule does not."""
+"""Rounding over thousands of members stays far below this; a wrong rule does not."""
 
 
 def mixing_rows(distances: FloatArray, places: Sequence[int], *, self_weight: float) -> FloatArray:
-    """Some rows of `mixing_from_distances`, bit for bit, from these rows of the distances alone.
+    """Return some rows of `mixing_from_distances`, bit for bit, from only these rows of the distances.
 
     distances: (r, n), n > 1, from the members at `places` to all. Returns (r, n).
     """
@@ -34,11 +34,11 @@ def mixing_rows(distances: FloatArray, places: Sequence[int], *, self_weight: fl
 
 
 def keep_nearest(mixing: FloatArray, places: Sequence[int], *, usable: BoolArray, neighbours: int) -> FloatArray:
-    """Let every row take from its `neighbours` heaviest usable givers alone. mixing: (r, n), rows of members `places`.
+    """Restrict every row to its `neighbours` heaviest usable givers. mixing: (r, n), rows of members `places`.
 
-    What the others had goes to those who stay, in proportion; the diagonal keeps its weight. A row with no more givers
-    than that comes back bit for bit. Of equally heavy givers the first are kept. A row none of whose givers is usable
-    comes back as it is: `restrict` says what becomes of it.
+    The weight of the dropped givers goes to the kept ones in proportion; the diagonal keeps its weight. A row with no
+    more givers than that is unchanged, bit for bit. Of equally heavy givers the first are kept. A row without any
+    usable giver is unchanged: `restrict` handles it.
     """
     found = mixing.astype(np.float64)
     for row, place in zip(found, places, strict=True):
@@ -68,8 +68,8 @@ def mixing_from_distances(distances: FloatArray, *, self_weight: float) -> Float
         return np.ones((1, 1))
     others = distances.astype(np.float64)
     np.fill_diagonal(others, np.inf)
-    # (smallest / d) is 1 / d up to a factor per row that the normalisation removes, and cannot overflow; where the
-    # smallest is 0, it leaves weight to the twins alone.
+    # (smallest / d) is 1 / d up to a factor per row that the normalisation removes, and cannot overflow; if the
+    # smallest is 0, only the twins get weight.
     nearest = np.broadcast_to(others.min(axis=1, keepdims=True), others.shape)
     closeness = np.divide(nearest, others, out=np.ones_like(others), where=others > 0)
     mixing = (1.0 - self_weight) * closeness / closeness.sum(axis=1, keepdims=True)
@@ -78,16 +78,16 @@ def mixing_from_distances(distances: FloatArray, *, self_weight: float) -> Float
 
 
 def floored_distances(distances: FloatArray, *, floor: float) -> FloatArray:
-    """No two members closer than `floor` times the median of a member's distances to the others (the larger of both).
+    """Raise distances to at least `floor` times the median of a member's distances to the others (the larger of two).
 
-    distances: (n, n), symmetric, zero diagonal. Returns (n, n) of the same kind. A member that copies another's
-    statistics would else be its only peer: beside a distance of 0, nobody else has any weight.
+    distances: (n, n), symmetric, zero diagonal. Returns (n, n) of the same kind. Without it, a member that copies
+    another's statistics would be its only peer: next to a distance of 0, no other member gets any weight.
     """
     _check_distances(distances)
     members = len(distances)
     if members < 3:
         return distances
-    medians = np.sort(distances, axis=1)[:, 1 + (members - 1) // 2]  # behind one's own, which is 0
+    medians = np.sort(distances, axis=1)[:, 1 + (members - 1) // 2]  # skip the own distance, which is 0
     least = floor * np.maximum(medians[:, None], medians[None, :])
     np.fill_diagonal(least, 0.0)
     return np.asarray(np.maximum(distances, least), dtype=np.float64)
@@ -98,24 +98,24 @@ def mixing_from_counts(counts: FloatArray | IndexArray) -> FloatArray:
     weights = np.asarray(counts, dtype=np.float64)
     if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
         raise InvalidInput("counts", weights, "one number >= 0 per member, not all 0")
-    weights = weights / weights.max()  # their sum cannot overflow then
-    return np.broadcast_to(weights / weights.sum(), (weights.size, weights.size))  # one row, however many members
+    weights = weights / weights.max()  # so that their sum cannot overflow
+    return np.broadcast_to(weights / weights.sum(), (weights.size, weights.size))  # stores one row, however many members
 
 
 def identity_mixing(n: int) -> FloatArray:
-    """Everyone keeps their own model. Returns (n, n)."""
+    """Every member keeps its own model. Returns (n, n)."""
     if n < 1:
         raise InvalidInput("members", n, "at least one")
     return np.eye(n)
 
 
 def cap_peer_weight(mixing: FloatArray, *, max_peer_weight: float, places: Sequence[int] | None = None) -> FloatArray:
-    """Let no peer give more than max_peer_weight to anyone. mixing: (n, n). Returns (n, n).
+    """Limit every peer's weight in any row to max_peer_weight. mixing: (n, n). Returns (n, n).
 
-    places: where the matrix has rows of some members alone, (r, n), who these are.
+    places: the members whose rows these are, if the matrix has only some rows, (r, n).
 
-    What a peer must give up goes to the row's uncapped peers in proportion to their weights, again up to the cap, and
-    to the member itself once all peers with any weight are capped. Rows below the cap come back bit for bit. Protects
+    The excess of a peer goes to the row's uncapped peers in proportion to their weights, again up to the cap, and to
+    the member itself once all peers with any weight are capped. Rows below the cap are unchanged, bit for bit. Protects
     against a member that copies another's statistics to become its twin. Apply it last: `restrict` rescales.
     """
     if places is None:
@@ -127,7 +127,7 @@ def cap_peer_weight(mixing: FloatArray, *, max_peer_weight: float, places: Seque
     peers[mine] = 0.0
     total = peers.sum(axis=1, keepdims=True)
     capped = np.zeros(mixing.shape, dtype=np.bool_)
-    while True:  # every turn caps at least one more entry, so n turns suffice
+    while True:  # every iteration caps at least one more entry, so n suffice
         free = np.where(capped, 0.0, peers)
         room = np.maximum(total - max_peer_weight * capped.sum(axis=1, keepdims=True), 0.0)
         held = free.sum(axis=1, keepdims=True)
@@ -143,9 +143,9 @@ def cap_peer_weight(mixing: FloatArray, *, max_peer_weight: float, places: Seque
 
 
 def age_discount(ages: FloatArray | IndexArray, *, exponent: float) -> FloatArray:
-    """What an update of some age is still worth: (1 + age) ** -exponent, in [0, 1]. ages: (n,), >= 0.
+    """Return the discount of updates by age: (1 + age) ** -exponent, in [0, 1]. ages: (n,), >= 0.
 
-    exponent 0 ignores age; infinity drops everything that is not fresh.
+    exponent 0 ignores age; infinity drops every update that is not of this round.
     """
     age = np.asarray(ages, dtype=np.float64)
     if age.ndim != 1 or not np.isfinite(age).all() or (age < 0).any():
@@ -156,10 +156,10 @@ def age_discount(ages: FloatArray | IndexArray, *, exponent: float) -> FloatArra
 
 
 def age_to_self(mixing: FloatArray, *, ages: FloatArray | IndexArray, exponent: float) -> FloatArray:
-    """Continuous mode: weigh peers by age and keep what they lose for oneself. mixing: (n, n), ages: (n,).
+    """Continuous mode: discount peers by age and move the rest to the diagonal. mixing: (n, n), ages: (n,).
 
-    Off-diagonal w_ij * (1 + age_j) ** -exponent; the rest goes to the diagonal, which therefore never falls. One's own
-    age does not matter. Fresh peers only (ages 0): the matrix comes back bit for bit.
+    Off-diagonal w_ij * (1 + age_j) ** -exponent; the rest goes to the diagonal, which therefore never decreases. A
+    member's own age does not matter. If all peers are fresh (ages 0), the matrix is unchanged, bit for bit.
     """
     _check_square(mixing)
     discount = age_discount(ages, exponent=exponent)
@@ -180,19 +180,19 @@ def restrict(
     self_weight: float | None,
     places: Sequence[int] | None = None,
 ) -> FloatArray:
-    """W for a round that closes without everyone. mixing: (n, n). Returns (n, n), zero columns for unusable members.
+    """Return W for a round that closes without all members. mixing: (n, n). Returns (n, n), 0 for unusable members.
 
-    places: where the matrix has rows of some members alone, (r, n), who these are.
+    places: the members whose rows these are, if the matrix has only some rows, (r, n).
 
     usable: (n,) an update of the member exists, of this round or older. own: (n,) it is of this round; implies usable.
-    discount: (n,) in [0, 1] what the update is worth to others (0 makes it unusable); None: all fresh.
+    discount: (n,) in [0, 1] the value of the update to others (0 makes it unusable); None: all fresh.
 
-    Row i that has its own update: with self_weight (FedAP) that weight on the diagonal and the usable others rescaled
-    to 1 - self_weight; without (FedAvg) everything usable rescaled to 1, the discount applying to others only.
+    Row i with its own update: with self_weight (FedAP) that weight on the diagonal and the usable others rescaled
+    to 1 - self_weight; without (FedAvg) everything usable rescaled to 1, the discount applying only to others.
     If the others have no weight in this row, the member keeps its own model: [.. 1 ..].
-    Row i without its own update: the usable others rescaled to 1; if they have no weight in this row (say self_weight
-    was 1), in proportion to their discounts. An old update of one's own is never used for oneself.
-    Everyone fresh: the matrix comes back bit for bit. A member to whom nobody at all is usable: InvalidInput.
+    Row i without its own update: the usable others rescaled to 1; if they have no weight in this row (for example if
+    self_weight was 1), in proportion to their discounts. A member's old update is never used for itself.
+    If all are fresh, the matrix is unchanged, bit for bit. InvalidInput for a member without any usable update.
     """
     if places is None:
         _check_square(mixing)
@@ -254,7 +254,7 @@ def _check_self_weight(self_weight: float) -> None:
 
 
 def _shares(parts: FloatArray, whole: FloatArray) -> FloatArray:
-    """parts / whole, and 0 of nothing. Divides each part (a common factor 1 / whole may overflow)."""
+    """Return parts / whole, and 0 if whole is 0. Divides each part (a common factor 1 / whole may overflow)."""
     return np.divide(parts, whole, out=np.zeros_like(parts), where=whole > 0)
 
 
@@ -265,7 +265,7 @@ def _without_diagonal(matrix: FloatArray) -> FloatArray:
 
 
 def _worth(n: int, *, usable: BoolArray, own: BoolArray, discount: FloatArray | None) -> FloatArray:
-    """(n,): what each member's update is worth to others, 0 where there is none to use."""
+    """Return (n,): the value of each member's update to others, 0 if it has no usable one."""
     worth = np.ones(n) if discount is None else np.asarray(discount, dtype=np.float64)
     for field, array, dtype in (("usable", usable, np.bool_), ("own", own, np.bool_), ("discount", worth, np.float64)):
         if array.shape != (n,) or array.dtype != dtype:
@@ -280,7 +280,8 @@ def _worth(n: int, *, usable: BoolArray, own: BoolArray, discount: FloatArray | 
 def _usable_others(
     mixing: FloatArray, worth: FloatArray, own: BoolArray, mine: tuple[IndexArray, IndexArray]
 ) -> FloatArray:
-    """(r, n), not normalised: what each member would take from others; who must and has no weights takes them alike.
+    """Return (r, n), not normalised: what each member takes from others; if it has no own update and no weights for
+    them, in proportion to their discounts.
 
     own: (r,). mine: indices of the rows' own entries."""
     others = mixing.astype(np.float64)

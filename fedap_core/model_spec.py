@@ -1,6 +1,6 @@
-"""What an initial model file says about its model: tensors and their parts, head, classes, input, preprocessing, seed.
+"""The description in an initial model file: tensors and their parts, head, classes, input, preprocessing, seed.
 
-Pure: text in, description out. Both sides agree on a federation by the digests made here; the coordinator learns every
+Pure: takes text, returns a description. Both sides agree on a federation by its digests; the coordinator takes every
 shape from this description and never from a peer.
 """
 
@@ -16,7 +16,7 @@ from fedap_core.preprocessing import Preprocessing
 
 METADATA_KEY = "fedap-model"
 FORMAT = 1
-"""Raised when a field changes its meaning; a file of another format is refused."""
+"""Incremented when a field changes its meaning; files of another format are refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,18 +49,18 @@ class ModelSpec:
             raise InvalidInput("tensors", "a name twice", "every tensor once")
 
     def shared(self, home: Collection[Part]) -> tuple[TensorSpec, ...]:
-        """What travels when `home` stays home, in wire order."""
+        """Return the tensors that are sent if the parts `home` stay local, in wire order."""
         return shared_tensors(self.tensors, home)
 
     @property
     def features(self) -> int:
-        """Channels of the classification layer's inputs; 0 where it has no weight matrix."""
+        """Number of inputs of the classification layer; 0 if it has no weight matrix."""
         head = self.head[-1]
         own = [one for one in self.tensors if one.name.rpartition(".")[0] == head and len(one.shape) > 1]
         return own[0].shape[1] if own else 0
 
     def to_metadata(self, notes: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Description and notes as a safetensors file carries them: one key, so that equal models are equal bytes."""
+        """Return description and notes as safetensors metadata: one key, so that equal models give equal bytes."""
         described = {
             "format": FORMAT,
             "model": self.model,
@@ -76,7 +76,7 @@ class ModelSpec:
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str], *, source: str) -> ModelSpec:
-        """The description in a file's metadata; `source` names the file in errors."""
+        """Read the description from a file's metadata; `source` names the file in errors."""
         if METADATA_KEY not in metadata:
             raise InvalidInput(source, "no model description", "a file written by `fedap-participant init`")
         try:
@@ -103,7 +103,7 @@ class ModelSpec:
 
 
 def notes_of(metadata: Mapping[str, str]) -> dict[str, str]:
-    """What else the writer of a file that `from_metadata` accepts noted: round, provenance, metrics."""
+    """Return the notes in a file that `from_metadata` accepts: round, provenance, metrics."""
     return dict(json.loads(metadata[METADATA_KEY])["notes"])
 
 

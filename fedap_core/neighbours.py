@@ -1,8 +1,8 @@
-"""W of many members by the heaviest entries of its rows: the whole matrix is never in memory.
+"""Store W of many members as the heaviest entries of its rows: the whole matrix is never in memory.
 
-Decides which entries are remembered, and from them, bit for bit, what `mixing.keep_nearest` makes of the whole row.
-Rows are made block by block from the members' statistics; who has an update to give is told from round to round, and a
-row that finds too few of those among its remembered entries is made anew from the statistics.
+Decides which entries are stored, and computes from them, bit for bit, what `mixing.keep_nearest` returns for the whole
+row. Rows are computed block by block from the members' statistics. Callers pass the members with a usable update in
+each round; a row with too few of them among its stored entries is recomputed from the statistics.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from fedap_core.bn_stats import BnStats
 from fedap_core.similarity import row_similarity, spreads
 
 REMEMBERED = 16
-"""Entries remembered per neighbour that a row takes from: enough once a tenth of the members have taken part."""
+"""Entries stored per neighbour of a row: enough once a tenth of the members have taken part."""
 
 _BLOCK = 64
-"""Rows made at once."""
+"""Rows computed at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NearestMembers:
     """features: by layer (n, 2 C), see `distances.layer_features`. places, weights: (n, e) the heaviest entries of each
-    row of W beside its own, heaviest first, of equals the first member first. others: (n,) what all members but itself
-    have in a row; givers: (n,) how many of them have anything. similarity: (n,) to the member most like it.
+    row of W except its own, heaviest first, ties in member order. others: (n,) the total weight of all other members in
+    a row. givers: (n,) how many of them have any. similarity: (n,) to the most similar member.
     """
 
     features: tuple[FloatArray, ...]
@@ -42,7 +42,7 @@ class NearestMembers:
 
     @classmethod
     def of(cls, stats: Sequence[BnStats], *, self_weight: float, neighbours: int) -> NearestMembers:
-        """From everybody's statistics; n > 1."""
+        """Compute it from all members' statistics; n > 1."""
         features, members, within = distances.layer_features(stats), len(stats), spreads(stats)
         kept = min(REMEMBERED * neighbours, members - 1)
         found = cls(
@@ -64,7 +64,7 @@ class NearestMembers:
 
     def _remember(self, place: int, row: FloatArray, kept: int) -> None:
         self.others[place] = row.sum() - row[place]
-        row[place] = -1.0  # behind everybody
+        row[place] = -1.0  # sorts last
         self.givers[place] = np.count_nonzero(row > 0.0)
         least = np.partition(row, len(row) - kept)[len(row) - kept]
         heavy = np.flatnonzero(row >= least)
@@ -75,12 +75,12 @@ class NearestMembers:
         return len(self.others)
 
     def shares(self, neighbours: int) -> FloatArray:
-        """(n, neighbours): the weights of every row's first members where everybody's update can be used."""
+        """Return (n, neighbours): the weights of every row's heaviest members if all updates are usable."""
         nearest = self.weights[:, :neighbours]
         return np.asarray(nearest / nearest.sum(axis=1, keepdims=True) * self.others[:, None])
 
     def rows(self, receivers: Sequence[int], *, usable: BoolArray, neighbours: int) -> FloatArray:
-        """(r, n): what `mixing.keep_nearest` gives for these rows of W. neighbours: at most as many as at the start."""
+        """Return (r, n): what `mixing.keep_nearest` returns for these rows of W. neighbours: at most those of `of`."""
         found = np.zeros((len(receivers), len(self)))
         for row, place in zip(found, receivers, strict=True):
             places, weights = self.places[place], self.weights[place]

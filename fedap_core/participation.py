@@ -1,9 +1,9 @@
-"""Partial participation: who takes part in a round, and what the latest updates of those who did not are worth.
+"""Partial participation: decides who takes part in a round, and how to weight the latest updates of the others.
 
-A share of the members is drawn anew for every round, from the run's seed and the round alone. Updates of earlier rounds
-are used where an algorithm keeps a part of the member's own model (FedAP): the member's own counts as it is, because it
-has not trained since, and others' by their age. Elsewhere (FedAvg) a round is the mean of those who took part in it.
-Knows neither names nor how anybody is asked.
+A share of the members is drawn for every round, only from the run's seed and the round number. Updates of earlier
+rounds are used if an algorithm keeps part of the member's own model (FedAP): the member's own update counts fully,
+because it has not trained since, and the others' are discounted by age. Otherwise (FedAvg) a round is the mean of those
+who took part. Independent of names and of how members are asked.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from fedap_core.randomness import generator
 from fedap_core.strategies.base import Measure, Strategy
 
 NEVER = -1
-"""In place of a round: the member has not taken part yet."""
+"""Stands for a round number: the member has not taken part yet."""
 
 
 def require_participation(strategy: Strategy, share: float) -> None:
-    """Refuse a share that is none, and algorithms whose rounds need everyone."""
+    """Refuse an invalid share, and a partial share with an algorithm whose rounds need all members."""
     if not 0.0 < share <= 1.0:
         raise InvalidInput("participation", share, "a number above 0, up to 1")
     if share == 1.0:
@@ -37,7 +37,7 @@ def require_participation(strategy: Strategy, share: float) -> None:
 
 
 def drawn(members: int, *, share: float, seed: int, round_no: int) -> IndexArray:
-    """Places of those who take part in a round, ascending: round(share * members), at least one."""
+    """Return the positions of those who take part in a round, ascending: round(share * members), at least one."""
     count = max(1, round(share * members))
     if count >= members:
         return np.arange(members, dtype=np.int64)
@@ -48,10 +48,10 @@ def drawn(members: int, *, share: float, seed: int, round_no: int) -> IndexArray
 def standing(
     latest: IndexArray, *, round_no: int, personal: bool, exponent: float
 ) -> tuple[BoolArray, BoolArray, FloatArray]:
-    """(usable, own, discount), each (n,), as `mixing.restrict` takes them.
+    """Return (usable, own, discount), each (n,), as `mixing.restrict` takes them.
 
-    latest: (n,) the round of each member's latest update, or NEVER. personal: rows keep a part of the member's own.
-    exponent: of `mixing.age_discount`.
+    latest: (n,) the round of each member's latest update, or NEVER. personal: rows keep part of the member's own model.
+    exponent: that of `mixing.age_discount`.
     """
     took_part = latest != NEVER
     ages = np.where(took_part, round_no - latest, 0)

@@ -1,6 +1,6 @@
-"""Who gets what: divides the samples of a data set among clients; `splits` divides a client's share further.
+"""Divide the samples of a data set among clients; `splits` divides a client's share further.
 
-Decides index lists from labels and groups alone; it sees no sample. Laws: clients are disjoint and, together, complete;
+Computes index lists from labels and groups only, not from samples. Laws: clients are disjoint and together complete;
 a group (patient, recording) is never divided; indices are sorted; equal generators give equal partitions.
 """
 
@@ -20,7 +20,7 @@ Partition: TypeAlias = tuple[IndexArray, ...]
 """One sorted index array per client."""
 
 _ATTEMPTS = 2_000
-"""Redraws before giving up. Even a pair that shares a single class at alpha = 0.01 succeeds once in about 100."""
+"""Draws before giving up. Even a pair that shares a single class at alpha = 0.01 succeeds about once in 100."""
 
 _REMEDY = "Use fewer clients, a larger alpha, or another partition (by site, iid)."
 
@@ -30,10 +30,10 @@ def dirichlet_pairs(
 ) -> Partition:
     """Label shift between clients of about equal size: the data is cut into parts, each divided between two clients.
 
-    labels, groups: (n,). The groups are shuffled and cut into ceil(clients / 2) parts, equal but for the last one of an
-    odd number of clients, which has half the size and one owner. Inside a part, class by class, the two clients share
-    the groups by Dirichlet(alpha); one that already has its equal share gets nothing of later classes. Redrawn until
-    the smaller has at least half of an equal share. A group counts as its most frequent label.
+    labels, groups: (n,). The groups are shuffled and cut into ceil(clients / 2) equal parts; with an odd number of
+    clients the last part has half the size and one owner. Inside a part, class by class, the two clients share the
+    groups by Dirichlet(alpha); one that already has its equal share gets nothing of later classes. Redrawn until the
+    smaller has at least half of an equal share. A group counts as its most frequent label.
     """
     _check_alpha(alpha)
     units = _Units.of(labels, groups, clients=clients)
@@ -79,14 +79,14 @@ def dirichlet(
 
 
 def by_site(site: IndexArray) -> tuple[tuple[int, IndexArray], ...]:
-    """One client per value of the column `site`: (n,) -> (value, its samples), values ascending."""
+    """Make one client per value of `site`: (n,) -> (value, its samples), values ascending."""
     if site.ndim != 1 or site.size == 0:
         raise InvalidInput("site", f"shape {site.shape}", "one site per sample, at least one sample")
     return tuple((int(value), _indices(site == value)) for value in np.unique(site))
 
 
 def iid(groups: IndexArray, *, clients: int, rng: np.random.Generator) -> Partition:
-    """No shift: shuffled groups, largest first, each to the client that has least so far. groups: (n,)."""
+    """No shift: shuffled groups, largest first, each to the client with the fewest samples so far. groups: (n,)."""
     units = _Units.of(groups, groups, clients=clients)
     order = rng.permutation(units.size.size)
     order = order[np.argsort(-units.size[order], kind="stable")]
@@ -109,7 +109,7 @@ class _Units:
 
     @classmethod
     def of(cls, labels: IndexArray, groups: IndexArray, *, clients: int) -> _Units:
-        """The groups, provided that there is at least one for every client."""
+        """Return the groups; InvalidInput unless there is at least one for every client."""
         if labels.ndim != 1 or labels.size == 0 or groups.shape != labels.shape:
             shapes = f"{labels.shape} labels, {groups.shape} groups"
             raise InvalidInput("partition", shapes, "one label and one group per sample, at least one sample")
@@ -119,8 +119,8 @@ class _Units:
                 "clients", clients, f"1 to {names.size}, the number of groups: none is ever divided", _REMEDY
             )
         values, code = np.unique(labels, return_inverse=True)
-        # Pairs (unit, label) with their counts, ordered by count: the last one written per unit is its majority; of
-        # equally frequent labels the smallest, because it comes last.
+        # Pairs (unit, label) ordered by count: the last one written per unit is its majority label; of equally
+        # frequent labels the smallest wins, because it comes last.
         pairs, count = np.unique(of_sample * values.size + code, return_counts=True)
         pairs = pairs[np.lexsort((-pairs, count))]
         label = np.zeros(names.size, dtype=np.int64)
@@ -137,7 +137,7 @@ def _divide_pair(units: _Units, part: IndexArray, alpha: float, rng: np.random.G
         side = np.zeros(part.size, dtype=np.int64)
         have = np.zeros(2)
         for chosen in classes:
-            # At least one of the two is below its share: otherwise nothing of the part would be left.
+            # at least one of the two is below its share: otherwise nothing of the part would be left
             still_open = (have < equal_share).astype(np.float64)
             wanted = rng.dirichlet((alpha, alpha)) * still_open
             proportions = wanted if wanted.sum() > 0 else still_open  # a tiny alpha draws exact zeros
@@ -160,7 +160,7 @@ def _apportion(size: IndexArray, proportions: FloatArray) -> IndexArray:
 
 
 def _shares(owner: IndexArray, clients: int) -> Partition:
-    """The samples of each client; one without any means that large groups stand in the way."""
+    """Return the samples of each client; InvalidInput if one has none, because of large groups."""
     held = np.bincount(owner, minlength=clients)
     if held.min() == 0:
         got = f"no samples for client {int(held.argmin())} of {clients}"

@@ -1,7 +1,7 @@
-"""The three parts of a model that a strategy may keep at home, and which tensors of which kind they hold.
+"""The parts of a model that a strategy may keep local, and their tensors.
 
-Pure description: found in a model by `nn.batchnorm` and `nn.heads`, carried by the initial model file, read by the
-coordinator without torch.
+Pure description: `nn.batchnorm` and `nn.heads` find the parts in a model, the initial model file stores them, and the
+coordinator reads them without torch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedap_core.errors import InvalidInput
 
 
 class Part(enum.IntEnum):
-    """Whose a tensor is. The order is the precedence among tied tensors: the most private alias decides."""
+    """The part a tensor belongs to. The order is the precedence among tied tensors: the most private alias decides."""
 
     BODY = 0
     HEAD = 1
@@ -24,7 +24,7 @@ class Part(enum.IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class TensorSpec:
-    """One tensor of a model: its first name, shape, part, and whether gradient descent moves it."""
+    """One tensor of a model: its first name, shape, part, and whether gradient descent changes it."""
 
     name: str
     shape: tuple[int, ...]
@@ -50,9 +50,9 @@ class TensorSpec:
 
 
 def shared_tensors(tensors: Iterable[TensorSpec], home: Collection[Part]) -> tuple[TensorSpec, ...]:
-    """What travels, in the order in which it travels: trainable ones first, each kind in model order.
+    """Return the tensors that are sent, in wire order: trainable ones first, each kind in model order.
 
-    Integer tensors (counters such as num_batches_tracked) have no meaningful average and never travel.
+    Integer tensors (counters such as num_batches_tracked) have no meaningful average and are never sent.
     """
     leaving = [tensor for tensor in tensors if tensor.floating and tensor.part not in home]
     return tuple(sorted(leaving, key=lambda tensor: not tensor.trainable))

@@ -1,6 +1,7 @@
-"""How stored values become model inputs: one affine step, the same for every client, never from data statistics.
+"""Turn stored values into model inputs: one affine step, the same for every client.
 
-Constants only: a scale computed from pooled or test data would leak it. Participants compare `digest` before training.
+Constants only: a scale computed from pooled or test data would leak them. Participants compare `digest` before
+training.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ Constant = float | tuple[float, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """model input = stored value * scale + offset; `steps` tells in words what the source did before storing.
+    """model input = stored value * scale + offset; `steps` describes what the source did before storing.
 
-    recipe: the data options that make a source store such values. It travels with the model file, so that every other
-    hospital and every later prediction reads its files in the same way; what counts as agreement is `steps`.
+    recipe: the data options with which a source stores such values. It is part of the model file, so that every other
+    hospital and every later prediction reads its files in the same way; `steps` decides whether two sides agree.
     """
 
     scale: Constant = 1.0
@@ -38,16 +39,16 @@ class Preprocessing:
             raise InvalidInput("preprocessing.scale", self.scale, "a finite number other than 0")
 
     def __str__(self) -> str:
-        """For people: what was done, then the constants."""
+        """For display: the steps, then the constants."""
         return f"{', '.join(self.steps) or 'values as stored'}; scale {self.scale}, offset {self.offset}"
 
     def to_list(self) -> list[object]:
-        """As JSON stores it; without a recipe, three entries."""
+        """Return it as JSON values; three entries if there is no recipe."""
         return [self.scale, self.offset, self.steps, *([dict(self.recipe)] if self.recipe else [])]
 
     @classmethod
     def from_list(cls, stored: Sequence[Any]) -> Preprocessing:
-        """What `to_list` gave, read back from JSON."""
+        """Restore what `to_list` returned, read from JSON."""
         scale, offset, steps, *recipe = stored
         return cls(
             scale=tuple(scale) if isinstance(scale, list) else scale,
@@ -62,7 +63,7 @@ class Preprocessing:
 
     @property
     def columns(self) -> int | None:
-        """How long the last axis must be; None: any length."""
+        """The required length of the last axis; None: any length."""
         lengths = {len(constant) for constant in (self.scale, self.offset) if isinstance(constant, tuple)}
         if len(lengths) > 1:
             raise InvalidInput("preprocessing", f"constants for {sorted(lengths)} columns", "as many scales as offsets")
@@ -70,7 +71,7 @@ class Preprocessing:
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits that agree exactly when two parties preprocess alike."""
+        """Sixteen hex digits that are equal exactly if two parties preprocess alike."""
         text = "\x1f".join((_hex(self.scale), _hex(self.offset), *self.steps))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -84,4 +85,4 @@ def _hex(constant: Constant) -> str:
 
 
 IMAGE_8BIT = Preprocessing(scale=1.0 / 127.5, offset=-1.0, steps=("8-bit image", "(x / 255 - 0.5) / 0.5"))
-"""Grey or colour images of 0..255 onto -1..1."""
+"""Maps grey or colour images from 0..255 to -1..1."""

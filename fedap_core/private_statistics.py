@@ -1,9 +1,9 @@
 """Differentially private layer statistics: clipped sums over units with Gaussian noise, turned back into moments.
 
-A unit is what the guarantee speaks of: a patient, a recording or a sample. Every unit gives one vector, the channel
-means and mean squares of all layers; no unit can move the sum by more than its clipped norm. The number of units is
-public: neighbouring data sets differ in one unit's values, so a sum changes by at most twice the clip. How much noise
-a privacy budget asks for is the participant's to decide.
+A unit is what the guarantee protects: a patient, a recording or a sample. Every unit contributes one vector, the
+channel means and mean squares of all layers, clipped to a given norm. The number of units is public: neighbouring data
+sets differ in one unit's values, so a sum changes by at most twice the clip. The participant decides how much noise its
+privacy budget requires.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VARIANCE_FLOOR = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredLayer:
-    """One layer: its channels, and how many values of a channel one sample has."""
+    """One layer: its channels, and the number of values per channel and sample."""
 
     name: str
     channels: int
@@ -32,8 +32,8 @@ class MeasuredLayer:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnitMoments:
-    """What every unit gives. vectors: (units, 2 * channels of all layers): per layer the means, then the mean squares,
-    less a public reference, over a public scale: neither depends on the data. samples: how many in all, also public."""
+    """Each unit's contribution. vectors: (units, 2 * channels of all layers): per layer the means, then the mean
+    squares, minus a public reference, divided by a public scale; neither depends on the data. samples: public total."""
 
     layers: tuple[MeasuredLayer, ...]
     vectors: FloatArray
@@ -43,12 +43,12 @@ class UnitMoments:
 
     @property
     def norms(self) -> FloatArray:
-        """(units,): Euclidean norms before clipping. They describe the data and must not leave."""
+        """(units,): Euclidean norms before clipping. They describe the data and must not be sent."""
         return np.asarray(np.linalg.norm(self.vectors, axis=1), dtype=np.float64)
 
 
 def unit_vectors(of_samples: FloatArray, units: IndexArray) -> FloatArray:
-    """(n, d) per sample and (n,) the unit of each -> (units, d): the mean over a unit's samples, units in order."""
+    """Average samples by unit: (n, d) and (n,) the unit of each -> (units, d), units in order."""
     if units.shape != (len(of_samples),) or not len(of_samples):
         raise InvalidInput("units", f"shape {units.shape}", f"one unit for each of {len(of_samples)} samples")
     _, position, sizes = np.unique(units, return_inverse=True, return_counts=True)
@@ -58,12 +58,12 @@ def unit_vectors(of_samples: FloatArray, units: IndexArray) -> FloatArray:
 
 
 def sensitivity(clip: float) -> float:
-    """How far the sum of clipped vectors moves, at most, when one unit's values change."""
+    """The most by which the sum of clipped vectors can change if one unit's values change."""
     return 2.0 * clip
 
 
 def clipped_sum(vectors: FloatArray, clip: float) -> FloatArray:
-    """(units, d) -> (d,): every vector scaled down to norm `clip` where it is longer. None may be NaN or infinite."""
+    """Sum (units, d) to (d,), with longer vectors scaled down to norm `clip`. InvalidInput for NaN or infinity."""
     if not np.isfinite(vectors).all():
         raise InvalidInput("layer inputs", "NaN or Inf", "finite values: noise bounds no others")
     norms = np.linalg.norm(vectors, axis=1)
@@ -72,9 +72,9 @@ def clipped_sum(vectors: FloatArray, clip: float) -> FloatArray:
 
 
 def private_statistics(measured: UnitMoments, *, clip: float, noise_multiplier: float, noise: FloatArray) -> BnStats:
-    """Moments that may be sent. noise_multiplier: standard deviation of the noise over the sensitivity; 0 adds none,
-    and the result then shows what clipping and averaging by units do alone. noise: (d,) standard normal, unknown to
-    everybody else."""
+    """Return moments that may be sent. noise_multiplier: standard deviation of the noise over the sensitivity; 0 adds
+    none, to show the effect of clipping and averaging by units alone. noise: (d,) standard normal, unknown to anybody
+    else."""
     units = len(measured.vectors)
     total = clipped_sum(measured.vectors, clip)
     if noise.shape != total.shape:
@@ -84,7 +84,7 @@ def private_statistics(measured: UnitMoments, *, clip: float, noise_multiplier: 
 
 
 def moments_of(layers: Sequence[MeasuredLayer], vector: FloatArray, *, samples: int) -> BnStats:
-    """The inverse of the layout: (d,) means and mean squares -> moments, variances floored."""
+    """Turn (d,) means and mean squares back into moments; variances are floored."""
     found, start = [], 0
     for layer in layers:
         middle, end = start + layer.channels, start + 2 * layer.channels
@@ -96,6 +96,6 @@ def moments_of(layers: Sequence[MeasuredLayer], vector: FloatArray, *, samples: 
 
 
 def noise_in_distance(measured: UnitMoments, *, clip: float, noise_multiplier: float) -> float:
-    """Root mean square length of the noise in one member's means and mean squares, over all layers: what distances to
-    others are to be compared with. Depends on public numbers alone."""
+    """Root mean square length of the noise in one member's means and mean squares, over all layers, to compare with
+    distances to other members. Depends only on public numbers."""
     return float(noise_multiplier * sensitivity(clip) / len(measured.vectors) * np.linalg.norm(measured.scale))

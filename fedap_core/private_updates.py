@@ -1,8 +1,8 @@
 """Differentially private updates: the step from the delivered model, clipped, with Gaussian noise.
 
-The unit is the silo: whatever data a participant has, its clipped step lies within a ball, so two of them are at most
-its diameter apart. The step begins at values that are public: delivered ones, or what was released before. How much
-noise a privacy budget asks for is the participant's to decide.
+The unit is the silo: whatever data a participant has, its clipped step lies within a ball, so two possible steps are at
+most its diameter apart. The step starts from public values: delivered or released before. The participant decides how
+much noise its privacy budget requires.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.private_statistics import VARIANCE_FLOOR, sensitivity
 
 _BLOCK = 1 << 20
-"""Values at a time: noise for a whole model in float64 would take several times its memory."""
+"""Values processed at a time: noise for a whole model in float64 would take several times its memory."""
 
 
 def privatise(
@@ -28,10 +28,10 @@ def privatise(
     noise: Callable[[str, int], FloatArray],
     variances: Collection[str] = (),
 ) -> None:
-    """Replace an update, in place, by what may leave: base + clipped step + noise.
+    """Replace an update, in place, by what may be sent: base + clipped step + noise.
 
     update, base: the same names and shapes; base is public. noise: (name of a block, size) -> (size,) standard normal
-    numbers, unknown to everybody else. variances: tensors that are floored, because noise can make them negative.
+    numbers, unknown to anybody else. variances: tensors that are floored, because noise can make them negative.
     """
     length = float(np.sqrt(sum(_squared(values, base[name]) for name, values in update.items())))
     if not np.isfinite(length):

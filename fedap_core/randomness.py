@@ -1,6 +1,6 @@
-"""Where every random number comes from: a seed derived from (run seed, participant, round, purpose).
+"""Derive the seed of every random number from (run seed, participant, round, purpose).
 
-No hidden global state: equal names give equal streams, in any process and in any order of work.
+No hidden global state: equal arguments give equal streams, in any process and any order of work.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ _SEED_BITS = 63  # torch.Generator.manual_seed takes a signed 64-bit number
 
 
 def derive_seed(seed: int, *, purpose: str, participant: str = "", round_no: int = -1) -> int:
-    """A seed in [0, 2**63) that depends on every argument and on nothing else."""
+    """Return a seed in [0, 2**63) that depends only on the arguments, and on all of them."""
     text = f"{seed}\x1f{participant}\x1f{round_no}\x1f{purpose}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) >> (64 - _SEED_BITS)
 
 
 def generator(seed: int, *, purpose: str, participant: str = "", round_no: int = -1) -> np.random.Generator:
-    """The numpy generator of one purpose."""
+    """Return the numpy generator of one purpose."""
     return np.random.default_rng(derive_seed(seed, purpose=purpose, participant=participant, round_no=round_no))

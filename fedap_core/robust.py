@@ -1,8 +1,8 @@
-"""How far a single member may move the others: mixing weights, limited by how far apart the updates lie.
+"""Limit how far a single member can move the others: mixing weights are limited by the distances between updates.
 
-Decides weights, and one more giver: a centre of all updates, coordinate by coordinate. Both engines mix through
-`robust_mix`, so that their bits agree. Where nothing has to be limited, weights come back as they were and the product
-is the plain one, bit for bit. Knows neither names nor statistics; who may take part at all is decided elsewhere.
+Decides weights, and can add one more giver: a coordinate-wise centre of all updates. Both engines mix through
+`robust_mix`, so that their bits agree. If nothing has to be limited, the weights are unchanged and the product is the
+plain one, bit for bit. Independent of names and statistics; admission is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from fedap_core.comparison import UpdateComparison, compared_weights
 from fedap_core.errors import InvalidInput
 
 RULES = ("none", "limit", "median", "trimmed-mean")
-"""none: the plain product. limit: outliers give less, nobody more than a share. median, trimmed-mean: what a member
-takes from the others is that centre of all updates, each coordinate by itself, whatever the weights."""
+"""none: the plain product. limit: outliers give less, no member more than a maximum share. median, trimmed-mean: a
+member takes from the others this coordinate-wise centre of all updates, whatever the weights."""
 
 FEWEST_TO_COMPARE = 3
-"""Givers from which distances say who is odd: of three, one may lie."""
+"""Givers needed for distances to show the outlier: of three, one may lie."""
 
 TENSOR_SLACK = 3.0
-"""A single tensor may differ by so many times more than the whole: small ones vary more from member to member."""
+"""How many times more a single tensor may differ than the whole: small tensors vary more between members."""
 
 STATISTIC_SLACK = 8.0
-"""The same for a tensor of running statistics: they follow the data, which may be scaled differently everywhere."""
+"""The same for a tensor of running statistics: they follow the data, which may have another scale at each member."""
 
 TENSOR_FLOOR = 0.3
-"""Least scale of a tensor, as a share of what it would be if differences were spread evenly: some never move."""
+"""Least scale of a tensor, relative to evenly spread differences: some tensors never change."""
 
 DROPPED_BEYOND = 2.0
-"""So many times over the limit, an update counts as absent instead of being scaled back."""
+"""Multiple of the limit beyond which an update counts as absent instead of being scaled back."""
 
 SHARE_OF_FEW = 1.25
 SHARE_OF_FEWER = 2.0
-"""Among few givers each may have so many times its equal share, because a cap below that would leave weight to nobody;
-more where they are fewer than FEW, and honest shares are far apart."""
+"""Among few givers each may have this multiple of its equal share, because a lower cap would leave weight to nobody;
+the larger one applies below FEW givers, whose honest shares differ a lot."""
 
 FEW = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Robustness:
-    """rule: one of RULES. factor: how many times the typical distance between updates one may lie from the others.
+    """rule: one of RULES. factor: how many times the typical distance between updates one may be from the others.
 
-    max_share: most that one member gives: of a common model, or of what a personal one takes from others.
+    max_share: largest share of one member: of a common model, or of what a personal model takes from others.
     """
 
     rule: str = "none"
@@ -67,12 +67,12 @@ class Robustness:
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """One product. weights: (r, m). own: for each of r receivers the place of its own update among the m, or None.
+    """One product. weights: (r, m). own: for each of r receivers the position of its own update among the m, or None.
 
-    personal: a receiver's own update is its own business; what is taken from others goes to it. Otherwise there is one
-    model for all. sizes: values of each tensor, in order; the first `trained` of these tensors are moved by training,
-    those after them are running statistics. comparison: where weights follow from the updates' values as well. sparse:
-    rows have few entries, and are to be mixed by these alone.
+    personal: a receiver's own update is not limited; weight taken from others goes to it. Otherwise there is one model
+    for all. sizes: values of each tensor, in order; training changes the first `trained` of these tensors, the rest are
+    running statistics. comparison: set if weights also depend on the updates' values. sparse: rows have few entries,
+    and only these are mixed.
     """
 
     weights: FloatArray
@@ -85,9 +85,9 @@ class Mixture:
 
 
 def robust_mix(mixture: Mixture, rule: Robustness, *, read: TileAccess, write: TileAccess) -> FloatArray:
-    """Mix as `aggregation.mix_tiles` does, under a rule. Returns (m,): how much of each giver counted, 1 for all of it.
+    """Mix like `aggregation.mix_tiles`, under a rule. Return (m,): how much of each giver counted, 1 for all of it.
 
-    read is called once more over all columns for a comparison, and once more under the rule `limit`.
+    read runs once more over all columns for a comparison, and once more under the rule `limit`.
     """
     if mixture.comparison is not None:
         weights = compared_weights(mixture.comparison, mixture.weights, mixture.own, sizes=mixture.sizes, read=read)
@@ -117,7 +117,7 @@ def robust_mix(mixture: Mixture, rule: Robustness, *, read: TileAccess, write: T
 def robust_mix_rows(
     mixture: Mixture, rule: Robustness, updates: Sequence[Float32Array], out: Sequence[Float32Array]
 ) -> FloatArray:
-    """The same over rows in memory: out may be the updates themselves."""
+    """Do the same over rows in memory; `out` may be the updates themselves."""
     if rule.rule == "none" and mixture.comparison is None and not mixture.sparse:
         mix(mixture.weights, updates, out)
         return np.ones(len(updates))
@@ -134,7 +134,7 @@ def robust_mix_rows(
 
 
 def centre(updates: Float32Array, rule: str) -> Float32Array:
-    """(m, c) -> (c,): the median of each column, or its mean without the fifth of the values at either end."""
+    """(m, c) -> (c,): the median of each column, or its mean without a fifth of the values at either end."""
     ordered = np.sort(updates, axis=0)
     members = len(updates)
     cut = (members - 1) // 2 if rule == "median" else max(math.floor(0.2 * members), 1)
@@ -142,10 +142,10 @@ def centre(updates: Float32Array, rule: str) -> Float32Array:
 
 
 def squared_distances(sizes: Sequence[int], givers: int, read: TileAccess) -> FloatArray:
-    """(T, m, m): squared distance between every two updates, tensor by tensor, in float64.
+    """Return (T, m, m): squared distance between every two updates, tensor by tensor, in float64.
 
-    From the differences to the first update, tile by tile: products of whole weights would lose every digit of steps
-    that are a thousandth of them.
+    Computed from differences to the first update, tile by tile: products of whole weights would lose all digits of
+    steps that are a thousandth of them.
     """
     found = np.zeros((len(sizes), givers, givers))
     parameters, columns = sum(sizes), tile_columns(givers)
@@ -169,11 +169,11 @@ def squared_distances(sizes: Sequence[int], givers: int, read: TileAccess) -> Fl
 
 
 def kept_shares(squared: FloatArray, sizes: Sequence[int], *, trained: int, factor: float) -> FloatArray:
-    """(m,): how much of each update counts: 1 where it lies among the others, less where it does not, 0 far away.
+    """Return (m,): how much of each update counts: 1 if it lies among the others, less if it does not, 0 far away.
 
-    An update's place is the median of its distances to the others; typical is the median of these (lower ones: of three
-    updates, one may lie). All that is trained and each tensor are looked at, so that nobody hides a large step in a
-    small one.
+    The position of an update is the median of its distances to the others; typical is the median of these (lower
+    medians: of three updates, one may lie). All trained values together and each tensor are checked, so that a large
+    step cannot hide in a small tensor.
     """
     everything = _places(np.sqrt(squared[:trained].sum(axis=0)))
     typical = _lower_median(everything)
@@ -201,9 +201,9 @@ def _ratio(values: FloatArray, scale: float) -> FloatArray:
 
 
 def limited(mixture: Mixture, kept: FloatArray, *, max_share: float) -> FloatArray:
-    """(r, m): the weights, no giver beyond its share, outliers scaled back. Rows that need neither are unchanged.
+    """Return (r, m): the weights with shares capped and outliers scaled back. Rows that need neither are unchanged.
 
-    What is taken away goes to the receiver's own update where the model is personal, else to those fully kept.
+    The removed weight goes to the receiver's own update if the model is personal, otherwise to fully kept givers.
     """
     weights = mixture.weights.copy()
     for row, own in zip(weights, mixture.own, strict=True):
@@ -220,7 +220,7 @@ def limited(mixture: Mixture, kept: FloatArray, *, max_share: float) -> FloatArr
         else:
             heirs = (kept == 1.0) & (row > 0.0)
         if not heirs.any():
-            continue  # nobody is left to listen to: better all of it than nothing
+            continue  # no fully kept giver is left: keep all weights rather than none
         row -= lost
         shares = row[heirs] if row[heirs].any() else np.ones(int(heirs.sum()))
         row[heirs] += lost.sum() * shares / shares.sum()
@@ -228,12 +228,12 @@ def limited(mixture: Mixture, kept: FloatArray, *, max_share: float) -> FloatArr
 
 
 def _cap(row: FloatArray, mine: int | None, max_share: float) -> None:
-    """In place. mine: the entry that is nobody's gift; the cap is a share of the rest."""
+    """Cap a row in place. mine: the receiver's own entry, which is not capped; the cap is a share of the rest."""
     peers = np.ones(len(row), dtype=np.bool_)
     if mine is not None:
         peers[mine] = False
     total = float(row[peers].sum())
-    # Who is left out of a common model makes room for nobody.
+    # a giver without weight in a common model does not count as one
     there = peers if mine is not None else peers & (row > 0.0)
     count = max(int(there.sum()), 1)
     cap = total * max(max_share, min((SHARE_OF_FEW if count >= FEW else SHARE_OF_FEWER) / count, 1.0))
@@ -253,7 +253,7 @@ def _cap(row: FloatArray, mine: int | None, max_share: float) -> None:
 
 
 def _towards_centre(mixture: Mixture) -> FloatArray:
-    """(r, m + 1): one's own part where the model is personal, everything else from the centre, which comes last."""
+    """Return (r, m + 1): the own part if the model is personal, everything else from the centre, the last column."""
     rows, givers = mixture.weights.shape
     weights = np.zeros((rows, givers + 1))
     for row, before, own in zip(weights, mixture.weights, mixture.own, strict=True):

@@ -1,9 +1,9 @@
-"""How alike members are in units that mean something: the distance between two beside the spread within them.
+"""Measure how similar members are on an absolute scale: the distance between two, relative to the spread within them.
 
-W is relative: whoever is far from everybody still takes as much from others as the rest do. A similarity is absolute,
-and depends neither on how many members there are nor on how many samples they have: 1 is equal statistics, 1/2 is as
-far apart as the inputs of the measured layers spread in the members' own data. It needs nothing but the statistics that
-W is made of, so that whoever computes W can set a stranger apart. Statistics show how inputs differ, not labels.
+W is relative: a member far from all others still takes as much from them as the rest do. A similarity is absolute and
+does not depend on the number of members or samples: 1 means equal statistics, 1/2 a distance equal to the spread of the
+measured layers' inputs in the members' own data. It needs only the statistics that W is computed from, so whoever
+computes W can isolate a member that fits nobody. Statistics show differences in inputs, not in labels.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from fedap_core.errors import InvalidInput
 from fedap_core.mixing import check_mixing
 
 MIN_SIMILARITY = 0.7
-"""Below this a member fits nobody. Members of real data sets are at 0.79 and more to their nearest, those with another
-sensor order or scale at 0.66 and less (docs/choice.md)."""
+"""Below this a member fits nobody. In real data sets the nearest member is at 0.79 or more; with another sensor order
+or scale, at 0.66 or less (docs/choice.md)."""
 
 
 def unlike_sentence(similarity: float | None, own_share: float) -> str:
-    """What a participant is told that fits nobody; empty where it fits somebody, or nothing is known. own_share: how
-    much of its federated model is its own."""
+    """Return the sentence for a participant that fits nobody; empty if it fits somebody or the similarity is unknown.
+    own_share: how much of its federated model is its own."""
     if similarity is None or similarity >= MIN_SIMILARITY:
         return ""
     taken = "nothing" if own_share >= 1.0 else f"{1.0 - own_share:.0%}"
@@ -35,7 +35,7 @@ def unlike_sentence(similarity: float | None, own_share: float) -> str:
 
 
 def similarities(distances: FloatArray, stats: Sequence[BnStats]) -> FloatArray:
-    """1 / (1 + d_ij / s_ij). distances: (n, n) of these statistics, as `distances.total_distance` gives them.
+    """Return 1 / (1 + d_ij / s_ij). distances: (n, n) of these statistics, from `distances.total_distance`.
 
     s_ij is the mean of both members' spreads, the sum over layers of the root of all channels' variances. Returns
     (n, n): symmetric, in [0, 1], ones on the diagonal.
@@ -46,12 +46,12 @@ def similarities(distances: FloatArray, stats: Sequence[BnStats]) -> FloatArray:
 
 
 def spreads(stats: Sequence[BnStats]) -> FloatArray:
-    """(n,): every member's own spread."""
+    """Return (n,): every member's own spread."""
     return np.array([sum(float(np.sqrt(layer.variance.sum())) for layer in one.layers) for one in stats])
 
 
 def row_similarity(distances: FloatArray, places: Sequence[int], within: FloatArray) -> FloatArray:
-    """`nearest_similarity` of some members from their rows. distances: (r, n), n > 1; within: everybody's `spreads`."""
+    """Return `nearest_similarity` of some members from their rows. distances: (r, n), n > 1. within: all `spreads`."""
     found = _similarity_rows(distances, places, within)
     found[np.arange(len(found)), np.asarray(places)] = -np.inf
     return np.asarray(found.max(axis=1))
@@ -64,7 +64,7 @@ def _similarity_rows(distances: FloatArray, places: Sequence[int], within: Float
 
 
 def nearest_similarity(similarity: FloatArray) -> FloatArray:
-    """(n,): of each member to the one most like it; 1 for a member without others. similarity: (n, n)."""
+    """Return (n,): each member's similarity to the most similar one; 1 for a lone member. similarity: (n, n)."""
     if len(similarity) == 1:
         return np.ones(1)
     others = similarity.astype(np.float64)
@@ -73,10 +73,10 @@ def nearest_similarity(similarity: FloatArray) -> FloatArray:
 
 
 def set_apart(weights: FloatArray, strangers: BoolArray) -> FloatArray:
-    """W (n, n) with members that fit nobody left to themselves: they get and give nothing.
+    """Return W (n, n) with members that fit nobody isolated: they receive and give nothing.
 
-    A stranger's row becomes its own; the others share what it gave them in proportion to their weights, so that a row
-    keeps its own weight and sums to 1. Who has nobody left keeps its own model. No strangers: bit for bit the same.
+    A stranger keeps its own model; in other rows its weight goes to the other givers in proportion, so that a row keeps
+    its own weight and sums to 1. A member without givers keeps its own model. Without strangers, W is unchanged.
     """
     if strangers.shape != (len(weights),):
         raise InvalidInput("strangers", f"shape {strangers.shape}", f"({len(weights)},)")
@@ -95,6 +95,6 @@ def set_apart(weights: FloatArray, strangers: BoolArray) -> FloatArray:
 
 
 def strangers(members: Sequence[str], similarity: Sequence[float], min_similarity: float) -> list[tuple[str, float]]:
-    """(name, similarity) of members that fit nobody. They are named where W mixes them all the same (0), too."""
+    """Return (name, similarity) of members that fit nobody, even if W mixes them all the same (min_similarity 0)."""
     least = min_similarity or MIN_SIMILARITY
     return [(name, one) for name, one in zip(members, similarity, strict=False) if one < least]

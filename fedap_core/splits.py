@@ -1,7 +1,7 @@
-"""What a client trains on and what it is judged by: divides one client's samples into train, [validation,] test.
+"""Divide one client's samples into train, [validation,] test.
 
-Decides index lists from labels, groups and time spans alone. Law: no group, and where windows are cut from recordings
-no raw time step, is on two sides; `split_overlapping` breaks this law on purpose, and says so by its name.
+Computes index lists from labels, groups and time spans only. Law: no group and, for windows cut from recordings, no raw
+time step is on two sides; `split_overlapping` breaks this law on purpose, as its name says.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ PROTOCOLS = MappingProxyType({"paper": (0.5, 0.5), "reference": (0.4, 0.3, 0.3)}
 """Fractions of train, [validation,] test by the name of the experimental protocol."""
 
 VALIDATION_SHARE = 0.2
-"""How much of the training samples is held back to choose between models, unless a run says otherwise."""
+"""Default share of the training samples that is held back to choose between models."""
 
 OVERLAPPING_LABEL = "overlapping windows"
-"""Stands wherever figures from `split_overlapping` appear: neighbours in time are on both sides."""
+"""Marks all figures from `split_overlapping`: neighbours in time are on both sides."""
 
 MIN_TRAIN_SAMPLES = 32
 """One batch of the paper's size; below it, neither BN statistics nor an accuracy mean much."""
 
 _SAME_NEED = 1e-9
-"""Needs closer than this are equal: only rounding tells them apart."""
+"""Needs closer than this count as equal: they differ only by rounding."""
 
 
 def split_client(
@@ -48,7 +48,7 @@ def split_client(
     spans None: groups are atomic, and every class is divided at the fractions as closely as its groups allow; if every
     sample is its own group, to less than one sample. All samples are used.
     spans (n, 2): the raw time steps [start, stop) of each window inside its group. Every recording is cut in time at
-    the fractions of its length, train first; windows that cross a cut are dropped. No chance is involved.
+    the fractions of its length, train first; windows that cross a cut are dropped. This split is deterministic.
     """
     _check(labels, groups, spans, fractions)
     if spans is not None:
@@ -65,13 +65,13 @@ def cut_validation(
     share: float,
     rng: np.random.Generator,
 ) -> Split:
-    """Hold back `share` of the training samples to choose between models: (what is left to train on, validation).
+    """Hold back `share` of the training samples to choose between models: (remaining training samples, validation).
 
-    train: positions in labels, groups (n,) and spans (n, 2); test samples are not among them, so none is looked at. The
-    same law as `split_client`: no time step on both sides, and no group unless a recording has to be cut in time.
-    Tried in turn until half of what is asked for is held back: groups divided class by class; whole groups by chance,
-    of every class some left; a cut of every recording in time. Else whichever held back most. Validation is empty where
-    `share` is 0, or where no cut leaves both sides something.
+    train: positions in labels, groups (n,) and spans (n, 2); they contain no test samples. The same law as
+    `split_client`: no time step on both sides, and no group unless a recording has to be cut in time. Tried in turn
+    until at least half of the share is held back: groups divided class by class; random whole groups, leaving some of
+    every class; a cut of every recording in time. If none suffices, the one that held back most. Validation is empty if
+    `share` is 0, or if every cut leaves one side empty.
     """
     nothing = train[:0]
     if share == 0.0:
@@ -89,8 +89,8 @@ def cut_validation(
 
 
 def _whole_groups(labels: IndexArray, groups: IndexArray, share: float, rng: np.random.Generator) -> Split:
-    """(left, held): groups in random order are held back while the share lacks more than half of one, unless a class
-    would be left without any."""
+    """Return (left, held): groups in random order are held back while the share lacks at least half of one, unless a
+    class would have no samples left."""
     asked, held = share * len(labels), np.zeros(len(labels), dtype=np.bool_)
     for group in rng.permutation(np.unique(groups)):
         taken = held | (groups == group)
@@ -101,12 +101,13 @@ def _whole_groups(labels: IndexArray, groups: IndexArray, share: float, rng: np.
 
 
 def split_overlapping(labels: IndexArray, *, fractions: Sequence[float], rng: np.random.Generator) -> Split:
-    """The paper's random windows: class by class, blind to groups and time. Its figures carry OVERLAPPING_LABEL."""
+    """Split windows at random as in the paper: class by class, ignoring groups and time. Figures from it carry
+    OVERLAPPING_LABEL."""
     return split_client(labels, np.arange(labels.size, dtype=np.int64), None, fractions=fractions, rng=rng)
 
 
 PARTITION_REMEDY = "Use fewer clients, a larger alpha, or another partition."
-"""For who cut one data set into clients."""
+"""For users who divide one data set into clients."""
 
 
 def require_samples(
@@ -124,11 +125,11 @@ def require_samples(
 def _stratify(
     labels: IndexArray, groups: IndexArray, fractions: Sequence[float], rng: np.random.Generator
 ) -> IndexArray:
-    """(n,): the part of each sample. Whole groups, shuffled, largest first, each to the part that needs it most.
+    """Return (n,): the part of each sample. Shuffled whole groups, largest first, each to the part that needs it most.
 
-    A part needs of a class what its fraction promises less what it has. Taking a group to the part with the largest
-    sum over classes of (count in the group) * need / (size of the class) lowers the squared, class-normalised misses
-    most; equal needs are settled by the total number of samples still missing, then by the order of the parts.
+    The need of a part for a class is its fraction of the class minus what it has. Giving a group to the part with the
+    largest sum over classes of (count in the group) * need / (size of the class) reduces the squared, class-normalised
+    errors most; ties are broken by the total number of samples still missing, then by the order of the parts.
     """
     names, unit = np.unique(groups, return_inverse=True)
     values, code = np.unique(labels, return_inverse=True)
@@ -153,8 +154,8 @@ def _stratify(
 
 
 def _stratify_pure(order: IndexArray, counts: FloatArray, share_of_class: FloatArray, need: FloatArray) -> IndexArray:
-    """The same, to the bit, where every group has one class: only that class's needs are looked at, which reusable
-    thousands of samples that stand alone the price of an array operation each. order: (groups,), largest first."""
+    """Do the same, to the bit, if every group has one class: only the needs of that class matter, which saves an array
+    operation for each of thousands of single-sample groups. order: (groups,), largest first."""
     class_of = counts.argmax(axis=1)
     everyone = np.arange(class_of.size)
     sizes, shares = counts[everyone, class_of].tolist(), share_of_class[everyone, class_of].tolist()
@@ -172,7 +173,7 @@ def _stratify_pure(order: IndexArray, counts: FloatArray, share_of_class: FloatA
 
 
 def _cut_in_time(groups: IndexArray, spans: IndexArray, fractions: Sequence[float]) -> IndexArray:
-    """(n,): the part whose stretch of the recording holds the whole window, -1 for a window across a cut."""
+    """Return (n,): the part whose stretch of the recording contains the whole window, -1 for a window across a cut."""
     inner: FloatArray = np.cumsum(fractions)[:-1]
     part_of = np.full(groups.size, -1, dtype=np.int64)
     for group in np.unique(groups):

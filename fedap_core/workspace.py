@@ -1,8 +1,8 @@
-"""What an algorithm works with at a participant: models, vectors, batches. Types only; torch implements them elsewhere.
+"""The interface that an algorithm uses at a participant: models, vectors, batches. Types only, without torch.
 
-The coordinator imports every strategy and must not load torch, so a strategy's file is written against these protocols
-(`participant.training.workspace` implements them). A vector is flat and float32: all trainable values of a model in the
-same order for all models of one participant, or one entry per class, or whatever the strategy makes of it. Vectors are
+The coordinator imports every strategy and must not load torch, so a strategy is written against these protocols
+(`participant.training.workspace` implements them). A vector is flat and float32: all trainable values of a model, in
+the same order for all models of one participant, or one entry per class, or whatever the strategy needs. Vectors are
 added, subtracted and multiplied like arrays; results are new vectors.
 """
 
@@ -17,11 +17,11 @@ from fedap_core.errors import InvalidInput
 from fedap_core.parts import Part
 
 DELIVERED = "delivered"
-"""Scores of the model as it came from the coordinator (and went through `Strategy.deliver`), before local training."""
+"""Scores of the model delivered by the coordinator (after `Strategy.deliver`), before local training."""
 
 HANDED_OVER = "handed-over"
-"""Scores of the model that the participant would keep if the run ended now (`Strategy.hand_over`), where it is another
-one than the delivered model."""
+"""Scores of the model that the participant would keep if the run ended now (`Strategy.hand_over`), if it differs from
+the delivered model."""
 
 TRAINED = "trained"
 """Scores of a model after local training."""
@@ -30,15 +30,15 @@ _HEADLINE = (HANDED_OVER, DELIVERED, TRAINED)
 
 
 def headline_rank(model: str) -> int:
-    """Of several scores of one round the one with the lowest rank is the headline."""
+    """Return the rank of a score; of several scores of one round, the one with the lowest rank is the headline."""
     return _HEADLINE.index(model) if model in _HEADLINE else len(_HEADLINE)
 
 
 Operand = Any
-"""A vector or a number. Not written as a type of its own: torch's and numpy's own signatures know only theirs."""
+"""A vector or a number. Any, because torch's and numpy's own signatures accept only their own types."""
 
 Index = Any
-"""A slice, or a mask that is a vector of truth values."""
+"""A slice, or a boolean mask."""
 
 Batch = tuple[Any, Any]
 """Inputs and targets of one training step, as `Workspace.batches` yields them."""
@@ -69,12 +69,12 @@ class Vector(Protocol):
 class Objective:
     """What a participant minimises; the default is the mean cross-entropy of a batch.
 
-    pull: adds pull / 2 * ||values - towards||^2. towards: None is the values with which training begins.
-    shift: a vector that is added to every gradient (SCAFFOLD: c - c_i).
-    logit_offset: a vector (classes,) that is added to the logits before the cross-entropy (balanced softmax: ln n_c).
-    head_shift: a vector (features,) that is added to the head's inputs, and learnt: every step of training moves it in
-    place by plain SGD. feature_pull: adds feature_pull * mean((m - feature_mean)^2) over the features, where m is a
-    batch's mean of the head's inputs without the shift.
+    pull: adds pull / 2 * ||values - towards||^2. towards: None means the values at the start of training.
+    shift: a vector added to every gradient (SCAFFOLD: c - c_i).
+    logit_offset: a vector (classes,) added to the logits before the cross-entropy (balanced softmax: ln n_c).
+    head_shift: a vector (features,) added to the head's inputs, and learnt: every training step updates it in place by
+    plain SGD. feature_pull: adds feature_pull * mean((m - feature_mean)^2) over the features, where m is a batch's mean
+    of the head's inputs without the shift.
     """
 
     pull: float = 0.0
@@ -100,11 +100,11 @@ class LocalModel(Protocol):
 
     @property
     def values(self) -> Vector:
-        """All trainable values, live: a step changes them. Take `.clone()` to remember them."""
+        """All trainable values, live: a step changes them. Use `.clone()` to keep them."""
 
     @property
     def loss(self) -> float:
-        """Of the batch of the latest `step` or `gradient`; 0 before the first."""
+        """The loss on the batch of the latest `step` or `gradient`; 0 before the first."""
 
     @property
     def reach(self) -> float:
@@ -115,10 +115,10 @@ class LocalModel(Protocol):
         """Set all trainable values."""
 
     def copy_from(self, other: LocalModel) -> None:
-        """Take over everything of another model of this participant, batch-norm statistics and counters included."""
+        """Copy everything from another model of this participant, including batch-norm statistics and counters."""
 
     def mask(self, parts: Collection[Part]) -> Vector:
-        """1 where a trainable value belongs to one of the parts, 0 elsewhere."""
+        """Return 1 for trainable values that belong to one of the parts, 0 for others."""
 
     def train(
         self,
@@ -127,27 +127,27 @@ class LocalModel(Protocol):
         epochs: int | None = None,
         objective: Objective = CROSS_ENTROPY,
     ) -> None:
-        """SGD as the plan says. parts: what is trained; the rest stays as it is (batch-norm statistics always move).
-        epochs: None is the plan's number. Does nothing once the round has been stopped."""
+        """Train by SGD with the plan's settings. parts: the parts to train; the rest is unchanged (except batch-norm
+        statistics). epochs: None means the plan's number. Does nothing once the round has been stopped."""
 
     def step(self, batch: Batch, *, parts: Collection[Part] = EVERY_PART, objective: Objective = CROSS_ENTROPY) -> None:
-        """One step of SGD on one batch; for procedures that interleave models."""
+        """Do one SGD step on one batch; for procedures that interleave models."""
 
     def gradient(self, batch: Batch, *, objective: Objective = CROSS_ENTROPY) -> Vector:
-        """The gradient of the objective on one batch at the present values, in training mode; nothing is stepped."""
+        """Return the gradient of the objective on one batch at the current values, in training mode, without a step."""
 
     def reestimate(self) -> None:
         """Set the batch-norm statistics to those of the participant's own training data: one forward pass."""
 
     def head_input_mean(self) -> Vector:
-        """(features,): the mean of the head's inputs over the participant's training data: one forward pass."""
+        """Return (features,): the mean of the head's inputs over the training data: one forward pass."""
 
     def fold_shift(self, shift: Vector) -> None:
-        """Make the model predict as if `shift` (features,) were added to the head's inputs: the bias takes it up."""
+        """Make the model predict as if `shift` (features,) were added to the head's inputs, by changing the bias."""
 
 
 class Workspace(Protocol):
-    """Everything of one participant in one round."""
+    """One participant's models and data in one round."""
 
     @property
     def model(self) -> LocalModel:
@@ -155,19 +155,19 @@ class Workspace(Protocol):
 
     @property
     def models(self) -> Mapping[str, LocalModel]:
-        """Models kept at home beside it, by the names in `Strategy.kept_models`; saved with every round."""
+        """Local models besides it, by the names in `Strategy.kept_models`; saved with every round."""
 
     @property
     def vectors(self) -> MutableMapping[str, Vector]:
-        """Vectors kept at home, by any name; saved with every round. Assign a new vector to change one."""
+        """Local vectors, by any name; saved with every round. Assign a new vector to change one."""
 
     @property
     def round_no(self) -> int:
-        """The round that is delivered or trained, counted from 0, warm-up left out."""
+        """The round that is delivered or trained, counted from 0 after warm-up."""
 
     @property
     def rounds(self) -> int:
-        """Rounds of the whole run, warm-up left out."""
+        """Rounds of the whole run, without warm-up."""
 
     @property
     def learning_rate(self) -> float:
@@ -179,21 +179,21 @@ class Workspace(Protocol):
 
     @property
     def class_counts(self) -> Vector:
-        """Training samples per class (classes,); stays at home like everything here."""
+        """Training samples per class (classes,); local, like everything here."""
 
     def received(self, name: str) -> Vector:
-        """A copy of a tensor in `Strategy.beside`, flat: as it was delivered last, or sent since. Zeros before any
-        member has sent it."""
+        """Return a flat copy of a tensor in `Strategy.beside`: as last delivered, or as set by `send` since. Zeros
+        before any member has sent it."""
 
     def send(self, name: str, values: Vector) -> None:
-        """Set what such a tensor is sent as with this round's update."""
+        """Set the values of such a tensor for this round's update."""
 
     def vector(self, values: Collection[float]) -> Vector:
-        """A new vector of these numbers."""
+        """Return a new vector of these numbers."""
 
     def copy(self, model: LocalModel) -> LocalModel:
-        """A working copy. There is one: it is overwritten by the next call, and never saved."""
+        """Return a working copy. There is only one: the next call overwrites it, and it is never saved."""
 
     def batches(self, *, epochs: int | None = None, share: float = 1.0) -> Iterator[Batch]:
-        """Training batches in the order of a fresh permutation per epoch, cut as the plan says. share: how much of the
-        data, drawn anew for each epoch. Ends early when the round is stopped."""
+        """Yield training batches in a new random order per epoch, cut as the plan says. share: the part of the data to
+        use, drawn again for each epoch. Ends early if the round is stopped."""
