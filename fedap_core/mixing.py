@@ -99,7 +99,7 @@ def mixing_from_counts(counts: FloatArray | IndexArray) -> FloatArray:
     if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
         raise InvalidInput("counts", weights, "one number >= 0 per member, not all 0")
     weights = weights / weights.max()  # so that their sum cannot overflow
-    return np.broadcast_to(weights / weights.sum(), (weights.size, weights.size))  # stores one row, however many members
+    return np.broadcast_to(weights / weights.sum(), (weights.size, weights.size))  # one row in memory for all members
 
 
 def identity_mixing(n: int) -> FloatArray:
