@@ -1,4 +1,4 @@
-"""Ways to run a whole federation on this machine, by name. The virtual clock (`continuous`) has settings of its own."""
+"""Registers the ways to run a whole federation, by name. The virtual clock (`continuous`) has its own settings."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ ENGINES: Mapping[str, Registered] = {
 
 
 def find_engine(name: str) -> Registered:
-    """The engine of that name."""
+    """Return the engine of that name."""
     if name not in ENGINES:
         raise unknown_name("engine", name, ENGINES)
     return ENGINES[name]
 
 
 def load_engine(name: str) -> Engine:
-    """Have an engine in memory, and torch with it."""
+    """Import an engine, and torch with it."""
     module, _, function = find_engine(name).where.partition(":")
     return cast("Engine", getattr(importlib.import_module(module), function))

@@ -1,7 +1,7 @@
-"""What every engine offers: it runs a run's missing rounds and leaves a run folder, the same bits as any other engine.
+"""Defines the interface of engines: run a run's missing rounds, write a run folder, the same bits as any other engine.
 
-An engine is a file with one function of this shape and one line in `ENGINES`. How much it does at once is its own
-business; nothing in `EngineOptions` changes a number.
+An engine is a file with one function of this signature and one line in `ENGINES`. It decides how much it does in
+parallel; nothing in `EngineOptions` changes a number.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from scripts.run.settings import RunSettings
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """How the work is done. An engine ignores what it has no use for.
+    """How the work is done. An engine ignores options that do not apply to it.
 
-    workers: processes that train clients. participants_per_process: how many share one, where each is a participant of
-    its own. keep_models: save models, so that a run can be continued. memory_gb: where clients would take more, their
-    models lie in files; None: half of the machine's. ray_address: of a cluster; empty: RAY_ADDRESS, or this machine.
-    gpus_per_actor: what Ray reserves for each. on_round: told every round and its accuracy.
+    workers: processes that train clients. participants_per_process: how many real participants share a process.
+    keep_models: save models, so that a run can be resumed. memory_gb: if clients would take more, their models are kept
+    in files; None: half of the machine's memory. ray_address: of a cluster; empty: RAY_ADDRESS, or this machine.
+    gpus_per_actor: what Ray reserves for each. on_round: called with every round and its accuracy.
     """
 
     root: Path
@@ -48,36 +48,36 @@ class EngineOptions:
 
     @property
     def memory_bytes(self) -> int:
-        """What clients may take."""
+        """Memory that clients may take."""
         if self.memory_gb is not None:
             return int(self.memory_gb * 1e9)
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def require_memory(memory_gb: float) -> None:
-    """Refuse what is no amount of memory."""
+    """Refuse an invalid amount of memory."""
     if not 0.0 < memory_gb < math.inf:
         raise InvalidInput("memory", memory_gb, "a number of gigabytes above 0")
 
 
 def require_gpus(gpus_per_actor: float) -> None:
-    """Refuse what is no share of GPUs."""
+    """Refuse an invalid share of GPUs."""
     if not 0.0 <= gpus_per_actor < math.inf:
         raise InvalidInput("gpus-per-actor", gpus_per_actor, "a number from 0: 0.25 is four actors on one GPU")
 
 
 class Engine(Protocol):
-    """Run what is still missing of a run; returns its folder."""
+    """Run the missing rounds of a run and return its folder."""
 
     def __call__(self, settings: RunSettings, cohort: Cohort, options: EngineOptions) -> RunFolder: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:
-    """One line of the table. where: `module:function`, loaded when it is needed, and torch with it.
+    """One line of the table. where: `module:function`, imported when needed, and torch with it.
 
-    modes: the run modes that it can do. fills_machine: whether one run alone uses all cores. repeats_noise: whether
-    noise for privacy comes from the seed; participants of their own draw it from secrets.
+    modes: the run modes that it supports. fills_machine: whether a single run uses all cores. repeats_noise: whether
+    noise for privacy comes from the seed; real participants draw it from secrets.
     """
 
     where: str
@@ -86,7 +86,7 @@ class Registered:
     repeats_noise: bool = True
 
     def require_able(self, settings: RunSettings) -> None:
-        """Refuse a run that this engine cannot do."""
+        """Refuse a run that this engine does not support."""
         if settings.mode not in self.modes:
             fix = "Use --engine processes, or `fedap-lab asynchronous` for a virtual clock."
             raise InvalidInput("mode", settings.mode, f"{' or '.join(self.modes)} with this engine", fix)

@@ -1,8 +1,8 @@
-"""A whole federation under a virtual clock: the coordinator's own machine, and clients whose speed is a given number.
+"""Runs a whole federation under a virtual clock: the coordinator's own machine, and clients of given speed.
 
-Every decision (who is mixed with whom, how heavily, when a round closes, what is asked for again) is the coordinator's
-`RoundMachine`'s; this is a shell for it without sockets, in which events happen at virtual times. Equal settings give
-equal bits. Reports that arrive at one time are taken in the order of names.
+The coordinator's `RoundMachine` makes every decision (whose updates are mixed, with which weights, when a round closes,
+what is requested again); this is a shell for it without sockets, in which events happen at virtual times. Equal
+settings give equal bits. Reports that arrive at the same time are handled in the order of names.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from scripts.run.records import ClientScore, RoundRecord
 from scripts.run.versions import versions
 
 MEASURE_SHARE = 1 / 3
-"""Measuring is a forward pass over the training samples; training goes forward and back, about three times the work."""
+"""Measuring is one forward pass over the training samples; training also goes backward, about three times the work."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VirtualOptions:
-    """How the work is done, none of which changes a number."""
+    """How the work is done; none of these options changes a number."""
 
     root: Path
     keep_models: bool = True
@@ -48,7 +48,7 @@ class VirtualOptions:
 
 
 def run_virtual(settings: AsyncSettings, cohort: Cohort, options: VirtualOptions) -> AsyncFolder:
-    """Run a run that is not there yet, from its beginning; returns its folder."""
+    """Make a run from its beginning, unless it is complete, and return its folder."""
     folder = AsyncFolder(options.root, settings)
     if not folder.is_complete():
         with folder.alone():
@@ -86,15 +86,15 @@ class VirtualRun:
         self._now = 0.0
         self._recorded = 0
         self._due: list[tuple[float, str, int, Order]] = []
+        """Pending reports: when they are sent, by whom, a number that breaks ties, and the order they answer."""
         self._pushed = 0
-        """Reports on their way: when they are said, by whom, and the order they answer."""
         self._losses: dict[tuple[str, int], np.random.Generator] = {}
         self._stopped: actions.Stop | None = None
         self._trained = dict.fromkeys(self._homes, 0)
         self.facts: list[tuple[Fact, float]] = []
 
     def run(self) -> None:
-        """From the first hello to the end, or to the horizon."""
+        """Run from the first hello to the end, or to the horizon."""
         self._handle(events.Started())
         for name, home in self._homes.items():
             self._handle(events.HelloArrived(connection=name, identity=name, hello=self._hello(name, home)))
@@ -172,7 +172,7 @@ class VirtualRun:
     # ---- the members
 
     def _begin(self, member: str, order: Order) -> events.Event | None:
-        """A member receives an order: it works for as long as its speed says, or has its last model."""
+        """Give an order to a member: it works for as long as its speed implies, or receives its final model."""
         home = self._homes[member]
         if order.kind == "anchor":
             self._push(self._now + MEASURE_SHARE * self._epoch_s(member), member, order)
@@ -189,7 +189,7 @@ class VirtualRun:
         return self._clock.epoch_s * share * self._clock.slower.get(member, 1.0)
 
     def _report(self, member: str, order: Order) -> None:
-        """A member is done, or says again what it holds."""
+        """Send a member's report when its work is done, or send the held report again."""
         home = self._homes[member]
         if order.kind == "anchor":
             self._measure(home, member, order)
@@ -202,13 +202,13 @@ class VirtualRun:
             self._arrive(home, member, order)
 
     def _measure(self, home: Home, member: str, order: Order) -> None:
-        if order.measure is not Measure.NONE:  # else it only takes the anchor to start from, which it has
+        if order.measure is not Measure.NONE:  # otherwise it only starts from the anchor, which it already has
             self._bench.put_statistics(member, order.round_no, home.measure(self._bench.anchor, order.measure))
         samples = home.train_samples
         self._handle(events.StatsArrived(connection=member, round_no=order.round_no, samples=samples))
 
     def _is_lost(self, member: str, round_no: int) -> bool:
-        """Drawn anew for each sending, from the member's own numbers for that round."""
+        """Whether this sending is lost; drawn each time from the member's own random numbers for that round."""
         key = member, round_no
         if key not in self._losses:
             self._losses[key] = generator(self._seed, purpose="loss", participant=member, round_no=round_no)
@@ -231,7 +231,7 @@ class VirtualRun:
         )
 
     def _heartbeat_received(self, member: str, beat: Heartbeat) -> None:
-        """A heartbeat of the coordinator: a member that is asked twice for its report sends it again at once."""
+        """Handle a heartbeat of the coordinator: a member asked twice for its report sends it again at once."""
         home = self._homes[member]
         if home.outbox.received(beat) is not None and home.order is not None:
             self._push(self._now, member, home.order)
@@ -240,10 +240,10 @@ class VirtualRun:
         self._pushed += 1
         heapq.heappush(self._due, (time_s, member, self._pushed, order))
 
-    # ---- what is written down
+    # ---- records
 
     def _record(self, *, ended: str | None) -> None:
-        """Everybody's accuracy with the model it was given last."""
+        """Record every member's accuracy with the model last delivered to it."""
         homes = list(self._homes.values())
         found = {split: [home.evaluations()[split] for home in homes] for split in homes[0].splits}
         record = RoundRecord(

@@ -1,7 +1,7 @@
-"""Clients in worker processes: forked from a parent that has done no tensor work, resident for the whole run.
+"""Holds clients in worker processes, forked from a parent that has done no tensor work and alive for the whole run.
 
-Every client's shared weights lie in memory that parent and worker share, so they never travel between them. Orders and
-answers are JSON on a pipe. A worker ends when its pipe closes, whatever happened to the parent.
+Parent and worker share the memory of every client's shared weights, so these are never sent. Orders and answers are
+JSON on a pipe. A worker ends when its pipe closes, whatever happened to the parent.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ T = TypeVar("T")
 
 
 class ForkedPool:
-    """Client i is held by worker i modulo `workers`; answers come back in the cohort's order."""
+    """Worker i modulo `workers` holds client i; answers are returned in the cohort's order."""
 
     def __init__(self, rows: Sequence[Float32Array], make_pool: Callable[[range], ClientPool], *, workers: int) -> None:
-        """rows: in memory that children see. make_pool: called in each child, with the places of its clients."""
+        """rows: in memory shared with children. make_pool: called in each child, with the places of its clients."""
         self._rows = rows
         count = self._count = len(rows)
         self._workers: list[tuple[ForkProcess, Connection]] = []
@@ -50,7 +50,7 @@ class ForkedPool:
 
             def work(mine: range = mine, theirs: Connection = theirs, earlier: list[Connection] = earlier) -> None:
                 unwind_on_sigterm()
-                for connection in earlier:  # inherited by the fork; held open they would hide the parent's death
+                for connection in earlier:  # inherited by the fork; kept open, they would hide the parent's death
                     connection.close()
                 _serve(make_pool(mine), theirs)
 
@@ -89,21 +89,21 @@ class ForkedPool:
         for _, connection in self._workers:
             connection.close()
         for process, _ in self._workers:
-            process.terminate()  # during a round it would notice the closed pipe only afterwards
+            process.terminate()  # during a round it would notice the closed pipe only at the end
         for process, _ in self._workers:
             process.join()
         self._workers = []
 
     def _shares(self, chosen: Chosen) -> list[list[int] | None]:
-        """By worker: which of its own clients are meant; None: all of them."""
+        """Return for each worker which of its own clients are chosen; None: all of them."""
         workers = len(self._workers)
         if chosen is None:
             return [None] * workers
         return [[place // workers for place in chosen if place % workers == number] for number in range(workers)]
 
     def _ask(self, order: str, *arguments: object, among: Chosen = None) -> list[Any]:
-        """Answers in the cohort's order. Of an argument that is a list every worker is sent its own entry. among: whom
-        the answers are of."""
+        """Return answers in the cohort's order. If an argument is a list, each worker is sent its own entry. among: the
+        clients that answer."""
         for number in range(len(self._workers)):
             mine = [one[number] if isinstance(one, list) else one for one in arguments]
             sent = json.dumps([order, *mine]).encode()
@@ -128,7 +128,7 @@ class ForkedPool:
 
 
 def _serve(pool: ClientPool, parent: Connection) -> None:
-    """Answer orders until the parent lets go of the pipe."""
+    """Answer orders until the parent closes the pipe."""
     orders: dict[str, Callable[..., list[Any] | None]] = {
         "ready": lambda: None,
         "measure": lambda path, what: [stats_to_json(s) for s in pool.measure(Path(path), Measure(what))],

@@ -1,7 +1,7 @@
 """Runs one whole federation in this process (or in forked workers): the coordinator's arithmetic without its network.
 
-Deterministic: the same settings give the same bits, whatever the number of workers. Nothing is decided here that a
-strategy decides; the order of a round is train, mix, evaluate what was delivered.
+Deterministic: the same settings give the same bits, whatever the number of workers. All that a strategy decides is left
+to it; the order of a round is train, mix, evaluate what was delivered.
 """
 
 from __future__ import annotations
@@ -49,39 +49,39 @@ from scripts.run.versions import versions
 T = TypeVar("T")
 
 DIRECTIONS = "directions.json"
-"""Beside saved models: which way everybody went so far, where a rule of mixing asks for it."""
+"""File beside saved models: the direction of every client's steps so far, if the mixing rule needs it."""
 
 SAVE_EVERY_S = 60.0
 """A killed run loses at most about this much work."""
 
 SAVING_SHARE = 0.05
-"""Of a run's time, where saving takes long: then it is saved less often."""
+"""Largest share of a run's time spent on saving: if saving takes long, it happens less often."""
 
 WHOLE_UP_TO = 1000
-"""Clients up to which W is kept whole, with what explains it, though rows have few entries."""
+"""Up to this many clients the whole W is kept, with what explains it, even if rows have few entries."""
 
 LARGEST_WHOLE = 5000
-"""Clients beyond which W from statistics must have few entries per row."""
+"""With more clients, W from statistics must have few entries per row."""
 
 MADE_IN_MEMORY = 1 << 28
-"""Bytes of mixed rows; more of them lie in a file until they are delivered."""
+"""Bytes of mixed rows; if there are more, they are kept in a file until they are delivered."""
 
 LET_GO_AFTER = 500
-"""Rows in such a file that count as memory at the same time."""
+"""Rows of such a file that are in memory at the same time."""
 
 
 PoolMaker = Callable[[RunSettings, Cohort, Path, EngineOptions], ClientPool]
-"""(settings, cohort, the model file that everybody starts from, options): makes the pool of clients."""
+"""Makes the pool of clients from (settings, cohort, initial model file, options)."""
 
 
 def run_inline(
     settings: RunSettings, cohort: Cohort, options: EngineOptions, open_pool: PoolMaker = open_pool
 ) -> RunFolder:
-    """Run what is still missing of a run; returns its folder."""
+    """Run the missing rounds of a run and return its folder."""
     folder = RunFolder(options.root, settings)
     if not folder.is_complete():
         with folder.alone():
-            if not folder.is_complete():  # another process may have finished it meanwhile
+            if not folder.is_complete():  # another process may have finished it in the meantime
                 _run_missing(folder, settings, cohort, options, open_pool)
     return folder
 
@@ -107,7 +107,7 @@ def _run_missing(
 
 
 def initial_file(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> Path:
-    """The model file that every algorithm of a comparison starts from."""
+    """Return the model file that every algorithm of a comparison starts from."""
     path = options.root / "initial" / f"{settings.initial_identity}.safetensors"
 
     def work() -> None:
@@ -126,7 +126,7 @@ def initial_file(settings: RunSettings, cohort: Cohort, options: EngineOptions) 
 
 
 def anchor_file(settings: RunSettings, cohort: Cohort, initial: Path, options: EngineOptions) -> Path:
-    """The model file that W is measured under."""
+    """Return the model file that W is measured under."""
     if settings.anchor.kind == "file":
         path = Path(settings.anchor.path)
         require_same_model(path, read_spec(initial))
@@ -139,7 +139,7 @@ def anchor_file(settings: RunSettings, cohort: Cohort, initial: Path, options: E
 
 
 def _make_once(path: Path, work: Callable[[], None], options: EngineOptions) -> None:
-    """Make a file that does not exist yet; in a child when this process still has to fork its workers."""
+    """Make a file if it does not exist; in a child process if this one still has to fork its workers."""
     if path.exists():
         return
     if options.workers > 1:
@@ -149,8 +149,8 @@ def _make_once(path: Path, work: Callable[[], None], options: EngineOptions) -> 
 
 
 def _warm_up(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> Path:
-    """The first rounds as FedAvg with shared BN: that run's model after `anchor.rounds` rounds is the anchor."""
-    weighting = {"equal": True} if settings.sealed else {}  # members do not know each other's numbers of samples yet
+    """Run the first rounds as FedAvg with shared BN; the model after `anchor.rounds` rounds is the anchor."""
+    weighting = {"equal": True} if settings.sealed else {}  # members do not know each other's sample counts yet
     warm = settings.model_copy(
         update={
             "algorithm": "fedavg", "options": weighting, "rounds": settings.anchor.rounds, "start_from": "initial",
@@ -158,7 +158,7 @@ def _warm_up(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> P
         }
     )  # fmt: skip
     rounds = settings.anchor.rounds
-    root = options.root / "warmup" / f"{rounds} rounds"  # apart: a longer run drops the models of a shorter one
+    root = options.root / "warmup" / f"{rounds} rounds"  # separate: a longer run drops the models of a shorter one
     folder = run_inline(warm, cohort, EngineOptions(root=root, workers=options.workers))
     return folder.models(rounds - 1) / model_file_name(cohort.clients[0].name)
 
@@ -175,7 +175,7 @@ class InlineFederation:
         options: EngineOptions,
         tensors: tuple[TensorSpec, ...],
     ) -> None:
-        """tensors: what is shared, in wire order; robust mixing looks at each."""
+        """tensors: the shared ones, in wire order; robust mixing treats each separately."""
         self._settings = settings
         self._strategy = settings.strategy()
         self._cohort = cohort
@@ -186,7 +186,7 @@ class InlineFederation:
         self._splits = [name for name in cohort.clients[0].splits if name != "train"]
         self._mixing: Mixing | None = None
         self._nearest: NearestMembers | None = None
-        """Instead of it, where W is not kept whole."""
+        """Replaces `_mixing` if the whole W is not kept."""
         self._tensors = tensors
         self._trained = sum(tensor.size for tensor in tensors if tensor.trainable)
         self._followed = Followed.of(len(cohort.clients)) if self._strategy.looks_at_directions else None
@@ -195,7 +195,7 @@ class InlineFederation:
         self._private = PrivateRows(settings, [client.name for client in cohort.clients], tensors)
 
     def run(self, first: int, anchor: Path | None) -> None:
-        """Rounds first .. rounds - 1; round `first` continues from the saved models of the one before."""
+        """Run rounds first .. rounds - 1; round `first` resumes from the saved models of the one before."""
         skipped = self._warm_up_rounds()
         if first > 0:
             self._pool.load(self._folder.models(first - 1))
@@ -268,14 +268,14 @@ class InlineFederation:
         self._options.on_round(round_no, record.mean)
 
     def _among_all(self, found: Sequence[T], chosen: Chosen, missing: T) -> list[T]:
-        """One entry for each client, in order."""
+        """Return one entry for each client, in order; `missing` for those not chosen."""
         if chosen is None:
             return list(found)
         known = dict(zip(chosen, found, strict=True))
         return [known.get(place, missing) for place in range(len(self._counts))]
 
     def _train(self, round_no: int, measure: Measure, chosen: Chosen) -> list[LocalReport]:
-        """Those chosen train; where a rule asks for it, one looks which way they went."""
+        """Train the chosen clients; note the direction of their steps if the mixing rule needs it."""
         followed = self._followed
         before = [] if followed is None else [row[: self._trained].copy() for row in self._pool.rows]
         self._private.begin(self._pool.rows, range(len(self._counts)) if chosen is None else chosen)
@@ -288,7 +288,7 @@ class InlineFederation:
         return reports
 
     def _deliver(self, round_no: int, receivers: Chosen) -> None:
-        """The rows of these clients are what they are given for that round."""
+        """Deliver their rows to these clients for that round."""
         self._transport.deliver(self._pool.rows, receivers)
         others_have_trained = receivers is not None and round_no > self._warm_up_rounds()
         entering = self._sampling.entering(receivers or ()) if others_have_trained else []
@@ -298,7 +298,7 @@ class InlineFederation:
     def _evaluated(
         self, model: str, round_no: int, confusion: bool, receivers: Chosen
     ) -> dict[str, tuple[ClientScore | None, ...]]:
-        """Scores by split of those who have been given a model: as delivered, or as it would be handed over."""
+        """Return scores by split of the clients that received a model: as delivered, or as it would be handed over."""
         found = {split: self._pool.evaluate(split, model, round_no, receivers) for split in self._splits}
         scores: dict[str, list[ClientScore | None]] = {
             split: [ClientScore.of(one, one.confusion if confusion else None) for one in evaluations]
@@ -331,7 +331,7 @@ class InlineFederation:
         if self._settings.sealed:
             skipped = self._warm_up_rounds()
             measure = self._strategy.round_plan(round_no - skipped, self._settings.rounds - skipped).measure
-            known = weights if measure is Measure.NONE else np.ones_like(weights)  # W comes a round later
+            known = weights if measure is Measure.NONE else np.ones_like(weights)  # W is known a round later
             mix_as_sealed(known, [client.name for client in self._cohort.clients], self._strategy, phase, rows)
             return
         if self._sampling.is_partial:
@@ -344,13 +344,13 @@ class InlineFederation:
         if not self._sampling.is_partial:
             robust_mix_rows(mixture, self._strategy.robustness, rows, rows)
             return
-        made, _ = self._room(len(served), rows[0].size)  # apart: who is given nothing keeps its latest update
+        made, _ = self._room(len(served), rows[0].size)  # separate: whoever receives nothing keeps its latest update
         robust_mix_rows(mixture, self._strategy.robustness, givers, made)
         for place, row in zip(served, made, strict=True):
             rows[place][...] = row
 
     def _weights(self, round_no: int, phase: Phase, reports: list[LocalReport]) -> FloatArray | None:
-        """W; None where it is known by its nearest members alone."""
+        """Return W; None if only its nearest members are known."""
         stats = tuple(report.stats for report in reports if report.stats is not None)
         evidence = Evidence(counts=self._counts, stats=stats)
         if phase is not Phase.MIXED:
@@ -369,7 +369,7 @@ class InlineFederation:
             expected = f"few neighbours per client and default options, with more than {LARGEST_WHOLE} clients"
             raise InvalidInput("algorithm", self._settings.label, expected, "Use fedap:neighbours=32.")
         self._mixing = self._strategy.mixing(evidence)
-        if not self._sampling.is_partial:  # else a row's givers are chosen among those who have taken part
+        if not self._sampling.is_partial:  # otherwise a row's givers are chosen among those that have taken part
             everybody = np.ones(len(self._counts), dtype=np.bool_)
             self._mixing = replace(
                 self._mixing, weights=self._strategy.narrowed(self._mixing.weights, usable=everybody)
@@ -378,7 +378,7 @@ class InlineFederation:
             self._folder.write_mixing(self._mixing, names, from_round)
 
     def _require_finite(self, round_no: int, reports: list[LocalReport], chosen: Chosen) -> None:
-        """Stop before anyone is given broken weights; the loss tells of those that stay home."""
+        """Stop before anyone receives broken weights; the loss reveals those that are not sent."""
         rows = self._pool.rows
         for place, report in zip(range(len(rows)) if chosen is None else chosen, reports, strict=True):
             client, row = self._cohort.clients[place], rows[place]

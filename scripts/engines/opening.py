@@ -1,6 +1,6 @@
 """Chooses the pool of a run's clients: in this process or in forked workers, all in memory or one at a time.
 
-The same bits everywhere; what decides is how many workers were asked for and whether all clients fit into memory.
+The bits are the same everywhere; the choice depends on the number of workers and on whether all clients fit in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scripts.run.settings import RunSettings
 
 
 def open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: EngineOptions) -> ClientPool:
-    """start: the model file that everybody begins with."""
+    """Make the pool. start: the model file that every client starts from."""
     plan = settings.local_plan()
     forks = options.workers > 1 and settings.device == "cpu"
     if living_bytes(cohort, read_spec(start), plan) > options.memory_bytes:

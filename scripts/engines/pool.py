@@ -1,7 +1,7 @@
-"""The clients of a run: `ClientPool` is what an engine asks of them, `InlinePool` holds them in this process.
+"""Holds the clients of a run: `ClientPool` is the interface for engines, `InlinePool` keeps them in this process.
 
-A pool answers in the cohort's order and offers every client's shared weights as a live row, so that mixing writes
-straight into the models.
+A pool answers in the cohort's order and exposes every client's shared weights as a live row, so that mixing writes
+directly into the models.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ class ClientPool(Protocol):
 
     @property
     def rows(self) -> Sequence[Float32Array]:
-        """Every client's shared weights, live."""
+        """Every client's shared weights; writing to a row changes the model."""
 
     def measure(self, anchor: Path, what: Measure) -> list[BnStats]:
-        """Everyone's statistics under the anchor in that model file."""
+        """Measure all clients' statistics under the anchor in that model file."""
 
     def train(self, round_no: int, what: Measure, chosen: Chosen = None) -> list[LocalReport]:
-        """One round of local training by those chosen; None: by everyone."""
+        """Train the chosen clients for one round; None: all clients."""
 
     def deliver(self, round_no: int, chosen: Chosen = None, entering: Sequence[int] = ()) -> None:
-        """The rows are what those chosen are given for that round. entering: those of them who have not trained yet,
+        """Deliver their rows to the chosen clients for that round. entering: those of them that have not trained yet,
         while others have."""
 
     def evaluate(self, split: str, model: str, round_no: int, chosen: Chosen = None) -> list[Evaluation]:
-        """The chosen clients' models on their own split: as delivered for that round, or as they would be handed
-        over."""
+        """Evaluate the chosen clients' models on their own split: as delivered for that round, or as they would be
+        handed over."""
 
     def save(self, folder: Path, round_no: int) -> None:
-        """Write everyone's personalised model after that round, and what its algorithm keeps beside it."""
+        """Write all personalised models after that round, and what the algorithm keeps beside them."""
 
     def load(self, folder: Path) -> None:
-        """Take everyone's model from such a folder."""
+        """Load all models from such a folder."""
 
     def close(self) -> None:
-        """End whatever the pool started."""
+        """Release whatever the pool started."""
 
 
 def make_clients(
@@ -86,7 +86,7 @@ def make_clients(
 
 
 def resolve_device(name: str) -> torch.device:
-    """`auto` is CUDA where there is one."""
+    """Return the device of that name; `auto` is CUDA if available."""
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise InvalidInput("device", "cuda", "a machine with a CUDA device", "Use device = cpu or auto.")
@@ -94,7 +94,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def write_client(folder: Path, client: LocalClient, spec: ModelSpec, round_no: int) -> None:
-    """One client's model after a round, and what its algorithm keeps beside it."""
+    """Write one client's model after a round, and what its algorithm keeps beside it."""
     personal, state = client.handed_over(round_no + 1), client.state()
     write_model(folder / model_file_name(client.name), spec, personal, {"round": str(round_no)})
     if client.keeps_more_than_its_model:

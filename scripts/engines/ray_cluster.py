@@ -1,10 +1,10 @@
-"""Clients on a Ray cluster, or on this machine's cores: one long-lived actor per core holds a shard of the clients.
+"""Holds clients on a Ray cluster or on this machine's cores: one long-lived actor per core has a shard of them.
 
-Actors keep batch norm and whatever an algorithm keeps at home; updates and mixed models travel as rows, and the process
-that was started mixes them as the inline engine does, so the number of actors and nodes changes no bit. Where an actor
-or a node dies, all clients go back to the last saved round, on actors that can be had, and the rounds since are
-repeated. Ray moves objects by pickle: an exception of the lab, which trusts its own machines; nothing of the product
-imports this file.
+Actors keep batch norm and whatever an algorithm keeps locally; updates and mixed models are sent as rows, and the main
+process mixes them as the inline engine does, so the number of actors and nodes changes no bit. If an actor or a node
+dies, all clients return to the last saved round, on the available actors, and the rounds since then are repeated. Ray
+transfers objects by pickle: an exception for the lab, which trusts its own machines; nothing in the product imports
+this file.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 
 ATTEMPTS = 10
-"""How often a run is begun, each time but the first because actors have died."""
+"""How often a run is started; every time but the first because actors have died."""
 
 START_S = 300.0
-"""Seconds that an actor may take to start; those that take longer are done without."""
+"""Seconds that an actor may take to start; those that take longer are not used."""
 
 _ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -47,11 +47,11 @@ _ENVIRONMENT = {
     "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-"""Patience on a busy machine, actors that are no less urgent than this process, and no reports to anybody."""
+"""Long timeouts for busy machines, actors with the same priority as this process, and no usage statistics."""
 
 
 def run_ray(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> RunFolder:
-    """Run what is still missing of a run; returns its folder."""
+    """Run the missing rounds of a run and return its folder."""
     ray = load_ray()
     lost = (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError, ray.exceptions.NodeDiedError)
     for _ in range(ATTEMPTS - 1):
@@ -63,7 +63,7 @@ def run_ray(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> Ru
 
 
 def load_ray() -> Any:  # noqa: ANN401 - a module that may not be installed
-    """The library, where it is installed."""
+    """Import the library, if it is installed."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
@@ -73,7 +73,7 @@ def load_ray() -> Any:  # noqa: ANN401 - a module that may not be installed
 
 
 def open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: EngineOptions) -> RayPool:
-    """Actors for all clients: as many as the cluster has room for, or as there are workers on this machine."""
+    """Start actors for all clients: as many as the cluster has room for, or as many as workers on this machine."""
     ray = load_ray()
     if not ray.is_initialized():
         address = options.ray_address or os.environ.get("RAY_ADDRESS")
@@ -88,20 +88,20 @@ def open_pool(settings: RunSettings, cohort: Cohort, start: Path, options: Engin
 
 
 class ClientActor:
-    """The clients of one actor: an inline pool whose rows come with every order and leave with its answer."""
+    """The clients of one actor: an inline pool whose rows arrive with every order and leave with its answer."""
 
     def ask(self, order: str, *arguments: object) -> dict[str, Any]:
-        """What a method gives, or what was wrong with what it was given."""
+        """Return a method's result, or its error."""
         try:
             return {"answer": getattr(self, order)(*arguments)}
         except (InvalidInput, OSError) as error:
             return {"error": error_to_json(error)}
 
     def started(self) -> None:
-        """The actor has started."""
+        """Do nothing; answers once the actor has started."""
 
     def begin(self, cohort: Cohort, start: bytes, plan: LocalPlan, device: str) -> Float32Array:
-        """Make these clients; their rows."""
+        """Make these clients and return their rows."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "start.safetensors"
             path.write_bytes(start)
@@ -111,7 +111,7 @@ class ClientActor:
         return self._given(range(len(made)))
 
     def measure(self, anchor: bytes, what: str) -> list[BnStats]:
-        """Statistics under the anchor in a model file."""
+        """Measure statistics under the anchor in a model file."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "anchor.safetensors"
             path.write_bytes(anchor)
@@ -120,14 +120,14 @@ class ClientActor:
     def train(
         self, rows: Float32Array, chosen: Sequence[int], round_no: int, what: str
     ) -> tuple[list[LocalReport], Float32Array]:
-        """Reports, and the rows afterwards."""
+        """Train, and return the reports and the rows afterwards."""
         self._take(rows, chosen)
         return self._pool.train(round_no, Measure(what), chosen), self._given(chosen)
 
     def deliver(
         self, rows: Float32Array, chosen: Sequence[int], round_no: int, entering: Sequence[int]
     ) -> Float32Array:
-        """The rows after the algorithm has seen them."""
+        """Deliver, and return the rows after the algorithm has handled them."""
         self._take(rows, chosen)
         self._pool.deliver(round_no, chosen, entering)
         return self._given(chosen)
@@ -135,12 +135,12 @@ class ClientActor:
     def evaluate(
         self, rows: Float32Array, chosen: Sequence[int], split: str, model: str, round_no: int
     ) -> list[Evaluation]:
-        """Scores of these rows' models."""
+        """Return the scores of these rows' models."""
         self._take(rows, chosen)
         return self._pool.evaluate(split, model, round_no, chosen)
 
     def save(self, rows: Float32Array, chosen: Sequence[int], round_no: int) -> dict[str, bytes]:
-        """Files of a saved round by their names."""
+        """Return the files of a saved round by name."""
         self._take(rows, chosen)
         with tempfile.TemporaryDirectory() as folder:
             top = Path(folder)
@@ -148,7 +148,7 @@ class ClientActor:
             return {str(path.relative_to(top)): path.read_bytes() for path in top.rglob("*") if path.is_file()}
 
     def load(self, files: Mapping[str, bytes]) -> Float32Array:
-        """Go on from these files; the rows."""
+        """Resume from these files and return the rows."""
         with tempfile.TemporaryDirectory() as folder:
             _write(Path(folder), files)
             self._pool.load(Path(folder))
@@ -164,7 +164,7 @@ class ClientActor:
 
 
 class RayPool:
-    """Client i is held by actor i modulo their number; answers come back in the cohort's order."""
+    """Actor i modulo their number holds client i; answers are returned in the cohort's order."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class RayPool:
         self._rows: list[Float32Array] = [np.array(row) for row in self._merged(self._ask("begin", asked))]
 
     def _started(self, gpus: float) -> list[Any]:
-        """As many as the cluster has room for; one that has not started in time is done without."""
+        """Start as many actors as the cluster has room for; those that do not start in time are not used."""
         ray, there = self._ray, self._ray.cluster_resources()
         room = there.get("CPU", 1.0) if gpus == 0.0 else min(there.get("CPU", 1.0), there.get("GPU", 0.0) // gpus)
         if room < 1:
@@ -237,7 +237,7 @@ class RayPool:
         self.actors = []
 
     def _shares(self, chosen: Chosen) -> list[list[int]]:
-        """By actor: places among its own clients."""
+        """Return for each actor the places of the chosen among its own clients."""
         actors = len(self.actors)
         places = range(len(self._names)) if chosen is None else chosen
         return [[place // actors for place in places if place % actors == number] for number in range(actors)]
@@ -245,7 +245,7 @@ class RayPool:
     def _ask_with_rows(
         self, order: str, chosen: Chosen, *arguments: object, shares: Sequence[Sequence[int]] | None = None
     ) -> list[Any]:
-        """shares: one more argument of each actor's own."""
+        """Ask all actors, with the rows of the chosen. shares: one more argument, different for each actor."""
         actors, asked = len(self.actors), []
         for number, mine in enumerate(self._shares(chosen)):
             rows = _stacked(self._rows, [place * actors + number for place in mine])
@@ -258,7 +258,7 @@ class RayPool:
             self._rows[place][...] = row
 
     def _ask(self, order: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Every actor's answer; they work at the same time."""
+        """Return every actor's answer; they work in parallel."""
         pending = [actor.ask.remote(order, *mine) for actor, mine in zip(self.actors, arguments, strict=True)]
         answers = self._ray.get(pending)
         for answer in answers:
@@ -267,7 +267,7 @@ class RayPool:
         return [answer["answer"] for answer in answers]
 
     def _merged(self, answers: Sequence[Sequence[Any]], chosen: Chosen = None) -> list[Any]:
-        """All answers in the cohort's order."""
+        """Return all answers in the cohort's order."""
         actors = len(self.actors)
         found = {
             place * actors + number: one
@@ -278,7 +278,7 @@ class RayPool:
 
 
 def _stacked(rows: Sequence[Float32Array], places: Sequence[int]) -> Float32Array:
-    """(places, values): a copy."""
+    """Return a copy of these rows, (places, values)."""
     if not places:
         return np.empty((0, rows[0].size), dtype=np.float32)
     return np.stack([rows[place] for place in places])

@@ -1,7 +1,7 @@
-"""Which clients of a run take part in which round, and how those who are given a model are mixed with the others.
+"""Decides which clients take part in which round, and how the models of those that receive one are mixed.
 
-The coordinator's decisions for a run with partial participation (`coordinator.decisions.mixing_plan`), without its
-network. Without it (`participation` 1) everybody takes part and nothing here changes anything.
+These are the coordinator's decisions for a run with partial participation (`coordinator.decisions.mixing_plan`),
+without its network. If `participation` is 1, everybody takes part and nothing here has an effect.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from fedap_core.strategies import Phase
 from scripts.run.settings import RunSettings
 
 TOOK_PART = "participation.json"
-"""Beside saved models: the round of every client's latest update."""
+"""File beside saved models: the round of every client's latest update."""
 
 _ROWS_AT_ONCE = 64
-"""Rows of W over all clients that are in memory at the same time: 5 MB of ten thousand clients, which is reused."""
+"""Rows of W over all clients that are in memory at the same time: 5 MB for ten thousand clients, reused."""
 
 
 class Sampling:
@@ -42,24 +42,24 @@ class Sampling:
         return self._settings.participation < 1.0
 
     def chosen(self, round_no: int) -> list[int] | None:
-        """Who trains in a round and gets a model for it; None: everybody, as after the last round."""
+        """Return who trains in a round and gets a model for it; None: everybody, as after the last round."""
         if not self.is_partial or round_no >= self._settings.rounds:
             return None
         share, seed = self._settings.participation, self._settings.seed
         return [int(one) for one in participation.drawn(self._clients, share=share, seed=seed, round_no=round_no)]
 
     def trained(self, chosen: Sequence[int], round_no: int) -> None:
-        """These have updates of this round."""
+        """Note that these clients have updates of this round."""
         self._latest[list(chosen)] = round_no
 
     def entering(self, chosen: Sequence[int]) -> list[int]:
-        """Those of them who have not trained yet."""
+        """Return those of the chosen that have not trained yet."""
         return [place for place in chosen if self._latest[place] == participation.NEVER]
 
     def weights(
         self, weights: FloatArray, receivers: Sequence[int], phase: Phase, round_no: int
     ) -> tuple[list[int], FloatArray]:
-        """(givers, what each receiver takes from each of them), from W over all clients."""
+        """Return (givers, how much each receiver takes from each of them), from W over all clients."""
         usable, own, discount = self._standing(phase, round_no)
         rows = round_rows(
             self._strategy, phase, weights[list(receivers)], receivers, usable=usable, own=own, discount=discount
@@ -68,7 +68,7 @@ class Sampling:
         return [int(one) for one in givers], np.ascontiguousarray(rows[:, usable])
 
     def entries(self, nearest: NearestMembers, receivers: Sequence[int], round_no: int) -> list[Entries]:
-        """What each receiver takes from which clients, from a W that is known by its nearest members."""
+        """Return how much each receiver takes from which clients, from a W of nearest members only."""
         usable, own, discount = self._standing(Phase.MIXED, round_no)
         found: list[Entries] = []
         for start in range(0, len(receivers), _ROWS_AT_ONCE):
@@ -89,6 +89,6 @@ class Sampling:
             (folder / TOOK_PART).write_text(json.dumps(self._latest.tolist()) + "\n", encoding="utf-8")
 
     def load(self, folder: Path) -> None:
-        """Go on from a saved round."""
+        """Resume from a saved round."""
         if self.is_partial:
             self._latest[:] = json.loads((folder / TOOK_PART).read_text(encoding="utf-8"))

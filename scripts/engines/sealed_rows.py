@@ -1,7 +1,7 @@
-"""What sealing does to a mix, for engines without a network: values and weights rounded to whole numbers.
+"""Mixes as in a sealed run, for engines without a network: values and weights are rounded to whole numbers.
 
-Pads and check values are left out: a member subtracts its pads exactly, so a run without a network has the bits of one
-with it. Rows are those that members would request with everybody present.
+Pads and check values are left out: a member subtracts its pads exactly, so a run without a network has the same bits as
+one with it. Rows are those that members would request with everybody present.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from protocol.plan import MAX_PEER_WEIGHT
 def mix_as_sealed(
     weights: FloatArray, names: Sequence[str], strategy: Strategy, phase: Phase, updates: Sequence[Float32Array]
 ) -> None:
-    """Write every row's mix into it. weights: (n, n), the strategy's. updates: n arrays (P,) of float32."""
+    """Replace every update by its mix. weights: (n, n), the strategy's. updates: n arrays (P,) of float32."""
     rule = rows.RowRule.of(strategy, phase, max_peer_weight=MAX_PEER_WEIGHT)
     everybody = dict.fromkeys(names, 1.0)
     granted = []

@@ -1,7 +1,7 @@
-"""Clients of which only one is in memory at a time: models and local states of all are in memory-mapped files.
+"""Holds clients one at a time in memory; models and local states of all are in memory-mapped files.
 
-The same `LocalClient` does the work as where all clients live in memory, so it leaves the same bits. Decides where a
-client's state lies between two pieces of work, and when a client is brought to life.
+The same `LocalClient` does the work as with all clients in memory, so the bits are the same. Decides where a client's
+state is stored between two pieces of work, and when a client is instantiated.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from scripts.run.kept_files import read_kept
 Layout = tuple[tuple[str, torch.dtype, torch.Size], ...]
 
 MODULE_BYTES = 300_000
-"""About what the objects of one living client take beside tensors and samples."""
+"""Approximate size of one client's Python objects beside tensors and samples."""
 
 
 def living_bytes(cohort: Cohort, spec: ModelSpec, plan: LocalPlan) -> int:
-    """Approximate size of all clients in memory."""
+    """Return the approximate size of all clients in memory."""
     models = 1 + len(plan.strategy.kept_models) + int(plan.strategy.hands_over_another)
     weights = models * 4 * flat_size((*spec.tensors, *plan.strategy.beside(spec)), plan.strategy.home)
     return len(cohort.clients) * (MODULE_BYTES + weights) + cohort.data.x.nbytes
 
 
 class StoredPool:
-    """rows: (clients, shared values), in a memory map; live, as those of any pool."""
+    """A `ClientPool`. rows: (clients, shared values), in a memory map; live, as in any pool."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class StoredPool:
         folder: Path,
         memory_bytes: int,
     ) -> None:
-        """places: where these clients' rows are in the table; memory_bytes: beyond it tables are let go of after every
-        piece of work."""
+        """places: where these clients' rows are in the table; memory_bytes: if tables are larger, their pages are
+        released after every piece of work."""
         use_threads(plan.compute.threads)
         self._cohort, self._clients, self._plan = cohort, clients, plan
         self._device = resolve_device(device)
@@ -73,8 +73,8 @@ class StoredPool:
         self._rows: list[Float32Array] = [rows.array[place] for place in places or range(len(clients))]
         self._memory_bytes = memory_bytes
         self._entering: dict[int, int] = {}
-        """Clients that were given a model before their first round, and which round it is: they are brought to life
-        when they are next needed."""
+        """Clients that received a model before their first round, and that round: the model is delivered to them when
+        they are next instantiated."""
         self._first_row = self._born(clients[0]).shared.copy() if clients else np.empty(0, dtype=np.float32)
         for row in self._rows:
             row[...] = self._first_row
@@ -114,7 +114,7 @@ class StoredPool:
         self._clients, self._rows = (), []
 
     def _alive(self, chosen: Chosen, *, changes: bool = True) -> Iterator[tuple[int, LocalClient]]:
-        """One client after the other; what it has become is stored when the next one is asked for."""
+        """Yield one client after the other; its state is stored when the next one is requested."""
         for place in range(len(self._clients)) if chosen is None else chosen:
             client = self._born(self._clients[place], self._homes.get(place))
             client.shared[...] = self._rows[place]
@@ -126,13 +126,13 @@ class StoredPool:
                 self._rows[place][...] = client.shared
             if changes or entered is not None:
                 self._homes.put(place, self._at_home | client.kept())
-        share = self._table.size_bytes * len(self._clients) // len(self._table.array)  # its own rows, of all workers'
+        share = self._table.size_bytes * len(self._clients) // len(self._table.array)  # this worker's share of the rows
         if share + self._homes.size_bytes > self._memory_bytes:
             self._table.let_go()
             self._homes.let_go()
 
     def _born(self, client: Client, home: State | None = None) -> LocalClient:
-        """A client as it was stored, without its shared weights; None: as before its first round."""
+        """Instantiate a client from its stored state, without its shared weights. home None: before its first round."""
         if home is None:
             self._flat.flat.zero_()
             copy_into(self._module, self._start)
@@ -153,7 +153,7 @@ class StoredPool:
 
 
 class _Splits(Mapping[str, Samples]):
-    """One client's samples, gathered when they are first asked for: most work is done on one split."""
+    """One client's samples, gathered on first access: most work needs only one split."""
 
     def __init__(self, cohort: Cohort, client: Client, device: torch.device) -> None:
         self._cohort, self._client, self._device = cohort, client, device
@@ -172,7 +172,7 @@ class _Splits(Mapping[str, Samples]):
 
 
 _MODEL = "home/"
-"""Before the names of tensors of the model itself; others are what the algorithm keeps."""
+"""Prefix of the names of tensors of the model itself; others are kept by the algorithm."""
 
 
 class _HomeStates:
@@ -206,7 +206,7 @@ class _HomeStates:
         self._which[place] = self._layouts.index(layout)
 
     def get(self, place: int) -> State | None:
-        """Views, to be copied from at once; None: nothing was put."""
+        """Return views, to be copied immediately; None if nothing was put."""
         if self._which[place] < 0:
             return None
         found: State = {}

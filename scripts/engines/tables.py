@@ -1,6 +1,6 @@
-"""Arrays that forked children share, in memory or in files that have no name: what lies in a file need not fit.
+"""Arrays shared with forked children, in memory or in unnamed files; those in files may be larger than memory.
 
-Pages lie in the system's page cache and are written to disk when it needs the room. Knows neither models nor clients.
+Pages are in the system's page cache and are written to disk when it needs the space. Knows neither models nor clients.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from fedap_core.arrays import Float32Array
 
 
 class MappedRows:
-    """`array` of zeros, (count, width), in a file of `folder`, or in memory alone. Rows begin on 64 bytes, as torch
-    allocates buffers: alignment can change the bits of a product."""
+    """`array` of zeros, (count, width), in a file in `folder`, or in memory only. Rows are aligned to 64 bytes, like
+    torch's buffers: alignment can change the bits of a product."""
 
     def __init__(self, folder: Path | None, count: int, width: int, dtype: np.dtype[Any]) -> None:
         stride = -(-max(width * dtype.itemsize, 1) // 64) * 64
@@ -38,7 +38,7 @@ class MappedRows:
         return len(self._memory)
 
     def let_go(self) -> None:
-        """Count no longer as memory of this process; the next access finds everything again."""
+        """Release this process's pages; the next access loads them again."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self._memory.madvise(mmap.MADV_DONTNEED)
 
@@ -46,7 +46,7 @@ class MappedRows:
 def room_for_rows(
     folder: Path, count: int, size: int, *, most_bytes: int
 ) -> tuple[Sequence[Float32Array], Callable[[], None]]:
-    """Rows to be written once, in memory or, beyond `most_bytes`, in a file; and what then lets go of their memory."""
+    """Return rows to be written once, in memory or, above `most_bytes`, in a file, and a function to release them."""
     if count * size * 4 <= most_bytes:
         return [np.empty(size, dtype=np.float32) for _ in range(count)], lambda: None
     table = MappedRows(folder, count, size, np.dtype(np.float32))

@@ -1,7 +1,7 @@
-"""What the wire does to models, for engines that have none: the conversions of `protocol.encodings`, in their order.
+"""Applies to models what the wire would do, for engines without one: `protocol.encodings`' conversions, in order.
 
-An update travels as the plan's encoding says, the mixed model back; so a run without a network has the bits of one with
-it. Under f32 nothing is touched. What got lost of differences is part of a saved round (`FEEDBACK`).
+Updates and mixed models are converted as the plan's encoding says, so a run without a network has the same bits as one
+with it. Under f32 nothing changes. The encoding error of differences is part of a saved round (`FEEDBACK`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from protocol.compression import COMPRESSED, compressed
 from protocol.encodings import DIFFERENCES, Encoding, downward, from_wire, to_wire, with_feedback
 
 FEEDBACK = "feedback.npy"
-"""Beside saved models: what every client was given, and what got lost of its differences; (2, clients, values)."""
+"""File beside saved models: what every client received, and its encoding error so far; (2, clients, values)."""
 
 
 class Transport:
-    """The two ways of all clients of one run."""
+    """Both directions for all clients of one run."""
 
     def __init__(self, encoding: Encoding, rows: Sequence[Float32Array]) -> None:
         self._encoding: Encoding = encoding
@@ -28,10 +28,10 @@ class Transport:
         self._lost = np.zeros((len(rows), rows[0].size), dtype=np.float32) if differs else None
         self._given = np.zeros_like(self._lost) if self._lost is not None else None
         self.kept_share: float | None = None
-        """What compression left of the bytes of the latest updates; None where nothing is compressed."""
+        """Share of the latest updates' bytes that compression left; None if nothing is compressed."""
 
     def deliver(self, rows: Sequence[Float32Array], chosen: Sequence[int] | None = None) -> None:
-        """Rows as they arrive at their clients. chosen: who is sent anything; None: everybody."""
+        """Convert rows to what arrives at their clients. chosen: who receives a model; None: everybody."""
         if self._encoding == "f32":
             return
         way = downward(self._encoding)
@@ -41,7 +41,7 @@ class Transport:
                 self._given[number] = rows[number]
 
     def report(self, rows: Sequence[Float32Array], chosen: Sequence[int] | None = None) -> None:
-        """Trained rows as they arrive at the coordinator."""
+        """Convert trained rows to what arrives at the coordinator."""
         if self._encoding == "f32":
             return
         plain = sent = 0
@@ -64,6 +64,6 @@ class Transport:
             np.save(folder / FEEDBACK, np.stack([self._given, self._lost]), allow_pickle=False)
 
     def load(self, folder: Path) -> None:
-        """Go on from a saved round."""
+        """Resume from a saved round."""
         if self._lost is not None and self._given is not None:
             self._given[...], self._lost[...] = np.load(folder / FEEDBACK, allow_pickle=False)

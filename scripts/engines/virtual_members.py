@@ -1,7 +1,7 @@
-"""A run's members at home and its rules, for engines that drive the coordinator's machine in one process.
+"""Builds a run's members and rules, for engines that drive the coordinator's machine in one process.
 
-The rules are those of a coordinator on the network, but for names instead of keys and a patience without end: here
-no member is ever lost. What happens when is decided elsewhere.
+The rules are those of a coordinator on the network, except that names replace keys and there are no timeouts: no member
+is ever lost here. What happens when is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from scripts.run.cohort import Cohort
 
 @dataclass(frozen=True, kw_only=True)
 class VirtualFederation:
-    """The members of a run at home, in name order, and what the coordinator is told before it starts."""
+    """The members of a run, in name order, and what the coordinator gets before it starts."""
 
     rules: Rules
     spec: ModelSpec
@@ -34,7 +34,7 @@ class VirtualFederation:
 
 
 def open_federation(settings: AsyncSettings, cohort: Cohort, options: EngineOptions) -> VirtualFederation:
-    """Everybody with the model that the run starts from."""
+    """Build all members with the model that the run starts from."""
     run = settings.run
     initial = initial_file(run, cohort, options)
     anchor = anchor_file(run, cohort, initial, options) if run.uses_anchor else None

@@ -1,7 +1,7 @@
-"""Clients and the coordinator's work in one process: what a shell does with sockets, files and threads, done in memory.
+"""Clients and the coordinator's work in one process: does in memory what a shell does with sockets, files and threads.
 
-`Home` is a participant: its model, and the report it holds until that is known to have arrived. `Workbench` performs
-the work that the coordinator's machine asks for. Neither decides anything, and neither knows a clock.
+`Home` is a participant: its model, and the report it holds until its arrival is confirmed. `Workbench` performs the
+work that the coordinator's machine requests. Neither decides anything, and neither knows a clock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from protocol.delivery import Outbox
 
 
 class Home:
-    """One client. Its model counts as delivered until it trains; how good it is, is asked at most once per delivery."""
+    """One client. Its model counts as delivered until it trains; it is evaluated at most once per delivery."""
 
     def __init__(self, client: LocalClient, splits: Sequence[str], strategy: Strategy) -> None:
         self.client = client
@@ -39,7 +39,7 @@ class Home:
         self.outbox = Outbox()
         self.order: Order | None = None
         self.report: LocalReport | None = None
-        """The latest training and the order for it; its weights are the client's own until the next delivery."""
+        """Report of the latest training; its weights are the client's own until the next delivery."""
         self._round_no = 0
         self._evaluations: dict[str, Evaluation] | None = None
 
@@ -55,20 +55,20 @@ class Home:
 
     @property
     def train_samples(self) -> int:
-        """What its hello says."""
+        """The count in its hello."""
         return self.client.train_samples
 
     @property
     def update(self) -> Float32Array:
-        """What it reports after training."""
+        """The weights it reports after training."""
         return self.client.shared
 
     def measure(self, anchor: State, what: Measure) -> BnStats:
-        """Its statistics under the anchor."""
+        """Measure its statistics under the anchor."""
         return self.client.measure(anchor, what)
 
     def evaluations(self) -> Mapping[str, Evaluation]:
-        """How good the model to hand over was after the delivery, by split."""
+        """Evaluate the model to hand over as of the latest delivery, by split."""
         if self._evaluations is None:
             model = self.client.evaluated_models[-1]
             self._evaluations = {
@@ -77,11 +77,11 @@ class Home:
         return self._evaluations
 
     def handed_over(self) -> State:
-        """The model to keep."""
+        """Return the model to keep."""
         return self.client.handed_over(self._round_no)
 
     def train(self, order: Order) -> LocalReport:
-        """A round of local training from the weights as delivered; its report is held until it has arrived."""
+        """Train for one round from the delivered weights; the report is held until it has arrived."""
         self.order = order
         self.report = self.client.train(order.round_no, measure=order.measure)
         self.outbox.hold(order.step)
@@ -89,7 +89,7 @@ class Home:
 
 
 class Workbench:
-    """The tensors of a run by the names that the machine gives them."""
+    """Performs the machine's work on the tensors of a run, stored by the machine's references."""
 
     def __init__(self, rules: Rules, spec: ModelSpec, *, start: Float32Array, anchor: State) -> None:
         self._strategy = rules.strategy
@@ -103,24 +103,24 @@ class Workbench:
         self._statistics: dict[BlobRef, BnStats] = {}
         self._rows: dict[RowRef, Float32Array] = {}
         self.anchor = anchor
-        """The model to measure under; the initial one where there is no other."""
+        """The model to measure under; the initial one if there is no other."""
         self.mixing: tuple[tuple[str, ...], Mixing] | None = None
-        """The latest W, and whom it is over."""
+        """The latest W, and its members."""
         self.hostile: frozenset[str] = frozenset()
-        """Members whose broken updates are refused like any other fault; of others they mean that training fails."""
+        """Members whose broken updates are refused like any other fault; for others they mean diverged training."""
 
     def put_update(self, member: str, round_no: int, weights: Float32Array, stats: BnStats | None) -> None:
-        """An update came."""
+        """Store an update."""
         self._updates[BlobRef(member=member, kind="update", round_no=round_no)] = weights.copy()
         if stats is not None:
             self._statistics[BlobRef(member=member, kind="update-statistics", round_no=round_no)] = stats
 
     def put_statistics(self, member: str, round_no: int, stats: BnStats) -> None:
-        """Statistics came."""
+        """Store statistics."""
         self._statistics[BlobRef(member=member, kind="stats", round_no=round_no)] = stats
 
     def weights(self, ref: WeightsRef | None) -> Float32Array | None:
-        """What an order carries, if it is still here. A run starts from one model, initial or anchor."""
+        """Return the weights of an order, if still stored. A run starts from one model, initial or anchor."""
         if ref is None:
             return None
         return self._rows.get(ref.row) if ref.source is Source.ROW and ref.row is not None else self._start
@@ -145,14 +145,14 @@ class Workbench:
         return judgement.answer(action)
 
     def weigh(self, action: Weigh) -> WeighingDone:
-        """W from statistics."""
+        """Compute W from statistics."""
         stats = tuple(self._statistics[ref] for ref in action.statistics)
         mixing = self._strategy.mixing(Evidence(counts=action.samples, stats=stats))
         self.mixing = action.members, mixing
         return WeighingDone(ticket=action.ticket, weights=tuple(tuple(map(float, row)) for row in mixing.weights))
 
     def mix(self, action: Aggregate) -> MixingDone:
-        """Rows from updates."""
+        """Compute rows from updates."""
         givers = [self._updates[ref] for ref in action.givers]
         rows = [np.empty_like(self._start) for _ in action.receivers]
         mixture = mixture_of(action, self._strategy, self._tensors)
@@ -161,7 +161,7 @@ class Workbench:
         return MixingDone(ticket=action.ticket)
 
     def collect(self, action: Collect) -> None:
-        """Let go of what nobody needs any more."""
+        """Drop what is no longer needed."""
         self._updates = {ref: one for ref, one in self._updates.items() if ref in action.blobs}
         self._statistics = {ref: one for ref, one in self._statistics.items() if ref in action.blobs}
         self._rows = {ref: one for ref, one in self._rows.items() if ref in action.rows}

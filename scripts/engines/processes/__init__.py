@@ -1,1 +1,1 @@
-"""One run as a real federation on this machine: a coordinator and participants, each in a process of its own."""
+"""Makes one run as a real federation on this machine: a coordinator and participants, each in its own process."""

@@ -1,8 +1,8 @@
-"""Processes forked from this one: each with its log and its exit code; none outlives this one.
+"""Manages processes forked from this one, each with its log and exit code; none outlives this process.
 
-The parent may only have imported until the last fork: no thread of its own, ZeroMQ context or database handle,
-which a child would inherit half alive. A child is ended by SIGKILL and by nothing else: whatever it does survives that
-by design, whereas a polite request would be reported to the federation as a wish to leave.
+Until the last fork the parent may only import modules: it must have no thread, ZeroMQ context or database handle, which
+a child would inherit in a broken state. Children are only ever ended by SIGKILL: everything they do survives that by
+design, whereas SIGTERM would be reported to the federation as a wish to leave.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from fedap_core.errors import InvalidInput
 from scripts.run.forked import FORK, signals_held
 
 _LAST_LINES = 5
-"""Of a failed child's log: enough to see why, few enough for one message."""
+"""Lines of a failed child's log to report: enough to see why, few enough for one message."""
 
 
 _LOADED_ANYWAY = ("encodings.cp437", "numpy.ctypeslib", "numpy.ma", "numpy.random")
-"""Libraries load these at first use, in every child anew and in memory of its own; loaded here, they are shared."""
+"""Libraries import these at first use, each child again in its own memory; imported here, they are shared."""
 
 
 class ChildFailed(RuntimeError):
-    """A process of the federation ended before its time."""
+    """A process of the federation ended too early."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Child:
-    """One process. `name` is how people know it."""
+    """One process. name: as shown to users."""
 
     name: str
     process: ForkProcess
     log: Path
 
     def last_lines(self) -> str:
-        """The end of its log, in one line."""
+        """Return the end of its log in one line."""
         text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
         return " | ".join(text.splitlines()[-_LAST_LINES:]) or "nothing"
 
 
 class Children:
-    """All processes of one run. Use as a context manager: nobody is left behind, even if this process is killed."""
+    """All processes of one run. Use as a context manager: no process is left behind, even if this one is killed."""
 
     def __init__(self, logs: Path) -> None:
         logs.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ class Children:
         for name in _LOADED_ANYWAY:
             importlib.import_module(name)
         gc.collect()
-        gc.freeze()  # a collection in a child would write to every page it shares with us
+        gc.freeze()  # a collection in a child would write to every shared page
         return self
 
     def __exit__(
@@ -75,7 +75,7 @@ class Children:
         gc.unfreeze()
 
     def fork(self, name: str, work: Callable[[], int], *, stdout: int | None = None) -> Child:
-        """Start `work` in a process of its own; its answer is the exit code. stdout: where it prints, else its log."""
+        """Start `work` in a new process; its return value is the exit code. stdout: where it prints, else its log."""
         log = self._logs / f"{name}.log"
         process = FORK.Process(target=self._live, args=(work, log, stdout), daemon=True, name=name)
         with signals_held():
@@ -89,7 +89,7 @@ class Children:
         return list(self._alive)
 
     def wait(self, *others: int, timeout_s: float) -> None:
-        """Until a child ends, one of the given handles can be read, or the time is over; a failed child raises."""
+        """Wait until a child ends, a given handle is readable, or the time is over; raises if a child failed."""
         ready = wait([child.process.sentinel for child in self._alive] + list(others), timeout=timeout_s)
         for child in [one for one in self._alive if one.process.sentinel in ready]:
             child.process.join()
@@ -100,7 +100,7 @@ class Children:
                 raise ChildFailed(f"{child.name} {how}; its log {child.log} ends: {child.last_lines()}")
 
     def kill(self) -> None:
-        """End everybody at once."""
+        """Kill all children at once."""
         for child in self._alive:
             child.process.kill()
         for child in self._alive:
@@ -108,7 +108,7 @@ class Children:
         self._alive = []
 
     def _live(self, work: Callable[[], int], log: Path, stdout: int | None) -> None:
-        """What the child does, from start to exit."""
+        """Run in the child, from start to exit."""
         os.close(self._our_end)
         handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(handle if stdout is None else stdout, 1)
@@ -119,7 +119,7 @@ class Children:
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """The exit code of a piece of work; what went wrong stands on stderr."""
+    """Return the exit code of a piece of work; errors are written to stderr."""
     try:
         return work()
     except InvalidInput as error:
@@ -131,6 +131,6 @@ def guarded(work: Callable[[], int]) -> int:
 
 
 def _die_with(lifeline: int) -> None:
-    """The pipe says nothing until its other end is gone, and the parent with it, however that happened."""
+    """Kill this process when the parent is gone for any reason: only then does the pipe become readable."""
     os.read(lifeline, 1)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""The files and settings under which a federation of processes computes what the inline engine computes.
+"""Writes files and settings under which a federation of processes computes the same as the inline engine.
 
-Nobody is ever given up or left out here: a process that dies is noticed by its parent, and numbers of a run without it
-would be another run's.
+No member is ever declared dead or left out here: the parent notices a process that dies, and the numbers of a run
+without it would be those of another run.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from scripts.run.cohort import Cohort
 from scripts.run.settings import RunSettings
 
 HEARTBEAT_S = 30.0
-"""Rare: on one machine a broken line is seen at once, and a thousand participants must not keep it busy."""
+"""Infrequent: on one machine a broken connection is seen at once, and heartbeats of a thousand participants add up."""
 ANSWER_S = 60.0
-"""Nothing gets lost on the way to a busy process; a hello that is said again only adds to what it has to do."""
+"""Nothing is lost on the way to a busy process; a repeated hello would only add to its work."""
 NEVER_S = 30 * 86_400.0
-"""Longer than any run; the coordinator wants a number."""
+"""Longer than any run; the coordinator needs a number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """The model files of a run. anchor: what statistics are measured under, where they are."""
+    """The model files of a run. anchor: the model to measure statistics under, if they are measured."""
 
     initial: Path
     anchor: Path | None
 
 
 def require_possible(settings: RunSettings, cohort: Cohort) -> None:
-    """Refuse what only the inline engine can do."""
+    """Refuse runs that only the inline engine supports."""
     fix = "Use --engine inline."
     if settings.device != "cpu":
         raise InvalidInput("device", settings.device, "cpu, where every participant is a process", fix)
@@ -46,7 +46,7 @@ def require_possible(settings: RunSettings, cohort: Cohort) -> None:
 
 
 def write_config(path: Path, settings: RunSettings, cohort: Cohort, start: Start, *, folder: Path) -> None:
-    """run.toml for the coordinator."""
+    """Write run.toml for the coordinator."""
     names = [client.name for client in cohort.clients]
     measures = settings.strategy().first_measure is not Measure.NONE
     warmup = settings.warm_up_rounds
@@ -80,7 +80,7 @@ def write_config(path: Path, settings: RunSettings, cohort: Cohort, start: Start
 
 
 def toml_lines(fields: Mapping[str, object]) -> Iterator[str]:
-    """A JSON value is a TOML value where it is no table; tables follow."""
+    """Yield the lines of a TOML file: values as JSON, which is also TOML unless they are tables, then the tables."""
     tables = {name: value for name, value in fields.items() if isinstance(value, dict)}
     for name, value in fields.items():
         if name not in tables:
@@ -88,14 +88,14 @@ def toml_lines(fields: Mapping[str, object]) -> Iterator[str]:
     for name, table in tables.items():
         yield f"[{name}]"
         for key, value in table.items():
-            if value is not None:  # TOML has no word for it: a field that is left out is none
+            if value is not None:  # TOML has no null: an omitted field means none
                 yield f"{json.dumps(key)} = {json.dumps(value, ensure_ascii=False)}"
 
 
 def join_settings(
     settings: RunSettings, name: str, *, endpoint: str, shard: Path, initial: Path, state: Path
 ) -> JoinSettings:
-    """Settings of one participant; class tables may leave and plans may ask for anything, as the lab owns them all."""
+    """Return one participant's settings; it shares class tables and allows any plan, since the lab owns all of them."""
     asked = {**settings.sgd.write([]), **settings.compute.write([]), "warmup_rounds": settings.rounds}
     asked |= {"rounds": settings.rounds, "evaluate_every": settings.evaluate_every}
     bounds = {name: value for name, value in asked.items() if type(value) in (int, float)}
@@ -114,10 +114,10 @@ def join_settings(
             *(f"{field}<={bound}" for field, bound in bounds.items()),
             "option.full_covariance=true,false",
         ),
-        evaluate_beside=False,  # participants on one machine leave no core free
-        also_local=False,  # the algorithm `base` is a run of its own
+        evaluate_beside=False,  # participants on one machine use all cores
+        also_local=False,  # the algorithm `base` is a separate run
         reconnect_s=0.1,
         reconnect_cap_s=1.0,
         answer_s=ANSWER_S,
-        farewell_s=NEVER_S,  # the coordinator waits for every goodbye: nobody may exit before it has arrived
+        farewell_s=NEVER_S,  # the coordinator waits for every goodbye: none may exit before its own has arrived
     )

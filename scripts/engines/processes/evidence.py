@@ -1,6 +1,6 @@
-"""What members reported, read from the coordinator's folder: statistics that W came from, shared confusion matrices.
+"""Reads what members reported from the coordinator's folder: the statistics behind W, shared confusion matrices.
 
-Reads files of a run that may still be going on; nothing is written.
+The run may still be in progress; nothing is written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def stored_statistics(
     places: Mapping[str, tuple[str, int]],
     samples: Mapping[str, int],
 ) -> tuple[BnStats, ...]:
-    """Everyone's statistics. places: by member, the kind of its report and the round it answered."""
+    """Return all members' statistics. places: by member, the kind of its report and the round it answered."""
     found = []
     for member, (kind, round_no) in places.items():
         measure = strategy.round_measure if kind == UPDATE_STATS else strategy.first_measure
@@ -44,14 +44,14 @@ def stored_statistics(
 
 
 def confusion_of(source: Path, member: str, round_no: int, split: str) -> list[list[int]]:
-    """The confusion matrix that came with a member's report of that round."""
+    """Return the confusion matrix that came with a member's report of that round."""
     tables = stored_arrays(source / "tables" / f"{round_no:07d}" / member)
     found: list[list[int]] = tables[f"confusion/{split}"].tolist()
     return found
 
 
 def stored_arrays(path: Path) -> dict[str, Array]:
-    """The tensors of a stored set by name."""
+    """Return the tensors of a stored set by name."""
     stored = describe(path)
     data = read_bytes(path, 0, stored.size_bytes)
     return dict(TensorSet.staying(stored.layout, stored.encoding, data).arrays())

@@ -1,8 +1,8 @@
-"""Writes a run folder from what the coordinator records: rounds, W, bytes on the wire.
+"""Writes a run folder from the coordinator's records: rounds, W, bytes on the wire.
 
-Reads the journal while it is being written, only forward, and changes nothing in it. What counts as a round's result
-is what the inline engine writes: the models as delivered, evaluated at home. Without barriers a line stands for as many
-updates as there are members, with everybody's latest scores.
+Reads the journal forward while it is being written, and changes nothing in it. A round's result is the same as the
+inline engine's: the models as delivered, evaluated by the participants. Without barriers a line stands for as many
+updates as there are members, with every member's latest scores.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scripts.run.settings import RunSettings
 
 
 class RunRecorder:
-    """One run. `catch_up` reads on, writes the lines that are complete and calls `on_round` for each."""
+    """Records one run. `catch_up` reads on, writes the complete lines and calls `on_round` for each."""
 
     def __init__(
         self,
@@ -69,15 +69,15 @@ class RunRecorder:
         self._journal.close()
 
     def catch_up(self, *, is_last: bool = False) -> None:
-        """Everything that the journal has by now. is_last: nobody writes any more; only then is all traffic known, and
-        the last round complete."""
+        """Process everything in the journal so far. is_last: nothing more will be written; only then is all traffic
+        known and the last round complete."""
         for entry in self._journal.entries(self._serial):
             self._serial = entry.serial
             self._take(fact_of(entry), entry.time_s)
         while self._is_complete(self._next) and (is_last or self._next + 1 < self._settings.rounds):
             self._write(self._next)
 
-    # ---- what happened
+    # ---- facts
 
     def _take(self, fact: facts.Fact, at: float) -> None:
         self._journal_rounds.add(fact, at)
@@ -97,7 +97,7 @@ class RunRecorder:
                 self._refuse_surprise(fact)
 
     def _refuse_surprise(self, fact: facts.Fact) -> None:
-        """What changes the numbers and cannot happen in the inline engine ends the run."""
+        """Stop the run at a fact that changes the numbers and cannot happen in the inline engine."""
         if isinstance(fact, facts.Refused):
             fix = "Training diverged? Lower the learning rate." if fact.code in ("not-finite", "out-of-range") else ""
             when = "" if fact.round_no is None else f" in round {fact.round_no + 1}"
@@ -144,17 +144,17 @@ class RunRecorder:
         return not self._settings.evaluates(round_no) or self._is_evaluated(round_no)
 
     def _is_passed(self, round_no: int) -> bool:
-        """Whether nothing more can be said of these updates: as many again have come, or everybody has gone."""
+        """Whether these updates are final: as many again have arrived, or all members have finished."""
         if round_no == self._settings.rounds - 1:
             return self._is_evaluated(round_no)
         return self._journal_rounds.updates >= (round_no - self._skipped + 2) * len(self._names)
 
     def _is_evaluated(self, round_no: int) -> bool:
-        """Those evaluate what a round has delivered who train the next one, and everybody in the end."""
+        """Whether all scores are in: members that train the next round evaluate, and all members in the end."""
         return len(self._journal_rounds.rounds[round_no].scores) == self._drawn(round_no + 1)
 
     def _drawn(self, round_no: int) -> int:
-        """How many take part in a round."""
+        """Return how many members take part in a round."""
         everybody = len(self._names)
         if self._settings.mode == "continuous" or not self._skipped <= round_no < self._settings.rounds:
             return everybody
@@ -164,13 +164,13 @@ class RunRecorder:
         if self._settings.mode == "barrier":
             self._loss, self._score = {}, {}
         found, ended_s = self._journal_rounds.rounds.pop(round_no), self._ended_s(round_no)
-        self._loss |= found.losses  # without barriers somebody may stand where it stood
+        self._loss |= found.losses  # without barriers some members may not have moved
         self._score |= found.scores
         losses = [self._loss.get(name, math.nan) for name in self._names]
         last = round_no == self._settings.rounds - 1
         is_evaluated = self._settings.evaluates(round_no) and len(self._score) >= self._drawn(round_no + 1)
         another, tables = self._strategy.hands_over_another, found.stored_under if last else {}
-        # Without barriers bytes are known by everybody's own rounds, when all is over.
+        # Without barriers bytes are counted by each member's own rounds and known only at the end.
         ways = self._traffic.of(round_no, last=last) if self._settings.mode == "barrier" else {"up": [], "down": []}
         record = RoundRecord(
             number=round_no,
@@ -187,13 +187,13 @@ class RunRecorder:
         self._on_round(round_no, record.mean)
 
     def _ended_s(self, round_no: int) -> float | None:
-        """When the next round opened or, after the last one, the run finished."""
+        """Return when the next round opened or, after the last one, when the run finished."""
         if round_no + 1 >= self._settings.rounds:
             return self._finished_s
         return self._journal_rounds.rounds[round_no + 1].opened_s
 
     def _latest(self, model: str, tables: Mapping[str, int] | None = None) -> dict[str, tuple[ClientScore | None, ...]]:
-        """By split: everybody's latest scores of one kind of model. tables: by member, the round under which its
+        """Return by split all members' latest scores of one kind of model. tables: by member, the round under which its
         confusion matrices are stored."""
         return {
             split: tuple(
@@ -209,7 +209,7 @@ class RunRecorder:
 
 
 def has_ended(source: Path) -> bool:
-    """Whether the run in a coordinator's folder is over to the last goodbye."""
+    """Whether the run in a coordinator's folder has ended, including the last goodbye."""
     if not (source / JOURNAL).exists():
         return False
     journal = SqliteJournal(source / JOURNAL, read_only=True)

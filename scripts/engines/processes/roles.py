@@ -1,7 +1,7 @@
-"""What the processes of a federation do: the functions behind `fedap-coordinator serve` and `fedap-participant join`.
+"""Runs a federation's roles: the functions behind `fedap-coordinator serve` and `fedap-participant join`.
 
-Called in forked children. Several participants may live in one process: a thread each for their lines, and one thread
-that trains for all of them, one after the other.
+They are called in forked children. Several participants may share a process: each has a thread for its connection, and
+one thread trains for all of them, one after the other.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from participant.progress import configure_logging, tell_finished_rounds
 from scripts.engines.processes.children import guarded
 
 _FILES_EACH = 16
-"""Handles of one participant: its socket, monitor, wake-up pair, lock, record and a file being written."""
+"""File descriptors of one participant: its socket, monitor, wake-up pair, lock, record and a file being written."""
 
 
 def run_coordinator(config: Path, *, called: int) -> int:
-    """Be the coordinator of the run in that file, which is there when the end can be read from `called`."""
-    from coordinator.cli import serve  # here, while others make the file: nobody else needs it
+    """Run the coordinator of the run in that file, which exists once `called` reaches its end."""
+    from coordinator.cli import serve  # here, while others make the file; only this process needs it
 
     os.read(called, 1)
     try:
@@ -37,7 +37,7 @@ def run_coordinator(config: Path, *, called: int) -> int:
 
 
 def run_participants(members: Sequence[JoinSettings]) -> int:
-    """Be one participant, or several. The first that fails ends the process: the others would wait for it for ever."""
+    """Run one or several participants. The first failure ends the process: the others would wait for it forever."""
     configure_logging(terminal=False)
     if len(members) == 1:
         return _join(members[0], None)

@@ -1,8 +1,8 @@
-"""Runs one run as a federation of processes on this machine, and leaves the run folder that the inline engine leaves.
+"""Makes one run as a federation of processes on this machine, with the same run folder as the inline engine.
 
-The same settings give the same bits. Everything on the way lies in the run folder's `federation/`: a run that is called
-again, whatever ended it, goes on from there. This process forks and watches; it never trains, and reads the run's
-record only after the last fork.
+The same settings give the same bits. All intermediate files are in the run folder's `federation/`: a run that is called
+again resumes from there, whatever ended it. This process forks and monitors; it never trains, and reads the run's
+journal only after the last fork.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ if TYPE_CHECKING:
     from scripts.engines.processes.recording import RunRecorder
 
 GLANCE_S = 0.2
-"""How often the record is looked at while nothing ends."""
+"""How often the journal is read while no process ends."""
 FAREWELL_S = 15.0
-"""How long participants may take to end once the coordinator has; their last word was received by then."""
+"""How long participants may take to end after the coordinator; their goodbyes have been received by then."""
 
 _ENDPOINT_BYTES = 64
-"""An address on this machine, filled up with blanks: what one participant reads from a pipe that all of them share."""
+"""Length of an address padded with blanks: each participant reads one from a pipe that all of them share."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessOptions(EngineOptions):
-    """keep_federation: leave everything for whoever looks."""
+    """keep_federation: keep all intermediate files for inspection."""
 
     keep_federation: bool = False
     on_started: Callable[[Sequence[int]], None] = lambda _pids: None
-    """Told the ids of all processes once they are started, the coordinator's first."""
+    """Called with the ids of all processes once they are started, the coordinator's first."""
     run_participants: Callable[[Sequence[JoinSettings]], int] = run_participants
-    """What a participants' process does; its answer is the exit code."""
+    """Runs in a participants' process; returns its exit code."""
 
 
 def run_any(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> RunFolder:
-    """`run_processes` as the table of engines has it."""
+    """`run_processes` with the signature of the table of engines."""
     return run_processes(settings, cohort, ProcessOptions(**vars(options)))
 
 
 def run_processes(settings: RunSettings, cohort: Cohort, options: ProcessOptions) -> RunFolder:
-    """Run what is still missing of a run; returns its folder."""
+    """Make a run, unless it is complete, and return its folder."""
     require_possible(settings, cohort)
     folder = RunFolder(options.root, settings)
     if not folder.is_complete():
@@ -78,7 +78,7 @@ class _Federation:
         self._cohort = cohort
         self._folder = folder
         self._options = options
-        self._home = folder.path.absolute() / "federation"  # a configuration's own paths start at its file
+        self._home = folder.path.absolute() / "federation"  # relative paths in a configuration start at its file
         self._coordinator = self._home / "coordinator"
         self._names = [client.name for client in cohort.clients]
 
@@ -102,7 +102,7 @@ class _Federation:
     # ---- before
 
     def _make_start(self) -> Start:
-        """Model files, made in children: this process may not touch a tensor before its last fork."""
+        """Make the model files in children: this process may not touch a tensor before its last fork."""
         apart = EngineOptions(root=self._options.root.absolute(), workers=2)
         initial = initial_file(self._settings, self._cohort, apart)
         if not self._settings.uses_anchor or self._settings.warm_up_rounds:
@@ -111,7 +111,7 @@ class _Federation:
         return Start(initial=anchor if self._settings.start_from == "anchor" else initial, anchor=anchor)
 
     def _take_home(self) -> None:
-        """Go on in the folder of an earlier call with the same settings; another's is of no use."""
+        """Resume in the folder of an earlier call with the same settings; remove one of other settings."""
         mark, wanted = self._home / "identity", f"{self._settings.identity}, {self._settings.rounds} rounds"
         if self._home.exists() and not (mark.exists() and mark.read_text(encoding="utf-8") == wanted):
             shutil.rmtree(self._home)
@@ -128,8 +128,8 @@ class _Federation:
     # ---- the run
 
     def _lead_to_its_end(self) -> None:
-        """Nobody waits for what it does not need: the coordinator loads its modules while the model is made, and starts
-        while participants are forked; samples are written all along."""
+        """Run the federation to its end with overlapping start: the coordinator imports its modules while the model is
+        made, and starts while participants are forked; samples are written at the same time."""
         with Children(self._home / "logs") as children:
             config = self._home / "run.toml"
             call = self._fork_coordinator(children, config)
@@ -148,7 +148,7 @@ class _Federation:
             self._watch(children, start)
 
     def _fork_coordinator(self, children: Children, config: Path) -> int:
-        """It waits for its configuration; returns what to close when that is there."""
+        """Fork the coordinator, which waits for its configuration; return the handle to close once that is written."""
         readable, writable = os.pipe()
         called, call = os.pipe()
 
@@ -163,7 +163,7 @@ class _Federation:
         return call
 
     def _fork_participants(self, children: Children, start: Start) -> Callable[[str], None]:
-        """They wait until all is ready for them; returns what says so, and where the coordinator listens."""
+        """Fork participants, which wait until all is ready; return the function that tells them the endpoint."""
         readable, writable = os.pipe()
         groups = _groups(self._names, self._options.participants_per_process)
 
@@ -176,7 +176,7 @@ class _Federation:
             children.fork(label, partial(work, names))
 
         def tell(endpoint: str) -> None:
-            for _ in groups:  # everybody reads one
+            for _ in groups:  # each process reads one
                 os.write(writable, endpoint.encode().ljust(_ENDPOINT_BYTES))
             for handle in (readable, writable):
                 os.close(handle)
@@ -189,7 +189,7 @@ class _Federation:
         return join_settings(self._settings, name, endpoint=endpoint, shard=shard, initial=start.initial, state=state)
 
     def _read_endpoint(self, children: Children) -> str:
-        """Wait until the coordinator listens; returns where."""
+        """Wait until the coordinator listens and return its endpoint."""
         line = b""
         while not line.endswith(b"\n"):
             children.wait(self._coordinator_says, timeout_s=3600.0)
@@ -204,7 +204,7 @@ class _Federation:
                 try:
                     children.wait(timeout_s=GLANCE_S)
                 except ChildFailed:
-                    story.catch_up()  # the record may know better why
+                    story.catch_up()  # the journal may have a better reason
                     raise
                 story.catch_up()
                 if farewell_ends is None and not any(child.name == "coordinator" for child in children.alive):
@@ -226,7 +226,7 @@ class _Federation:
             story.close()
 
     def _recorder(self, start: Start) -> RunRecorder:
-        from scripts.engines.processes.recording import RunRecorder  # after the last fork: participants need none of it
+        from scripts.engines.processes.recording import RunRecorder  # after the last fork: participants do not need it
 
         spec, on_round = read_spec(start.initial), self._options.on_round
         return RunRecorder(self._settings, self._cohort, self._folder, self._coordinator, spec=spec, on_round=on_round)
@@ -244,7 +244,7 @@ class _Federation:
         self._folder.keep_models(half, self._settings.rounds - 1)
 
     def _keep_rest(self, home: Path, name: str, half: Path) -> None:
-        """What an algorithm keeps beside the personal model: a longer run goes on from it."""
+        """Keep what an algorithm stores beside the personal model: a longer run resumes from it."""
         from participant.record.private_state import PrivateState
         from scripts.run.kept_files import write_kept
 
@@ -256,7 +256,7 @@ class _Federation:
             write_kept(half, name, spec, last.model, last.extras_of("home"))
 
     def _tidy(self) -> None:
-        """Drop samples, weights, states and logs; the coordinator's record stays, for `fedap-coordinator replay`."""
+        """Remove samples, weights, states and logs; the coordinator's journal stays, for `fedap-coordinator replay`."""
         for name in ("shards", "participants", "logs"):
             shutil.rmtree(self._home / name, ignore_errors=True)
         for path in self._coordinator.iterdir():

@@ -1,7 +1,7 @@
-"""What each participant is given before it starts: its own samples with its own split, as a file only it reads.
+"""Writes what each participant gets before it starts: its own samples with its own split, in a file only it reads.
 
-The split is the cohort's, to the sample and in its order, so that a participant trains on what the inline engine's
-client of that name trains on.
+The split is exactly the cohort's, in the same order, so that a participant trains on the same samples as the inline
+engine's client of that name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scripts.run.cohort import Client, Cohort
 
 
 def write_shard(path: Path, cohort: Cohort, client: Client) -> None:
-    """One client's samples, part after part, and the split that says which is which."""
+    """Write one client's samples, split by split, and the positions of each split."""
     sizes = [len(positions) for positions in client.splits.values()]
     ends = np.cumsum(sizes)
     places = {
@@ -28,7 +28,7 @@ def write_shard(path: Path, cohort: Cohort, client: Client) -> None:
 
 
 def write_shards(folder: Path, cohort: Cohort) -> dict[str, Path]:
-    """A shard for every client, by name; those that are already there are kept: files are whole or not there."""
+    """Write a shard for every client, by name; existing ones are kept, since files are written atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = {client.name: shard_path(folder, client.name) for client in cohort.clients}
     for client in cohort.clients:
@@ -38,5 +38,5 @@ def write_shards(folder: Path, cohort: Cohort) -> dict[str, Path]:
 
 
 def shard_path(folder: Path, client: str) -> Path:
-    """Where a client's shard is."""
+    """Return the path of a client's shard."""
     return folder / f"{client}.npz"

@@ -1,4 +1,4 @@
-"""Bytes on the wire per member and round, out of the lines that the coordinator writes as rounds close."""
+"""Reads bytes on the wire per member and round from the lines that the coordinator writes as rounds close."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _WAYS = {"up": "in", "down": "out"}
-"""Seen from a participant, and from the coordinator."""
+"""Direction as seen by a participant -> as seen by the coordinator."""
 
 
 class TrafficReader:
-    """Reads the file on; a torn last line is read when it is whole."""
+    """Reads the file incrementally; an incomplete last line is read once it is complete."""
 
     def __init__(self, path: Path, members: Sequence[str]) -> None:
         self._path = path
@@ -21,7 +21,7 @@ class TrafficReader:
         self._counted: Counter[tuple[str, int, str]] = Counter()
 
     def of(self, round_no: int, *, last: bool) -> dict[str, list[int]]:
-        """Bytes of a round by direction, in the order of members. last: with everything that came after it."""
+        """Return bytes of a round by direction, in the order of members. last: including everything after it."""
         self._read_on()
         rounds = {number for _, number, _ in self._counted if number == round_no or (last and number > round_no)}
         return {
