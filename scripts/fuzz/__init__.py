@@ -1,1 +1,1 @@
-"""Fuzzing in one process: mutated messages against codec, transfers, conversation and both machines; seeded."""
+"""Fuzzes codec, transfers, conversation and both machines in one process with mutated messages; seeded."""

@@ -1,4 +1,4 @@
-"""Targets in a process of their own, because its limits may be smaller than the wire's. Called by `fedap-lab fuzz`."""
+"""Runs targets in a separate process, whose limits may be smaller than the wire's. Called by `fedap-lab fuzz`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scripts.inmemory import small_slices
 
 
 def main() -> None:
-    """Run or replay; 1 where something was found."""
+    """Run or replay; the exit code is 1 if something was found."""
     parser = argparse.ArgumentParser()
     parser.add_argument("targets", nargs="+", help=f"NAME=CASES, or NAME to replay: {', '.join(SHARES)}")
     parser.add_argument("--seed", type=int, default=0)
@@ -31,7 +31,7 @@ def _run(cases: dict[str, int], seed: int, folder: Path) -> int:
 
     from scripts.fuzz import running
 
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))  # log lines are not what is looked at
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))  # log lines are not examined
     found = 0
     for target, number in cases.items():
         tally = running.run(target, cases=number, seed=seed, folder=folder, say=partial(print, flush=True))

@@ -1,4 +1,4 @@
-"""`fedap-lab fuzz`: shares cases among the targets, runs each in a process of its own, replays what was found."""
+"""`fedap-lab fuzz`: distributes cases among the targets, runs them in separate processes, replays findings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fuzz(
 
 
 def _target_of(path: Path) -> str:
-    """Findings are named after their target."""
+    """Return the target of a finding, which its file name starts with."""
     name = path.name.partition("-")[0]
     if name not in SHARES or not path.is_file():
         raise InvalidInput("replay", str(path), "a finding that an earlier run has written")

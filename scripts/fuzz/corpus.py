@@ -1,6 +1,6 @@
-"""Valid messages to begin from: one of every kind in several sizes, and those that an honest federation sends.
+"""Builds valid messages to mutate: one of every kind, those with tensors in several sizes.
 
-Built from the protocol's own types, so that a new field or kind is part of the corpus once it is part of those.
+They are built from the protocol's own types, so that a changed message changes the corpus too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SCORE = Score(model="delivered", split="test", samples=10, correct=9, loss=0.25,
 
 
 def frames_of(message: Message) -> Frames:
-    """A message as it travels."""
+    """Return a message's frames on the wire."""
     return tuple(map(bytes, encode(message)))
 
 
@@ -47,7 +47,7 @@ def vector(values: int) -> TensorSet:
 
 
 def everything() -> list[Message]:
-    """One of every kind; those with tensors embedded, framed and offered."""
+    """Return one message of every kind; those with tensors embedded, framed and offered."""
     setup = Setup()
     large = Layout((WireTensor(name="w", dtype="float32", shape=(SLICE_BYTES // 4 + 1,)),))
     sets = [vector(4), vector(EMBEDDED_BYTES // 4 + 4), TensorSet(layout=large, data=None, transfer=NAME)]

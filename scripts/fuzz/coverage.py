@@ -1,7 +1,7 @@
-"""Fuzzing that is guided by coverage: atheris changes bytes until other branches of codec and frames are taken.
+"""Coverage-guided fuzzing: atheris changes bytes until other branches of codec and frames are taken.
 
-Optional, because atheris brings an instrumented libFuzzer: `pip install 'fedap[fuzz]'`. Its first bytes decide how an
-input is cut into frames; the law is the codec target's. Inputs that reached something new are kept and used again.
+Optional, because atheris brings an instrumented libFuzzer: `pip install 'fedap[fuzz]'`. The first bytes of an input
+decide how it is cut into frames; the check is the codec target's. Inputs that reach new code are kept and reused.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _LONGEST = 4096
 
 
 def require_atheris() -> None:
-    """One sentence: what is missing."""
+    """Refuse to run without atheris, with one sentence."""
     if importlib.util.find_spec("atheris") is None:
         raise missing_library("atheris")
 
 
 def main() -> None:
-    """Ends with a crash and a file `crash-*` in the folder when something is found."""
+    """Fuzz; on a finding the process crashes and leaves a file `crash-*` in the folder."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
@@ -51,12 +51,12 @@ def main() -> None:
 
 
 def _joined(frames: Frames) -> bytes:
-    """Frames as one input: how many follow the header, the header's length, everything."""
+    """Join frames into one input: how many follow the header, the header's length, all bytes."""
     return bytes([len(frames) - 1]) + len(frames[0]).to_bytes(2, "little") + b"".join(frames)
 
 
 def _cut(data: bytes) -> Frames:
-    """The frames of an input: the header by its length, the rest in equal parts."""
+    """Cut an input into frames: the header by its length, the rest in equal parts."""
     count, length, body = data[0] % 5 if data else 0, int.from_bytes(data[1:3], "little"), data[3:]
     header, rest = body[:length], body[length:]
     if count == 0:

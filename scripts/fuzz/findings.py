@@ -1,7 +1,7 @@
-"""Findings as files: what was done to a target until something was raised that must not be, made as short as it can be.
+"""Stores findings: the operations on a target that raised an unexpected error, shortened as far as possible.
 
-A finding is JSON: target, seed, episode, starting state, operations and the error. Bytes are hexadecimal. It can be
-replayed by one command, and every run replays what its folder holds first.
+A finding is JSON: target, seed, episode, starting state, operations and the error. Bytes are hexadecimal. One command
+replays it, and every run first replays the findings in its folder.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from fedap_core.errors import InvalidInput
 from scripts.fuzz.targets import FuzzTarget, Operation
 
 MOST_TRIES = 1500
-"""Replays that one finding may take to be made shorter."""
+"""Replays allowed to shorten one finding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What went wrong, and how to see it again."""
+    """What went wrong, and how to reproduce it."""
 
     target: str
     seed: int
@@ -61,25 +61,25 @@ class Finding:
 
 
 def fault_of(target: FuzzTarget, start: int, operations: Sequence[Operation]) -> str:
-    """What these operations raise, and where; empty if nothing."""
+    """Return what these operations raise, and where; empty if nothing."""
     target.begin(start)
     try:
         for operation in operations:
             target.apply(operation)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what we look for
+    except Exception as error:  # noqa: BLE001 - any exception is a finding
         return described(error)
     return ""
 
 
 def described(error: BaseException) -> str:
-    """The error and the place that raised it: equal for the same fault."""
+    """Describe an error and the place that raised it; equal for the same fault."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else "nowhere"
     return f"{type(error).__name__} in {where}: {str(error)[:300]}"
 
 
 def shortened(target: FuzzTarget, start: int, operations: Sequence[Operation]) -> tuple[Operation, ...]:
-    """Fewer operations that end in the same kind of fault: halves, quarters and so on are left out where it stays."""
+    """Return fewer operations with the same kind of fault: leave out halves, quarters and so on while it persists."""
     wanted = _kind(fault_of(target, start, operations))
     tries = 0
 

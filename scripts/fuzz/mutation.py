@@ -1,8 +1,8 @@
-"""Changes valid messages into likely troublemakers: by field, by byte and by frame. Seeded; decides nothing else.
+"""Mutates valid messages into likely troublemakers: by field, by byte and by frame. Seeded; decides nothing else.
 
-A header is taken apart, so that a change reaches the contract behind the grammar: a number at the edge of its range, a
-text of another message, a field that is gone or doubled. Values that occur in the corpus are used again, because a name
-or a round that the other side knows goes further than a random one.
+A header is decoded first, so that a change reaches the contract behind the grammar: a number at the edge of its range,
+a text of another message, a field that is missing or doubled. Values from the corpus are reused, because a name or a
+round that the other side knows gets further than a random one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ EDGES: tuple[object, ...] = (
     "\u202e", "0" * 32, "ab" * 16, "w float32 9999999999\n", "w float32 4\n", "../../x", "os:system", b"", b"\0" * 64,
     b"\xff" * 9, (), (0,), ("",), {}, {"x": 1}, ((((((1,),),),),),),
 )  # fmt: skip
-"""Values at the edges of what contracts allow, and of the wrong kind."""
+"""Values at the limits of contracts, and of wrong types."""
 
 
 class Mutator:
-    """corpus: valid messages, each as its frames. One generator, so one seed gives one sequence of cases."""
+    """corpus: valid messages, each as its frames. One generator: a seed determines the sequence of cases."""
 
     def __init__(self, corpus: Sequence[Frames], rng: random.Random) -> None:
         self.rng = rng
@@ -34,7 +34,7 @@ class Mutator:
         self._values = [*EDGES, *(value for header in self._headers for value in _leaves(header))]
 
     def mutated(self) -> Frames:
-        """The next case."""
+        """Return the next case."""
         rng = self.rng
         at = int(rng.random() * len(self._corpus))
         way = rng.random()
@@ -60,14 +60,14 @@ class Mutator:
         return packed
 
     def _changed(self, value: Any) -> Any:  # noqa: ANN401
-        """The value with one thing inside it replaced, removed, doubled or renamed."""
+        """Return the value with one thing inside it replaced, removed, doubled or renamed."""
         rng = self.rng
         if isinstance(value, dict) and value and rng.random() < 0.93:
             return self._changed_map(value)
         if isinstance(value, list | tuple) and value and rng.random() < 0.9:
             at, items = int(rng.random() * len(value)), list(value)
             if len(items) == 4 and isinstance(items[3], dict) and rng.random() < 0.9:
-                at = 3  # a header: its fields are what matters
+                at = 3  # a header: prefer its fields
             way = rng.random()
             if way < 0.9:
                 items[at] = self._changed(items[at])
@@ -129,7 +129,7 @@ class Mutator:
 
 
 def _leaves(value: object) -> list[object]:
-    """Everything inside a header that is not a container, without long texts."""
+    """Return everything inside a header that is not a container, without long texts."""
     if isinstance(value, dict):
         return [leaf for one in value.values() for leaf in _leaves(one)]
     if isinstance(value, list | tuple):

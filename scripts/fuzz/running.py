@@ -1,7 +1,7 @@
-"""Runs cases of one target: episode by episode, each from its own seed, so that a run can stop and go on anywhere.
+"""Runs cases of one target episode by episode, each from its own seed, so that a run can stop and resume anywhere.
 
-A case is one operation. Anything raised ends its episode, is shortened and kept. Bounds hold for every case: processor
-time by a timer, memory by the most that the process has ever held.
+A case is one operation. Any exception ends its episode, is shortened and stored. Every case is bounded: processor time
+by a timer, memory by the peak of the process.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from scripts.fuzz.targets import TARGETS, FuzzTarget, Operation
 from scripts.run.progress_lines import ProgressLines
 
 EPISODE_S = 20.0
-"""Processor time after which an episode counts as stuck; one takes a fraction of a second."""
+"""Processor time after which an episode counts as stuck; normally it takes a fraction of a second."""
 
 GROWTH_MIB = 128
-"""What a run's memory may grow by after its first episodes."""
+"""How much a run's memory may grow after its first episodes."""
 
 SETTLED = 20
-"""Episodes after which memory is looked at."""
+"""Episodes between measurements of memory."""
 
 
 class Stuck(Exception):
-    """An episode took longer than any may."""
+    """An episode took longer than allowed."""
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """What was done. cases, episodes: in all runs of this seed; findings: of this one."""
+    """Progress. cases, episodes: over all runs of this seed; findings: of this run."""
 
     target: str
     seed: int
@@ -66,7 +66,7 @@ def run(
     most_findings: int = 20,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Tally:
-    """Go on with this target and seed until so many cases are done in all. say: gets lines of progress."""
+    """Continue this target and seed until `cases` are done in total. say: receives progress lines."""
     rng = random.Random(0)  # noqa: S311 - reproducible, not secret
     subject = TARGETS[target](rng)
     tally = _begun(folder, target, seed)
@@ -93,7 +93,7 @@ def run(
 
 
 def replay(path: Path) -> str:
-    """What a kept finding raises today; empty if it is mended."""
+    """Return what a stored finding raises now; empty if it is fixed."""
     finding = Finding.read(path)
     subject = TARGETS[finding.target](random.Random(0))  # noqa: S311
     return fault_of(subject, finding.start, finding.operations)
@@ -109,7 +109,7 @@ def _episode(subject: FuzzTarget, tally: Tally, rng: random.Random) -> Finding |
             operation = subject.draw()
             done.append(operation)
             subject.apply(operation)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what we look for
+    except Exception as error:  # noqa: BLE001 - any exception is a finding
         return Finding(
             target=tally.target,
             seed=tally.seed,
@@ -139,7 +139,7 @@ def _keep(finding: Finding, subject: FuzzTarget, tally: Tally, folder: Path) -> 
 
 
 def _known(folder: Path, target: str, subject: FuzzTarget) -> list[str]:
-    """Findings of earlier runs that are still there."""
+    """Return findings of earlier runs that still occur."""
     found = []
     for path in sorted((folder / "findings").glob(f"{target}-*.json")):
         finding = Finding.read(path)

@@ -1,6 +1,6 @@
-"""How a number of cases is shared among the targets: by what a case costs, so that each gets a fair part of the time.
+"""Distributes cases among the targets by what a case costs, so that each gets a fair part of the time.
 
-Known before anything of the protocol is imported, because some targets change its limits first.
+Imports nothing of the protocol, because some targets change its limits before it is imported.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ SHARES = {
     "coordinator": 0.07,
     "participant": 0.08,
 }
-"""Parts of all cases. The codec judges bytes from anybody; a case of a machine costs several times as much."""
+"""Shares of all cases. The codec handles bytes from anybody; a case of a machine costs several times as much."""
 
 REAL_LIMITS = frozenset({"codec"})
-"""Targets that run under the limits of the wire; the others under tiny slices, so that transfers happen at all."""
+"""Targets that run under the wire's limits; the others use tiny slices, so that transfers happen at all."""
 
 
 def shared(cases: int, target: str) -> dict[str, int]:
-    """Cases for each target that is asked for, `all` or one."""
+    """Return the cases of each requested target, `all` or one."""
     if target == "all":
         return {name: max(int(cases * share), 1) for name, share in SHARES.items()}
     return {target: cases}

@@ -1,8 +1,8 @@
-"""What is fuzzed: the codec, transfers, one conversation, and each side's machine behind its exchange or post.
+"""Defines what is fuzzed: the codec, transfers, one conversation, and each side's machine behind its exchange or post.
 
-A target is put into a starting state, then takes operations, each of them plain data that can be kept in a file. What
-may come out of an operation is written here; anything else that is raised is a finding. Machines begin from states of
-an honest federation, so that hostile messages meet every stage of a run.
+A target is put into a starting state, then takes operations, each of them plain data that can be stored in a file. The
+errors that an operation may raise are defined here; any other is a finding. Machines start from states of an honest
+federation, so that hostile messages reach every stage of a run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Operation = tuple[object, ...]
 
 
 class FuzzTarget(Protocol):
-    """One thing to fuzz. EPISODE: operations after which it begins anew."""
+    """One thing to fuzz. EPISODE: operations until it starts over."""
 
     EPISODE: int
 
@@ -39,14 +39,14 @@ class FuzzTarget(Protocol):
         """Go to a starting state."""
 
     def draw(self) -> Operation:
-        """The next operation."""
+        """Draw the next operation."""
 
     def apply(self, operation: Operation) -> None:
-        """Do it; raises only if something is wrong."""
+        """Perform it; raises only if something is wrong."""
 
 
 class Codec:
-    """decode: a message or the peer's fault. What was understood means the same after a second trip."""
+    """Decoding gives a message or a peer's fault; a message survives encoding and decoding again."""
 
     EPISODE = 1000
 
@@ -54,7 +54,7 @@ class Codec:
         self._mutator = Mutator([frames_of(message) for message in everything()], rng)
 
     def begin(self, start: int) -> None:
-        """Nothing is remembered."""
+        """Do nothing: there is no state."""
 
     def draw(self) -> Operation:
         return "decode", self._mutator.mutated()
@@ -64,7 +64,7 @@ class Codec:
 
 
 def understood(frames: Frames) -> None:
-    """Decode; what is a message means the same after a second trip, and its tensors can be read."""
+    """Decode; a message must survive encoding and decoding again, and its tensors must be readable."""
     message = judged(frames)
     if message is None:
         return
@@ -77,7 +77,7 @@ def understood(frames: Frames) -> None:
 
 
 def judged(frames: Frames) -> Message | None:
-    """The message, or None where the peer is at fault; its fault fits one printable line."""
+    """Return the message, or None if the peer is at fault; the fault must fit one printable line."""
     try:
         return decode(frames)
     except RemoteProtocolError as fault:
@@ -96,7 +96,7 @@ def _read(tensors: TensorSet) -> None:
 
 
 class Talk:
-    """A conversation on either side, with messages in any order."""
+    """Conversations of both sides, with messages in any order."""
 
     EPISODE = 200
 
@@ -134,7 +134,7 @@ PAYLOADS = {content_name(data): data for data in (bytes([one]) * (64 * one + 7) 
 
 
 class Transfers:
-    """Both directions of transfers with three peers, each of which sends anything."""
+    """Transfers in both directions with three peers that send anything."""
 
     EPISODE = 300
     CAPACITY = 512
@@ -202,7 +202,7 @@ SETUPS = (
 
 
 class Obedient(MemoryHome):
-    """A participant that may be sent anything: wrong tensors end its work, as they do the real worker's."""
+    """A participant that may receive anything: wrong tensors end its work, as in the real worker."""
 
     def judge(self, frames: Frames) -> list[Event]:
         try:
@@ -213,7 +213,7 @@ class Obedient(MemoryHome):
             raise
 
     def _work(self, order: Order) -> None:
-        self.job = None  # of an order that a new run has made pointless: the real worker's answer comes and is dropped
+        self.job = None  # a new run made its order obsolete: the real worker's answer arrives and is dropped
         super()._work(order)
 
     def _report(self, order: Order) -> Report:
@@ -229,13 +229,13 @@ class Obedient(MemoryHome):
 
 
 class _Unworkable(Exception):
-    """Work that the order makes impossible."""
+    """The order cannot be worked on."""
 
 
 def states(
     rng: random.Random, make_home: Callable[..., MemoryHome]
 ) -> tuple[list[MemoryFederation], list[Frames], list[Frames]]:
-    """Honest federations at every stage, and the messages sent on the way: up, down."""
+    """Return honest federations at every stage, and the messages sent so far: up, down."""
     del rng
     found: list[MemoryFederation] = []
     up: dict[Frames, None] = {}
@@ -254,7 +254,7 @@ def states(
 
 
 class Coordinators:
-    """The coordinator's exchange and machine, among honest members, strangers, and members that turn hostile."""
+    """The coordinator's exchange and machine, with honest members, strangers, and members that turn hostile."""
 
     EPISODE = 80
 

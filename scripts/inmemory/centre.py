@@ -1,7 +1,7 @@
-"""The coordinator between its socket and its disk: the real shell, exchange and machine over stand-ins in memory.
+"""Runs the coordinator between socket and disk: the real shell, exchange and machine over stand-ins in memory.
 
-`boot` begins a life; a crash is another `boot` over the same disk. `turn` is one turn of the real shell with the
-messages that are handed to it. Which messages, and when, is decided by whoever plays the network.
+`boot` starts a process; a crash is another `boot` over the same disk. `turn` is one turn of the real shell with the
+messages passed to it. The caller, who plays the network, decides which messages arrive when.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from scripts.inmemory.setup import HEARTBEAT_S, RUN, Setup
 
 Frames = tuple[bytes, ...]
 Addressed = tuple[str, Frames]
-"""A connection, and a message on it."""
+"""A connection and a message on it."""
 
 
 class Clock:
-    """Seconds, told by whoever plays the world."""
+    """A clock in seconds, set by the caller."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -40,8 +40,8 @@ class Clock:
 
 
 class Socket:
-    """Stands in for the router: what is in the box is received, what is sent lies in `sent`, and whoever is not
-    among the members can always be reached."""
+    """Stands in for the router: messages in `box` are received, sent ones are appended to `sent`, and peers that are
+    not members can always be reached."""
 
     def __init__(self, members: Sequence[str]) -> None:
         self._members = members
@@ -71,17 +71,17 @@ class Socket:
         return []
 
     def forget(self, connection: str) -> None:
-        """Nothing is kept for anybody."""
+        """Do nothing: no state is kept per connection."""
 
     def trust(self, connection: str) -> None:
-        """Nobody is bounded here."""
+        """Do nothing: there are no limits here."""
 
     def wake(self) -> None:
-        """Nobody sleeps."""
+        """Do nothing: nobody sleeps."""
 
 
 class Life(Coordinator):
-    """One life of the real shell; its computing thread is a list."""
+    """One process life of the real shell; its computing thread is a list."""
 
     def __init__(self, parts: Parts, clock: Clock) -> None:
         super().__init__(parts, clock=clock.read)
@@ -91,7 +91,7 @@ class Life(Coordinator):
         self._compute = cast(Any, self.compute)
 
     def begin(self) -> None:
-        """What `run` does before it waits for the first time."""
+        """Do what `run` does before it waits for the first time."""
         self._decide(events.Started())
         self._act()
 
@@ -100,7 +100,7 @@ class Life(Coordinator):
 
     @property
     def uninspected(self) -> int:
-        """Reports that wait to be judged together."""
+        """Number of reports that wait to be inspected together."""
         return len(self._uninspected)
 
     def waits_s(self) -> float | None:
@@ -112,7 +112,7 @@ class Life(Coordinator):
 
 
 class Centre:
-    """The coordinator. `is_down`: its run has ended, and so has its process. mark: its fingerprint, while it stands."""
+    """The coordinator. is_down: its run and its process have ended. mark: its fingerprint, None once it changes."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -123,7 +123,7 @@ class Centre:
         self.boot()
 
     def boot(self) -> None:
-        """A new life over what the disk holds."""
+        """Start a new process over what the disk holds."""
         setup, store, forms = self._setup, MemoryStore(self.disk), Forms(self._setup)
         self.machine = machine = RoundMachine(setup.rules)
         self.socket = Socket(setup.names)
@@ -172,7 +172,7 @@ class Centre:
             self.life.begin()
 
     def receive(self, messages: Sequence[Addressed]) -> None:
-        """One turn with these messages, in this order."""
+        """Run one turn with these messages, in this order."""
         if not self.is_down:
             self.socket.box = [
                 Received(connection=one, identity="", address="", frames=frames) for one, frames in messages
@@ -181,7 +181,7 @@ class Centre:
             self.is_down = self.life.is_over
 
     def compute(self) -> None:
-        """The computing thread ends its next job, and the shell hears of it."""
+        """Finish the computing thread's next job and pass its result to the shell."""
         self.life.compute.let_through()
         self.receive(())
 
@@ -190,18 +190,18 @@ class Centre:
         return not self.is_down and bool(self.life.compute.waiting)
 
     def deadline(self) -> float | None:
-        """When the shell would wake by itself."""
+        """Return when the shell would wake up by itself."""
         waits_s = None if self.is_down else self.life.waits_s()
         return None if waits_s is None else self.clock.now + waits_s
 
     def last_fact_s(self) -> float:
-        """When, by the run clock, something was journalled last: where the clock of the next life begins."""
+        """Return the run-clock time of the last journal entry, where the clock of the next process starts."""
         latest = list(self.disk.journal.entries(self.life.heard_of))
         self.life.heard_of += max(len(latest) - 1, 0)
         return latest[-1].time_s if latest else 0.0
 
     def facts(self) -> list[Fact]:
-        """Everything that was journalled."""
+        """Return everything in the journal."""
         return [fact_of(entry) for entry in self.disk.journal.entries()]
 
 

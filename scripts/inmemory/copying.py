@@ -1,8 +1,8 @@
-"""Copies a whole federation, fast: what can change is copied, what cannot is shared.
+"""Copies a whole federation fast: mutable parts are copied, immutable ones are shared.
 
 `copy.deepcopy` would copy every message and fail on functions that close over a machine. Here a frozen dataclass, an
-array or a message counts as unchangeable; objects, containers, bound methods and closures are copied. It knows Python
-and one frozen class that holds changeable parts, nothing else of the project.
+array or a message counts as immutable; objects, containers, bound methods and closures are copied. It knows Python and
+one frozen class with mutable parts, nothing else of the project.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ATOMS = (int, float, str, bytes, type(None), type, memoryview, np.ndarray, froz
 
 
 def copied(value: Any) -> Any:  # noqa: ANN401 - anything in, the same out
-    """An equal value that shares nothing changeable with the first."""
+    """Return an equal value that shares nothing mutable with the first."""
     return _copy(value, {})
 
 
@@ -119,7 +119,7 @@ _COPIERS: dict[type, _Copier] = {
 
 
 _SHARED: set[type] = set()
-"""Classes whose objects are shared: learned as they are met."""
+"""Classes whose objects are shared; filled when a class is first seen."""
 
 
 def _learn(kind: type) -> None:

@@ -1,7 +1,7 @@
-"""Stand-ins for the coordinator's disk and its computing thread: dictionaries that survive a crash, or do not.
+"""Stand-ins for the coordinator's disk and computing thread: dictionaries, some of which survive a crash.
 
-They keep the contracts of the coordinator's store, jobs, model forms and computing thread where the shell uses them,
-and judge by size alone: every report of an honest member is admitted. Decisions are the real code's above them.
+They keep the contracts of the coordinator's store, jobs, model forms and computing thread as far as the shell uses
+them, and check sizes only: every report of an honest member is admitted. The real code above them makes decisions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from scripts.inmemory.setup import Setup
 
 
 class MemoryJournal:
-    """A journal that lasts as long as this process."""
+    """A journal in the memory of this process."""
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []
@@ -58,12 +58,12 @@ class MemoryJournal:
         self._metadata[name] = value
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 @dataclass
 class MemoryDisk:
-    """What a crash of the coordinator leaves: its journal, admitted blobs, slices of payloads under way."""
+    """What survives a crash of the coordinator: its journal, admitted blobs, slices of incomplete payloads."""
 
     journal: MemoryJournal = field(default_factory=MemoryJournal)
     blobs: dict[BlobRef, bytes] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class MemoryDisk:
 
 
 class MemoryIncoming:
-    """Slices by member and transfer, without a gap."""
+    """Slices by member and transfer, without gaps."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
@@ -99,7 +99,7 @@ class MemoryIncoming:
 
 
 class MemoryStore:
-    """Staged reports, which a crash loses, and blobs, which it does not."""
+    """Staged reports, lost in a crash, and blobs, which survive it."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
@@ -116,12 +116,12 @@ class MemoryStore:
         self._staged.pop(ref, None)
 
     def fits(self, ref: BlobRef, size_bytes: int | None) -> bool:
-        """Whether a report was staged and, where its size is known, has that."""
+        """Whether a report was staged and has that size, if one is given."""
         found = self._staged.get(ref)
         return found is not None and size_bytes in (None, len(found))
 
     def keep(self, refs: Sequence[BlobRef]) -> None:
-        """Durable when this returns."""
+        """Make staged reports durable."""
         for ref in refs:
             self._disk.blobs[ref] = self._staged.pop(ref)
 
@@ -129,7 +129,7 @@ class MemoryStore:
         return self._disk.blobs[ref]
 
     def keep_tables(self, member: str, round_no: int, tensors: TensorSet) -> None:
-        """Nothing of the run depends on them."""
+        """Do nothing: the run does not depend on tables."""
 
     def collect(self, blobs: frozenset[BlobRef], rows: frozenset[RowRef]) -> int:
         del rows
@@ -138,7 +138,7 @@ class MemoryStore:
         return 0
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
 
 class Forms:
@@ -157,7 +157,7 @@ class Forms:
         return self._setup.layout
 
     updates = shared
-    """Nothing is sealed: an update looks like what travels."""
+    """Nothing is sealed: an update has the layout of the shared weights."""
 
     def payload(self, values: Float32Array) -> Payload:
         data = values.data.cast("B").toreadonly()
@@ -183,8 +183,8 @@ class Forms:
 
 
 class MemoryJobs:
-    """Every report of the right size is admitted; W is uniform; rows are mixed as W says, or only named where a run is
-    continuous."""
+    """Admits every report of the right size; W is uniform; rows are mixed by W or, in a continuous run, only derived
+    from their round."""
 
     def __init__(self, setup: Setup, store: MemoryStore, forms: Forms) -> None:
         self._setup, self._store, self._forms = setup, store, forms
@@ -213,7 +213,7 @@ class MemoryJobs:
 
     def aggregate(self, action: actions.Aggregate) -> list[tuple[RowRef, Payload]]:
         given = np.stack([np.frombuffer(self._store.blob(ref), dtype=np.float32) for ref in action.givers])
-        if self._setup.continuous:  # which updates a row is made of depends on the order: numbers would part all ways
+        if self._setup.continuous:  # a row's updates depend on the order: every order would give other numbers
             rows = [self._setup.initial + 1000 * ref.round_no for ref in action.receivers]
         else:
             rows = list((action.weights @ given).astype(np.float32))
@@ -224,14 +224,14 @@ Work = actions.Action | tuple[actions.Inspect, ...]
 
 
 class MemoryCompute:
-    """Jobs wait in order until one is let through; it is done then, and its answer is heard with the next turn."""
+    """Jobs wait in order until one is let through; it is then executed, and its answer is read in the next turn."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Work, Callable[[], object]]] = []
         self._done: list[Done[Work]] = []
 
     def submit(self, key: Work, job: Callable[[], object]) -> None:
-        """Collecting answers nobody: it is done at once."""
+        """Queue a job; collecting has no answer and is done at once if nothing waits."""
         if isinstance(key, actions.Collect) and not self.waiting:
             job()
         else:
@@ -246,4 +246,4 @@ class MemoryCompute:
         return done
 
     def close(self) -> None:
-        """No thread to end."""
+        """Do nothing: there is no thread."""

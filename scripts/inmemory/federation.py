@@ -1,8 +1,8 @@
-"""A coordinator and its participants joined by queues: what a network without faults does, one step at a time.
+"""Connects a coordinator and its participants by queues: a network without faults, one step at a time.
 
 Messages of one connection stay in order. What a participant has sent arrives even if its connection ends; what was sent
-to it does not. Time passes when nothing else can happen. Who moves next is decided by the caller; faults are not here.
-A copy shares the parties with its original until one of them moves.
+to it does not. Time passes when nothing else can happen. The caller decides who moves next; faults are not here. A copy
+shares the parties with its original until one of them moves.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ MakeHome = Callable[[Setup, str], MemoryHome]
 
 
 class MemoryFederation:
-    """Everything, in memory. up: (connection, message) by member, oldest first; down: messages by member. Read
-    `centre` and `homes`; whoever changes one asks for it by `moving` before."""
+    """A federation in memory. up: (connection, message) by member, oldest first; down: messages by member. `centre` and
+    `homes` may be read; to change one, get it by `moving_centre` or `moving` first."""
 
     def __init__(self, setup: Setup, make_home: MakeHome = MemoryHome) -> None:
         self.setup = setup
@@ -28,13 +28,13 @@ class MemoryFederation:
         self.up: dict[str, list[Addressed]] = {name: [] for name in setup.names}
         self.down: dict[str, list[Frames]] = {name: [] for name in setup.names}
         self.broken: set[str] = set()
-        """Members whose present connection the other side has lost: they find out when they have read everything."""
+        """Members whose connection the coordinator has lost: they notice when they have read everything."""
         self.centre = Centre(setup)
         self.homes: dict[str, MemoryHome] = {name: make_home(setup, name) for name in setup.names}
         self._own: set[str] = {"C", *setup.names}
 
     def copy(self) -> Self:
-        """An equal federation; the parties are shared until they move."""
+        """Return an equal federation; the parties are shared until they move."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         for name, value in self.__dict__.items():
@@ -47,7 +47,7 @@ class MemoryFederation:
         return other
 
     def moving(self, name: str) -> MemoryHome:
-        """A participant that is about to change; nobody else's from now on."""
+        """Return a participant that is about to change; from now on it is not shared with other copies."""
         if name not in self._own:
             self.homes[name] = copied(self.homes[name])
             self._own.add(name)
@@ -56,7 +56,7 @@ class MemoryFederation:
         return home
 
     def moving_centre(self) -> Centre:
-        """The coordinator, about to change, and told who can be reached."""
+        """Return the coordinator, which is about to change, and set which connections it can reach."""
         if "C" not in self._own:
             self.centre = copied(self.centre)
             self._own.add("C")
@@ -68,7 +68,7 @@ class MemoryFederation:
     # ---- the network
 
     def _deliver_down(self) -> None:
-        """What the coordinator has said is on its way; with its run over, it also closes its socket."""
+        """Queue what the coordinator has sent; if its run is over, its socket closes too."""
         sent, self.centre.socket.sent = self.centre.socket.sent, []
         for connection, frames in sent:
             name = connection.partition("#")[0]
@@ -86,7 +86,7 @@ class MemoryFederation:
             self.line_gone(home.name)
 
     def delivered(self, name: str) -> None:
-        """What a participant has said is on its way: for those who make it move by themselves."""
+        """Queue what a participant has sent, for callers that move it directly."""
         self._deliver_up(self.homes[name])
 
     def send_down(self, name: str, frames: Frames) -> None:
@@ -96,12 +96,12 @@ class MemoryFederation:
         self.up[name].append((connection, frames))
 
     def line_gone(self, name: str) -> None:
-        """What is on its way over a connection that is gone never arrives."""
+        """Drop messages to a participant whose connection is gone."""
         self.down[name].clear()
         self.broken.discard(name)
 
     def break_lines(self) -> None:
-        """The coordinator's end of every connection is gone, with everything that was on its way there."""
+        """Close the coordinator's end of every connection and drop all messages on the way to it."""
         for name, home in self.homes.items():
             self.up[name].clear()
             if home.connection is not None:
@@ -110,7 +110,7 @@ class MemoryFederation:
     # ---- steps
 
     def connect(self, name: str) -> None:
-        """The connection that is asked for comes about, or is refused because nobody listens."""
+        """Open the requested connection, or refuse it because nobody listens."""
         home = self.moving(name)
         if self.centre.is_down:
             home.lost("refused")
@@ -119,7 +119,7 @@ class MemoryFederation:
         self._deliver_up(home)
 
     def receive(self, name: str, count: int) -> None:
-        """A participant takes so many messages from its socket at once."""
+        """Let a participant take `count` messages from its socket at once."""
         home = self.moving(name)
         batch, self.down[name] = self.down[name][:count], self.down[name][count:]
         home.receive(batch)
@@ -131,17 +131,17 @@ class MemoryFederation:
         self._deliver_up(home)
 
     def hung_up(self, name: str) -> None:
-        """A participant has read everything and finds that the other side is gone."""
+        """Let a participant that has read everything notice that the other side is gone."""
         home = self.moving(name)
         home.lost("closed")
         self._deliver_up(home)
 
     def deliver(self, names: tuple[str, ...]) -> None:
-        """The coordinator takes one message of each name from its socket, all in one turn."""
+        """Let the coordinator take one message of each name from its socket, all in one turn."""
         self.send([self.up[name].pop(0) for name in names])
 
     def send(self, messages: list[Addressed]) -> None:
-        """The coordinator hears these, whoever said them."""
+        """Let the coordinator receive these messages, whoever sent them."""
         self.moving_centre().receive(messages)
         self._deliver_down()
 
@@ -150,16 +150,16 @@ class MemoryFederation:
         self._deliver_down()
 
     def deadline(self) -> float | None:
-        """When something happens by time alone."""
+        """Return when the next timeout is due."""
         times = [self.centre.deadline(), *(home.machine.next_deadline() for home in self.awake().values())]
         return min((time for time in times if time is not None), default=None)
 
     def awake(self) -> dict[str, MemoryHome]:
-        """Participants that notice the time."""
+        """Return the participants whose timeouts run."""
         return self.homes
 
     def pass_time(self, until: float) -> None:
-        """The clock moves on, and everybody who waited for that is told."""
+        """Advance the clock and handle all timeouts that are due."""
         self.now = max(self.now, until)
         self.moving_centre().clock.now = self.now
         self.send([])
@@ -175,7 +175,7 @@ class MemoryFederation:
     # ---- a schedule without choices
 
     def step(self) -> bool:
-        """Whatever comes first, fairly; False when everything has come to its end."""
+        """Take the next steps, fairly; False if nothing can happen any more."""
         moved = False
         for name in list(self.awake()):
             home = self.homes[name]

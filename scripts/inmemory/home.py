@@ -1,7 +1,8 @@
-"""A participant between its socket and its disk: the real machine and post, stepped as its shell steps them.
+"""Runs a participant between socket and disk: the real machine and post, stepped as its shell steps them.
 
-Work is a number added to the weights, done when the world says so. `disk` is what a real participant has saved: the run
-whose initial model it holds, and its latest report, statistics apart. A crash is another `boot` over the same disk.
+Work is a number added to the weights, finished when the caller says so. `disk` is what a real participant has saved:
+the run whose initial model it holds, and its latest report except statistics. A crash is another `boot` over the same
+disk.
 """
 
 from __future__ import annotations
@@ -37,23 +38,23 @@ PATIENCE = Patience(reconnect_s=0.5, reconnect_cap_s=4.0, answer_s=2.0, silence_
 
 
 class Steady:
-    """In place of chance: half of everything."""
+    """A random generator that always returns one half."""
 
     def random(self) -> float:
         return 0.5
 
 
 class Unfilled(AssertionError):
-    """A message was handed on to work without the bytes that it announced."""
+    """Work was started on a message without the payload that it announced."""
 
 
 class Accused(AssertionError):
-    """A side called an honest peer faulty."""
+    """One side accused an honest peer of a fault."""
 
 
 @dataclass
 class Saved:
-    """On disk. final: the weights the participant ended with."""
+    """State on disk. final: the weights the participant ended with."""
 
     run: str | None = None
     report: Report | None = None
@@ -61,8 +62,8 @@ class Saved:
 
 
 class MemoryHome:
-    """One participant. `is_opening`: a connection is asked for; `connection`: the one that stands; `sent`: what it has
-    said and nobody has taken yet. mark: its fingerprint, while it stands."""
+    """One participant. is_opening: a connection is requested; connection: the open one; sent: messages that have not
+    been taken yet. mark: its fingerprint, None once it changes."""
 
     def __init__(self, setup: Setup, name: str) -> None:
         self._setup = setup
@@ -75,7 +76,7 @@ class MemoryHome:
         self.boot()
 
     def boot(self) -> None:
-        """A new life."""
+        """Start a new process."""
         self.lives += 1
         self.machine = AgentMachine(
             hello=self._setup.hello(self.name, self.disk.run, self.lives),
@@ -90,26 +91,26 @@ class MemoryHome:
         self._perform(self.machine.start(self.clock.now))
 
     def has_finished(self) -> bool:
-        """Whether an earlier life has saved its goodbye."""
+        """Whether an earlier process has saved its goodbye."""
         return isinstance(self.disk.report, Goodbye)
 
-    # ---- what the world does to it
+    # ---- what happens to it
 
     def connected(self) -> None:
-        """The connection that was asked for stands."""
+        """Handle that the requested connection is open."""
         self.is_opening = False
         self.serial += 1
         self.connection = f"{self.name}#{self.serial}"
         self._step([LineOpened()])
 
     def lost(self, reason: str) -> None:
-        """The connection broke, or nobody answered."""
+        """Handle that the connection broke, or that nobody answered."""
         self.is_opening, self.connection = False, None
         self._step([LineLost(reason=reason)])
 
     def receive(self, batch: Sequence[Frames]) -> None:
-        """Messages that lay in the socket together; each is handled before the next is judged. When the machine closes
-        the connection over one of them, the rest is gone."""
+        """Handle messages that were in the socket together, each before the next is decoded. If the machine closes the
+        connection because of one of them, the rest is lost."""
         connection = self.connection
         for frames in batch:
             for event in self.judge(frames) if self.connection == connection else ():
@@ -117,7 +118,7 @@ class MemoryHome:
         self._step([])
 
     def judge(self, frames: Frames) -> list[Event]:
-        """What one message means for the machine."""
+        """Return the machine's events for one message."""
         complete = self.post.receive(frames)
         if self.post.refused:
             raise Accused(f"{self.name} calls the coordinator faulty: {self.post.refused}")
@@ -128,13 +129,13 @@ class MemoryHome:
         return [*found, *(MessageReceived(message=message) for message in complete)]
 
     def save(self) -> None:
-        """Work in progress reaches the disk."""
+        """Save the result of work in progress to disk."""
         job = self.job
         if isinstance(job, Reported) and not isinstance(job.report, Stats):
             self.disk.report = job.report
 
     def finish_work(self) -> None:
-        """Work in progress ends: saved, then told."""
+        """Finish work in progress: save the result, then pass it to the machine."""
         self.save()
         job, self.job = self.job, None
         if job is not None:
@@ -181,7 +182,7 @@ class MemoryHome:
         try:
             self.post.send(message)
         except LocalProtocolError:
-            return  # what the coordinator said meanwhile made it pointless
+            return  # a message of the coordinator has made it obsolete
         self._flush()
 
     def _close(self) -> None:

@@ -1,6 +1,6 @@
-"""What is federated in memory: names, rounds, mode and the size of a payload; and the plan and rules that follow.
+"""Describes a federation in memory: names, rounds, mode and payload size, and the plan and rules that follow.
 
-A model is one vector of float32. Small, it fits one message; sliced, it is above one slice. Nothing here acts.
+A model is one vector of float32. It fits one message or, if sliced, is larger than a slice. Nothing here acts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DIGEST = "ab" * 16
 
 @dataclass(frozen=True)
 class Setup:
-    """One federation. sliced: payloads are two slices, else they fit one message."""
+    """One federation. sliced: payloads take two slices, otherwise they fit one message."""
 
     members: int = 2
     rounds: int = 2
@@ -67,7 +67,7 @@ class Setup:
 
     @cached_property
     def rules(self) -> Rules:
-        """Nothing closes by time alone: a run that ends has got everybody's reports."""
+        """Rules without deadlines: a run that ends has received all members' reports."""
         return Rules(
             run=RUN,
             strategy=make_strategy(self.algorithm, {}),
@@ -106,12 +106,12 @@ class Setup:
 
 
 def process_of(name: str, life: int) -> str:
-    """The number of a participant's process, of which `life_of` tells again which it is."""
+    """Return the number of a participant's process; `life_of` is the inverse."""
     return f"{name.encode().hex()}{life:030x}"
 
 
 def life_of(process: str) -> str:
-    """name!life"""
+    """Return name!life."""
     return f"{bytes.fromhex(process[:2]).decode()}!{int(process[2:], 16)}"
 
 

@@ -1,7 +1,7 @@
-"""Makes slices tiny for a whole process, so that a payload of a few bytes travels as a large model does.
+"""Makes slices tiny for a whole process, so that a payload of a few bytes is sent like a large model.
 
-The limits of the wire are constants that other modules read when they are imported. So this must come first in a
-process of its own, before any other module of the protocol; it decides the sizes and nothing else.
+The limits of the wire are constants that other modules read when they are imported. So this needs its own process and
+must come before any other module of the protocol; it decides the sizes and nothing else.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import sys
 from protocol import limits
 
 SLICE_BYTES = 64
-"""A slice: sixteen float32 values."""
+"""Size of a slice: sixteen float32 values."""
 
 EMBEDDED_BYTES = 16
-"""Up to so many bytes a tensor set rides inside the header; up to a slice it is a frame of its own."""
+"""Up to this many bytes a tensor set is embedded in the header; up to a slice it is a separate frame."""
 
 
 def shrink() -> None:
-    """Change the limits. Too late, it would leave modules that disagree: then it refuses."""
+    """Change the limits; raises if other modules have already read them, because they would disagree."""
     late = sorted(name for name in sys.modules if name.startswith("protocol.") and name != "protocol.limits")
     if late:
         raise RuntimeError(f"slices must be made small before {late[0]} is imported")
