@@ -1,21 +1,26 @@
 """Reads and checks the list of members on disk. No sockets.
 
 The list is a file with one line per member, name and public key, or a folder with one file NAME.pub per member. It may
-be edited during a run: it is read again when it has changed, and an invalid edit leaves the list unchanged. `auth`
-decides who may connect to a socket.
+be edited during a run: it is read again when it has changed, and an invalid edit leaves the list unchanged. An edit
+that removes somebody counts once the files have been left alone for a moment, because a file that is written in place
+is read half-written, too. `auth` decides who may connect to a socket.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fedap_core.errors import InvalidInput
 from protocol.errors import InvalidField
 from protocol.keys import is_key, parse_public
 from protocol.plan import PEER_NAME, PEER_NAME_IN_WORDS
+
+SETTLED_S = 2.0
+"""Seconds without another edit after which a list that lacks somebody counts."""
 
 
 def parse_members(text: str, *, source: str) -> Mapping[str, str]:
@@ -53,11 +58,14 @@ def read_public_keys(folder: Path) -> Mapping[str, str]:
 class MemberList:
     """Who may take part, by public key. Used by the socket's thread and the authenticator's."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
+        self._clock = clock
         self._lock = threading.Lock()
         self._mark: tuple[object, ...] = ()
         self._names: Mapping[str, str] = {}
+        self._shorter: tuple[object, float] | None = None
+        """The mark of a list that lacks somebody, and since when it has been there."""
         self.fault = ""
         """What is wrong with the current file; empty if nothing. The list before the edit stays in use."""
         if not path.exists():
@@ -88,10 +96,19 @@ class MemberList:
                 if not names and self._names:
                     found = "no file NAME.pub" if self._path.is_dir() else "no line «name key»"
                     raise InvalidInput(str(self._path), found, "a list; to end a run, stop it")
-                self._names, self._mark = names, mark
+                if self._is_settled(names, mark):
+                    self._names, self._mark, self._shorter = names, mark, None
             self.fault = ""
         except (OSError, UnicodeDecodeError, InvalidInput) as error:
             self.fault = str(error)
+
+    def _is_settled(self, names: Mapping[str, str], mark: object) -> bool:
+        """Whether this list may replace the one in use."""
+        if self._names.items() <= names.items():
+            return True
+        if self._shorter is None or self._shorter[0] != mark:
+            self._shorter = mark, self._clock()
+        return self._clock() >= self._shorter[1] + SETTLED_S
 
     def _now(self) -> tuple[object, ...]:
         """Return a value that changes with every edit."""

@@ -20,6 +20,7 @@ class SmallDisk:
         self.folder = folder
         self._size = size_bytes
         self._ballast = folder / "ballast"
+        self.is_full = False
 
     def __enter__(self) -> SmallDisk:
         self.folder.mkdir(parents=True)
@@ -33,6 +34,7 @@ class SmallDisk:
 
     def fill(self) -> None:
         """Down to the last page."""
+        self.is_full = True
         with self._ballast.open("wb", buffering=0) as file:
             with contextlib.suppress(OSError):  # others write at the same time
                 os.posix_fallocate(file.fileno(), 0, max(self._free() - _PAGE, _PAGE))
@@ -43,6 +45,7 @@ class SmallDisk:
     def free(self) -> None:
         for path in (self._ballast, self.folder / "rest"):
             path.unlink(missing_ok=True)
+        self.is_full = False
 
     def _free(self) -> int:
         found = os.statvfs(self.folder)

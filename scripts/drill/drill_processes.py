@@ -30,6 +30,9 @@ class Party:
     deaths: deque[Die] = field(default_factory=deque)
     may_refuse: bool = False
     """It may end with code 2: what it needs was damaged."""
+    lacked_room: bool = False
+    """It may end with code 2 once, because its disk was full before the run had begun; it is started again when there
+    is room."""
     pause_s: float = 0.0
     """Between the end of this process, when it is killed, and the next start."""
 
@@ -144,5 +147,6 @@ class DrillProcesses:
 
 
 def _is_expected(party: Party) -> bool:
-    """Killed by the drill, or refusing what the drill has damaged."""
-    return (party.code == -signal.SIGKILL and party.is_killed) or (party.code == 2 and party.may_refuse)
+    """Killed by the drill, refusing what the drill has damaged, or to begin on a disk that it has filled."""
+    is_refusal = party.code == 2 and (party.may_refuse or party.lacked_room)
+    return (party.code == -signal.SIGKILL and party.is_killed) or is_refusal

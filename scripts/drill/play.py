@@ -41,6 +41,8 @@ DISK_MODELS = 24
 """A small disk: so many bytes, and room for so many models."""
 TALLY = "attempts"
 """Where an attacker counts."""
+FULL = ("No space left", "disk is full")
+"""By which a party's last words say that its disk has no room."""
 PATIENCE_S = 60.0
 """That a drill may take beyond ten times the undisturbed run."""
 
@@ -196,8 +198,18 @@ class _Play:
         elif isinstance(fault, Fill):
             disk = self._disks[fault.party]
             disk.fill() if on else disk.free()
+            self._processes.parties[fault.party].lacked_room = True
         elif self._spaces is not None:
             self._spaces.plug(fault.party, connected=not on)
+
+    def _begin_again(self) -> None:
+        """What an operator does when there is room: start a party that refused to begin on a full disk, once."""
+        for name, disk in self._disks.items():
+            party = self._processes.parties[name]
+            if party.child is None and party.code == 2 and party.lacked_room and not disk.is_full:
+                party.lacked_room = False
+                if any(words in last_line(self._site.log(name)) for words in FULL):
+                    self._processes.start(name)
 
     def _damage(self, fault: Damage) -> None:
         if not self._repair.strike(fault):
@@ -235,6 +247,7 @@ class _Play:
             wait_s = min([look_at, *(moment for moment, _, _ in self._due[:1])]) - now
             dead = self._processes.bury(max(wait_s, 0.0))
             self._repair.look()
+            self._begin_again()
             for party in dead:
                 name = party.name
                 self._at(time.monotonic() + party.pause_s, lambda name=name: self._processes.start(name))  # type: ignore[misc]

@@ -10,11 +10,21 @@ from pathlib import Path
 import pytest
 import zmq
 
-from coordinator.record.member_list import MemberList, parse_members
+from coordinator.record.member_list import SETTLED_S, MemberList, parse_members
 from coordinator.wire.auth import Authenticator, secure
 from fedap_core.errors import InvalidInput
 from protocol.host.keys import generate_keys, read_key_file, write_key_file
 from protocol.keys import KeyPair
+
+
+class Clock:
+    """Moved by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
 
 WAIT_MS = 10_000
 """Longest wait for something that must happen; far above what it takes."""
@@ -32,9 +42,12 @@ def test_members_may_be_a_folder_of_public_keys_which_is_followed(tmp_path: Path
     for name, pair in pairs.items():
         (tmp_path / f"{name}.pub").write_text(pair.public_text)
     (tmp_path / "README").write_text("not a key")
-    listed = MemberList(tmp_path)
+    clock = Clock()
+    listed = MemberList(tmp_path, clock)
     assert listed.names() == {pair.public: name for name, pair in pairs.items()}
     (tmp_path / "south.1.pub").unlink()
+    assert listed.name_of(pairs["south.1"].public) == "south.1"
+    clock.now += SETTLED_S
     assert listed.name_of(pairs["south.1"].public) is None
     (tmp_path / "east.pub").write_text("no key")
     assert listed.name_of(pairs["north"].public) == "north"
@@ -82,13 +95,35 @@ def test_a_line_that_is_no_new_member_is_refused_by_its_number(line: str) -> Non
         parse_members(f"one {key}\n{line.format(key=key, new=new)}", source="members")
 
 
+def test_a_list_that_is_written_in_place_line_by_line_removes_nobody_on_the_way(tmp_path: Path) -> None:
+    """Somebody else's line comes first, and takes longer than anybody waits for a whole list that stays."""
+    keys = {name: generate_keys().public for name in ("a", "b", "c")}
+    path, clock = tmp_path / "members", Clock()
+    path.write_text("".join(f"{name} {key}\n" for name, key in keys.items()))
+    members = MemberList(path, clock)
+    with path.open("w") as file:
+        for name, key in (("d", generate_keys().public), *keys.items()):
+            file.write(f"{name} {key}\n")
+            file.flush()
+            assert set(keys.values()) <= set(members.names())
+            clock.now += 0.9 * SETTLED_S
+    assert sorted(members.names().values()) == ["a", "b", "c", "d"]
+    path.write_text(f"a {keys['a']}\n")
+    assert len(members.names()) == 4
+    clock.now += SETTLED_S
+    assert members.names() == {keys["a"]: "a"}
+
+
 def test_the_list_follows_its_file_and_survives_a_broken_edit(tmp_path: Path) -> None:
     first, second = generate_keys().public, generate_keys().public
     path = tmp_path / "members"
     path.write_text(f"a {first}\n")
-    members = MemberList(path)
+    clock = Clock()
+    members = MemberList(path, clock)
     assert (members.name_of(first), members.name_of(second)) == ("a", None)
     path.write_text(f"b {second}\n# longer\n")
+    members.names()
+    clock.now += SETTLED_S
     assert (members.name_of(first), members.name_of(second)) == (None, "b")
     path.write_text("b nonsense, and much longer than before so that it is seen as changed\n")
     assert members.name_of(second) == "b"
