@@ -64,7 +64,7 @@ TABLE: Mapping[PeerState, Mapping[Side, Mapping[str, PeerState]]] = {
         P: {
             "hello": PeerState.PENDING,
             "leave": PeerState.CLOSED,
-            "goodbye": PeerState.FINISHED,  # from one that comes back after its finish
+            "goodbye": PeerState.FINISHED,  # from one that reconnects after its finish
             **_stay(PeerState.MEMBER, "stats", "update", *_SIGNALS),
         },
         C: {

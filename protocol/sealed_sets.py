@@ -42,7 +42,7 @@ class Ingredients:
 
 
 def update_layout(values: int) -> Layout:
-    """Return the layout of an update with so many values: a word each, the check value, the salt."""
+    """Return the layout of an update: a word per value, the check value, the salt."""
     return _words_layout(values + TAG_WORDS + SALT_WORDS)
 
 

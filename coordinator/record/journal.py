@@ -52,6 +52,7 @@ create table if not exists entries (serial integer primary key, time_s real not 
 create table if not exists snapshots (serial integer primary key, body blob not null) strict;
 create table if not exists facts (name text primary key, value text not null, seal integer not null) strict;
 """
+"""The facts of the run are in `entries`; the table `facts` holds metadata, each item with its checksum."""
 _SNAPSHOTS_KEPT = 2
 """The latest and the one before it."""
 
