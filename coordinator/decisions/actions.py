@@ -73,8 +73,8 @@ class Order:
 
     kind, round_no, measure, phase, reason: the message's fields, if its kind has them. weights None: the field is nil
     (an `anchor` under the initial model, a `finish` before any weights). If no tensors are shared, the shell sends an
-    empty set. peers: sealed statistics that a `train` includes. mixed_from, similarity: how the model of a `finish` was
-    mixed.
+    empty set. peers: sealed statistics that a `train` includes. mixed_from, similarity: fields of a `finish` about its
+    model.
     """
 
     kind: str

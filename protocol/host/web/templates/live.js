@@ -5,7 +5,7 @@
     line.dataset.state = state;
     line.textContent = words;
   };
-  // The browser connects again by itself; a stream that it has given up is opened anew.
+  // The browser reconnects by itself; a stream that it has given up is opened again.
   function follow() {
     const stream = new EventSource("events");
     stream.addEventListener("open", () => show("live", "live"));
