@@ -1,4 +1,4 @@
-"""FedAP from Python: compare algorithms, run one federation, read results, add an algorithm of your own.
+"""FedAP from Python: compare algorithms, run one federation, read results, add your own algorithm.
 
 ```python
 import fedap
@@ -9,8 +9,8 @@ found.plot().savefig("curves.png")
 found.accuracy("FedAP")           # numpy: (evaluated rounds, clients)
 ```
 
-Everything here is a short way to what `fedap-lab` does; the same settings find the same runs again, whether a notebook
-or the command made them. Wrong values raise `fedap.InvalidInput` with one sentence.
+This is a Python interface to `fedap-lab`; the same settings find the same runs again, whether a notebook or the command
+created them. Wrong values raise `fedap.InvalidInput` with a one-sentence message.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["InvalidInput", "Results", "Strategy", "algorithms", "compare", "read", "register", "run"]
 
 Algorithm = str | Strategy | type[Strategy]
-"""A name (`"fedap"`, `"fedap:self_weight=0.3"`), a strategy with its options, or a class of one."""
+"""A name (`"fedap"`, `"fedap:self_weight=0.3"`), a strategy with its options, or a strategy class."""
 
 RUNS = Path("runs")
 
@@ -52,8 +52,8 @@ RUNS = Path("runs")
 class Results:
     """Runs that belong to one comparison: the same clients under one or more algorithms and seeds.
 
-    Made by `compare`, `run` and `read`. Algorithms are named as in `names`; accuracies are shares of 1, on the clients'
-    own test samples, of the models that are handed over.
+    Returned by `compare`, `run` and `read`. Algorithms are named as in `names`; accuracies are between 0 and 1, on the
+    clients' own test samples, of the models that are handed over.
     """
 
     def __init__(self, runs: Sequence[Run]) -> None:
@@ -61,7 +61,7 @@ class Results:
 
     @property
     def names(self) -> list[str]:
-        """The algorithms, as tables and plots write them."""
+        """The algorithms, as named in tables and plots."""
         return [algorithm.name for algorithm in self._study.algorithms]
 
     @property
@@ -76,7 +76,7 @@ class Results:
 
     @property
     def notes(self) -> list[str]:
-        """What should be known before figures are compared, as sentences; often empty."""
+        """Caveats for comparing the figures, as sentences; often empty."""
         return list(self._study.notes)
 
     def headline(self, name: str) -> Headline:
@@ -84,7 +84,7 @@ class Results:
         return headline(self._summaries(name))
 
     def accuracy(self, name: str, seed: int | None = None) -> FloatArray:
-        """Every client's accuracy in every evaluated round: (rounds, clients), NaN where nobody measured.
+        """Every client's accuracy in every evaluated round: (rounds, clients), NaN where it was not measured.
 
         Args:
             name: One of `names`.
@@ -97,7 +97,7 @@ class Results:
         return [record.number + 1 for record in self._run(name, seed).evaluated]
 
     def mixing(self, name: str, seed: int | None = None) -> FloatArray | None:
-        """W, (clients, clients): row i is what client i receives from whom; None where the run has none."""
+        """W, (clients, clients): row i is what client i receives from each other one; None if the run has no W."""
         found = self._run(name, seed).mixing
         return None if found is None else found.weights
 
@@ -105,8 +105,8 @@ class Results:
         """How much more accurate one algorithm is than another, paired over (client, seed).
 
         Returns:
-            `mean`, `low` and `high` (a 95 % bootstrap interval) in shares of 1, and `verdict`: "better", "worse" or
-            "not told apart". None where the two have no client and seed in common.
+            `mean`, `low` and `high` (a 95 % bootstrap interval) as fractions, and `verdict`: "better", "worse" or
+            "not told apart". None if the two have no client and seed in common.
         """
         return difference(self._summaries(name), self._summaries(other))
 
@@ -129,7 +129,7 @@ class Results:
                             }
 
     def frame(self) -> DataFrame:
-        """`rows` as a pandas DataFrame; pandas is not installed with FedAP."""
+        """Return `rows` as a pandas DataFrame; pandas is not installed with FedAP."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -137,7 +137,7 @@ class Results:
         return pd.DataFrame(list(self.rows()))
 
     def plot(self) -> Figure:
-        """Mean accuracy per round, one line per algorithm, in the colours of the report. A matplotlib figure."""
+        """Plot mean accuracy per round, one line per algorithm, in the report's colours; return a matplotlib figure."""
         from scripts.report.figures import draw_curves, new_figure  # matplotlib takes a second to load
 
         figure = new_figure(7.2, 4.2)
@@ -146,7 +146,7 @@ class Results:
         return figure
 
     def report(self, path: str | Path) -> Path:
-        """Write the report as one HTML file that loads nothing from a network; returns where it lies."""
+        """Write the report as one HTML file that loads nothing from the network; return its path."""
         return write(self._study, Path(path))
 
     def __str__(self) -> str:
@@ -193,19 +193,19 @@ def compare(
     quiet: bool = False,
     **settings: object,
 ) -> Results:
-    """Run algorithms on identical clients and initial weights, or read them where they have run before.
+    """Run algorithms on identical clients and initial weights, or read runs that already exist.
 
     Args:
         data: A known name (`watch`, `synthetic`, `organamnist`, ...), `package.module:factory`, or a path to npz, csv
             or an image folder.
-        algorithms: Names with options, strategies, or classes of your own; see `algorithms()` for the names.
+        algorithms: Names with options, strategies, or your own classes; see `algorithms()` for the names.
         seeds: One run for each algorithm and seed.
         rounds: Communication rounds.
         model: `lenet5`, `har-cnn`, `alexnet` or `package.module:factory`; by default the usual one for the data.
         cohort: How data are divided: `clients`, `partition`, `alpha`, `protocol`, `data_options`, ...
-        engine: `inline`, or `processes` for a real federation with sockets; the same bits.
-        jobs: Runs at once; 0 uses the cores.
-        out: Folder of the runs. Runs of equal settings that are found there are not run again.
+        engine: `inline`, or `processes` for a real federation with sockets; both give the same bits.
+        jobs: Parallel runs; 0 uses all cores.
+        out: Folder of the runs. Runs that already exist there with equal settings are not run again.
         quiet: Print nothing.
         **settings: Other settings of a run: `learning_rate`, `momentum`, `epochs`, `batch_size`, `evaluate_every`, ...
 
@@ -222,42 +222,42 @@ def compare(
 
 
 def run(algorithm: Algorithm, data: str, *, seed: int = 0, **options: Any) -> Results:  # noqa: ANN401
-    """Run one federation; everything that `compare` takes may be given.
+    """Run one federation; accepts all options of `compare`.
 
     Args:
-        algorithm: A name with options, a strategy, or a class of your own.
+        algorithm: A name with options, a strategy, or your own class.
         data: As in `compare`.
-        seed: Of everything random in the run.
+        seed: Seed of everything random in the run.
         **options: As in `compare`: `rounds`, `engine`, `cohort`, `learning_rate`, ...
     """
     return compare(data, algorithms=[algorithm], seeds=[seed], **options)
 
 
 def read(*folders: str | Path, where: Mapping[str, str] | None = None) -> Results:
-    """Read runs that lie on disk: run folders, a coordinator's run folder, or folders with several of either below.
+    """Read runs from disk: run folders, a coordinator's run folder, or folders that contain several of either.
 
     Args:
         *folders: At least one.
-        where: Only runs with these settings, e.g. `{"alpha": "0.1"}`, where a folder has runs of several comparisons.
+        where: Only runs with these settings, e.g. `{"alpha": "0.1"}`, if a folder has runs of several comparisons.
     """
     return Results(find_runs([Path(folder) for folder in folders], where))
 
 
 def algorithms() -> list[str]:
-    """The names that `compare` knows, those that were registered among them."""
+    """Return the names that `compare` accepts, including registered ones."""
     return list(STRATEGIES)
 
 
 def register(kind: type[Strategy], name: str = "") -> type[Strategy]:
-    """Add an algorithm under a name; may be used as a decorator.
+    """Add an algorithm under a name; can be used as a decorator.
 
-    A run is found again by its settings, and the name is one of them: after a change of the code, choose another name
-    or another `out`. In federations over several machines every participant needs the code: there algorithms are named
+    A run is found again by its settings, and the name is one of them: after a code change, choose another name or
+    another `out`. In federations over several machines every participant needs the code: there, name the algorithm
     `package.module:Class` instead.
 
     Args:
-        kind: A subclass of `Strategy`, a frozen dataclass, whose fields are its options.
-        name: The class's own `name` by default.
+        kind: A subclass of `Strategy`: a frozen dataclass whose fields are its options.
+        name: Defaults to the class's own `name`.
     """
     chosen = name or kind.name
     if not chosen or ":" in chosen or "," in chosen:
@@ -269,7 +269,7 @@ def register(kind: type[Strategy], name: str = "") -> type[Strategy]:
 
 
 def _label(algorithm: Algorithm) -> str:
-    """As a command line would name it: `name:option=value`; a class that is new is registered."""
+    """Return the algorithm as on a command line: `name:option=value`; register a new class."""
     if isinstance(algorithm, str):
         return algorithm
     kind = algorithm if isinstance(algorithm, type) else type(algorithm)

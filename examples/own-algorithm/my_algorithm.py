@@ -1,4 +1,4 @@
-"""An algorithm of one's own: members keep batch norm at home and take half of their model from everybody alike."""
+"""Your own algorithm: members keep batch norm local and take half of their model from all others in equal shares."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Half(Strategy):
         return frozenset({Part.BATCH_NORM})
 
     def mixing(self, evidence: Evidence) -> Mixing:
-        """W: `own` on the diagonal, equal shares elsewhere; a member alone keeps all."""
+        """Return W: `own` on the diagonal, equal shares elsewhere; a lone member keeps all."""
         count = len(evidence.counts)
         if count == 1:
             return Mixing(weights=np.ones((1, 1)))

@@ -1,4 +1,4 @@
-"""A model of one's own: any torch module with batch norm, made by a function that is told input shape and classes."""
+"""Your own model: any torch module with batch norm, built by a function that gets the input shape and the classes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedap_core.models import ModelRequest
 
 
 def small(request: ModelRequest) -> nn.Module:
-    """Two convolutions; the last layer is the head, which FedPer keeps at home."""
+    """Two convolutions; the last layer is the head, which FedPer keeps local."""
     channels = request.input_shape[0]
     return nn.Sequential(
         nn.Conv2d(channels, 8, 3, padding=1),

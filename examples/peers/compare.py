@@ -1,9 +1,9 @@
-"""Runs the same job here and on other simulators, in turn, and prints seconds per round and their ratios.
+"""Run the same job here and on other simulators, in turn, and print seconds per round and their ratios.
 
 `python examples/peers/compare.py --flower VENV --pfl VENV` needs an environment for each peer
-(`requirements-*.txt`) and this project's own for itself. Ours is FedAP with 32 neighbours and a personal model for each
-of the 10,000 clients; theirs is FedAvg, one model for all. `--alone` adds ours without exchange: what the training of
-the chosen clients costs. Nobody evaluates, and the first round is left out.
+(`requirements-*.txt`) and runs in this project's own. Ours is FedAP with 32 neighbours and a personal model for each
+of the 10,000 clients; theirs is FedAvg, one model for all. `--alone` adds ours without exchange: the cost of training
+the chosen clients. No simulator evaluates, and the first round is left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 SHARE = 0.05
 ENDS = 6
-"""Rounds at the beginning and at the end of a longer run that are also looked at by themselves."""
+"""Rounds at the start and at the end of a longer run that are also reported separately."""
 NEVER = "100000"
 PATIENCE_S = 1800.0
 
@@ -36,7 +36,7 @@ Cost = tuple[float, float]
 
 
 def watched(command: list[str], rounds: int, done: Callable[[], int], environment: dict[str, str]) -> list[Cost]:
-    """What each round but the first cost; the command is ended after the last. done: rounds so far."""
+    """Return the cost of each round except the first; end the command after the last. done: rounds so far."""
     process = subprocess.Popen(  # noqa: S603 - our own commands
         command, cwd=REPOSITORY, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
     )
@@ -68,7 +68,7 @@ def tree_cpu(pid: int) -> float:
 
 def ours(folder: Path, clients: int, rounds: int, engine: str, algorithm: str = "fedap:neighbours=32") -> list[Cost]:
     options = ["--data-option", "shape=1x28x28", "--data-option", "classes=11"]
-    anchor = folder / "anchor.safetensors"  # a pooled one trains for longer than all these rounds
+    anchor = folder / "anchor.safetensors"  # a pooled anchor would train longer than all these rounds
     if not anchor.exists():
         making = [sys.executable, "-m", "participant.cli", "init", "--data", "synthetic", "--model", "lenet5", *options]
         subprocess.run([*making, "--out", str(anchor)], cwd=REPOSITORY, check=True)  # noqa: S603 - our own command
@@ -93,7 +93,7 @@ def theirs(python: Path, program: str, folder: Path, clients: int, rounds: int) 
         "PEER_ROUNDS": str(rounds + 1),
         "PEER_FOLDER": str(folder),
         "PEER_TOLD": str(told),
-        "RAY_worker_niceness": "0",  # else every other process of the machine comes first
+        "RAY_worker_niceness": "0",  # otherwise all other processes on the machine have priority
     }
     if not (folder / "x.npy").exists():
         making = [str(python), "-c", "import peer_job; peer_job.make_samples()"]
@@ -130,7 +130,7 @@ def main() -> None:
                 wall, cpu = (statistics.median(cost[at] for cost in costs) for at in (0, 1))
                 found[contender].append((wall, cpu))
                 print(f"pass {number + 1}: {contender}: {wall:.2f} s, CPU {cpu:.2f} s a round", flush=True)
-                if len(costs) >= 2 * ENDS:  # ours spends more on clients that have not taken part before
+                if len(costs) >= 2 * ENDS:  # ours takes longer for clients that have not taken part before
                     first, last = (
                         statistics.median(cost[0] for cost in part) for part in (costs[:ENDS], costs[-ENDS:])
                     )

@@ -1,4 +1,4 @@
-"""One client of the Flower job: takes the weights, makes one step over its 32 images, hands the weights back."""
+"""One client of the Flower job: receives the weights, makes one step on its 32 images, returns the weights."""
 
 from __future__ import annotations
 

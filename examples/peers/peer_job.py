@@ -1,7 +1,7 @@
-"""The job that every contender does: 10,000 clients with 32 images each, LeNet-5, one batch, 500 clients a round.
+"""The job that every simulator runs: 10,000 clients with 32 images each, LeNet-5, one batch, 500 clients per round.
 
-Imports PyTorch and the plain LeNet-5 of this project's benchmark and nothing else of it. Samples lie in a memory map,
-so that every process of a simulator reads the same pages.
+Imports PyTorch and, from this project, only the plain LeNet-5 of the benchmark. Samples are in a memory map, so that
+every process of a simulator reads the same pages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def new_model() -> nn.Module:
 
 
 def make_samples() -> None:
-    """Write everybody's images and labels."""
+    """Write the images and labels of all clients."""
     rng = np.random.default_rng(0)
     np.save(FOLDER / "x.npy", rng.integers(0, 256, (CLIENTS, SAMPLES, 1, 28, 28), dtype=np.uint8))
     np.save(FOLDER / "y.npy", rng.integers(0, CLASSES, (CLIENTS, SAMPLES)))
@@ -44,13 +44,13 @@ def _samples() -> tuple[np.ndarray, np.ndarray]:
 
 
 def samples_of(client: int) -> tuple[Tensor, Tensor]:
-    """One client's images from 0 to 1, and their classes."""
+    """Return one client's images, scaled to 0 to 1, and their classes."""
     x, y = _samples()
     return torch.from_numpy(np.array(x[client])).float() / 255.0, torch.from_numpy(np.array(y[client]))
 
 
 def tell_round(number: int) -> None:
-    """A round has ended: `compare.py` counts the lines."""
-    if number > 0 or "pfl" in TOLD.name:  # Flower tells of round 0, before any training
+    """Record the end of a round as a line, which `compare.py` counts."""
+    if number > 0 or "pfl" in TOLD.name:  # Flower also reports round 0, before any training
         with TOLD.open("a", encoding="utf-8") as file:
             file.write(f"round {number}\n")

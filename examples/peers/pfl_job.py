@@ -1,4 +1,4 @@
-"""The job on pfl-research: FedAvg in one process, which trains the clients one after the other in one model."""
+"""The job on pfl-research: FedAvg in one process, which trains the clients one after another in one model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 
 class Trained(nn.Module):
-    """LeNet-5 with the two methods that pfl asks for."""
+    """LeNet-5 with the two methods that pfl requires."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Trained(nn.Module):
 
 
 class Clock(TrainingProcessCallback):
-    """Tells the time after every round."""
+    """Records the end of every round."""
 
     def after_central_iteration(
         self, _metrics: Metrics, _model: object, *, central_iteration: int

@@ -1,7 +1,7 @@
-"""Makes the files of three hospitals: north has png images, south DICOM files and a table of labels, east an npz file.
+"""Create the files of three hospitals: north has png images, south DICOM files and a table of labels, east an npz file.
 
-Each has two of the classes abscess, benign and cyst. East's scanner shows everything four times darker than the others,
-so that its data fit nobody's.
+Each has two of the classes abscess, benign and cyst. East's scanner makes everything four times darker than the others,
+so that its data are similar to nobody's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opens north's exported models with their own tools, onnxruntime and MONAI, and compares them with `predict`."""
+"""Open north's exported models with onnxruntime and MONAI, and compare their results with `predict`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ with Path("north.csv").open(newline="") as table:
 classes = ("abscess", "benign", "cyst")
 expected = np.array([[float(rows[file.name][name]) for name in classes] for file in files])
 
-# ONNX: pixels as they are stored (0 to 255), at the size of the model file
+# ONNX: pixels as stored (0 to 255), at the model's input size
 pixels = [Image.open(file).convert("L").resize((32, 32), Image.Resampling.BILINEAR) for file in files]
 images = np.stack([np.asarray(one, dtype=np.float32)[None] for one in pixels])
 session = onnxruntime.InferenceSession("north.onnx", providers=["CPUExecutionProvider"])
 by_onnx = session.run(["probabilities"], {"input": images})[0]
 print(f"onnxruntime: {len(files)} images, largest difference from predict {np.abs(by_onnx - expected).max():.1e}")
 
-# MONAI: the bundle's own chain from a file to probabilities
+# MONAI: the bundle's own transforms, from a file to probabilities
 bundle = ConfigParser()
 bundle.read_config("north-bundle/configs/inference.json")
 bundle["bundle_root"] = "north-bundle"

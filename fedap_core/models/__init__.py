@@ -1,8 +1,8 @@
-"""Which models exist, and how one is built from a name and a seed.
+"""The table of models, and how to build one from a name and a seed.
 
 `monai:NAME` is one of MONAI's; a user's own model is `package.module:factory`, a callable that takes a `ModelRequest`.
-Nothing here knows training, federation or data sets; the weights depend on (name, request, seed) alone. Torch is
-imported when a model is built: a command lists the names without it.
+Independent of training, federation and data sets; the weights depend only on (name, request, seed). Torch is imported
+when a model is built: commands list the names without it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MODELS = {
 
 
 def build_model(name: str, request: ModelRequest, seed: int) -> nn.Module:
-    """The model `name` on the CPU with weights drawn from `seed`; the global random state is left as it was."""
+    """Build the model `name` on the CPU with weights drawn from `seed`; the global random state is unchanged."""
     import torch
 
     factory = _find_factory(name)
     with torch.random.fork_rng(devices=[]):
-        # Only the CPU generator is forked, so only it may be seeded: torch.manual_seed would reach the GPUs too.
+        # only the CPU generator is forked, so seed only that one: torch.manual_seed would affect the GPUs too
         torch.default_generator.manual_seed(seed)
         model = _made_by(factory, name, request)
     if not isinstance(model, torch.nn.Module):
@@ -44,7 +44,7 @@ def build_model(name: str, request: ModelRequest, seed: int) -> nn.Module:
 
 
 def _made_by(factory: ModelFactory, name: str, request: ModelRequest) -> nn.Module:
-    """What a factory makes; what one of the user's own raises is wrong input, not a fault."""
+    """Call a factory; an exception from the user's own code is reported as invalid input."""
     if name in MODELS or name.startswith(MONAI):
         return factory(request)
     with users_code("model", name, "a function that takes a ModelRequest and returns a module"):

@@ -1,6 +1,6 @@
-"""AlexNet with batch normalisation after every convolution and every hidden linear layer, for images from 63 x 63 on.
+"""AlexNet with batch normalisation after every convolution and hidden linear layer, for images of at least 63 x 63.
 
-Decides the architecture only: weights are always drawn, never loaded; it must not know data sets or federation.
+Defines only the architecture: weights are always drawn, never loaded; independent of data sets and federation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fedap_core.models.request import ModelRequest
 
 _MIN_SIDE = 63
-"""63 -> 15 after the first convolution -> 7 -> 3 -> 1 after the three pools; 62 would starve the last pool."""
+"""63 -> 15 after the first convolution -> 7 -> 3 -> 1 after the three pools; 62 is too small for the last pool."""
 _GRID = 6
 _HIDDEN = 4096
 

@@ -1,6 +1,6 @@
-"""A small convolutional network with batch normalisation for volumes from 16 x 16 x 16 voxels on.
+"""A small convolutional network with batch normalisation for volumes of at least 16 x 16 x 16 voxels.
 
-Decides the architecture only; it must not know data sets, training or federation.
+Defines only the architecture; independent of data sets, training and federation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fedap_core.models.request import ModelRequest
 
 _CHANNELS = (8, 16, 32)
 _MIN_SIDE = 16
-"""Three pools leave 2 of 16, so that each half of an axis has a voxel of its own."""
+"""Three pools reduce 16 to 2, so that each half of an axis has its own voxel."""
 
 
 class Cnn3d(nn.Module):

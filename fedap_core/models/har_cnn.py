@@ -1,6 +1,6 @@
-"""The two-layer CNN for body-worn sensors (PAMAP2 in the paper), for any channels and windows from 28 steps on.
+"""The two-layer CNN for body-worn sensors (PAMAP2 in the paper), for any channels and windows of at least 28 steps.
 
-Decides the architecture only; it must not know data sets, training or federation.
+Defines only the architecture; independent of data sets, training and federation.
 """
 
 from __future__ import annotations

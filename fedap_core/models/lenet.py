@@ -1,6 +1,6 @@
-"""LeNet-5 with batch normalisation, for images of any number of channels from 16 x 16 pixels on.
+"""LeNet-5 with batch normalisation, for images with any number of channels and at least 16 x 16 pixels.
 
-Decides the architecture only; it must not know data sets, training or federation.
+Defines only the architecture; independent of data sets, training and federation.
 """
 
 from __future__ import annotations

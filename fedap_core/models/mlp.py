@@ -1,6 +1,6 @@
-"""A small perceptron with batch normalisation for tables: any shape of input, flattened.
+"""A small perceptron with batch normalisation for tables: inputs of any shape, flattened.
 
-Decides the architecture only; it must not know data sets, training or federation.
+Defines only the architecture; independent of data sets, training and federation.
 """
 
 from __future__ import annotations

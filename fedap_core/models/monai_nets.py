@@ -1,7 +1,7 @@
-"""Classifiers of MONAI by name, for images and volumes: `monai:densenet121`. An extra; imported when one is built.
+"""Build MONAI's classifiers by name, for images and volumes: `monai:densenet121`. MONAI is an optional extra.
 
-Decides how each network is asked for; weights are always drawn here. Only networks with batch norm are listed, and each
-is checked for it, because MONAI's defaults are not ours.
+Decides the arguments of each network; weights are always drawn, never loaded. Only networks with batch norm are listed,
+and each is checked for it, because MONAI's defaults differ from ours.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SPATIAL = (2, 3)
 
 
 def build(name: str, request: ModelRequest) -> nn.Module:
-    """The network `monai:...` for (C, H, W) or (C, D, H, W)."""
+    """Build the network `monai:...` for (C, H, W) or (C, D, H, W)."""
     short = name.removeprefix(MONAI)
     if short not in NETS:
         raise unknown_name("model", name, [f"{MONAI}{known}" for known in NETS])
@@ -34,7 +34,7 @@ def build(name: str, request: ModelRequest) -> nn.Module:
     if dims not in _SPATIAL:
         raise InvalidInput("model.input_shape", request.input_shape, f"images or volumes for {name}")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of libraries that MONAI imports
+        warnings.simplefilter("ignore")  # from libraries that MONAI imports
         import monai.networks.nets as nets
 
         model = _made(nets, short, dims, request)

@@ -1,6 +1,6 @@
-"""What a model factory is asked for: the shape of one sample and the number of classes, checked once.
+"""The argument of a model factory: the shape of one sample and the number of classes, checked once.
 
-Knows no architecture and no data set.
+Independent of architectures and data sets.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from fedap_core.errors import InvalidInput
 
 MONAI = "monai:"
-"""How names of MONAI's networks begin."""
+"""Prefix of the names of MONAI's networks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRequest:
-    """One sample has `input_shape` (channels first, no batch axis); the model answers with `classes` logits."""
+    """One sample has `input_shape` (channels first, no batch axis); the model returns `classes` logits."""
 
     input_shape: tuple[int, ...]
     classes: int
@@ -27,7 +27,7 @@ class ModelRequest:
             raise InvalidInput("model.classes", self.classes, "at least 2 classes")
 
     def expect_axes(self, model: str, axes: str, *, minimum: tuple[int, ...]) -> None:
-        """Refuse shapes the architecture cannot take; `axes` names them in words, `minimum` bounds each."""
+        """Refuse shapes that the architecture cannot take; `axes` describes the axes, `minimum` bounds each."""
         shape = self.input_shape
         if len(shape) != len(minimum):
             raise InvalidInput("model.input_shape", shape, f"{len(minimum)} axes {axes} for {model}")

@@ -1,1 +1,1 @@
-"""The torch half of the mathematics: which tensors are whose, statistics, local training, evaluation."""
+"""The torch half of the mathematics: parts of a model, statistics, local training, evaluation."""

@@ -1,7 +1,7 @@
-"""Decides which entries of a model's state belong to batch-norm layers, to the head, or to the body.
+"""Decide which entries of a model's state belong to batch-norm layers, to the head, or to the body.
 
-By module type and by tensor identity, never by name: a name match misses the BN layers of most common networks. Knows
-nothing of strategies: which part stays home is theirs to say.
+By module type and tensor identity, never by name: a name match misses the BN layers of most common networks. Strategies
+decide which part stays local.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ BatchNorm = _BatchNorm
 
 
 def batch_norm_layers(model: nn.Module) -> tuple[tuple[str, BatchNorm], ...]:
-    """Every BN layer once, with its first name, in registration order."""
+    """Return every BN layer once, with its first name, in registration order."""
     return tuple((name, module) for name, module in model.named_modules() if isinstance(module, BatchNorm))
 
 
 def require_batch_norm(model: nn.Module, algorithm: str) -> None:
-    """Refuse an algorithm that lives on BN layers for a model that has none: it would silently be another algorithm."""
+    """Refuse an algorithm that needs BN layers for a model without any: it would silently be another algorithm."""
     if not batch_norm_layers(model):
         raise InvalidInput(
             "model", type(model).__name__, f"a model with batch-norm layers ({algorithm} keeps or measures them)",
@@ -33,10 +33,10 @@ def require_batch_norm(model: nn.Module, algorithm: str) -> None:
 
 
 def part_of_entries(model: nn.Module, head: Iterable[str]) -> dict[str, Part]:
-    """The part of every state_dict entry. `head` names modules; whatever lies below them is head.
+    """Return the part of every state_dict entry. `head` names modules; everything below them is head.
 
-    Tied tensors have one part under all of their names: BN before head before body, because what one alias keeps at
-    home must not travel under another.
+    Tied tensors have one part under all of their names: BN before head before body, because a tensor that stays local
+    under one name must not be sent under another.
     """
     owners = dict.fromkeys(head, Part.HEAD)
     modules = dict(model.named_modules(remove_duplicate=False))
@@ -54,14 +54,14 @@ def part_of_entries(model: nn.Module, head: Iterable[str]) -> dict[str, Part]:
 
 
 def _owner(entry: str, owners: dict[str, Part]) -> Part:
-    """The strongest part among the modules on the path to an entry; "" is the model itself."""
+    """Return the strongest part among the modules on the path to an entry; "" is the model itself."""
     path = entry.split(".")
     prefixes = [".".join(path[:depth]) for depth in range(len(path))]
     return max((owners[prefix] for prefix in prefixes if prefix in owners), default=Part.BODY)
 
 
 def entry_aliases(model: nn.Module) -> dict[str, str]:
-    """Every state entry -> the first entry that holds the same tensor (itself, unless the tensor is tied)."""
+    """Map every state entry to the first entry with the same tensor (itself, unless the tensor is tied)."""
     first: dict[int, str] = {}
     tensors: dict[str, Tensor] = model.state_dict(keep_vars=True)
     return {entry: first.setdefault(id(tensor), entry) for entry, tensor in tensors.items()}

@@ -1,4 +1,4 @@
-"""How good a model is on given samples: predictions and probabilities in eval mode, in large batches."""
+"""Evaluate a model on given samples: predictions and probabilities in eval mode, in large batches."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fedap_core.nn.heads import evaluating
 from fedap_core.nn.samples import Samples
 
 EVALUATION_BATCH = 256
-"""Large enough to hide the cost of a call, small enough that LeNet-5's activations stay in the cache."""
+"""Large enough to hide the cost of a call, small enough to keep LeNet-5's activations in the cache."""
 
 
 def evaluate(module: nn.Module, samples: Samples, *, classes: int, batch_size: int = EVALUATION_BATCH) -> Evaluation:
-    """Loss, confusion and what probabilities come to, over all samples; the module is left as it was."""
+    """Compute loss, confusion matrix and probability-based scores over all samples; the module is unchanged."""
     if not len(samples):
         raise InvalidInput("evaluation.samples", 0, "at least one")
     loss, predicted, probabilities = 0.0, [], []
@@ -27,7 +27,7 @@ def evaluate(module: nn.Module, samples: Samples, *, classes: int, batch_size: i
                 raise InvalidInput("model output", tuple(logits.shape), f"one logit for each of {classes} classes")
             loss += float(F.cross_entropy(logits, targets, reduction="sum"))
             predicted.append(logits.argmax(dim=1))
-            probabilities.append(logits.double().softmax(dim=1))  # float32 would make ties of confident predictions
+            probabilities.append(logits.double().softmax(dim=1))  # float32 would tie confident predictions
     return Evaluation.of(
         samples.y.cpu().numpy(),
         torch.cat(predicted).cpu().numpy(),

@@ -1,8 +1,9 @@
-"""Decides where gradients lie: in one flat buffer beside the parameters, most of them added there by autograd.
+"""Store gradients in one flat buffer beside the parameters; autograd adds most of them there.
 
-The weight gradient of a large linear layer is written there by the product itself. Autograd would put it into fresh
-memory (which the system clears page by page, twice the time of the product), add it to zeros, and leave the zeros to be
-written anew: the same bits, and half of AlexNet's step. Knows no optimiser and no objective.
+The weight gradient of a large linear layer is written there directly by its matrix product. Autograd would compute it
+in newly allocated memory (which the system clears page by page, in twice the time of the product) and add it to zeros
+that must be rewritten for every step: the same bits, but half of AlexNet's step time. Independent of optimiser and
+objective.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from fedap_core.nn.state import FlatModel
 Context = Any  # torch types the context of an autograd function as Any
 
 DIRECT_FROM = 1 << 20
-"""Weights of a linear layer from which on its gradient is written directly; below, fresh memory costs little."""
+"""Least number of weights for which a linear layer's gradient is written directly; below, allocation costs little."""
 
 
 class FlatGradient:
-    """`flat` has the shape of `model.trainable`. Between `clear` and `complete` it belongs to backward.
+    """`flat` has the shape of `model.trainable`. Between `clear` and `complete` only backward may write to it.
 
-    Law: after backward and `complete` it holds what autograd would have added to zeros, however a layer was used: once,
-    repeatedly, not at all, or with its weight in other hands as well.
+    Law: after backward and `complete` it holds what autograd would have added to zeros, whether a layer was used once,
+    repeatedly, not at all, or its weight was also used elsewhere.
     """
 
     def __init__(self, model: FlatModel, *, direct_from: int = DIRECT_FROM) -> None:
@@ -49,20 +50,20 @@ class FlatGradient:
         self.clear()
 
     def clear(self) -> None:
-        """Forget the gradient: direct ones will be overwritten, the others are added to zeros."""
+        """Reset the gradient: direct ones will be overwritten, the others are added to zeros."""
         for slot in self._slots:
             slot.is_written = False
         for part in self._others:
             part.zero_()
 
     def complete(self) -> None:
-        """Write zero where backward wrote nothing."""
+        """Write zeros for weights whose gradient backward did not write."""
         for slot in self._slots:
             if not slot.is_written:
                 slot.gradient.zero_()
 
     def detach(self) -> None:
-        """Give the layers back their own ways, and let go of the buffer, so that it can be freed between rounds."""
+        """Restore the layers and release the buffer, so that it can be freed between rounds."""
         for layer in self._layers:
             del layer.forward
         for slot in self._slots:
@@ -70,7 +71,7 @@ class FlatGradient:
         self._model.detach_gradient()
 
     def _outside(self, slots: tuple[_Slot, ...]) -> tuple[Tensor, ...]:
-        """The stretches of the buffer that no slot covers."""
+        """Return the ranges of the buffer that no slot covers."""
         taken = sorted((int(slot.gradient.storage_offset()), slot.gradient.numel()) for slot in slots)
         stretches, at = [], 0
         for offset, size in [*taken, (self.flat.numel(), 0)]:
@@ -81,7 +82,7 @@ class FlatGradient:
 
 
 class _Slot:
-    """Where one weight's gradient lies, and whether anything of this step is there yet."""
+    """The gradient memory of one weight, and whether it has been written in this step."""
 
     def __init__(self, weight: Tensor) -> None:
         self.gradient: Tensor = weight.grad  # type: ignore[assignment]  # attached just before
@@ -89,7 +90,7 @@ class _Slot:
         self.handle = weight.register_hook(self._on_gradient_by_autograd)  # type: ignore[no-untyped-call]
 
     def write(self, outputs: Tensor, inputs: Tensor) -> None:
-        """Take outputs^T @ inputs: (n, out), (n, in) -> (out, in)."""
+        """Write or add outputs^T @ inputs: (n, out), (n, in) -> (out, in)."""
         if self.is_written:
             self.gradient.add_(torch.mm(outputs.t(), inputs))
         else:
@@ -97,14 +98,15 @@ class _Slot:
             self.is_written = True
 
     def _on_gradient_by_autograd(self, gradient: Tensor | None) -> None:
-        """Someone else used the weight too: what autograd is about to add must find zeros or what was written."""
+        """Prepare for autograd, if the weight was also used elsewhere: it must add to zeros or to what was written."""
         if gradient is not None and not self.is_written:
             self.gradient.zero_()
             self.is_written = True
 
 
 def _is_direct(layer: nn.Module, direct_from: int) -> TypeGuard[nn.Linear]:
-    """A stock linear layer (no subclass: its forward may be another) with a large weight that is trained on a CPU."""
+    """Whether a layer is a stock linear one (a subclass may have another forward) with a large weight, trained on a
+    CPU."""
     if type(layer) is not nn.Linear or "forward" in vars(layer):
         return False
     weight = layer.weight

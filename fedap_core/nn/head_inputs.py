@@ -1,8 +1,7 @@
-"""Decides what happens to the inputs of the classification layer: a shift that is added and learnt, and a pull on their
-mean.
+"""Modify the inputs of the classification layer: add a learnt shift, and pull their mean towards a target.
 
-Works by a hook on the layer, so any architecture will do. A learnt shift can be folded into the layer's bias, which
-makes a model of the stock architecture that predicts the same.
+Uses a hook on the layer, so it works with any architecture. A learnt shift can be folded into the layer's bias, which
+gives a model of the original architecture with the same predictions.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from fedap_core.workspace import Objective
 
 
 def head_layer(model: FlatModel) -> tuple[str, Head]:
-    """The classification layer and its name: that of the last trainable tensor which is head."""
+    """Return the classification layer and its name: the layer of the last trainable head tensor."""
     names = [spec.name for spec in model.tensors if spec.trainable and spec.part is Part.HEAD]
     name = names[-1].rpartition(".")[0] if names else ""
     layer = model.module.get_submodule(name)
@@ -33,7 +32,7 @@ def head_layer(model: FlatModel) -> tuple[str, Head]:
 
 
 def head_input_mean(model: FlatModel, batches: Iterable[Tensor]) -> Tensor:
-    """(features,): the mean of what enters the head over all batches, in eval mode."""
+    """Return (features,): the mean of the head's inputs over all batches, in eval mode."""
     name, _ = head_layer(model)
     mean = head_inputs(model.module, name, batches).layers[0].mean
     return torch.tensor(mean, dtype=torch.float32, device=model.trainable.device)
@@ -49,7 +48,7 @@ def fold_shift(model: FlatModel, shift: Tensor) -> None:
 
 
 class HeadTerm:
-    """The part of an objective that looks at the head's inputs; without one, `backward` is the loss's own."""
+    """The part of an objective that concerns the head's inputs; without one, `backward` is that of the loss."""
 
     def __init__(self, objective: Objective, rate: float) -> None:
         self._pull, self._rate = objective.feature_pull, rate
@@ -59,7 +58,7 @@ class HeadTerm:
         self._learnt: Tensor | None = None
 
     def on_inputs(self, layer: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The hook: notes the batch's mean, then adds the shift."""
+        """The hook: stores the batch's mean, then adds the shift."""
         inputs = args[0]
         linear = isinstance(layer, nn.Linear)
         features = inputs if linear else inputs.movedim(1, -1)
@@ -71,7 +70,7 @@ class HeadTerm:
         return (shifted if linear else shifted.movedim(-1, 1), *args[1:])
 
     def backward(self, loss: Tensor) -> None:
-        """Gradients of loss and term; then the shift takes one step of plain SGD, in place."""
+        """Compute gradients of loss and term, then update the shift in place by one step of plain SGD."""
         if self._mean is not None and self._towards is not None and self._pull > 0.0:
             loss = loss + self._pull * (self._mean - self._towards).square().mean()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -81,7 +80,7 @@ class HeadTerm:
 
 @contextmanager
 def head_term(model: FlatModel, objective: Objective, rate: float) -> Iterator[HeadTerm]:
-    """Inside, forward passes of the model go through the term. rate: the shift's step size; 0 leaves it as it is."""
+    """Apply the term to forward passes inside the context. rate: the shift's step size; 0 leaves it unchanged."""
     term = HeadTerm(objective, rate)
     if objective.head_shift is None and objective.feature_mean is None:
         yield term

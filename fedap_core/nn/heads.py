@@ -1,6 +1,6 @@
-"""Decides which layer is the head: the last Linear or 1x1 convolution that a forward pass executes.
+"""Decide which layer is the head: the last Linear or 1x1 convolution that a forward pass executes.
 
-By execution, not by registration order or name: that is what «classification layer» means in any architecture.
+Execution order, unlike registration order or names, identifies the classification layer in any architecture.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Head = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
 def find_head(model: nn.Module, input_shape: tuple[int, ...]) -> str:
-    """The name of the head, found by one forward pass of zeros in eval mode. The model is left as it was.
+    """Return the name of the head, found by one forward pass of zeros in eval mode. The model is unchanged.
 
-    Two samples: a BN layer without running statistics normalises by its batch even then, and cannot by a batch of one.
+    Two samples: a BN layer without running statistics normalises by its batch even in eval mode, which fails for one.
     """
     executed: list[str] = []
 
@@ -46,21 +46,21 @@ def find_head(model: nn.Module, input_shape: tuple[int, ...]) -> str:
 
 
 def is_head_like(module: nn.Module) -> bool:
-    """A layer that maps features to classes position by position."""
+    """Whether a layer maps features to classes position by position."""
     if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d)):
         return all(size == 1 for size in module.kernel_size)
     return isinstance(module, nn.Linear)
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where the model's tensors live (CPU for a model without any)."""
+    """Return the device of the model's tensors (CPU for a model without any)."""
     tensors: Iterator[Tensor] = iter((*model.parameters(), *model.buffers()))
     return next((tensor.device for tensor in tensors), torch.device("cpu"))
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode inside; afterwards every module is in the mode it was in."""
+    """Use eval mode inside the context; afterwards restore every module's mode."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

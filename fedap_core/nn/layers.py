@@ -1,10 +1,10 @@
 """[convolution, BN, max-pool, ReLU] on a CPU by tiles: the same mathematics and gradients as the stock layers, faster.
 
-A tile is the group of neighbouring output pixels that one pooling window covers. All of it comes from one input window
-a little larger than the kernel, so the convolution is one matrix product over tiles with a widened kernel (far fewer
+A tile is the group of neighbouring output pixels that one pooling window covers. It depends on one input window
+slightly larger than the kernel, so the convolution is one matrix product over tiles with a widened kernel (far fewer
 patches to copy, four times the columns), and pooling is a maximum over a memory axis. BN works per channel, whatever
-the order of the pixels, so the BN layer stays the caller's own and sees (n, C, ...), tile by tile.
-This file knows no architecture; what it does not cover goes to the stock layers.
+the order of the pixels, so the caller's own BN layer is used and sees (n, C, ...), tile by tile.
+Independent of the architecture; unsupported cases use the stock layers.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Pair = tuple[int, int]
 Context = Any  # torch types the context of an autograd function as Any
 
 _VECTOR = 8
-"""float32 lanes of AVX2: BN's channels-last kernel pays only when whole vectors of channels fit."""
+"""float32 lanes of AVX2: BN's channels-last kernel pays off only if whole vectors of channels fit."""
 
 
 class _Tiling(NamedTuple):
-    """How one convolution and its pool divide an input; plain numbers, computed once for each shape."""
+    """How one convolution and its pool divide an input; plain numbers, computed once per shape."""
 
     size: Pair
     channels: int
@@ -38,7 +38,7 @@ class _Tiling(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _tiling(size: Pair, channels: int, kernel: Pair, pool: Pair) -> _Tiling | None:
-    """The tiling, or None where tiles do not fit: the pool must divide the output and the widened kernel."""
+    """Return the tiling, or None if tiles do not fit: the pool must divide the output and the widened kernel."""
     if pool not in ((1, 2), (2, 2)):
         return None
     output = (size[0] - kernel[0] + 1, size[1] - kernel[1] + 1)
@@ -50,10 +50,10 @@ def _tiling(size: Pair, channels: int, kernel: Pair, pool: Pair) -> _Tiling | No
 
 
 def conv_bn_pool(conv: nn.Conv2d, bn: nn.BatchNorm2d, images: Tensor, pool: Pair) -> Tensor:
-    """relu(max_pool(bn(conv(images)))) for images (n, C, H, W), float32 rounding apart.
+    """Compute relu(max_pool(bn(conv(images)))) for images (n, C, H, W), up to float32 rounding.
 
-    Max-pool comes before ReLU because they commute exactly: ReLU is monotone, so relu(max(v)) == max(relu(v)), and the
-    gradient takes the same way (a window whose maximum is <= 0 passes none in either order).
+    Max-pool may come before ReLU because they commute exactly: ReLU is monotone, so relu(max(v)) == max(relu(v)), and
+    the gradient is the same (a window whose maximum is <= 0 passes none in either order).
     """
     tiling = _covered(conv, bn, images, pool)
     if tiling is None:
@@ -66,10 +66,10 @@ def conv_bn_pool(conv: nn.Conv2d, bn: nn.BatchNorm2d, images: Tensor, pool: Pair
 
 
 def use_stock_layers(model: nn.Module) -> None:
-    """Have this model computed as its layers stand, without tiles: slower, and other in the last bits."""
+    """Compute this model with its stock layers, without tiles: slower, and with different last bits."""
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
-            layer.fedap_stock = True  # type: ignore[assignment]  # an attribute of ours; no tensor, so no part of a state
+            layer.fedap_stock = True  # type: ignore[assignment]  # our own attribute; not a tensor, so not in a state
 
 
 def _covered(conv: nn.Conv2d, bn: nn.BatchNorm2d, images: Tensor, pool: Pair) -> _Tiling | None:
@@ -79,7 +79,7 @@ def _covered(conv: nn.Conv2d, bn: nn.BatchNorm2d, images: Tensor, pool: Pair) ->
     if "fedap_stock" in vars(conv):
         return None
     if conv._forward_hooks or conv._forward_pre_hooks or conv._backward_hooks or conv._backward_pre_hooks:
-        return None  # someone watches the stock layer, so it must run
+        return None  # the stock layer has hooks, so it must run
     if conv.stride != (1, 1) or conv.padding != (0, 0) or conv.dilation != (1, 1) or conv.groups != 1:
         return None
     if not (images.is_cpu and weight.is_cpu) or torch.is_autocast_enabled("cpu"):
@@ -99,7 +99,7 @@ class _ChannelsFirstTiles(torch.autograd.Function):
     def forward(ctx: Context, images: Tensor, weight: Tensor, bias: Tensor, t: _Tiling) -> Tensor:
         n, outputs = images.shape[0], weight.shape[0]
         (height, width), (down, across) = t.size, t.pool
-        # Even and odd columns apart: then every row of a patch below is one contiguous run.
+        # separate even and odd columns, so that every row of a patch below is contiguous
         split = images.reshape(n, t.channels, height, width // across, across).transpose(3, 4).contiguous()
         s = split.stride()
         shape = (n, t.channels, t.window[0], t.window[1] // across, across, *t.grid)
@@ -134,14 +134,14 @@ class _ChannelsFirstTiles(torch.autograd.Function):
 
 
 def _shifted(wide: Tensor, t: _Tiling) -> Tensor:
-    """The view (O, *pool, C, *kernel) of a widened kernel (O, *pool, C, *window): each pixel's own kernel in it."""
+    """Return the view (O, *pool, C, *kernel) of a widened kernel (O, *pool, C, *window): each pixel's own kernel."""
     s = wide.stride()
     strides = (s[0], s[1] + s[4], s[2] + s[5], s[3], s[4], s[5])
     return wide.as_strided((wide.shape[0], *t.pool, t.channels, *t.kernel), strides)
 
 
 def _sum_over_tile(shifted: Tensor, axis: int) -> Tensor:
-    """The sum over the two axes of the tile's pixels; a handful of whole additions beat a reduction over a view."""
+    """Sum over the two axes of the tile's pixels; a few whole additions are faster than a reduction over a view."""
     first, *rest = [part for row in shifted.unbind(axis) for part in row.unbind(axis)]
     total = first + rest[0]
     for part in rest[1:]:
@@ -187,14 +187,14 @@ class _ChannelsLastTiles(torch.autograd.Function):
 
 
 def _shifted_last(wide: Tensor, t: _Tiling) -> Tensor:
-    """The view (*pool, O, *kernel, C) of a widened kernel (*pool, O, *window, C)."""
+    """Return the view (*pool, O, *kernel, C) of a widened kernel (*pool, O, *window, C)."""
     s = wide.stride()
     strides = (s[0] + s[3], s[1] + s[4], s[2], s[3], s[4], s[5])
     return wide.as_strided((*t.pool, wide.shape[2], *t.kernel, t.channels), strides)
 
 
 def _fold_last(columns: Tensor, n: int, t: _Tiling) -> Tensor:
-    """Add up what the overlapping windows say about each pixel: first down, in long runs, then across."""
+    """Sum the contributions of the overlapping windows to each pixel: first down, in long runs, then across."""
     (height, width), (down, across), (rows, tiles) = t.size, t.pool, t.grid
     steps_down, steps_across, run = t.window[0] // down, t.window[1] // across, across * t.channels
     parts = columns.view(n, rows, tiles, steps_down, down, steps_across * run).permute(3, 0, 1, 4, 2, 5)
@@ -213,8 +213,8 @@ def _fold_last(columns: Tensor, n: int, t: _Tiling) -> Tensor:
 class _TileMax(torch.autograd.Function):
     """relu(max over the pixels of each tile, which lie along `axis`); of equal pixels the first gets the gradient.
 
-    That is the stock rule (first maximum in row-major order): a tile of four is decided as two pairs, upper row first,
-    and each comparison keeps the earlier side when equal.
+    This is the stock rule (first maximum in row-major order): a tile of four is compared as two pairs, upper row first,
+    and each comparison keeps the earlier side if they are equal.
     """
 
     @staticmethod
@@ -234,9 +234,9 @@ class _TileMax(torch.autograd.Function):
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None]:
         values, rows, pooled = ctx.saved_tensors
         axis: int = ctx.axis
-        if grad.stride() != pooled.stride():  # mixed memory orders would make every step below a scalar loop
+        if grad.stride() != pooled.stride():  # mixed memory orders would turn every step below into a scalar loop
             grad = torch.empty_like(pooled).copy_(grad)
-        grad = torch.sign(pooled).mul_(grad)  # ReLU's part: pooled is 0 where nothing passes
+        grad = torch.sign(pooled).mul_(grad)  # ReLU's gradient: pooled is 0 where none passes
         grad_rows = _to_first_maximum(grad, rows, axis)
         if values.shape[axis] == 2:
             return grad_rows, None
@@ -244,13 +244,13 @@ class _TileMax(torch.autograd.Function):
 
 
 def _in_pairs(values: Tensor, axis: int) -> Tensor:
-    """The axis of four as two by two."""
+    """View the axis of four as two by two."""
     shape = values.shape
     return values.view(*shape[:axis], 2, 2, *shape[axis + 1 :])
 
 
 def _to_first_maximum(grad: Tensor, values: Tensor, axis: int) -> Tensor:
-    """Give `grad` to the larger of each pair along `axis` (the first if equal) and zero to the other."""
+    """Route `grad` to the larger of each pair along `axis` (the first if equal) and zero to the other."""
     out = torch.empty_like(values)
     first, second = values.unbind(axis)
     to_first, to_second = out.unbind(axis)

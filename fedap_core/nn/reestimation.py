@@ -1,7 +1,7 @@
-"""Gives batch-norm layers the running statistics of somebody's own data: for a participant that enters a run late.
+"""Re-estimate the running statistics of batch-norm layers from local data, for a participant that joins a run late.
 
-Its layers stay home and still know only the initial model, while the weights around them have been trained for rounds.
-One pass over the training data makes them fit. Parameters and counters are left alone; knows no federation.
+Its BN layers are local and still those of the initial model, while the weights around them have been trained for
+rounds. One pass over the training data makes them fit. Parameters and counters are unchanged.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from fedap_core.nn.heads import evaluating
 def reestimate_batch_norm(model: nn.Module, batches: Iterable[Tensor]) -> None:
     """Set the running mean and variance of every BN layer to those of its inputs over all batches, in place.
 
-    Batches are normalised by their own statistics on the way, as in training, because the old running ones are what is
-    wrong; other layers are in eval mode. The moments are exact over all values, whatever the sizes of the batches. The
-    variance is stored unbiased, as torch does. A layer that is never reached, or tracks nothing, stays as it was.
+    During the pass, batches are normalised by their own statistics, as in training, because the old running ones are
+    wrong; other layers are in eval mode. The moments are exact over all values, whatever the batch sizes. The variance
+    is stored unbiased, as in torch. A layer that is never reached, or tracks nothing, is unchanged.
     """
     layers = {name: layer for name, layer in batch_norm_layers(model) if layer.track_running_stats}
     seen: dict[str, LayerMoments] = {}
@@ -40,7 +40,7 @@ def reestimate_batch_norm(model: nn.Module, batches: Iterable[Tensor]) -> None:
     try:
         with evaluating(model), torch.no_grad():
             for layer in layers.values():
-                layer.training, layer.momentum, layer.num_batches_tracked = True, 0.0, None  # counts and moves nothing
+                layer.training, layer.momentum, layer.num_batches_tracked = True, 0.0, None  # no counting, no update
             for batch in batches:
                 model(batch)
     finally:

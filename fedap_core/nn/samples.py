@@ -1,7 +1,7 @@
-"""Samples as tensors: how they are cut into batches, and how stored values become model inputs.
+"""Samples as tensors: cut them into batches, and turn stored values into model inputs.
 
-Values stay as stored (8-bit images included) until their batch, or, where an epoch is small, until their epoch; batches
-are slices of one gathered permutation.
+Values stay as stored (8-bit images included) until their batch or, for a small epoch, until their epoch; batches are
+slices of one gathered permutation.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from fedap_core.errors import InvalidInput
 from fedap_core.preprocessing import Preprocessing
 
 AT_ONCE = 1 << 20
-"""Values of an epoch up to which it is prepared in one go: 4 MiB for as long as the epoch lasts."""
+"""Most values of an epoch that is prepared at once: 4 MiB for the duration of the epoch."""
 _ALIGNED = 16
-"""float32 values in 64 bytes, on which torch lets every tensor begin: where one begins can change a product's bits."""
+"""float32 values in 64 bytes, torch's alignment of tensors: another alignment can change the bits of a product."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +38,14 @@ class Samples:
         return len(self.y)
 
     def inputs(self, batch_size: int) -> Iterator[Tensor]:
-        """Model inputs in stored order."""
+        """Yield model inputs in stored order."""
         for start, stop in batch_bounds(len(self), batch_size):
             yield self.prepare(self.x[start:stop])
 
     def batches(
         self, batch_size: int, order: Tensor | None = None, *, cut: str = "reference"
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """(inputs, targets), in stored order or in the given one, which may leave samples out (gathered once)."""
+        """Yield (inputs, targets), in stored or in the given order, which may omit samples (gathered once)."""
         x, y = (self.x, self.y) if order is None else (self.x[order], self.y[order])
         bounds = batch_bounds(len(y), batch_size, cut)
         aligned = all(x[:start].numel() % _ALIGNED == 0 for start, _ in bounds)
@@ -56,12 +56,12 @@ class Samples:
             yield x[start:stop] if at_once else self.prepare(x[start:stop]), y[start:stop]
 
     def prepare(self, stored: Tensor) -> Tensor:
-        """The affine step from stored values to model inputs, in float32. A copy: a model may work in place."""
+        """Turn stored values into model inputs, in float32. Returns a copy: a model may work in place."""
         return apply(self.preprocessing, stored.to(torch.float32, copy=True))
 
 
 def apply(preprocessing: Preprocessing, values: Tensor) -> Tensor:
-    """value * scale + offset, in place; constants of columns go along the last axis."""
+    """Compute value * scale + offset in place; constants per column apply along the last axis."""
     if preprocessing.is_identity:
         return values
     scale, offset = (
@@ -72,11 +72,11 @@ def apply(preprocessing: Preprocessing, values: Tensor) -> Tensor:
 
 
 def batch_bounds(samples: int, batch_size: int, cut: str = "reference") -> list[tuple[int, int]]:
-    """[start, stop) of every batch; none holds a single sample unless there is only one: BN cannot train on one.
+    """Return [start, stop) of every batch; none has a single sample unless there is only one: BN cannot train on one.
 
-    even: round(samples / batch_size) batches whose sizes differ by one at most, so between 2/3 and 3/2 of `batch_size`
-    from one batch size on. reference: full batches and a rest, as data loaders cut; a rest of one joins the batch
-    before it, and one of a few samples leaves batch-norm statistics that spoil the model for a round.
+    even: round(samples / batch_size) batches whose sizes differ by at most one, so between 2/3 and 3/2 of `batch_size`
+    if there are at least that many samples. reference: full batches and a rest, like data loaders; a rest of one joins
+    the previous batch, and a rest of a few samples gives batch-norm statistics that spoil the model for a round.
     """
     if cut == "even":
         return _even_bounds(samples, batch_size)

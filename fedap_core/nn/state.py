@@ -1,8 +1,8 @@
-"""Decides where a model's tensors live: parameters and shared tensors are views of one flat float32 buffer.
+"""Store a model's tensors: parameters and shared tensors are views of one flat float32 buffer.
 
 Order: home trainable | shared trainable | shared not trainable | beside. So all trainable values are one slice (one SGD
-update) and all that travels is one slice (sending is a pointer, receiving a copy, mixing happens in place). `beside`:
-tensors of an algorithm that travel with the model's own and are no part of the module.
+update) and all sent values are one slice (sending is a pointer, receiving a copy, mixing happens in place). `beside`:
+tensors of an algorithm that are sent with the model's own and are not part of the module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ State = dict[str, Tensor]
 
 
 def describe_tensors(model: nn.Module, head: Iterable[str]) -> tuple[TensorSpec, ...]:
-    """Every tensor of the model once (tied ones under their first name), in model order."""
+    """Describe every tensor of the model once (tied ones under their first name), in model order."""
     parts = part_of_entries(model, head)
     aliases = entry_aliases(model)
     specs = []
@@ -48,7 +48,7 @@ def describe_tensors(model: nn.Module, head: Iterable[str]) -> tuple[TensorSpec,
 
 
 class FlatModel:
-    """A module whose trainable and shared tensors are views of `flat`; the others stay where they were.
+    """A module whose trainable and shared tensors are views of `flat`; the others are not moved.
 
     Laws: `trainable` and `shared` are slices of `flat`, and writing to them changes the module; `state()` is a copy.
     """
@@ -81,7 +81,7 @@ class FlatModel:
             entries[spec.name].data = view
             at += spec.size
         self.beside: State = {}
-        """What travels beside the model, by name: flat views, zeros at first."""
+        """Tensors sent beside the model, by name: flat views, initially zeros."""
         for spec in beside:
             self.beside[spec.name] = self.flat[at : at + spec.size].zero_()
             at += spec.size
@@ -99,7 +99,7 @@ class FlatModel:
         self._placed = tuple(
             (spec, end - spec.size, end, entries[spec.name]) for spec, end in zip(trained, ends, strict=True)
         )
-        """Every trainable tensor with its place in `trainable`, and the parameter itself."""
+        """Every trainable tensor with its range in `trainable`, and the parameter itself."""
 
     def attach_gradient(self, gradient: Tensor) -> None:
         """Let autograd add into `gradient` (same shape as `trainable`): every `.grad` becomes a view of it."""
@@ -108,30 +108,30 @@ class FlatModel:
                 parameter.grad = gradient[start:stop].view(spec.shape)
 
     def detach_gradient(self) -> None:
-        """Let go of the gradient buffer, so that it can be freed between rounds."""
+        """Release the gradient buffer, so that it can be freed between rounds."""
         for _, _, _, parameter in self._placed:
             parameter.grad = None
 
     def receive(self) -> None:
-        """Take over what was written into `host`."""
+        """Copy what was written to `host` into the model."""
         if self.mirrored:
             self.shared.copy_(torch.from_numpy(self.host))
 
     def publish(self) -> None:
-        """Show in `host` what the model has become."""
+        """Copy the model's shared values to `host`."""
         if self.mirrored:
             torch.from_numpy(self.host).copy_(self.shared)
 
     def twin(self) -> FlatModel:
-        """A second model with the same values and the same layout, without what travels beside it."""
+        """Return a second model with the same values and layout, without the tensors sent beside it."""
         return FlatModel(copy.deepcopy(self.module), self.tensors, self._home)
 
     def parameters_outside(self, parts: Collection[Part]) -> list[Tensor]:
-        """The parameters that belong to none of the parts."""
+        """Return the parameters that belong to none of the parts."""
         return [parameter for spec, _, _, parameter in self._placed if spec.part not in parts]
 
     def trained_ranges(self) -> list[tuple[int, int]]:
-        """[start, stop) in `trainable` of what requires a gradient now; neighbours are joined."""
+        """Return [start, stop) in `trainable` of the values that now require a gradient; neighbours are joined."""
         ranges: list[tuple[int, int]] = []
         for _, start, stop, parameter in self._placed:
             if not parameter.requires_grad:
@@ -143,7 +143,7 @@ class FlatModel:
         return ranges
 
     def mask(self, parts: Collection[Part]) -> Tensor:
-        """(trainable,): 1 where a value belongs to one of the parts, 0 elsewhere."""
+        """Return (trainable,): 1 for values that belong to one of the parts, 0 for others."""
         mask = torch.zeros_like(self.trainable)
         for spec, start, stop, _ in self._placed:
             if spec.part in parts:
@@ -151,7 +151,7 @@ class FlatModel:
         return mask
 
     def state(self) -> State:
-        """Copies of all entries, tied ones once."""
+        """Return copies of all entries, tied ones once."""
         aliases = entry_aliases(self.module)
         return {
             name: tensor.detach().clone().contiguous()
@@ -160,24 +160,24 @@ class FlatModel:
         }
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Copy values into the named entries; the views stay."""
+        """Copy values into the named entries; they remain views of `flat`."""
         copy_into(self.module, state)
 
 
 def flat_size(tensors: Iterable[TensorSpec], home: Collection[Part]) -> int:
-    """How many float32 values a FlatModel's buffer holds: all trainable ones and all shared ones."""
+    """Return the number of float32 values in a FlatModel's buffer: all trainable and all shared ones."""
     listed = tuple(tensors)
     shared = {spec.name for spec in shared_tensors(listed, home)}
     return sum(spec.size for spec in listed if spec.trainable or spec.name in shared)
 
 
 def model_entries(model: nn.Module) -> dict[str, Tensor]:
-    """The live tensors behind a model's state_dict."""
+    """Return the live tensors behind a model's state_dict."""
     return dict(model.state_dict(keep_vars=True))
 
 
 def copy_into(model: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Copy values into a model's entries, refusing unknown names and other shapes before anything is written."""
+    """Copy values into a model's entries; refuse unknown names and wrong shapes before anything is written."""
     entries = model_entries(model)
     for name, value in state.items():
         if name not in entries:

@@ -1,8 +1,8 @@
-"""Measures what FedAP compares: exact moments of the inputs of BN layers, of the head, or the BN running statistics.
+"""Measure what FedAP compares: exact moments of the inputs of BN layers or of the head, or BN running statistics.
 
 Population moments over all values of a channel, accumulated in float64 batch by batch: the same batches give the same
-bits, other batches of the same activations agree within 1e-10 (the float32 layers before may themselves round another
-batch differently). Only moments leave these functions, never activations.
+bits, other batches of the same activations agree within 1e-10 (the float32 layers before may round another batch
+differently). These functions return only moments, never activations.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fedap_core.nn.heads import evaluating
 from fedap_core.private_statistics import MeasuredLayer, UnitMoments, unit_vectors
 
 MAX_COVARIANCE_CHANNELS = 512
-"""A full covariance grows with the square of the channels and its square root with the cube."""
+"""A full covariance has channels squared values, and its square root takes time cubic in the channels."""
 
 
 def batch_norm_inputs(model: nn.Module, batches: Iterable[Tensor], *, covariance: bool = False) -> BnStats:
-    """Moments of the inputs of every BN layer over all batches, in eval mode. Layers keep registration order."""
+    """Moments of the inputs of every BN layer over all batches, in eval mode. Layers are in registration order."""
     return _input_moments(model, dict(batch_norm_layers(model)), batches, covariance=covariance)
 
 
@@ -35,7 +35,7 @@ def head_inputs(model: nn.Module, head: str, batches: Iterable[Tensor], *, covar
 
 
 def running_statistics(model: nn.Module, *, samples: int) -> BnStats:
-    """The running mean and variance of every BN layer as it stands (f-FedAP)."""
+    """The current running mean and variance of every BN layer (f-FedAP)."""
     layers = []
     for name, layer in batch_norm_layers(model):
         if layer.running_mean is None or layer.running_var is None:
@@ -50,10 +50,10 @@ def running_statistics(model: nn.Module, *, samples: int) -> BnStats:
 def unit_inputs(
     model: nn.Module, batches: Iterable[Tensor], units: IndexArray, *, head: str | None = None
 ) -> UnitMoments:
-    """The channel means and mean squares of the BN layers' inputs, averaged by unit. units: (n,), of the samples in
-    order. head: measure this classification layer instead.
+    """The channel means and mean squares of the BN layers' inputs, averaged by unit. units: (n,), the unit of each
+    sample, in order. head: measure this classification layer instead.
 
-    They are relative to the running statistics of the layer as given: those come with the anchor, not from these data.
+    They are relative to the layer's running statistics, which come with the anchor, not from these data.
     """
     layers: dict[str, nn.Module] = dict(batch_norm_layers(model)) if head is None else {head: model.get_submodule(head)}
     seen: dict[str, list[FloatArray]] = {name: [] for name in layers}
@@ -100,7 +100,7 @@ def _forward(
     batches: Iterable[Tensor],
     note: Callable[[str, nn.Module, Tensor], None],
 ) -> int:
-    """Shows the inputs of the layers to `note`, batch by batch, in eval mode; returns the number of samples."""
+    """Pass the inputs of the layers to `note`, batch by batch, in eval mode; return the number of samples."""
     reached: set[str] = set()
 
     def show(name: str, layer: nn.Module, inputs: Tensor) -> None:
@@ -131,8 +131,8 @@ def _forward(
 
 
 def _public(layer: nn.Module, width: int) -> tuple[FloatArray, FloatArray]:
-    """(width,) twice: what means and mean squares are compared with, and their scale, as the layer's running statistics
-    have them; 0 and 1 where it has none."""
+    """Return reference and scale of means and mean squares, both (width,), from the layer's running statistics; 0 and 1
+    if it has none."""
     if not isinstance(layer, BatchNorm) or layer.running_mean is None or layer.running_var is None:
         return np.zeros(width), np.ones(width)
     mean, variance = _as_numpy(layer.running_mean), _as_numpy(layer.running_var) + layer.eps

@@ -1,7 +1,7 @@
-"""Local training: E epochs of SGD on a flat model, from explicit inputs to explicit outputs.
+"""Train locally: E epochs of SGD on a flat model, with explicit inputs and outputs.
 
 The update is hand-written on the flat buffer (torch.optim.SGD costs 1.8 s and 77 MB of imports in every process). No
-clock: a caller who limits the time passes `should_stop`. No global randomness: order and noise come from given seeds.
+clock: callers limit the time with `should_stop`. No global randomness: order and noise come from given seeds.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from fedap_core.parts import Part
 from fedap_core.workspace import CROSS_ENTROPY, EVERY_PART, Objective
 
 STRETCH = 1 << 17
-"""Values per stretch of an update in several operations: half a mebibyte each of parameters, gradient and momentum."""
+"""Values per chunk of a multi-operation update: half a mebibyte each of parameters, gradient and momentum."""
 
 
 class SgdSettings(Protocol):
-    """What a local epoch depends on. A plan's own record is one; it explains and checks each field."""
+    """The settings of a local epoch. The plan's record implements it; it describes and checks each field."""
 
     @property
     def learning_rate(self) -> float: ...
@@ -52,25 +52,25 @@ SCHEDULES: Mapping[str, Callable[[float, float], float]] = {
     "constant": lambda _progress, _floor: 1.0,
     "cosine": lambda progress, floor: floor + (1.0 - floor) * (1.0 + math.cos(math.pi * progress)) / 2.0,
 }
-"""Factor of the learning rate, by the share of the run's rounds that are over, and what it falls to."""
+"""Factor of the learning rate, from the share of the run's rounds that are over and the floor."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingMetrics:
-    """samples: seen in all; steps: updates made; loss: mean over the samples seen in the last epoch begun."""
+    """samples: total seen. steps: updates made. loss: mean over the samples seen in the last epoch started."""
 
     samples: int
     steps: int
     loss: float
 
     def then(self, later: TrainingMetrics) -> TrainingMetrics:
-        """Both trainings of one round, one after the other."""
+        """Combine two consecutive trainings of one round."""
         return TrainingMetrics(samples=self.samples + later.samples, steps=self.steps + later.steps, loss=later.loss)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Randomness:
-    """Seeds of one participant's round: `order` of the samples, `noise` for dropout and its like."""
+    """Seeds of one participant's round: `order` of the samples, `noise` for dropout and similar layers."""
 
     order: int
     noise: int
@@ -91,10 +91,10 @@ def train(
 ) -> TrainingMetrics:
     """Train `model` in place.
 
-    parts: what SGD moves; batch-norm statistics move in any case. epochs: None is that of the settings. `progress`
-    is the share of the run's rounds that are over: what the learning rate's schedule goes by. `velocity` (same shape as
-    `trainable`) is momentum that the caller keeps between rounds. `should_stop` is asked after every batch; what was
-    learnt until then stands.
+    parts: the parts that SGD updates; batch-norm statistics are always updated. epochs: None means the settings'.
+    progress: the share of the run's rounds that are over, for the learning rate schedule. velocity (same shape as
+    `trainable`): momentum that the caller keeps between rounds. should_stop: called after every batch; what was learnt
+    until then is kept.
     """
     with seeded_noise(model.trainable.device, randomness.noise), frozen_but(model, parts):
         step = SgdStep(model, objective, settings, velocity, progress)
@@ -108,16 +108,16 @@ def train(
 
 
 def rate_of(settings: SgdSettings, progress: float) -> float:
-    """The step size at this share of the run's rounds."""
+    """Return the step size at this share of the run's rounds."""
     return settings.learning_rate * SCHEDULES[settings.lr_schedule](progress, settings.lr_floor)
 
 
 @contextmanager
 def seeded_noise(device: torch.device, seed: int) -> Iterator[None]:
-    """Inside, dropout and its like draw from this seed; afterwards torch's generators are as they were."""
+    """Let dropout and similar layers draw from this seed; afterwards torch's generators are restored."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        # Only what is forked may be seeded: torch.manual_seed would reach every GPU.
+        # seed only the forked generators: torch.manual_seed would affect every GPU
         for generator in (torch.default_generator, *(torch.cuda.default_generators[one.index] for one in devices)):
             generator.manual_seed(seed)
         yield
@@ -125,7 +125,7 @@ def seeded_noise(device: torch.device, seed: int) -> Iterator[None]:
 
 @contextmanager
 def frozen_but(model: FlatModel, parts: Collection[Part]) -> Iterator[None]:
-    """Inside, only parameters of these parts require a gradient."""
+    """Let only parameters of these parts require a gradient."""
     frozen = [parameter for parameter in model.parameters_outside(parts) if parameter.requires_grad]
     for parameter in frozen:
         parameter.requires_grad_(False)
@@ -137,7 +137,7 @@ def frozen_but(model: FlatModel, parts: Collection[Part]) -> Iterator[None]:
 
 
 def data_loss(logits: Tensor, targets: Tensor, objective: Objective = CROSS_ENTROPY) -> Tensor:
-    """Mean cross-entropy of a batch: the part of an objective that looks at samples."""
+    """Mean cross-entropy of a batch: the part of an objective that depends on samples."""
     offset: Any = objective.logit_offset
     return F.cross_entropy(logits if offset is None else logits + offset, targets)
 
@@ -180,12 +180,11 @@ def _epochs(
 
 
 class SgdStep:
-    """One SGD update of the values that are trained: pull, shift, weight decay, momentum, each one operation on a
-    stretch.
+    """One SGD update of the trained values: pull, shift, weight decay, momentum, each one operation on a stretch.
 
-    Stretches fit a cache, so that a large model's parameters, gradient and momentum cross the memory bus once a step.
-    Values do not look at their neighbours, so how they are cut changes no bit. What requires no gradient when the step
-    is made is left alone: no decay, no momentum.
+    Stretches fit a cache, so that a large model's parameters, gradient and momentum cross the memory bus once per step.
+    Each value is updated independently, so the division into stretches changes no bit. Values that require no gradient
+    when the step is created are unchanged: no decay, no momentum.
     """
 
     def __init__(
@@ -207,7 +206,7 @@ class SgdStep:
             towards = parameters.clone() if self._pull > 0.0 else parameters
         shift: Any = objective.shift if self._shifts else parameters
         if settings.momentum == 0.0:
-            velocity = self._gradient.flat  # plain descent goes by the gradient itself
+            velocity = self._gradient.flat  # plain descent uses the gradient itself
         elif velocity is None:
             velocity = torch.zeros_like(parameters)
         in_one_pass = not self._shifts and self._pull == settings.weight_decay == settings.momentum == 0.0
@@ -222,7 +221,7 @@ class SgdStep:
 
     @torch.no_grad()
     def apply(self) -> None:
-        """Move the parameters by the gradient that backward left, then forget it."""
+        """Update the parameters by the gradient of the last backward pass, then reset it."""
         settings = self._settings
         self._gradient.complete()
         for parameters, gradient, towards, shift, velocity in self._stretches:
@@ -238,5 +237,5 @@ class SgdStep:
         self._gradient.clear()
 
     def close(self) -> None:
-        """Leave the model as it was but for its values."""
+        """Restore the model except for its values."""
         self._gradient.detach()

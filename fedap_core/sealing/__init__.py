@@ -1,4 +1,4 @@
 """The arithmetic of sealed runs, for both sides: fixed point, integer rows, mixing of 64-bit words, check values.
 
-Nothing here holds a key or a pad: the coordinator, which has neither, uses this package too.
+Nothing here needs a key or a pad: the coordinator, which has neither, uses this package too.
 """

@@ -1,10 +1,10 @@
-"""What a sealed run cannot give, in words: one list for everybody who shows it."""
+"""The limitations of a sealed run as text: one list for every place that shows it."""
 
 from __future__ import annotations
 
 
 def cannot_be_had(*, statistics_to_members: bool) -> tuple[str, ...]:
-    """One sentence each."""
+    """Return one sentence for each limitation."""
     told = [
         "The coordinator cannot inspect values; each member checks what it receives and may refuse it.",
         "One member together with the coordinator can open everybody's updates: all members have the same key.",

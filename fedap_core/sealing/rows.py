@@ -1,9 +1,9 @@
-"""Rows of W as whole numbers, the same on both sides: what a member may request, and what it gets when some are absent.
+"""Rows of W as integers, computed alike on both sides: what a member may request, and what it gets if some are absent.
 
-A row is a map of names to integers that sum to 2^20. Whoever holds the keys can subtract what it knows from a sum, so a
-row must not be one other member's update alone: no peer gives more than a cap (a run that sets it to all that others
-give has none), the member's own share is the algorithm's, and a mix of fewer than two others is not made where the run
-has three members or more. Pure arithmetic in Python numbers, in the order of names.
+A row maps names to integers that sum to 2^20. A member with the keys can subtract what it knows from a sum, so a row
+must not be a single other member's update: no peer gives more than a cap (a run that sets it to the others' whole share
+has none), the algorithm fixes the member's own share, and in a run of three or more members a mix of fewer than two
+others is not made. Pure arithmetic on Python numbers, in the order of names.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from fedap_core.sealing.fixed_point import WHOLE
 from fedap_core.strategies import Phase, Strategy
 
 SHARE_OF_FEW = 1.25
-"""Among few members, each may give so many times its equal share: a cap below that would leave weight to nobody."""
+"""Among few members each may give this multiple of its equal share: a lower cap would leave weight to nobody."""
 
 SLACK = 2
-"""By so many of 2^20 two computations of one row may differ: powers are rounded differently on different machines."""
+"""Units of 2^-20 by which two computations of one row may differ: machines round powers differently."""
 
 Row = Mapping[str, int]
 """Name of the giver -> weight."""
@@ -28,9 +28,9 @@ Row = Mapping[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class RowRule:
-    """What rows of one phase look like. own_share: what a personal row keeps of the member's own update; None where all
-    rows are the same. max_peer_weight: most that one giver gives, in federations large enough for it. leaves_alone:
-    the strategy may leave a member that fits nobody with its own model."""
+    """The rules for rows of one phase. own_share: the share of the member's own update in a personal row; None if all
+    rows are the same. max_peer_weight: the most that one giver gives, in federations large enough for it. leaves_alone:
+    whether the strategy may leave a member that fits nobody with its own model."""
 
     own_share: float | None
     max_peer_weight: float
@@ -38,7 +38,7 @@ class RowRule:
 
     @classmethod
     def of(cls, strategy: Strategy, phase: Phase, *, max_peer_weight: float) -> RowRule:
-        """The strategy's rule in that phase."""
+        """Return the strategy's rule in that phase."""
         own = strategy.kept_self_weight if strategy.is_personal(phase) else None
         alone = bool(strategy.least_similarity)
         return cls(own_share=own, max_peer_weight=max_peer_weight, leaves_alone=alone)
@@ -48,13 +48,13 @@ class RowRule:
             raise InvalidInput("max_peer_weight", self.max_peer_weight, "a number above 0, up to 1")
 
     def cap(self, givers: int) -> float:
-        """Most that one of so many givers gives. givers: the peers of a personal row, everybody of a common one."""
+        """The most that one of so many givers may give. givers: the peers of a personal row, all of a common row."""
         shared = 1.0 if self.own_share is None else 1.0 - self.own_share
         return max(self.max_peer_weight, SHARE_OF_FEW * shared / max(givers, 1))
 
 
 def rounded(row: Mapping[str, float]) -> dict[str, int]:
-    """Weights >= 0, not all 0, to integers that sum to 2^20: by largest remainder, ties by name."""
+    """Round weights >= 0, not all 0, to integers that sum to 2^20: by largest remainder, ties by name."""
     total = math.fsum(row.values())
     if not 0.0 < total < math.inf or min(row.values()) < 0.0:
         raise InvalidInput("row", dict(row), "numbers >= 0, not all 0")
@@ -68,7 +68,7 @@ def rounded(row: Mapping[str, float]) -> dict[str, int]:
 
 
 def request(row: Mapping[str, float], receiver: str, rule: RowRule) -> dict[str, int]:
-    """The row that a member asks for, or that is made for it. row: the strategy's weights over all members."""
+    """Return the row that a member requests, or that is made for it. row: the strategy's weights over all members."""
     if rule.own_share is None:
         return rounded(_filled(dict(row), 1.0, rule.cap(len(row))))
     peers = {name: weight for name, weight in row.items() if name != receiver}
@@ -79,12 +79,12 @@ def request(row: Mapping[str, float], receiver: str, rule: RowRule) -> dict[str,
 
 
 def alike(names: tuple[str, ...], receiver: str, rule: RowRule) -> dict[str, int]:
-    """The row of a member that has not requested one yet: all others give the same."""
+    """Return the row of a member that has not requested one yet: all others give the same."""
     return request(dict.fromkeys((*names, receiver), 1.0), receiver, rule)
 
 
 def objection(row: Row, receiver: str, names: frozenset[str], rule: RowRule) -> str:
-    """Why a requested row is refused; empty: it is not. names: those whose statistics the member was given."""
+    """Why a requested row is refused; empty if it is not. names: the members whose statistics the member received."""
     if set(row) != names | {receiver}:
         odd = sorted(set(row) ^ (names | {receiver}))
         return f"a row over {len(row)} members, {odd[0]} for one, expected the {len(names)} whose statistics were sent"
@@ -105,14 +105,14 @@ def objection(row: Row, receiver: str, names: frozenset[str], rule: RowRule) -> 
 def granted(
     requested: Row, receiver: str, worth: Mapping[str, float], rule: RowRule, *, members: int, to_self: bool = False
 ) -> dict[str, int]:
-    """The weights of a mix, given whose updates there are. Empty: no mix can be made for this member.
+    """Return the weights of a mix, given the usable updates. Empty: no mix can be made for this member.
 
-    worth: (0, 1] per member whose update is usable, what it counts for by its age; the receiver's own, if it is there,
-    counts in full. members: of the run. to_self: what others lose by age goes to the receiver (continuous mode).
+    worth: for each member with a usable update its discount by age, in (0, 1]; the receiver's own, if present, counts
+    fully. members: number in the run. to_self: what others lose by age goes to the receiver (continuous mode).
     """
     present = receiver in worth
     peers = {name: requested.get(name, 0) * worth[name] for name in sorted(worth) if name != receiver}
-    if not any(peers.values()) and not present:  # it must take something, and has no weights for anybody here
+    if not any(peers.values()) and not present:  # it has no own update and no weights for anybody here
         peers = {name: worth[name] for name in peers}
     peers = {name: weight for name, weight in peers.items() if weight > 0.0}
     if len(peers) < min(2, members - 1):
@@ -130,13 +130,13 @@ def granted(
 
 
 def agree(one: Row, other: Row) -> bool:
-    """Whether two computations of a row gave the same, up to rounding."""
+    """Whether two computations of a row agree up to rounding."""
     return all(abs(one.get(name, 0) - other.get(name, 0)) <= SLACK for name in {*one, *other})
 
 
 def _filled(weights: Mapping[str, float], total: float, cap: float) -> dict[str, float]:
-    """The same proportions with a sum of `total` and nobody above `cap`; what is cut off goes to the others, alike
-    where none of them has any weight. cap * len(weights) >= total."""
+    """Scale weights to a sum of `total` with none above `cap`; the excess goes to the others in proportion, or equally
+    if none of them has any weight. Requires cap * len(weights) >= total."""
     capped: set[str] = set()
     while True:
         free = {name: weight for name, weight in weights.items() if name not in capped}

@@ -1,8 +1,8 @@
-"""Sums of 64-bit words by integer weights, modulo 2^64 and exact, for all receivers at once.
+"""Sum 64-bit words with integer weights, exactly and modulo 2^64, for all receivers at once.
 
-The words are cut into two halves of 32 bits, each multiplied in float64: rows sum to 2^20, so that every sum is below
-2^52 and exact whatever the order or the threads. Knows neither members nor files: like `aggregation.mix_tiles` it is
-handed what reads and writes.
+The words are split into two halves of 32 bits, each multiplied in float64: rows sum to 2^20, so that every sum is below
+2^52 and exact whatever the order or the threads. Independent of members and files: like `aggregation.mix_tiles` it gets
+functions that read and write.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from fedap_core.errors import InvalidInput
 from fedap_core.sealing.fixed_point import WHOLE, Words
 
 _BLOCK = 4096
-"""Words mixed per product: halves and sums of 20 members stay in the cache of a core."""
+"""Words mixed per product: halves and sums of 20 members stay in a core's cache."""
 
 WordAccess = Callable[[int, Words], None]
-"""(first column, rows by columns): one tile of all rows, to be filled or to be kept."""
+"""(first column, rows by columns): fills or stores one tile of all rows."""
 
 _EXPONENT = np.uint64(0x4330000000000000)
 _SHIFT = np.uint64(32)
 _TO_MANTISSA = 2.0**52
-"""A number below 2^52 plus 2^52 has it as the low bits of its float64: cheaper than a conversion."""
+"""Adding 2^52 to a number below 2^52 puts it into the low bits of the float64: cheaper than a conversion."""
 
 
 def mix_words(
     weights: NDArray[np.int64], count: int, *, read: WordAccess, write: WordAccess, threads: int | None = None
 ) -> None:
-    """Sum over j of weights[i, j] * words[j] mod 2^64 for every row i, over `count` words.
+    """Compute the sum over j of weights[i, j] * words[j] mod 2^64 for every row i, over `count` words.
 
     weights: (r, m), >= 0, rows sum to 2^20. read and write: as in `aggregation.mix_tiles`.
     """
     if weights.ndim != 2 or weights.size == 0 or (weights < 0).any() or (weights.sum(axis=1) != WHOLE).any():
         raise InvalidInput("weights", weights.tolist(), f"rows of whole numbers >= 0 that sum to {WHOLE}")
     factors = weights.astype(np.float64)
-    columns = tile_columns(weights.shape[1]) // 2  # words are twice as long as the values that this is made for
+    columns = tile_columns(weights.shape[1]) // 2  # words are twice as long as float32 values
 
     @contextmanager
     def borrowed() -> Iterator[_WordScratch]:
@@ -49,7 +49,7 @@ def mix_words(
 
 
 class _WordScratch:
-    """One tile of words of every giver and receiver, and a block of halves between."""
+    """One tile of words of every giver and receiver, and a block of halves."""
 
     def __init__(self, factors: NDArray[np.float64], columns: int) -> None:
         rows, members = factors.shape
@@ -64,13 +64,13 @@ class _WordScratch:
         return self._words[:, :width]
 
     def product(self, width: int) -> Words:
-        """The first columns of the sums; valid until the next product."""
+        """Return the first columns of the sums; valid until the next call."""
         for start in range(0, width, _BLOCK):
             self._multiply(start, min(start + _BLOCK, self._words.shape[1]))
         return self._mixed[:, :width]
 
     def _multiply(self, start: int, stop: int) -> None:
-        """One block, from its first column to the one behind its last."""
+        """Mix one block of columns, [start, stop)."""
         size, mixed = stop - start, self._mixed[:, start:stop]
         parts = self._words.astype("<u8", copy=False).view("<u4").reshape(*self._words.shape, 2)[:, start:stop]
         halves, low, high = self._halves[:, :size], self._low[:, :size], self._high[:, :size]

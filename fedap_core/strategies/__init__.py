@@ -1,4 +1,5 @@
-"""The table of algorithms. To add one: a short file here, one line below. Users' own: `package.module:factory`."""
+"""The table of algorithms. To add one, write a short file here and one line below. Users' own algorithms are named
+`package.module:factory`."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ _EXPECTED: dict[type, str] = {bool: "true or false", int: "a whole number", floa
 
 
 def make_strategy(name: str, options: Mapping[str, object] | None = None) -> Strategy:
-    """The strategy of that name, or of a user's factory, with its options; text values are converted."""
+    """Create the strategy of that name, or of a user's factory, with its options; text values are converted."""
     kind = _user_strategy(name) if ":" in name else STRATEGIES.get(name)
     if kind is None:
         raise unknown_name("algorithm", name, STRATEGIES)
@@ -91,12 +92,12 @@ def make_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
 
 
 def mixing_of_phase(strategy: Strategy, phase: Phase, evidence: Evidence) -> Mixing:
-    """W of a full round, for every engine: warm-up is FedAvg's whatever the strategy, other phases are its own."""
+    """Return W of a full round, for every engine: FedAvg's in warm-up, the strategy's own in other phases."""
     return FedAvg().mixing(evidence) if phase is Phase.WARMUP else strategy.mixing_of(phase, evidence)
 
 
 def sealing_objection(strategy: Strategy) -> str:
-    """Why an algorithm cannot be mixed by somebody who sees no values; empty: it can."""
+    """Why an algorithm cannot be mixed without seeing values; empty if it can."""
     if strategy.robust != "none":
         return f"robust = {strategy.robust} compares updates"
     if strategy.mixes_by_values:
@@ -116,14 +117,14 @@ def _user_strategy(name: str) -> type[Strategy]:
 
 
 def _convert(field: str, value: object, kind: type) -> object:
-    """Text from a command line becomes the field's type; other values must have it already."""
+    """Convert text from a command line to the field's type; other values must already have it."""
     converted = value
     try:
         if kind is bool and isinstance(value, str):
             converted = _BOOLEANS.get(value.lower(), value)
         elif (kind in (int, float) and isinstance(value, str)) or (kind is float and type(value) is int):
             converted = kind(value)
-        elif kind is int and type(value) is float and value.is_integer():  # numbers of a plan are real numbers
+        elif kind is int and type(value) is float and value.is_integer():  # numbers in a plan are floats
             converted = int(value)
     except ValueError as error:
         raise InvalidInput(field, value, _EXPECTED[kind]) from error

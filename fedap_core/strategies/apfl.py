@@ -1,8 +1,8 @@
 """APFL (Deng et al. 2020): every participant predicts with a mixture of its own model and the global one.
 
 The global model w is trained as in FedAvg. The own model v is trained through the mixture u = alpha v + (1 - alpha) w:
-what SGD does to u on a batch, alpha times that is done to v. alpha follows the gradient of the loss at u, once a round:
-alpha <- alpha - eta <grad L(u), v - w>. v and alpha never leave.
+v moves by alpha times the SGD step of u on each batch. alpha follows the gradient of the loss at u, once per round:
+alpha <- alpha - eta <grad L(u), v - w>. v and alpha are never sent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PERSONAL, ALPHA = "personal", "alpha"
 
 @dataclass(frozen=True, kw_only=True)
 class Apfl(Strategy):
-    """alpha: the share of the own model in the beginning; 0 is FedAvg. adaptive: whether it is learnt."""
+    """alpha: the initial share of the own model; 0 is FedAvg. adaptive: whether it is learnt."""
 
     name: ClassVar[str] = "apfl"
     label: ClassVar[str] = "APFL"

@@ -1,27 +1,27 @@
-"""What a strategy is: which parts stay home, how models are mixed, what a participant does with what it is given.
+"""The strategy interface: which parts stay local, how models are mixed, and what a participant does with them.
 
-The base class is FedAvg's answers; every algorithm overrides what differs and nothing else. No torch here: the
-coordinator imports all strategies. Who is present and when a round closes is the coordinator's business.
+The base class implements FedAvg; every algorithm overrides only what differs. No torch here: the coordinator imports
+all strategies. The coordinator decides who is present and when a round closes.
 
 To add an algorithm, write one file in this folder and one line in `STRATEGIES`. Decide, in this order:
 
-1.  `home`: the parts (body, head, batch norm) whose tensors never leave a participant. `beside`: tensors of the
-    algorithm's own that travel with the weights in both directions and are mixed by the same W.
+1.  `home`: the parts (body, head, batch norm) whose tensors never leave a participant. `beside`: the algorithm's own
+    tensors that are sent with the weights in both directions and mixed by the same W.
 2.  `mixing`: W, from sample counts or from statistics (`first_measure`, `round_measure`); `round_plan` and `mixing_of`
-    where rounds of one run are mixed in different ways. A phase is any name the strategy gives it. Where weights follow
-    from the values of a round's updates, `compares` and `affinity`.
-3.  What happens at home, by overriding any of four methods, each of which gets a `Workspace`:
-    -   `begin`: once, before the first round; make the vectors that are kept.
-    -   `deliver`: whenever weights have come; they are in `work.model` already.
+    if rounds of one run are mixed in different ways. A phase is any name the strategy gives it. `compares` and
+    `affinity` if weights depend on the values of a round's updates.
+3.  The local work, by overriding any of four methods, each of which gets a `Workspace`:
+    -   `begin`: once, before the first round; create the vectors to keep.
+    -   `deliver`: whenever weights have been delivered; they are already in `work.model`.
     -   `train`: one round; the default is `work.model.train()`.
-    -   `hand_over`: which model predicts, is evaluated and exported; the default is `work.model`.
-    `keeps` names further models kept at home (each starts as a copy of the first model), `work.vectors` holds vectors.
-    Both are saved with every finished round, so a killed participant continues with the same bits. Anything else,
-    such as an attribute of the strategy, is lost: strategies are frozen and shared by all participants of a process.
+    -   `hand_over`: the model that predicts, is evaluated and exported; the default is `work.model`.
+    `keeps` names further local models (each starts as a copy of the initial model), `work.vectors` holds vectors.
+    Both are saved with every finished round, so a killed participant resumes with the same bits. Anything else, such as
+    an attribute of the strategy, is lost: strategies are frozen and shared by all participants of a process.
 4.  `passes`: how often a round goes through the training data, if that is not the plan's number of epochs.
 
-Randomness comes from the workspace (`batches`, `train`) and derives from seed, participant and round. Nothing leaves a
-participant but the shared tensors of `work.model`, those in `beside` and the statistics that the strategy names.
+Randomness comes from the workspace (`batches`, `train`) and derives from seed, participant and round. A participant
+sends only the shared tensors of `work.model`, those in `beside` and the statistics that the strategy names.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from fedap_core.robust import Mixture, Robustness
 from fedap_core.workspace import LocalModel, Workspace
 
 NAME_PATTERN = r"[a-z][a-z0-9-]{0,31}"
-"""Names of phases and measures, as the protocol carries them without knowing them."""
+"""Names of phases and measures; the protocol accepts any such name."""
 
 
 class OpenName(enum.StrEnum):
-    """An enumeration that strategies extend: `Phase("fedbn")` is a new member, and the same one ever after."""
+    """An enumeration that strategies can extend: `Phase("fedbn")` creates a member once and then returns it."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -63,7 +63,7 @@ class OpenName(enum.StrEnum):
 
 
 class Measure(OpenName):
-    """Which statistics a participant computes and sends; `fedap_core.measures` says what each consists of."""
+    """Which statistics a participant computes and sends; `fedap_core.measures` defines the contents of each."""
 
     NONE = "none"
     BN_INPUTS = "bn-inputs"
@@ -72,9 +72,9 @@ class Measure(OpenName):
 
 
 class Phase(OpenName):
-    """How a round is mixed. Strategies may have phases of their own beside these.
+    """How a round is mixed. Strategies may define further phases.
 
-    warmup: as FedAvg with everything shared, to make an anchor. mixed: by the strategy's own weights.
+    warmup: like FedAvg with everything shared, to produce an anchor. mixed: by the strategy's own weights.
     """
 
     WARMUP = "warmup"
@@ -83,7 +83,7 @@ class Phase(OpenName):
 
 @dataclass(frozen=True, kw_only=True)
 class RoundPlan:
-    """What one round is for, and what its updates carry beside the weights."""
+    """The phase of one round, and the statistics that its updates carry besides the weights."""
 
     phase: Phase = Phase.MIXED
     measure: Measure = Measure.NONE
@@ -91,7 +91,7 @@ class RoundPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What the members' weights are decided from. counts: (n,) training samples; stats: one per member, or none."""
+    """The input for computing W. counts: (n,) training samples. stats: one per member, or none."""
 
     counts: tuple[int, ...]
     stats: tuple[BnStats, ...] = ()
@@ -105,9 +105,9 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Mixing:
-    """weights: W (n, n), row i is what member i receives. layers and distances (L, n, n) say why, where they exist.
+    """weights: W (n, n), row i is what member i receives. layers, distances: (L, n, n), the reason for it, if known.
 
-    similarity: (n,) how alike each member is to the one most like it, in [0, 1], where statistics tell.
+    similarity: (n,) similarity of each member to the most similar one, in [0, 1], if statistics are available.
     """
 
     weights: FloatArray
@@ -121,26 +121,26 @@ class Mixing:
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """FedAvg's answers. equal: weigh every member alike instead of by its number of training samples.
+    """The base class, which implements FedAvg. equal: weight all members equally instead of by training samples.
 
-    robust, robust_factor, max_share: what limits a single member's influence; see `robust.Robustness`.
-    finetune: epochs of training that the model gets before it is handed over; it is a copy that is trained, so rounds
-    are not affected. reestimate: set the batch-norm statistics of the model that is handed over to those of the
-    participant's own training data.
+    robust, robust_factor, max_share: limits on a single member's influence; see `robust.Robustness`.
+    finetune: epochs of training before the model is handed over; a copy is trained, so rounds are not affected.
+    reestimate: set the batch-norm statistics of the model that is handed over to those of the participant's own
+    training data.
     """
 
     name: ClassVar[str] = ""
     label: ClassVar[str] = ""
-    """What tables and figures call it."""
+    """Its name in tables and figures."""
     paper: ClassVar[str] = ""
-    """Where it was published."""
+    """URL of its publication."""
     needs_batch_norm: ClassVar[bool] = False
     needs_barrier: ClassVar[bool] = False
-    """Whether its rounds must wait for everyone: then it is refused in continuous mode."""
+    """Whether its rounds must wait for all members; it is then refused in continuous mode."""
     keeps: ClassVar[tuple[str, ...]] = ()
-    """Names of the models that a participant keeps beside the shared one."""
+    """Names of the models that a participant keeps besides the shared one."""
     depends_on_rounds: ClassVar[bool] = False
-    """Whether the schedule looks at the total number of rounds: if not, a longer run begins with the shorter one."""
+    """Whether the schedule depends on the total number of rounds; if not, a longer run starts like a shorter one."""
 
     equal: bool = False
     robust: str = "none"
@@ -150,19 +150,19 @@ class Strategy:
     reestimate: bool = False
 
     def __post_init__(self) -> None:
-        self.robustness  # noqa: B018 - refuses what it cannot be
+        self.robustness  # noqa: B018 - validates the options
         if self.finetune < 0:
             raise InvalidInput(f"{self.name}.finetune", self.finetune, "a number of epochs from 0")
 
     def require_continuous(self) -> None:
-        """Refuse a run without barriers where the algorithm's rounds must wait for everyone."""
+        """Refuse continuous mode if the algorithm's rounds must wait for all members."""
         if self.needs_barrier:
             expected = f"barrier: a round of {self.name} needs everyone's updates of that round"
             raise InvalidInput("mode", "continuous", expected, "Use mode = barrier.")
 
     @property
     def robustness(self) -> Robustness:
-        """How updates are mixed where one of them may be hostile."""
+        """How updates are mixed if one of them may be hostile."""
         return Robustness(rule=self.robust, factor=self.robust_factor, max_share=self.max_share)
 
     @property
@@ -171,12 +171,12 @@ class Strategy:
         return self.robust == "limit"
 
     def is_personal(self, phase: Phase) -> bool:
-        """Whether rows of this phase keep a part of the member's own update, whatever the others give."""
+        """Whether rows of this phase keep part of the member's own update, whatever the others give."""
         return phase is Phase.MIXED and self.kept_self_weight is not None
 
     @property
     def least_similarity(self) -> float | None:
-        """A member less similar than this to everybody is left alone, 0 is nobody; None: nobody's statistics tell."""
+        """A member less similar than this to all others is isolated; 0 isolates nobody; None: no statistics."""
         return None
 
     @property
@@ -185,13 +185,13 @@ class Strategy:
         return frozenset()
 
     def beside(self, spec: ModelSpec) -> tuple[TensorSpec, ...]:
-        """Tensors that travel beside the weights, not trainable and zero at first; see `Workspace.received`."""
+        """Tensors that are sent beside the weights, not trainable and initially zero; see `Workspace.received`."""
         del spec
         return ()
 
     def travelling(self, spec: ModelSpec) -> tuple[TensorSpec, ...]:
-        """All that a participant sends in a round and is given, in wire order. Beside the weights it is at most as much
-        as the model has: participants take no larger payload."""
+        """All tensors that a participant sends and receives in a round, in wire order. Those beside the weights have at
+        most as many values as the model: participants accept no larger payload."""
         beside = self.beside(spec)
         if sum(tensor.size for tensor in beside) > sum(tensor.size for tensor in spec.tensors):
             raise InvalidInput(f"{self.name}.beside", f"{len(beside)} tensors", "no more values than the model has")
@@ -199,41 +199,41 @@ class Strategy:
 
     @property
     def first_measure(self) -> Measure:
-        """What is measured under the anchor, once, before the first round."""
+        """The statistics measured under the anchor, once, before the first round."""
         return Measure.NONE
 
     @property
     def round_measure(self) -> Measure:
-        """What updates of a round that measures carry; `round_plan` says which round that is."""
+        """The statistics in the updates of a measuring round; `round_plan` says which round that is."""
         return Measure.NONE
 
     def measures_covariance(self, measure: Measure) -> bool:
-        """Whether such statistics hold a covariance matrix per layer (C x C values)."""
+        """Whether such statistics contain a covariance matrix per layer (C x C values)."""
         del measure
         return False
 
     def round_plan(self, round_no: int, rounds: int) -> RoundPlan:
-        """What round `round_no` of `rounds` is for."""
+        """Return the phase and measure of round `round_no` of `rounds`."""
         del round_no, rounds
         return RoundPlan()
 
     def mixing(self, evidence: Evidence) -> Mixing:
-        """W of a full round in the phase `mixed`."""
+        """Return W of a full round in the phase `mixed`."""
         return Mixing(weights=self.by_counts(evidence))
 
     def mixing_of(self, phase: Phase, evidence: Evidence) -> Mixing:
-        """W of a full round in any phase of this strategy; for phases of its own see `FFedAp`."""
+        """Return W of a full round in any phase of this strategy; `FFedAp` is an example with its own phase."""
         if phase is not Phase.MIXED:
             raise InvalidInput("phase", str(phase), f"a phase of {self.name}")
         return self.mixing(evidence)
 
     def compares(self, phase: Phase) -> frozenset[Part]:
-        """The parts of a round's updates whose values decide about W; none where W does not look at them."""
+        """The parts of a round's updates whose values determine W; empty if W does not depend on them."""
         del phase
         return frozenset()
 
     def affinity(self, products: FloatArray) -> FloatArray:
-        """(m, m) >= 0: what the weights of each row are multiplied by before they are brought back to a sum of 1.
+        """Return (m, m) >= 0: factors of the weights of each row, which are then normalised to a sum of 1.
 
         products: (m, m), the scalar product of every two updates over the trained values of the parts in `compares`.
         """
@@ -241,11 +241,11 @@ class Strategy:
 
     @property
     def mixes_by_values(self) -> bool:
-        """Whether W changes with every round's updates, so that no W stands for a run."""
+        """Whether W changes with every round's updates, so that a run has no single W."""
         return bool(self.compares(Phase.MIXED))
 
     def comparison(self, phase: Phase, tensors: Sequence[TensorSpec]) -> UpdateComparison | None:
-        """The same for every engine. tensors: those of the phase, in wire order."""
+        """Return how updates are compared, the same for every engine. tensors: those of the phase, in wire order."""
         parts = frozenset() if phase is Phase.WARMUP else self.compares(phase)
         if not parts:
             return None
@@ -255,8 +255,8 @@ class Strategy:
     def mixture(
         self, phase: Phase, weights: FloatArray, own: tuple[int | None, ...], tensors: Sequence[TensorSpec]
     ) -> Mixture:
-        """One product of a round, the same for every engine. own: for each receiver the place of its own update among
-        the givers, or None. tensors: those of the phase, in wire order."""
+        """Return one product of a round, the same for every engine. own: for each receiver the position of its own
+        update among the givers, or None. tensors: those of the phase, in wire order."""
         return Mixture(
             weights=weights,
             own=own,
@@ -276,80 +276,81 @@ class Strategy:
         discount: FloatArray | None = None,
         places: Sequence[int] | None = None,
     ) -> FloatArray:
-        """W of a round that closed without everyone; see `mixing.restrict`."""
+        """Return W of a round that closed without all members; see `mixing.restrict`."""
         kept = self.kept_self_weight
         return mixing.restrict(weights, usable=usable, own=own, discount=discount, self_weight=kept, places=places)
 
     def narrowed(self, weights: FloatArray, *, usable: BoolArray, places: Sequence[int] | None = None) -> FloatArray:
-        """W with fewer givers per row, where the algorithm looks at the nearest alone; before `restrict`.
+        """Return W with fewer givers per row, if the algorithm uses only the nearest; called before `restrict`.
 
-        weights: (n, n), or (r, n) of the members at `places`. usable: (n,) whose update exists."""
+        weights: (n, n), or (r, n) of the members at `places`. usable: (n,) members whose update exists."""
         del usable, places
         return weights
 
     @property
     def most_givers(self) -> int:
-        """How many others a row takes from at most; 0: all."""
+        """The most other members that a row takes from; 0: all."""
         return 0
 
     @property
     def is_sparse(self) -> bool:
-        """Whether rows have few entries and are mixed by these alone."""
+        """Whether rows have few entries, and only these are mixed."""
         return self.most_givers > 0
 
     def nearest(self, evidence: Evidence) -> NearestMembers | None:
-        """W by its heaviest entries, for members too many for a whole matrix; None where the algorithm needs that."""
+        """Return W as its heaviest entries, if there are too many members for a whole matrix; None if the algorithm
+        needs the whole matrix."""
         del evidence
         return None
 
     @property
     def kept_self_weight(self) -> float | None:
-        """The diagonal that restriction keeps, or None where a row is simply rescaled."""
+        """The diagonal that `restrict` keeps, or None if rows are simply rescaled."""
         return None
 
     # --- at a participant ---------------------------------------------------------------------------------------
 
     def begin(self, work: Workspace) -> None:
-        """Before the first round: make the vectors that are kept in `work.vectors`."""
+        """Create the vectors to keep in `work.vectors`; called before the first round."""
 
     def deliver(self, work: Workspace) -> None:
-        """Weights have been delivered into `work.model`, the first of the run included."""
+        """Process weights that were delivered into `work.model`, including the first of the run."""
 
     def train(self, work: Workspace) -> None:
-        """One round of local work; afterwards the shared tensors of `work.model` are the update."""
+        """Do one round of local work; afterwards the shared tensors of `work.model` are the update."""
         work.model.train()
 
     @property
     def kept_models(self) -> tuple[str, ...]:
-        """`keeps`, or what the options make of it."""
+        """`keeps`, possibly changed by the options."""
         return self.keeps
 
     def hand_over(self, work: Workspace) -> LocalModel:
-        """The model to predict, evaluate and export with, after a delivery. Must leave everything that is kept as it
-        is; `work.copy` gives a model to change."""
+        """Return the model to predict, evaluate and export with, after a delivery. Must not change anything that is
+        kept; use `work.copy` for a model to change."""
         return work.model
 
     def passes(self, epochs: int) -> int:
-        """How often a round goes through the training data. epochs: the plan's."""
+        """How often a round goes through the training data. epochs: the plan's number."""
         return epochs
 
     @property
     def acts_on_delivery(self) -> bool:
-        """Whether anything happens when weights are delivered."""
+        """Whether the strategy processes delivered weights."""
         return type(self).deliver is not Strategy.deliver
 
     @property
     def hands_over_another(self) -> bool:
-        """Whether the model handed over is another than the one delivered, so that both are evaluated."""
+        """Whether the model handed over differs from the delivered one, so that both are evaluated."""
         return self.finetune > 0 or self.reestimate or type(self).hand_over is not Strategy.hand_over
 
     @property
     def trains_to_hand_over(self) -> bool:
-        """Whether the model handed over is trained first; say so where `hand_over` itself trains."""
+        """Whether the model is trained before it is handed over; override this if `hand_over` itself trains."""
         return self.finetune > 0
 
     def finished(self, work: Workspace) -> LocalModel:
-        """What `hand_over` gives, fine-tuned and re-estimated where the options ask for it."""
+        """Return the model of `hand_over`, fine-tuned and re-estimated if the options ask for it."""
         model = self.hand_over(work)
         if self.finetune or self.reestimate:
             model = work.copy(model)
@@ -360,6 +361,6 @@ class Strategy:
         return model
 
     def by_counts(self, evidence: Evidence) -> FloatArray:
-        """W by sample counts, or equal weights where that is the option."""
+        """Return W by sample counts, or equal weights with the option `equal`."""
         counts = np.asarray(evidence.counts, dtype=np.float64)
         return mixing.mixing_from_counts(np.ones_like(counts) if self.equal else counts)

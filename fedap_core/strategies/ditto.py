@@ -1,7 +1,7 @@
-"""Ditto (Li et al. 2021): a global model as in FedAvg, and beside it a personal one that is pulled towards it.
+"""Ditto (Li et al. 2021): a global model as in FedAvg, and a personal one that is pulled towards it.
 
-In every round a participant trains the model x that it was given, as FedAvg does, and its personal model v by
-v <- v - eta (grad L(v) + strength (v - x)), with x as it was delivered. v never leaves and is what predicts.
+In every round a participant trains the delivered model x, as in FedAvg, and its personal model v by
+v <- v - eta (grad L(v) + strength (v - x)), with x as delivered. v is never sent, and makes the predictions.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ PERSONAL = "personal"
 
 
 def require_strength(name: str, strength: float) -> None:
-    """Refuse what no pull can be."""
+    """Refuse an invalid strength of a pull."""
     if not 0.0 <= strength < math.inf:
         raise InvalidInput(f"{name}.strength", strength, "a finite number >= 0")
 
 
 def train_personal(work: Workspace, delivered: Vector, *, strength: float) -> None:
-    """A round of v: the plan's epochs, pulled towards the model as it was delivered."""
+    """Train v for a round: the plan's epochs, pulled towards the delivered model."""
     work.models[PERSONAL].train(objective=Objective(pull=strength, towards=delivered))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ditto(Strategy):
-    """strength: the paper's lambda. 0 trains v alone; the larger, the nearer v stays to the global model."""
+    """strength: the paper's lambda. 0 trains v alone; a larger value keeps v closer to the global model."""
 
     name: ClassVar[str] = "ditto"
     label: ClassVar[str] = "Ditto"

@@ -1,8 +1,8 @@
-"""FedALA (Zhang et al. 2023): a participant decides for every value of its head how much of the delivered one it takes.
+"""FedALA (Zhang et al. 2023): a participant learns, for every value of its head, how much of the delivered one to take.
 
-With x delivered and theta its own head of the round before, it starts from theta + (x - theta) * a, value by value;
-the body is taken as delivered. a begins at 1 and is learnt at home on a random share of the data before training:
-a <- clip(a - rate * dL/dtheta_hat * (x - theta), 0, 1). In its first round until the loss settles, later for one epoch.
+With x delivered and theta its own head of the previous round, it starts from theta + (x - theta) * a, value by value;
+the body is used as delivered. a starts at 1 and is learnt locally on a random share of the data before training:
+a <- clip(a - rate * dL/dtheta_hat * (x - theta), 0, 1). In the first round until the loss settles, later for one epoch.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fedap_core.workspace import Workspace
 
 OWN, SHARES = "own", "shares"
 SETTLED_EPOCHS = 10
-"""The loss has settled when it spreads by less than `settled` over so many epochs."""
+"""The loss has settled if its standard deviation over this many epochs is below `settled`."""
 MOST_EPOCHS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedAla(Strategy):
-    """rate: step size of a. share: how much of the data a is learnt on. settled: see `SETTLED_EPOCHS`."""
+    """rate: step size of a. share: the share of the data on which a is learnt. settled: see `SETTLED_EPOCHS`."""
 
     name: ClassVar[str] = "fedala"
     label: ClassVar[str] = "FedALA"

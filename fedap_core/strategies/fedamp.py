@@ -1,9 +1,9 @@
-"""FedAMP (Huang et al. 2021): members whose models are near each other attend to each other more.
+"""FedAMP (Huang et al. 2021): members with similar models attend to each other more.
 
-Everyone has a personal model w_i. The coordinator gives it u_i = self_weight w_i + sum_j xi_ij w_j with xi_ij in
-proportion to A'(||w_i - w_j||^2), where A(x) = 1 - exp(-x / sigma), and training pulls w_i towards u_i. Distances are
-those of this round's updates, so the weights change in every round and a run records no W. sigma is given in units of
-the median squared distance, so that it need not follow the model's size. Two simplifications: the own weight is an
+Each member has a personal model w_i. The coordinator sends it u_i = self_weight w_i + sum_j xi_ij w_j with xi_ij
+proportional to A'(||w_i - w_j||^2), where A(x) = 1 - exp(-x / sigma), and training pulls w_i towards u_i. Distances are
+those of this round's updates, so the weights change in every round and a run records no W. sigma is in units of the
+median squared distance, so that it does not depend on the model's size. Two simplifications: the own weight is an
 option instead of what the others leave, and the pull is constant.
 """
 
@@ -28,8 +28,8 @@ PERSONAL = "personal"
 
 @dataclass(frozen=True, kw_only=True)
 class FedAmp(Strategy):
-    """self_weight: what u_i has of w_i. sigma: the smaller, the more the nearest count. strength: of the pull to u_i,
-    the paper's lambda / alpha_k."""
+    """self_weight: the share of w_i in u_i. sigma: a smaller value favours the nearest. strength: that of the pull
+    towards u_i, the paper's lambda / alpha_k."""
 
     name: ClassVar[str] = "fedamp"
     label: ClassVar[str] = "FedAMP"
@@ -69,7 +69,7 @@ class FedAmp(Strategy):
         typical = float(np.median(squared[others])) if others.any() else 0.0
         if typical <= 0.0:
             return np.ones_like(squared)
-        nearest = np.where(others, squared, np.inf).min(axis=1, keepdims=True)  # a factor per row: nobody underflows
+        nearest = np.where(others, squared, np.inf).min(axis=1, keepdims=True)  # a factor per row, against underflow
         return np.asarray(np.exp(-np.maximum(squared - nearest, 0.0) / (self.sigma * typical)))
 
     def train(self, work: Workspace) -> None:

@@ -1,8 +1,9 @@
-"""FedAP (Lu et al. 2022) and its variants: BN stays home, and W comes from how alike the members' statistics are.
+"""FedAP (Lu et al. 2022) and its variants: BN stays local, and W follows from the similarity of members' statistics.
 
-FedAP measures the inputs of all BN layers under an anchor model, d-FedAP those of the classification layer alone,
-f-FedAP needs no anchor: half of its rounds run as FedBN, then BN running statistics stand in. W is computed once, and
-again when membership changes. `self_weight` is the paper's lambda; 1 is Base with local BN, 0 listens to others only.
+FedAP measures the inputs of all BN layers under an anchor model, d-FedAP only those of the classification layer.
+f-FedAP needs no anchor: half of its rounds run as FedBN, then BN running statistics are used instead. W is computed
+once, and again when membership changes. `self_weight` is the paper's lambda; 1 is Base with local BN, 0 uses only the
+others.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from fedap_core.strategies.base import Evidence, Measure, Mixing, Phase, RoundPl
 from fedap_core.strategies.fedbn import FedBn
 
 FEDBN = Phase("fedbn")
-"""Rounds of f-FedAP before it has statistics: mixed by sample counts."""
+"""Rounds of f-FedAP before statistics are available: mixed by sample counts."""
 
 CLOSEST = 0.25
-"""Under a robust rule nobody is closer than this share of the typical distance: statistics can be copied."""
+"""Least distance under a robust rule, as a share of the typical distance: statistics can be copied."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedAp(FedBn):
     """psi_i <- sum_j w_ij psi_j with w_ii = self_weight and w_ij proportional to 1 / d_ij (eq. 2, 6-8).
 
-    max_peer_weight caps what any one member gives another; 1 leaves the paper's W as it is.
-    min_similarity leaves a member that is less similar than this to everybody with its own model, and others without
-    it; 0 leaves nobody alone (see `similarity`).
-    neighbours: how many of the most similar members, among those whose update can be used, a row takes from; 0 is all.
-    full_covariance compares layers by eq. 4 instead of its diagonal approximation, eq. 5 (C x C values per layer).
+    max_peer_weight: the most that one member gives another; 1 is the paper's W.
+    min_similarity: a member less similar than this to all others keeps its own model and gives nothing; 0 isolates
+    nobody (see `similarity`).
+    neighbours: how many of the most similar members with a usable update a row takes from; 0: all.
+    full_covariance: compare layers by eq. 4 instead of its diagonal approximation, eq. 5 (C x C values per layer).
     """
 
     name: ClassVar[str] = "fedap"
@@ -73,7 +74,7 @@ class FedAp(FedBn):
 
     @property
     def _diagonal(self) -> float:
-        """W's own entries: what restriction keeps is what W has."""
+        """The diagonal of W, equal to what `restrict` keeps."""
         kept = self.kept_self_weight
         return self.self_weight if kept is None else kept
 
@@ -107,7 +108,7 @@ class FedAp(FedBn):
         restricted = super().restrict(weights, usable=usable, own=own, discount=discount, places=places)
         if self.max_peer_weight == 1.0:
             return restricted
-        cap = self.max_peer_weight  # rescaling may have passed it
+        cap = self.max_peer_weight  # rescaling may have exceeded it
         return mixing.cap_peer_weight(restricted, max_peer_weight=cap, places=places)
 
     def mixing(self, evidence: Evidence) -> Mixing:
@@ -128,7 +129,7 @@ class FedAp(FedBn):
 
 @dataclass(frozen=True, kw_only=True)
 class SharedBnFedAp(FedAp):
-    """FedAP whose BN layers are mixed by W too: the paper's ablation SBN."""
+    """FedAP with BN layers also mixed by W: the paper's ablation SBN."""
 
     name: ClassVar[str] = "fedap-sbn"
     label: ClassVar[str] = "FedAP, shared BN"
@@ -140,7 +141,7 @@ class SharedBnFedAp(FedAp):
 
 @dataclass(frozen=True, kw_only=True)
 class DFedAp(FedAp):
-    """W from the inputs of the classification layer alone."""
+    """FedAP with W from the inputs of the classification layer only."""
 
     name: ClassVar[str] = "d-fedap"
     label: ClassVar[str] = "d-FedAP"
@@ -160,7 +161,7 @@ class FFedAp(FedAp):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.full_covariance:  # refused now, not when half of the rounds have been trained
+        if self.full_covariance:  # refuse now, not after half of the rounds
             raise InvalidInput(
                 f"{self.name}.full_covariance", True, "false: BN running statistics have no covariance", "Use fedap."
             )

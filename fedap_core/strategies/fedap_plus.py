@@ -1,13 +1,13 @@
-"""FedAP+: FedAP with a small self-weight and a personal model beside it; a weighted mean of both predicts.
+"""FedAP+: FedAP with a small self-weight and an additional personal model; a weighted mean of both predicts.
 
-W is wide: most of a row comes from others, by similarity. Beside the exchanged model a participant trains a personal
-one, pulled towards what W delivers as Ditto's is towards the average; it never leaves. Their weighted mean, with
+Most of a row of W comes from others, by similarity. Besides the exchanged model a participant trains a personal one,
+pulled towards the delivered model as Ditto's is towards the average; it is never sent. Their weighted mean, with
 batch-norm statistics of the participant's own data, is handed over. Nothing more is sent than by FedAP. With
 `self_weight = 0.5`, `personal_share = 0` and `reestimate = false` it is FedAP.
 
-More options, for ablations: the head may stay home; the share that a participant keeps of its own update may change
-over the rounds, be learnt, and differ between body, head and batch norm (W then holds the others' shares alone, and
-every participant adds its own at home); the models of the last rounds may be averaged before one is handed over.
+More options, for ablations: the head may stay local; the share that a participant keeps of its own update may change
+over the rounds, be learnt, and differ between body, head and batch norm (W then contains only the others' shares, and
+every participant adds its own locally); the models of the last rounds may be averaged before one is handed over.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fedap_core.strategies.fedap import FedAp
 from fedap_core.workspace import LocalModel, Vector, Workspace
 
 OWN = "own"
-"""The vector of a participant's own update, to be mixed with what the others give."""
+"""The vector of a participant's own update, to be mixed with the others' weights."""
 
 LEARNT = "self-weight"
 MEAN, COUNT = "mean", "count"
-"""The average of delivered models, and how many they are."""
+"""The average of delivered models, and their number."""
 
 CONSTANT = -1.0
 
@@ -36,15 +36,15 @@ LEAST, MOST = 0.1, 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class FedApPlus(FedAp):
-    """final_self_weight: what `self_weight` becomes by the last round, in equal steps; -1 leaves it as it is.
+    """final_self_weight: the value of `self_weight` in the last round, reached in equal steps; -1: constant.
 
-    head_self_weight, batch_norm_self_weight: what a participant keeps of its own head and batch norm, which are then
-    shared and mixed; 1 keeps all of it; -1: the head as `head_at_home` says, batch norm at home. learning: step size
-    with which every participant learns its self-weight from the gradient of its training loss; 0 does not.
-    personal_share: of a second model that is kept at home, in the model that is handed over; the rest is the delivered
-    model; 0: no second model is kept. It is trained once a round, with the pull `strength` towards the delivered one.
-    average_last: share of the rounds, at the end, whose models are averaged to be handed over.
-    Own shares that are added at home and averages need a vector of the model's size there.
+    head_self_weight, batch_norm_self_weight: the share that a participant keeps of its own head and batch norm, which
+    are then shared and mixed; 1 keeps all of it; -1: the head as `head_at_home` says, batch norm local. learning: step
+    size with which every participant learns its self-weight from the gradient of its training loss; 0: not learnt.
+    personal_share: the share of the second, local model in the model that is handed over; the rest is the delivered
+    model; 0: no second model. It is trained once per round, with the pull `strength` towards the delivered one.
+    average_last: the share of the rounds, at the end, whose models are averaged to be handed over.
+    Own shares that are added locally, and averages, each need a vector of the model's size.
     """
 
     name: ClassVar[str] = "fedap-plus"
@@ -86,7 +86,7 @@ class FedApPlus(FedAp):
 
     @property
     def adds_own(self) -> bool:
-        """Whether a participant adds its own share at home."""
+        """Whether a participant adds its own share locally."""
         special = (self.final_self_weight, self.head_self_weight, self.batch_norm_self_weight)
         return self.learning > 0.0 or any(weight != CONSTANT for weight in special)
 
@@ -103,14 +103,14 @@ class FedApPlus(FedAp):
         return self.average_last > 0.0 or self.personal_share > 0.0 or self.finetune > 0 or self.reestimate
 
     def self_weight_at(self, round_no: int, rounds: int) -> float:
-        """What is kept of one's own update of the round before `round_no`, which goes from 1 to `rounds`, or beyond."""
+        """The share kept of the own update of the round before `round_no`, which runs from 1 to `rounds`, or beyond."""
         if self.final_self_weight == CONSTANT:
             return self.self_weight
         share = min((round_no - 1) / max(rounds - 1, 1), 1.0)
         return self.self_weight + share * (self.final_self_weight - self.self_weight)
 
     def deliver(self, work: Workspace) -> None:
-        if self.adds_own and OWN in work.vectors:  # nothing of one's own in the first delivery
+        if self.adds_own and OWN in work.vectors:  # there is no own update at the first delivery
             if self.learning:
                 self._learn(work)
             weight = self._weight(work, work.model)
@@ -142,14 +142,14 @@ class FedApPlus(FedAp):
         return 2 * epochs if self.personal_share else epochs
 
     def _blend(self, work: Workspace) -> Vector:
-        """The values that are handed over, or averaged to be."""
+        """The values that are handed over, or averaged for that."""
         if not self.personal_share:
             return work.model.values
         personal, share = work.models[PERSONAL].values, self.personal_share
         return personal if share == 1.0 else share * personal + (1.0 - share) * work.model.values
 
     def _weight(self, work: Workspace, model: LocalModel) -> Vector | float:
-        """What is kept of one's own update: of everything, or by part."""
+        """The share kept of the own update: of everything, or by part."""
         common = self.self_weight_at(work.round_no, work.rounds)
         if LEARNT in work.vectors:
             common = float(work.vectors[LEARNT])
@@ -163,7 +163,7 @@ class FedApPlus(FedAp):
         return weights
 
     def _learn(self, work: Workspace) -> None:
-        """One step down the gradient of the training loss along the way from others' weights to one's own."""
+        """Do one gradient step on the training loss along the line from the others' weights to the own ones."""
         others = work.model.values.clone()
         way = work.vectors[OWN] - others
         common = float(work.vectors[LEARNT]) if LEARNT in work.vectors else self.self_weight

@@ -1,6 +1,6 @@
 """FedAvg (McMahan et al. 2017): one model for all, the mean of the updates weighted by training samples.
 
-BN parameters and running statistics are shared like everything else; counters stay home, as integers always do.
+BN parameters and running statistics are shared like everything else; counters stay local, as integers always do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fedap_core.strategies.base import Strategy
 
 @dataclass(frozen=True, kw_only=True)
 class FedAvg(Strategy):
-    """The base class's answers, unchanged."""
+    """The base class, unchanged."""
 
     name: ClassVar[str] = "fedavg"
     label: ClassVar[str] = "FedAvg"

@@ -1,7 +1,7 @@
-"""FedBABU (Oh et al. 2022): the body is trained and averaged under a head that nobody trains; then it is fine-tuned.
+"""FedBABU (Oh et al. 2022): the body is trained and averaged under a fixed head; then the model is fine-tuned.
 
-All participants keep the head of the initial model, so it need not travel. The model that is handed over is a copy,
-fine-tuned as a whole; rounds go on from what was averaged.
+All participants keep the head of the initial model, so it need not be sent. The model that is handed over is a copy,
+fine-tuned as a whole; rounds continue from the averaged model.
 """
 
 from __future__ import annotations

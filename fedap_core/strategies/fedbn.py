@@ -1,4 +1,4 @@
-"""FedBN (Li et al. 2021): FedAvg whose batch-norm layers stay home, parameters and statistics alike."""
+"""FedBN (Li et al. 2021): FedAvg with local batch-norm layers, both parameters and statistics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedap_core.strategies.base import Strategy
 
 @dataclass(frozen=True, kw_only=True)
 class FedBn(Strategy):
-    """Everything but BN is averaged."""
+    """Everything except BN is averaged."""
 
     name: ClassVar[str] = "fedbn"
     label: ClassVar[str] = "FedBN"

@@ -1,11 +1,11 @@
-"""FedDBE (Zhang et al. 2023): FedAvg whose participants each add a vector of their own to the inputs of the head.
+"""FedDBE (Zhang et al. 2023): FedAvg in which each participant adds its own vector to the inputs of the head.
 
-The vector b takes up what is peculiar to a participant's features, so that the body need not: logits are
-head(body(x) + b). b is learnt at home with everything else, and the mean of a batch's features without b is pulled to
-a fixed mean. That is the average over all participants of their mean features under the first delivered model, with
-batch norm re-estimated. Means travel beside the weights, so the average is known from the second round on; the first
-is trained without the pull. With `own_mean` everyone's features are pulled to its own mean, from the first round, and
-no mean leaves. What predicts is the delivered model with b folded into the bias of its head.
+The vector b absorbs what is specific to a participant's features, so that the body need not: logits are
+head(body(x) + b). b is learnt locally with everything else, and the mean of a batch's features without b is pulled to
+a fixed mean: the average over all participants of their mean features under the first delivered model, with batch norm
+re-estimated. Means are sent beside the weights, so the average is known from the second round on; the first round is
+trained without the pull. With `own_mean`, features are pulled to the participant's own mean from the first round, and
+no mean is sent. The model that predicts is the delivered one with b folded into the bias of its head.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from fedap_core.workspace import LocalModel, Objective, Vector, Workspace
 SHIFT, MEAN = "shift", "mean"
 
 FEATURES = "feddbe.mean"
-"""Sent: a participant's mean of the head's inputs. Received: the average of all."""
+"""Sent: a participant's mean of the head's inputs. Received: the average over all participants."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedDbe(Strategy):
-    """strength: the paper's kappa, of the pull on the mean; 0 leaves only the vector b. own_mean: pull everyone's
-    features to its own mean instead of the average of all."""
+    """strength: the paper's kappa, the strength of the pull on the mean; 0 leaves only the vector b. own_mean: pull
+    features to the participant's own mean instead of the average over all."""
 
     name: ClassVar[str] = "feddbe"
     label: ClassVar[str] = "FedDBE"
@@ -84,5 +84,5 @@ class FedDbe(Strategy):
 
 
 def _is_known(average: Vector) -> bool:
-    """Zeros are what travels before anybody has trained."""
+    """Whether the average has arrived; zeros are sent before anybody has trained."""
     return float(average.dot(average)) > 0.0

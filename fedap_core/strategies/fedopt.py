@@ -1,9 +1,9 @@
 """FedAvgM (Hsu et al. 2019) and FedAdam (Reddi et al. 2021): an optimiser steps along the mean step of a round.
 
-With x the model that all began a round with and y their average, y - x is taken for a negative gradient. The optimiser
-runs at every participant on what it is delivered: all keep the same x and moments while all take part, and nothing
-travels but the average. One that missed a delivery goes on with the moments that it has. Running statistics of batch
-norm are averaged plainly.
+With x the model at the start of a round and y the average of the updates, y - x serves as a negative gradient. The
+optimiser runs at every participant on the delivered average: while all take part, all keep the same x and moments, and
+only the average is sent. A participant that missed a delivery continues with the moments it has. Running statistics of
+batch norm are simply averaged.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class FedAvgM(Strategy):
 
 @dataclass(frozen=True, kw_only=True)
 class FedAdam(FedAvgM):
-    """momentum, second_momentum: the paper's beta1 and beta2; tau: how adaptive it is, the smaller the more."""
+    """momentum, second_momentum: the paper's beta1 and beta2. tau: a smaller value is more adaptive."""
 
     name: ClassVar[str] = "fedadam"
     label: ClassVar[str] = "FedAdam"

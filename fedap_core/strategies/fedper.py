@@ -1,4 +1,4 @@
-"""FedPer (Arivazhagan et al. 2019): FedAvg whose classification layer stays home."""
+"""FedPer (Arivazhagan et al. 2019): FedAvg with a local classification layer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """FedProx (Li et al. 2020): FedAvg with the local objective + mu / 2 * ||w - w_received||^2.
 
-The squared norm, over all trainable parameters. mu = 0 is FedAvg exactly.
+The squared norm is over all trainable parameters. mu = 0 is exactly FedAvg.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedap_core.workspace import Objective, Workspace
 
 @dataclass(frozen=True, kw_only=True)
 class FedProx(Strategy):
-    """mu: how strongly a participant is held near the weights it received this round."""
+    """mu: how strongly a participant is pulled towards the weights it received this round."""
 
     name: ClassVar[str] = "fedprox"
     label: ClassVar[str] = "FedProx"

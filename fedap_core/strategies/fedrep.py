@@ -1,7 +1,7 @@
-"""FedRep (Collins et al. 2021): a shared body and a head at home, trained one after the other in every round.
+"""FedRep (Collins et al. 2021): a shared body and a local head, trained one after the other in every round.
 
-First the head on the body as delivered, for `head_epochs`; then the body under that head, for the plan's epochs. With
-both trained at once it would be FedPer.
+First the head on the delivered body, for `head_epochs`; then the body under that head, for the plan's epochs. With both
+trained at once it would be FedPer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedap_core.workspace import Workspace
 
 @dataclass(frozen=True, kw_only=True)
 class FedRep(FedPer):
-    """head_epochs: passes over the data that train the head alone."""
+    """head_epochs: passes over the data that train only the head."""
 
     name: ClassVar[str] = "fedrep"
     label: ClassVar[str] = "FedRep"

@@ -1,8 +1,8 @@
-"""FedRoD (Chen & Chao 2022): a shared head that is fair to all classes, and a head at home that knows the local ones.
+"""FedRoD (Chen & Chao 2022): a shared head that is balanced over all classes, and a local head for the local classes.
 
-The body and the shared head g are trained with the balanced softmax, CE(g(z) + ln n_c, y), and averaged. The home head
-h is trained on top, CE(g(z) + h(z), y), and moves neither body nor g. Prediction is by g + h; heads are linear, so that
-is one head whose values are added.
+The body and the shared head g are trained with the balanced softmax, CE(g(z) + ln n_c, y), and averaged. The local head
+h is trained on top, CE(g(z) + h(z), y), and changes neither body nor g. Predictions use g + h; heads are linear, so
+this is one head with the values of both added.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOME_HEAD = "home-head"
 
 @dataclass(frozen=True, kw_only=True)
 class FedRod(Strategy):
-    """Nothing to choose: classes that a participant does not have are left out of its balanced softmax."""
+    """No options. Classes that a participant does not have are left out of its balanced softmax."""
 
     name: ClassVar[str] = "fedrod"
     label: ClassVar[str] = "FedRoD"

@@ -1,4 +1,4 @@
-"""Base: every participant trains alone. Nothing is shared, so updates carry metrics only."""
+"""Base: every participant trains alone. Nothing is shared, so updates carry only metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedap_core.strategies.base import Evidence, Mixing, Strategy
 
 @dataclass(frozen=True, kw_only=True)
 class Base(Strategy):
-    """Every part stays home; W is the identity."""
+    """Every part stays local; W is the identity."""
 
     name: ClassVar[str] = "base"
     label: ClassVar[str] = "Base"

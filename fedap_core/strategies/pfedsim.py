@@ -1,8 +1,8 @@
-"""pFedSim (Tan et al. 2023): FedAvg for the first half of the rounds, then bodies mixed by how alike the heads are.
+"""pFedSim (Tan et al. 2023): FedAvg for the first half of the rounds, then bodies mixed by similarity of the heads.
 
-In the second half w_ij is in proportion to -ln(1 - max(0, cos(h_i, h_j))) of the heads h in this round's updates, and
-everyone goes on with its own head. Heads therefore leave in all rounds; the coordinator needs them to compare. The
-mixed head that comes back with the body is not used. Weights change in every round, so a run records no W.
+In the second half w_ij is proportional to -ln(1 - max(0, cos(h_i, h_j))) of the heads h in this round's updates, and
+each participant keeps its own head. Heads are therefore sent in all rounds; the coordinator needs them to compare. The
+mixed head that is delivered with the body is not used. Weights change in every round, so a run records no W.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from fedap_core.strategies.base import Evidence, Mixing, Phase, RoundPlan, Strat
 from fedap_core.workspace import Workspace
 
 COMMON = Phase("common")
-"""Rounds that make one model for all, by sample counts."""
+"""Rounds that produce one model for all, by sample counts."""
 
 OWN_HEAD = "own-head"
 
 MOST_ALIKE = 0.9999
-"""Similarity of a head with itself or a twin, where the logarithm would have no bound."""
+"""Similarity of a head with itself or a twin, for which the logarithm would be infinite."""
 
 
 @dataclass(frozen=True, kw_only=True)

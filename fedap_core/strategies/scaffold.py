@@ -1,10 +1,10 @@
-"""SCAFFOLD (Karimireddy et al. 2020): FedAvg whose local gradients are corrected by what other participants' would be.
+"""SCAFFOLD (Karimireddy et al. 2020): FedAvg with local gradients corrected by estimates of the others' gradients.
 
-Every participant has a control variate c_i, an estimate of its gradient, and c is their mean. A local step goes by
+Every participant has a control variate c_i, an estimate of its gradient, and c is their mean. A local step uses
 grad L(y) + c - c_i; after a round from x to y, c_i <- c_i - c + (x - y) / (eta K) with K steps (the paper's option II).
-With momentum, eta K is how far a constant gradient would have gone, so that c_i stays an average of gradients. c_i
-travels beside the weights and is mixed by the same W, so c is weighted as the models are. Two differences from the
-paper: the coordinator's step size is 1, and c is the mean over the members of a round instead of over all of them.
+With momentum, eta K is the distance that a constant unit gradient would have moved, so that c_i stays an average of
+gradients. c_i is sent beside the weights and mixed by the same W, so c is weighted like the models. Two differences
+from the paper: the coordinator's step size is 1, and c is the mean over the members of a round instead of all members.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedap_core.strategies.base import Strategy
 from fedap_core.workspace import Objective, Workspace
 
 CONTROL = "scaffold.control"
-"""Sent: c_i. Received: c. As many values as are trained."""
+"""Sent: c_i. Received: c. As many values as there are trained ones."""
 
 OWN = "own-control"
 
