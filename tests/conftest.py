@@ -1,8 +1,16 @@
-"""What holds for every test: Ctrl-C reaches the commands under test, also where the tests run as a background job."""
+"""What holds for every test: Ctrl-C reaches the commands under test, also where the tests run as a background job; tests
+of whole processes run first."""
 
 from __future__ import annotations
 
 import signal
 
+import pytest
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in `sh -c 'tests &'`; children would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no worker is left alone with one of them at the end."""
+    items.sort(key=lambda item: "integration" not in item.path.parts)

@@ -186,7 +186,7 @@ def test_failed_check_is_named_and_the_others_still_run(desk: ScriptsCopy, faili
 
 def test_slow_becomes_a_mark_and_other_arguments_reach_pytest(desk: ScriptsCopy) -> None:
     assert desk.call("scripts/test.sh", "--slow", "-k", "one two").returncode == 0
-    assert desk.logged()[-1] == "pytest -n auto --dist loadfile -m slow -n 0 -k one two"
+    assert desk.logged()[-1].endswith("-m slow -n 0 -k one two")
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
