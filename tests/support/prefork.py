@@ -29,6 +29,15 @@ _PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG of linux/prctl.h."""
 _LOADED_LATER = ("encodings.cp437", "numpy.ctypeslib", "numpy.ma", "numpy.random")
 """Libraries load these at first use."""
+_LOADED_BY_COMMAND = {
+    "participant.cli": (
+        "fedap_core.models.lenet",
+        "fedap_core.models.mlp",
+        "participant.joining",
+        "participant.page.notes",
+    )
+}
+"""The command loads PyTorch only for what needs it; for a test's participant that would be most of its time."""
 
 
 class Forked:
@@ -143,7 +152,7 @@ def _become(request: dict[str, Any], handles: Sequence[int], parent: int) -> Non
 
 if __name__ == "__main__":
     command = importlib.import_module(sys.argv[1])
-    for name in _LOADED_LATER:
+    for name in (*_LOADED_LATER, *_LOADED_BY_COMMAND.get(sys.argv[1], ())):
         importlib.import_module(name)
     gc.freeze()  # a collection in a child would copy every page that it shares
     if _serve(socket.socket(fileno=os.dup(0))):
