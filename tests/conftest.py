@@ -1,5 +1,6 @@
-"""What holds for every test: Ctrl-C reaches the commands under test, also where the tests run as a background job; tests
-of whole processes run first."""
+"""What holds for every test: tests of whole processes run first, and Ctrl-C reaches the commands under test, also where
+the tests run as a background job.
+"""
 
 from __future__ import annotations
 
