@@ -265,7 +265,7 @@ class _Scratch:
         return self.givers[:, :width]
 
     def product(self, weights: Float32Array, width: int, givers: Float32Array | None = None) -> Float32Array:
-        """Return the first columns of weights @ givers; valid until the next call. givers: default: the own tile."""
+        """Return the first columns of weights @ givers; valid until the next call. givers: None means `self.givers`."""
         np.matmul(weights, self.givers if givers is None else givers, out=self.receivers)
         return self.receivers[:, :width]
 

@@ -2,8 +2,8 @@
 
 The weight gradient of a large linear layer is written there directly by its matrix product. Autograd would compute it
 in newly allocated memory (which the system clears page by page, in twice the time of the product) and add it to zeros
-that must be rewritten for every step: the same bits, but half of AlexNet's step time. Independent of optimiser and
-objective.
+that must be rewritten for every step: the same bits, but this takes half of AlexNet's step time. Independent of
+optimiser and objective.
 """
 
 from __future__ import annotations

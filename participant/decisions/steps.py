@@ -1,4 +1,4 @@
-"""Map orders and reports to steps of a run, tell which may follow, and name a participant's current activity."""
+"""Map orders and reports to steps of a run, compute which may follow, and name a participant's current activity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the models of a finished run from the state folder, and tell which of them to keep.
+"""Read the models of a finished run from the state folder, and determine which of them to keep.
 
 These are the federation's model, the same model fine-tuned, and the one trained alone, each with its scores. No data
 are needed: every model was evaluated when it was saved. `fedap_core.choosing` makes the choice.
