@@ -1,1 +1,1 @@
-"""Exhaustive exploration: every order of events, every fault at every point, on the code between the sockets."""
+"""Explores exhaustively every order of events and every fault at every point, on the code between the sockets."""

@@ -1,4 +1,4 @@
-"""One exploration in a process of its own, because its slices are tiny. Called by `fedap-lab explore`."""
+"""Runs one exploration in a separate process, because its slices are tiny. Called by `fedap-lab explore`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scripts.run.progress_lines import ProgressLines
 
 
 def main() -> None:
-    """Explore, print what was seen; 1 where a counterexample was found."""
+    """Explore and print a summary; the exit code is 1 if a counterexample was found."""
     parser = argparse.ArgumentParser()
     parser.add_argument("scope", help="as JSON")
     scope = Scope.read(parser.parse_args().scope)

@@ -1,4 +1,4 @@
-"""`fedap-lab explore`: every order of events and every fault at every point, each configuration in its own process."""
+"""`fedap-lab explore`: explores every order of events and every fault, each configuration in its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carries out an exploration in this process, whose slices have been made small before."""
+"""Runs an exploration in this process, whose slices must already be small."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from scripts.run.progress_lines import ProgressLines
 
 
 def explored(scope: Scope, make_home: MakeHome = MemoryHome, *, progress: ProgressLines | None = None) -> Result:
-    """make_home: participants, where they are not those of today."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))  # log lines are not what is looked at
-    gc.set_threshold(50_000, 20, 50)  # worlds are circles of objects, and there are many of them
+    """Explore the scope. make_home: makes participants, if not the current ones."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))  # log lines are not examined
+    gc.set_threshold(50_000, 20, 50)  # worlds are reference cycles, and there are many of them
     setup = Setup(
         members=scope.members,
         rounds=scope.rounds,

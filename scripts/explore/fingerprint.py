@@ -1,11 +1,11 @@
-"""When two states of a federation are the same: a digest of everything that can make a difference from now on.
+"""Decides when two states of a federation are equal: a digest of everything that can make a difference from now on.
 
-Times count as seconds from now, and only while a decision can depend on them (`_TIMES_THAT_MATTER` says why not
-otherwise). A time that something is due at counts as now once it is past: it is only ever asked whether it has come.
-Connections and processes are numbered from the newest, tickets and counters that only label things are left out, and
-so is the journal, whose content the machine's state says. What never changes in a run (rules, plan, tables of handlers)
-is left out for speed. Everything else is walked, so that a field that somebody adds counts without being listed here: a
-difference too many costs time, never a state.
+Times count as seconds from now, and only while a decision can depend on them (`_TIMES_THAT_MATTER` gives the reasons).
+A due time counts as now once it is past, because the code only asks whether it has come. Connections and processes are
+numbered from the newest. Tickets and counters that are only labels are left out, and so is the journal, whose content
+is reflected in the machine's state. What never changes in a run (rules, plan, tables of handlers) is left out for
+speed. Everything else is included, so that new fields count without being listed here: a superfluous difference costs
+time, but never hides a state.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from scripts.inmemory.home import MemoryHome
 from scripts.inmemory.setup import DEAD_AFTER_S, HEARTBEAT_S, life_of
 
 TIMES = frozenset({"until", "_deadline", "_opening_until", "at"})
-"""Fields that hold a time, an absolute one, besides those whose name ends with `_at`."""
+"""Fields that hold an absolute time, besides those whose name ends with `_at`."""
 
 DUE = frozenset({"until", "_deadline", "_opening_until", "_retry_at", "_hello_at", "_beat_at", "_farewell_at"})
-"""Those that something is due at: whether they have come is all that is asked."""
+"""Times at which something is due: the code only asks whether they have come."""
 
 IGNORED = frozenset(
     {
@@ -50,15 +50,15 @@ IGNORED = frozenset(
         "_wants", "wants", "_compute", "socket", "_hello", "mark", "marked_for", "sent", "held_since",
     }
 )  # fmt: skip
-"""Fields that only count, that end no wait in these runs, that are only put into words or remembered for a law, that
-are set anew before they are read, or that never change. Ages of updates (`accepted_at`) are among them: they shape only
-weights, which no step depends on."""
+"""Fields that are only counters, that end no wait in these runs, that are used only in texts or by a law, that are set
+before they are read, or that never change. They include ages of updates (`accepted_at`), which affect only weights, on
+which no step depends."""
 
 _LEFT_OUT: dict[type, frozenset[str]] = {
     Recipe: frozenset({"weights"}),
     Aggregate: frozenset({"ticket", "weights"}),
 }
-"""Fields of unchangeable things that follow from their other fields and the state; tickets of any are labels."""
+"""Fields of immutable objects that follow from their other fields and the state; tickets are always labels."""
 _TICKET = frozenset({"ticket"})
 
 _SHOWN: dict[type, dict[str, Callable[[Any], object]]] = {
@@ -70,36 +70,36 @@ _SHOWN: dict[type, dict[str, Callable[[Any], object]]] = {
     },
     Link: {
         "process": lambda link: link.process and life_of(link.process),
-        "replaced": lambda link: Counter(map(life_of, link.replaced)),  # asked only how often each is there
+        "replaced": lambda link: Counter(map(life_of, link.replaced)),  # only the number of each is read
     },
     OlderFolder: {"_beats": lambda folder: {one: folder._beats[one] for one in sorted(folder._suspects)}},
 }
-"""Fields of which only a part is ever read: those of a line that opening, or hello, sets anew; of beats, those of
-suspects, where no operator agrees to an older folder."""
+"""Fields of which only a part is ever read: of a line, those that opening or hello does not reset; of beats, those of
+suspects, since no operator agrees to an older folder."""
 
 _LONG_AGO_S = -70.0
-"""Beyond the longest wait of the model: how much longer ago something was makes no difference."""
+"""Longer than the longest wait of the model: beyond it, how long ago something was makes no difference."""
 
 _TIMES_THAT_MATTER: dict[tuple[type, str], Callable[[Any], bool]] = {
-    (State, "began_at"): lambda _state: False,  # asked only whether it is None
-    (State, "opened_at"): lambda state: state.stage.is_over,  # other waits from it are endless, or over at once
-    (Life, "_gathered_at"): lambda life: bool(life.uninspected),  # else it is set before it is read
-    (Link, "sent_at"): lambda link: link.connection is not None,  # heartbeats go over a connection
-    (Lifeline, "_heard_at"): lambda line: line.is_open,  # opening sets it anew
+    (State, "began_at"): lambda _state: False,  # only compared with None
+    (State, "opened_at"): lambda state: state.stage.is_over,  # other waits from it never end, or end at once
+    (Life, "_gathered_at"): lambda life: bool(life.uninspected),  # otherwise it is set before it is read
+    (Link, "sent_at"): lambda link: link.connection is not None,  # heartbeats need a connection
+    (Lifeline, "_heard_at"): lambda line: line.is_open,  # opening resets it
 }
-"""Fields with a time that no decision reads in some states; the question is asked of their owner."""
+"""Time fields that no decision reads in some states; the function gets their owner."""
 
 _REACH_S: dict[tuple[type, str], float] = {(Link, "heard_at"): -DEAD_AFTER_S, (Link, "sent_at"): -HEARTBEAT_S}
-"""How long ago something can matter: until the wait from it is over."""
+"""How far back a time can matter: until the wait from it is over."""
 
 _NUMBERED = re.compile(r"\b([a-h][#!])(\d+)")
 _PROCESS = re.compile(rb"\xa7process\xd9\x20([0-9a-f]{32})")
 _frozen_texts: dict[int, tuple[object, str]] = {}
-"""Texts of unchangeable things, by identity; the thing is kept, so that its identity stays its own."""
+"""Texts of immutable objects by id; the object is kept, so that its id is not reused."""
 
 
 def fingerprint(world: World) -> bytes:
-    """Equal for states from which the same can happen. A party's own mark stands until it moves."""
+    """Return a digest, equal for states from which the same can happen. A party's mark is valid until it moves."""
     parties: list[object] = [_mark_of_centre(world)]
     parties += [_mark_of(home) for home in world.homes.values()]
     walk = _Walk(world.now, _newest(world.homes.values()))
@@ -128,13 +128,13 @@ def _mark_of_centre(world: World) -> str:
 
 
 def _newest(homes: Iterable[MemoryHome]) -> dict[str, int]:
-    """The latest connection (a#) and the present process (a!) of each."""
+    """Return the latest connection (a#) and the current process (a!) of each participant."""
     return {key: number for one in homes for key, number in ((f"{one.name}#", one.serial), (f"{one.name}!", one.lives))}
 
 
 class _Walk:
-    """One walk over everything reachable; what is met a second time is the same thing. newest: each member's latest
-    connection and process."""
+    """One walk over everything reachable; an object met again is skipped. newest: each member's latest connection and
+    process."""
 
     def __init__(self, now: float, newest: dict[str, int]) -> None:
         self._now = now
@@ -158,7 +158,7 @@ class _Walk:
         return [self.of(one) for one in value]
 
     def message(self, value: tuple[Any, ...]) -> object:
-        """Tuples: most are frames, which copies of a world share."""
+        """Handle tuples: most are frames, which copies of a world share."""
         if value and type(value[0]) is bytes:
             return self._aged(_remembered(value, lambda: _frames_text(value)))
         return [self.of(one) for one in value]
@@ -217,7 +217,7 @@ class _Walk:
         return found
 
     def _time(self, owner: object, name: str, time: float) -> object:
-        """How far it is from now, as far as that can make a difference."""
+        """Return the distance from now, as far as it can make a difference."""
         matters = _TIMES_THAT_MATTER.get((type(owner), name))
         if matters is not None and not matters(owner):
             return None
@@ -225,13 +225,13 @@ class _Walk:
         return round(max(time - self._now, least_s), 6)
 
     def roster(self, value: Roster) -> object:
-        """Of a member's changes, only how many there were, far below their limit."""
+        """Include only the number of a member's changes, which is far below its limit."""
         fields = {**value.__dict__, "_changed": {name: len(at) for name, at in value.__dict__["_changed"].items()}}
         return self.mapping(fields)
 
     def centre(self, value: Centre) -> object:
-        """Its times are the run clock's, which stands still between lives: then the last fact's time counts, but only
-        where a durable time does: while the end waits for those who are not there."""
+        """Handle the coordinator. Its times are on the run clock, which stops between processes and resumes at the last
+        fact's time; that time counts only at the end, while the run waits for absent members."""
         if value.is_down:
             return [str(value.machine.state.stage), self.of(value.machine.state.members)]
         outside, self._now = self._now, value.life.now()
@@ -247,22 +247,22 @@ class _Walk:
         return self.thing(value)
 
     def work(self, value: PendingWork) -> object:
-        """Tickets are labels."""
+        """Leave out tickets, which are labels."""
         fields = value.__dict__
         weighing, mixing = fields["_weighing"], fields["_mixing"].values()
         return [self.of(fields["_rows"]), self.of(fields["_failed"]), self.of(list(mixing)), weighing and weighing[1]]
 
     def forms(self, value: Forms) -> object:
-        """Rows follow from blobs and state; only which are there counts."""
+        """Include only which rows exist; their content follows from blobs and state."""
         return self.of(set(value.__dict__["_rows"]))
 
     def _aged(self, text: str) -> str:
-        """Connections and processes by age instead of by number: the newest of each member is 0."""
+        """Number connections and processes by age: the newest of each member is 0."""
         return _NUMBERED.sub(lambda match: f"{match[1]}~{self._newest.get(match[1], 0) - int(match[2])}", text)
 
 
 class _Still(_Walk):
-    """Inside unchangeable things no time passes and no connection ages."""
+    """A walk inside immutable objects, where neither times nor connections are relative."""
 
     def __init__(self) -> None:
         super().__init__(0.0, {})
@@ -289,7 +289,7 @@ def _remembered(value: object, make: Callable[[], str]) -> str:
 
 
 def _frames_text(frames: tuple[bytes, ...]) -> str:
-    """A digest, and of a hello apart which process said it."""
+    """Return a digest; for a hello, with the process that sent it kept apart."""
     said = _PROCESS.search(frames[0])
     if said is None:
         return _digest(b"".join(frames))

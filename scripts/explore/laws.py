@@ -1,4 +1,4 @@
-"""What must hold in every state, and at every end. Reads a world; changes only how far its journal was looked at."""
+"""Checks what must hold in every state and at every end. Reads a world; changes only how far its journal was read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from coordinator.record.journal import fact_of
 from scripts.explore.world import World
 
 HARMLESS = frozenset({"stale", "outdated"})
-"""What an exchange may count while everybody is honest: what a network repeats and delays."""
+"""Counters that may rise although everybody is honest: a network repeats and delays messages."""
 
 _FORBIDDEN = (facts.Refused, facts.Quarantined, facts.Left, facts.AllowListSet, facts.Paused)
 
@@ -18,7 +18,7 @@ class Broken(AssertionError):
 
 
 def check_state(world: World) -> None:
-    """Raise Broken if something holds that never may, after any step."""
+    """Raise Broken if a law is violated after a step."""
     if world.centre.mark is None:  # it has moved
         _check_coordinator(world)
     for name, home in world.homes.items():
@@ -35,7 +35,7 @@ def _check_coordinator(world: World) -> None:
 
 
 def _check_facts(world: World) -> None:
-    """Facts since the last look: nobody honest is struck, leaves or is excluded, and no report counts twice."""
+    """Check new facts: no honest member is refused, leaves or is excluded, and no report counts twice."""
     new = list(world.centre.disk.journal.entries(world.checked))
     if not new:
         return
@@ -60,7 +60,7 @@ def _names(body: bytes, member: str, round_no: int) -> bool:
 
 
 def check_end(world: World, expected: dict[str, bytes | None]) -> None:
-    """Raise Broken unless everybody has ended well and, in rounds with a barrier, with the undisturbed run's models."""
+    """Raise Broken unless all parties ended well and, in barrier mode, with the models of the undisturbed run."""
     unfinished = [name for name, home in world.homes.items() if home.end is None]
     if unfinished or not world.centre.is_down:
         raise Broken(f"nothing can happen any more, and these have not ended: {unfinished or ['C']}")
@@ -75,11 +75,11 @@ def check_end(world: World, expected: dict[str, bytes | None]) -> None:
 
 
 def undisturbed(world: World) -> dict[str, bytes | None]:
-    """The final models of a run in which nothing happens; the world is used up. Without any if not even that ends: the
-    exploration will say why."""
+    """Return the final models of a run without faults; the world is used up. Empty if even that run fails: the
+    exploration will report why."""
     try:
         while world.step():
             pass
-    except Exception:  # noqa: BLE001 - found again, and told with its path
+    except Exception:  # noqa: BLE001 - found again, and reported with its path
         return {}
     return {name: home.disk.final for name, home in world.homes.items()}

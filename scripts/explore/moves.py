@@ -1,15 +1,15 @@
-"""What can happen next: the steps of a network that behaves, in all orders that matter, and one fault more.
+"""Lists what can happen next: the steps of a network without faults, in all orders that matter, and single faults.
 
-A participant's own steps (connect, receive, work) touch nothing of the others, so their order among participants makes
-no difference, and neither does it matter when they happen between the coordinator's: they are taken first, one
-participant after the other. The same holds for receipts and pieces of a payload that complete nothing: they concern one
-connection, and are heard first unless a hello waits that may bring that connection an order, because it completes the
-members or brings somebody back who was thought dead. Otherwise every order in which the coordinator can hear its
-members is taken, single messages and whole batches. Time passes when nothing else can happen, or as a fault.
+A participant's own steps (connect, receive, work) do not affect the others, so their order among participants makes no
+difference, nor does it matter when they happen between the coordinator's steps: they are taken first, one participant
+after the other. The same holds for receipts and pieces of a payload that complete nothing: they concern one connection,
+and are received first unless a hello is waiting that may bring that connection an order, because it completes the
+members or brings back one that was thought dead. Otherwise every order in which the coordinator can receive messages is
+taken, one by one and in whole batches. Time passes when nothing else can happen, or as a fault.
 
-Faults are possible in every state, but one that commutes with the step that is taken first is left for the state after
-it, where it is still possible and leads to the same: what happens to the others while a participant takes its own step,
-or to the front of a queue whose end the step may add to. A killed coordinator and passing time commute with nothing.
+Faults are possible in every state, but one that commutes with the step taken first is left to the state after it, where
+it is still possible and leads to the same result: a fault of the other parties while a participant takes its own step,
+or at the front of a queue to whose end the step may append. A killed coordinator and passing time commute with nothing.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ Act = Callable[[World], None]
 
 @dataclass(frozen=True)
 class Move:
-    """One step. text: for a person; is_fault: whether it counts against the faults of a path."""
+    """One step. text: for readers; is_fault: whether it counts as one of the path's faults."""
 
     text: str
     act: Act
     is_fault: bool = False
 
     def make(self, world: World) -> None:
-        """Let it happen."""
+        """Apply it to the world."""
         if self.is_fault:
             world.faults_left -= 1
         self.act(world)
 
 
 def moves(world: World) -> list[Move]:
-    """Everything that can happen in this state; empty when all has come to its end."""
+    """Return everything that can happen in this state; empty at the end."""
     first = _Taken(own=_mover(world))
     found = list(_own(world, first.own)) if first.own is not None else []
     if not found:
@@ -60,7 +60,7 @@ def moves(world: World) -> list[Move]:
 
 @dataclass(frozen=True)
 class _Taken:
-    """Which step is taken first: a participant's own, or that the coordinator hears a piece of one; else any.
+    """Which step is taken first: a participant's own, or the coordinator receives a piece of one; otherwise any.
 
     settled: no hello can bring an order to anybody else.
     """
@@ -70,18 +70,18 @@ class _Taken:
     settled: bool = False
 
     def leaves_message(self, name: str, *, up: bool) -> bool:
-        """Whether what happens to the message at the front of this queue can as well happen after the step."""
+        """Whether faults of the message at the front of this queue can equally happen after the step."""
         if self.own is not None:
             return up or name != self.own
         return self.piece is not None and (not up or name != self.piece)
 
     def leaves_end(self, name: str) -> bool:
-        """The same for what happens at the end of one of this participant's queues."""
+        """The same for faults at the end of one of this participant's queues."""
         return (self.own or self.piece) is not None and name not in (self.own, self.piece)
 
     def leaves_participant(self, name: str) -> bool:
-        """The same for what happens to a participant. A hello may come of it, and bring the connection of a piece an
-        order, unless all are members already."""
+        """The same for faults of a participant. They may cause a hello, which brings the connection of a piece an order
+        unless all are members already."""
         return name != self.own if self.own is not None else self.settled and self.piece not in (None, name)
 
 
@@ -90,7 +90,7 @@ def _time(until: float, text: str, *, is_fault: bool = False) -> Move:
 
 
 def _mover(world: World) -> str | None:
-    """The first participant that can take a step of its own."""
+    """Return the first participant that can take a step of its own."""
     for name, home in world.homes.items():
         able = home.is_opening or world.down[name] or home.job is not None or name in world.broken
         if able and name not in world.asleep:
@@ -114,7 +114,7 @@ def _own(world: World, name: str) -> Iterator[Move]:
 
 
 def _piece(world: World) -> str | None:
-    """The first whose next message is a receipt or a piece of a payload that completes nothing."""
+    """Return the first participant whose next message is a receipt or a piece of a payload that completes nothing."""
     if world.centre.is_down or (_awaits_members(world) and _says_hello(world)):
         return None
     size_bytes = world.setup.layout.size_bytes("f32")
@@ -122,7 +122,7 @@ def _piece(world: World) -> str | None:
 
 
 def _awaits_members(world: World) -> bool:
-    """Whether a hello may bring others an order: enrolment is open, or somebody is not waited for any more."""
+    """Whether a hello may bring others an order: enrolment is open, or the run no longer waits for some member."""
     state = world.centre.machine.state
     return not state.enrolled or any(one.status is not Status.PRESENT for one in state.members.values())
 
@@ -144,7 +144,7 @@ def _is_piece(frames: tuple[bytes, ...], size_bytes: int) -> bool:
 
 
 def _central(world: World) -> Iterator[Move]:
-    """The coordinator's steps: one message of one member, all that is there, or finished work."""
+    """Yield the coordinator's steps: one message of one member, all waiting messages, or finished work."""
     if world.centre.is_down:
         return
     speaking = [name for name, queue in world.up.items() if queue]
@@ -221,7 +221,7 @@ def _fault(text: str, act: Callable[..., None], **given: object) -> Move:
 
 @lru_cache(maxsize=50_000)
 def _kind(frames: tuple[bytes, ...]) -> str:
-    """The kind of a message, and its round, for a reader."""
+    """Return the kind of a message and its round, for readers."""
     message = decode(frames)
     round_no = getattr(message, "round_no", None)
     offset = getattr(message, "offset", None)

@@ -1,5 +1,5 @@
-"""What is to be explored, as it is asked for and handed from one process to another. Knows nothing of the protocol,
-whose limits the other process changes before it imports it."""
+"""Describes what to explore, as requested and passed between processes. Imports nothing of the protocol, whose limits
+the other process changes before it imports it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST_MEMBERS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """minutes: of processor time, after which an exploration stops, complete or not. wander: random walks instead of
-    every path."""
+    """minutes: processor time after which an exploration stops, complete or not. wander: random walks instead of every
+    path."""
 
     members: int = 2
     rounds: int = 2
@@ -42,7 +42,7 @@ class Scope:
 
     @property
     def sentence(self) -> str:
-        """For a reader."""
+        """The scope in words."""
         size = "payloads in slices" if self.sliced else "small payloads"
         how = "random walks" if self.wander else "every path"
         return (

@@ -1,8 +1,8 @@
-"""Goes through every state that can be reached, once, and says whether every path ends.
+"""Visits every reachable state once, and decides whether every path ends.
 
-Depth first over copies of the world; a state is known by its fingerprint. Laws are checked after every step. When all
-is seen, the steps without faults must form no circle and every end must be a good one: then every path ends, whatever
-the order, once faults stop. A search that is cut short follows one fair schedule from every state it left instead.
+Depth first over copies of the world; a state is identified by its fingerprint. Laws are checked after every step. When
+all states are visited, the steps without faults must form no cycle and every end must be a good one: then every path
+ends, in any order, once faults stop. An interrupted search instead follows one fair schedule from every open state.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ PATIENCE = 3000
 
 
 CLOCK_EVERY = 64
-"""Steps between two looks at the clock: asking the system for the processor's time can cost as much as a step."""
+"""Steps between two readings of the clock: asking the system for processor time can cost as much as a step."""
 
 
 @dataclass(kw_only=True)
 class Counterexample:
-    """steps: what has to happen, in order; fault: what is wrong then."""
+    """steps: what has to happen, in order; fault: what is then wrong."""
 
     steps: list[str]
     fault: str
@@ -37,7 +37,7 @@ class Counterexample:
 
 @dataclass(kw_only=True)
 class Result:
-    """What was seen. complete: nothing is left; counterexample: the first one found."""
+    """Result of a search. complete: no state is left; counterexample: the first one found."""
 
     states: int = 0
     transitions: int = 0
@@ -50,7 +50,7 @@ class Result:
 
 @dataclass
 class _Open:
-    """A state on the present path, and what of it is still to be tried."""
+    """A state on the current path, and the moves still to be tried."""
 
     number: int
     world: World
@@ -59,8 +59,8 @@ class _Open:
 
 @dataclass
 class Search:
-    """One exploration. make: the first state; until: when to stop, by the clock that is given: by default that of the
-    processor, so that a busy machine explores no less."""
+    """One exploration. make: makes the first state; until: when to stop, by the given clock; the default is processor
+    time, so that a busy machine explores no less."""
 
     make: Callable[[], World]
     until: float
@@ -79,7 +79,7 @@ class Search:
     # ---- exhaustive
 
     def exhaust(self) -> Result:
-        """Every state, or as many as the time allows."""
+        """Visit every state, or as many as the time allows."""
         began = self.clock()
         world = self.make()
         path = [_Open(self._enter(world), world, moves(world)[::-1])]
@@ -127,7 +127,7 @@ class Search:
                 path.append(_Open(number, world, following[::-1]))
 
     def _step(self, world: World, move: Move) -> list[Move] | str:
-        """The moves after this one, or what is wrong then."""
+        """Return the moves after this one, or what is then wrong."""
         try:
             move.make(world)
             laws.check_state(world)
@@ -150,7 +150,7 @@ class Search:
             self._found(number, str(error))
 
     def _require_ends(self) -> None:
-        """No circle among steps without faults: take away, again and again, what leads nowhere but to taken ones."""
+        """Require no cycle of steps without faults: repeatedly remove states that lead only to removed ones."""
         following = [{to for to, _, is_fault in edges if not is_fault} for edges in self._edges]
         before: list[list[int]] = [[] for _ in self._edges]
         for number, those in enumerate(following):
@@ -169,7 +169,7 @@ class Search:
             self._found(self._circle(endless, done), "this can go on for ever")
 
     def _circle(self, number: int, done: set[int]) -> int:
-        """A state that comes again, reached from one that need not end."""
+        """Return a state that repeats, reached from one that need not end."""
         seen: set[int] = set()
         while number not in seen:
             seen.add(number)
@@ -180,7 +180,7 @@ class Search:
         self.result.counterexample = Counterexample(steps=self._way_to(number), fault=fault)
 
     def _way_to(self, number: int) -> list[str]:
-        """The shortest known way from the first state."""
+        """Return the shortest known path from the first state."""
         came: dict[int, tuple[int, str]] = {0: (-1, "")}
         wave = [0]
         while wave and number not in came:
@@ -197,10 +197,10 @@ class Search:
             steps.append(text)
         return steps[::-1]
 
-    # ---- where time is short
+    # ---- when time is short
 
     def _follow_fairly(self, path: list[_Open]) -> None:
-        """From every state that was left unfinished, one schedule without faults must end well."""
+        """Require that one schedule without faults ends well from every open state."""
         for here in path:
             world = here.world.copy()
             world.faults_left = 0
@@ -221,8 +221,8 @@ class Search:
         return f"not ended after {PATIENCE} steps without faults"
 
     def wander(self, seed: int) -> Result:
-        """Walks from the first state to an end, each step by chance, until the time is over: every law is checked in
-        every state, and every walk must end. States are counted once."""
+        """Walk from the first state to an end with random steps, again and again until the time is over: every law is
+        checked in every state, and every walk must end. States are counted once."""
         began, walk, seen = self.clock(), 0, set[bytes]()
         while self.clock() < self.until and self.result.counterexample is None:
             rng = random.Random(f"{seed}:{walk}")  # noqa: S311 - reproducible, not secret

@@ -1,4 +1,4 @@
-"""An exploration's result in words: what was seen, whether it is all there is, and the path to what is wrong."""
+"""Describes an exploration's result in words: what was visited, whether that is complete, and the path to a fault."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scripts.explore.search import Counterexample, Result
 
 
 def summary_of(scope: Scope, result: Result) -> str:
-    """Some lines for a terminal."""
+    """Return some lines for a terminal."""
     seen = (
         f"{result.states:,} states, {result.transitions:,} transitions, "
         f"{'longest path' if scope.wander else 'depth'} {result.depth}, "

@@ -1,7 +1,7 @@
-"""A federation to which things happen: what a network, a power cut and a slow machine do, as single steps.
+"""A federation with faults: what a network, a power cut and a slow machine do, as single steps.
 
-Each fault is one method. A message that is late waits outside until its time; a participant that sleeps takes no step.
-What the steps may be, and how many faults a path may have, is decided by `moves`.
+Each fault is one method. A late message waits outside the queues until its time; a sleeping participant takes no step.
+`moves` decides which steps are possible and how many faults a path may have.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from scripts.inmemory.home import MemoryHome
 from scripts.inmemory.setup import DEAD_AFTER_S, HEARTBEAT_S, Setup
 
 LATE_S = 1.5 * HEARTBEAT_S
-"""A late message comes after the next heartbeats."""
+"""A late message arrives after the next heartbeats."""
 
 SLEEP_S = 1.5 * DEAD_AFTER_S
-"""Who sleeps is thought dead before it wakes."""
+"""A sleeping participant is declared dead before it wakes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Late:
-    """A message that is held up. up: towards the coordinator, with its connection; until: when it comes."""
+    """A delayed message. up: towards the coordinator, with its connection; until: when it arrives."""
 
     until: float
     name: str
@@ -35,7 +35,7 @@ class Late:
 
 
 class World(MemoryFederation):
-    """faults_left: how many more may happen on this path. promised: what members were told is here, by place."""
+    """faults_left: how many more may happen on this path. promised: by member, the latest report confirmed to it."""
 
     def __init__(self, setup: Setup, faults: int, make_home: MakeHome = MemoryHome) -> None:
         self.faults_left = faults
@@ -76,7 +76,7 @@ class World(MemoryFederation):
         return {name: home for name, home in self.homes.items() if name not in self.asleep}
 
     def pass_time(self, until: float) -> None:
-        """Whoever sleeps hears nothing of it until it wakes."""
+        """Advance the clock; sleeping participants do not notice until they wake."""
         now = max(self.now, until)
         self.asleep = {name: time for name, time in self.asleep.items() if time > now}
         due = [one for one in self.late if one.until <= now]
@@ -98,17 +98,17 @@ class World(MemoryFederation):
         del queue[0]
 
     def repeat(self, name: str, *, up: bool, at_end: bool) -> None:
-        """The next message comes twice: at once, or again after everything that is under way."""
+        """Duplicate the next message: immediately, or after everything in transit."""
         queue: list[Addressed] | list[Frames] = self.up[name] if up else self.down[name]
         queue.insert(len(queue) if at_end else 1, queue[0])  # type: ignore[arg-type]
 
     def overtake(self, name: str, *, up: bool) -> None:
-        """The next message comes after the one behind it."""
+        """Swap the next message with the one behind it."""
         queue: list[Addressed] | list[Frames] = self.up[name] if up else self.down[name]
         queue.insert(1, queue.pop(0))  # type: ignore[arg-type]
 
     def hold_up(self, name: str, *, up: bool) -> None:
-        """The next message comes late, and others pass it."""
+        """Delay the next message; others overtake it."""
         if up:
             connection, frames = self.up[name].pop(0)
         else:
@@ -119,13 +119,13 @@ class World(MemoryFederation):
     # ---- faults: connections and processes
 
     def cut(self, name: str) -> None:
-        """The connection breaks; everything under way on it is lost, and both sides notice."""
+        """Break the connection; everything in transit on it is lost, and both sides notice."""
         self.up[name].clear()
         self.down[name].clear()
         self.broken.add(name)
 
     def darken(self, name: str) -> None:
-        """The connection stands and carries nothing any more; nobody is told."""
+        """Keep the connection open, but let it carry nothing any more; neither side notices."""
         self.up[name].clear()
         self.down[name].clear()
         self.dark.add(name)
@@ -134,7 +134,7 @@ class World(MemoryFederation):
         self.asleep[name] = self.now + SLEEP_S
 
     def kill(self, name: str, *, sent: bool, saved: bool) -> None:
-        """A participant dies and is started again. sent: what it has said arrives; saved: its work was on disk."""
+        """Kill and restart a participant. sent: what it has sent arrives; saved: its work was on disk."""
         home = self.moving(name)
         if saved:
             home.save()
@@ -144,7 +144,7 @@ class World(MemoryFederation):
         self._deliver_up(home)
 
     def crash(self, *, sent: bool) -> None:
-        """The coordinator dies and is started again over its disk. sent: what it has said arrives."""
+        """Kill and restart the coordinator over its disk. sent: what it has sent arrives."""
         self.break_lines()
         self.dark.clear()
         self.late = [one for one in self.late if not one.up]
@@ -163,6 +163,6 @@ class World(MemoryFederation):
         self._deliver_down()
 
     def is_saved_by_end(self, name: str) -> bool:
-        """Whether the work in progress leaves something on disk when it ends."""
+        """Whether work in progress writes something to disk when it ends."""
         job = self.homes[name].job
         return isinstance(job, Reported) and not isinstance(job.report, Stats)
