@@ -1,9 +1,9 @@
-"""Which of two processes with one name or key is admitted: the one that holds it, as long as it is alive.
+"""Decides which of two processes with one name or key is admitted: the one that holds it, as long as it is alive.
 
-An installation is known by the digest of the token in its hello, a process of it by the number there. Pure: what is
-known of a member and of its connection in, a refusal or None out. Without keys a name is all that somebody has, so
-strikes belong to the installation that earned them, and who held a name before another one had it excluded may have it
-back; a key answers for whoever uses it.
+An installation is identified by the digest of the token in its hello, one of its processes by the number there. Pure:
+takes a member and its connection, returns a refusal or None. Without keys, a name is the only identity, so strikes
+belong to the installation that got them, and one that held the name before another had it excluded may reclaim it; with
+keys, all processes that use a key count as one participant.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from coordinator.decisions.state import Member
 from protocol.messages import Reject
 
 REMEMBERED = 8
-"""Processes whose strikes are kept for a name without a key: the first that had it, and the latest ones."""
+"""Earlier installations whose strikes are kept for a name without a key: the first one, and the latest."""
 
 TRADES = 5
-"""How often a process may take a name back from another one of the same token. A restarted one has a new number and
-takes it once; a hello of a dead one that was under way does so once, and is repeated a few times at most; two processes
-with one state folder never end. However often the network trades connections of one process, it is no copy of itself.
-Without a number, connections are counted in place of processes."""
+"""How often a process may take a name back from another one with the same token. A restarted process has a new number
+and takes the name once; a delayed hello of a dead process takes it once, and is repeated a few times at most; two
+processes with one state folder never stop. New connections of one process do not count, however many there are. Without
+a number, connections are counted instead of processes."""
 
 TOLD_EVERY_S = 600.0
-"""A contested name is journalled and told to its holder at most this often: whoever contests it may go on for ever."""
+"""A contested name is journalled, and its holder warned, at most this often: the other process may retry for ever."""
 
 
 def digest_of(token: str) -> str:
-    """What is kept and shown of a token."""
+    """Return the digest of a token, which is stored and shown instead of the token."""
     return hashlib.blake2b(token.encode(), digest_size=8).hexdigest()
 
 
@@ -41,7 +41,7 @@ def refuse_rival(
     now: float,
     dead_after_s: float,
 ) -> Reject | None:
-    """Why a process may not have a member's place; None: it has it already, or nobody else does any more.
+    """Return why a process may not use a member's name; None: it already holds the name, or no other process does.
 
     process: its number, or without one its connection.
     """
@@ -62,8 +62,8 @@ def refuse_rival(
 
 
 def _copied(member: Member, link: Link) -> Reject | None:
-    """To a process that others of the same token have replaced again and again: one that was restarted says nothing
-    more, and what a network delays or repeats of it comes to an end."""
+    """Refuse a process that others with the same token have replaced repeatedly. After a restart the old process is
+    silent, and its delayed or repeated messages come to an end."""
     if link.connection is None:
         return None
     reason = (
@@ -74,25 +74,25 @@ def _copied(member: Member, link: Link) -> Reject | None:
 
 
 def may_reclaim(member: Member, instance: str, strikes: int) -> bool:
-    """Whether somebody excluded may come back: not the process that was, but one that had the name before it, where no
-    key says that both are the same participant."""
+    """Whether an excluded member's name may be reclaimed: not by the excluded installation, but by one that held the
+    name before it, unless a key shows that both are the same participant."""
     if has_key(member) or instance == member.instance:
         return False
     return member.earlier_strikes.get(instance, strikes) < strikes
 
 
 def is_same(member: Member, instance: str) -> bool:
-    """Whether a process is the participant that the member has been so far, as far as anything tells."""
+    """Whether a process belongs to the same participant as the member so far, as far as is known."""
     return has_key(member) or instance == member.instance
 
 
 def has_key(member: Member) -> bool:
-    """Whether more than its name says who it is."""
+    """Whether the member is identified by a key, not only by its name."""
     return member.identity != member.name
 
 
 def hand_over(before: Member, member: Member, instance: str, now: float) -> None:
-    """Let `member` be what another process finds where `before` was; both may be the same record."""
+    """Transfer a name from `before` to `member` with its strikes; both may be the same record."""
     if instance == before.instance:
         member.instance, member.held_since = before.instance, before.held_since
         member.strikes, member.earlier_strikes = before.strikes, before.earlier_strikes

@@ -1,7 +1,7 @@
-"""Who may connect to the socket: CURVE keys and the ZAP authenticator, which runs in its own thread.
+"""Decides who may connect to the socket: CURVE keys and the ZAP authenticator, which runs in its own thread.
 
-A connection whose key is not admitted never gets further than its handshake, so not one of its messages is parsed.
-An admitted one carries its true public key as User-Id. What a member may do afterwards is not decided here.
+A connection whose key is not admitted fails in its handshake, so none of its messages is ever parsed. An admitted
+connection has its verified public key as User-Id. What a member may do afterwards is not decided here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STOP_ENDPOINT = "inproc://fedap.zap.stop"
 
 
 def secure(socket: zmq.Socket[bytes], pair: KeyPair) -> None:
-    """Make a socket demand CURVE of whoever connects; call before binding, with an Authenticator running."""
+    """Make a socket require CURVE; call before binding, with an Authenticator running."""
     socket.zap_domain = ZAP_DOMAIN
     socket.curve_server = True
     socket.curve_publickey = pair.public.encode()
@@ -32,7 +32,8 @@ def secure(socket: zmq.Socket[bytes], pair: KeyPair) -> None:
 
 
 class Authenticator:
-    """Answers ZAP requests of one context: CURVE keys by `admits(key in Z85)`, everything else with no."""
+    """Answers ZAP requests of one context: decides on CURVE keys by `admits(key in Z85)` and refuses everything
+    else."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], admits: Callable[[str], bool]) -> None:
         self._admits = admits
@@ -51,11 +52,11 @@ class Authenticator:
         self._thread.start()
 
     def accepted_from(self, address: str) -> int:
-        """Handshakes of an address that were accepted so far; of all addresses for an empty one. From any thread."""
+        """Return how many handshakes of an address were accepted; of all addresses for an empty one. Thread-safe."""
         return self._accepted[address] if address else self._accepted_in_all
 
     def close(self) -> None:
-        """Stop answering; connections made so far stay."""
+        """Stop answering; existing connections stay open."""
         self._stopper.send(b"")
         self._thread.join()
         self._stopper.close(linger=0)
@@ -73,7 +74,7 @@ class Authenticator:
         self._stopping.close(linger=0)
 
     def _answer(self, request: list[bytes]) -> list[bytes]:
-        """RFC 27: version, request id, domain, address, identity, mechanism, credentials."""
+        """Answer a request of RFC 27: version, request id, domain, address, identity, mechanism, credentials."""
         if len(request) < 6 or request[0] != b"1.0":
             return [b"1.0", request[1] if len(request) > 1 else b"", b"500", b"not understood", b"", b""]
         _, request_id, _, address, _, mechanism, *credentials = request

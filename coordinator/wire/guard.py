@@ -1,12 +1,11 @@
-"""Watches every connection of the socket from outside and cuts those that keep more waiting than any honest peer does.
+"""Watches every connection of the socket from outside and cuts those with more unread bytes than an honest peer sends.
 
-A thread of its own: the socket's monitor says which descriptors were accepted, TCP says how many bytes came in on each,
-the socket's thread says what it has taken (`received`) and who is welcome (`trust`). `protocol.backlog` decides. A cut
-ends the TCP connection and nothing else: the library frees what it held, and an honest peer would simply connect again.
-A member of whom much waits is held instead: its packets are dropped until they have been read, and TCP repeats them.
-While too much lies unread of connections that have ended, new connections are held off: attempts to connect are
-dropped, and an honest peer's kernel repeats them. Linux and tcp alone; elsewhere there is no guard, and the socket's
-own queue limits take its place.
+Runs in its own thread: the socket's monitor reports accepted descriptors, TCP the bytes received on each, and the
+socket's thread what it has read (`received`) and which connections are members' (`trust`). `protocol.backlog` decides.
+A cut only ends the TCP connection: the library frees its memory, and an honest peer simply reconnects. A member with
+many unread bytes is held instead: its packets are dropped until these have been read, and TCP retransmits them. While
+ended connections have left too much unread, connection attempts are dropped as well; an honest peer's kernel repeats
+them. Linux and tcp only; elsewhere there is no guard, and the socket's queue limits take its place.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from protocol.host.tcp import count_received, cut, drop_packets, own_socket
 log = structlog.get_logger()
 
 LOOK_MS = 20
-"""Between two looks at what has come in: what a peer can send meanwhile comes on top of every bound."""
+"""Milliseconds between two checks; what a peer can send in between comes on top of every bound."""
 
 MEMBERS_AT_ONCE = 100
-"""Members looked at each time, in turn: strangers are looked at every time."""
+"""Members checked each time, in turn; strangers are checked every time."""
 
 _MONITOR = "inproc://fedap.guard"
 _ACCEPTED, _ENDED, _LISTENING = int(zmq.EVENT_ACCEPTED), int(zmq.EVENT_DISCONNECTED), int(zmq.EVENT_LISTENING)
@@ -42,8 +41,8 @@ _EVENT = struct.Struct("=Hi")
 
 @dataclass(kw_only=True, eq=False)
 class _Watched:
-    """A connection and our own descriptor of it: the library's may be closed and given to somebody else any time. It is
-    made at the first look: who comes and goes between two looks costs nothing."""
+    """A connection and our own descriptor of it: the library's may be closed and reused at any time. Ours is created at
+    the first check: a connection that ends between two checks costs nothing."""
 
     account: Account
     socket: socket.socket | None = None
@@ -51,8 +50,8 @@ class _Watched:
 
 
 class ConnectionGuard:
-    """`received`, `trust`, `forget`, `ignores`, `drained` and `close` belong to the socket's thread. Close before the
-    socket is closed."""
+    """The guard of one socket. `received`, `trust`, `forget`, `ignores`, `drained` and `close` are for the socket's
+    thread. Close it before the socket."""
 
     def __init__(
         self,
@@ -62,33 +61,33 @@ class ConnectionGuard:
         accepted: Callable[[str], int] | None,
         wake: Callable[[], None],
     ) -> None:
-        """accepted: how many handshakes of an address were accepted (`UnreadRemains`); None on a socket without
-        keys. wake: has the socket's thread look into the socket, where nobody else may."""
+        """accepted: returns how many handshakes of an address were accepted (`UnreadRemains`); None on a socket without
+        keys. wake: makes the socket's thread read the socket, which no other thread may."""
         self._router, self._bounds, self._wake = router, bounds, wake
         self._encrypted = accepted is not None
         router.monitor(_MONITOR, _ACCEPTED | _ENDED | _LISTENING)
         self._monitor = router.context.socket(zmq.PAIR)
-        self._monitor.rcvhwm = 0  # the library waits for room in this queue with all of its connections
+        self._monitor.rcvhwm = 0  # if this queue were full, the library would block all of its connections
         self._monitor.linger = 0
         self._monitor.connect(_MONITOR)
         self._monitor_fd = self._monitor.fd
         self._lock = threading.Lock()
         self._watched: dict[int, _Watched] = {}
-        """By the library's descriptor: the latest connection that had it."""
+        """The latest connection with each of the library's descriptors."""
         self._by_connection: dict[str, _Watched] = {}
         self._remains = UnreadRemains(accepted)
         self._listener: socket.socket | None = None
         self._is_shut = False
         self._trusted: set[str] = set()
-        """Members' connections: what they said last is listened to after they have ended."""
+        """Members' connections: their last messages are read even after they have ended."""
         self._serial = 0
         self._drains = 0
         self._turn = 0
         self.cut = 0
-        """Connections ended so far."""
+        """Connections cut so far."""
         self._is_closing = False
         self._is_asleep = False
-        """The guard's thread waits without a time limit: nobody is connected."""
+        """Whether the guard's thread waits without a timeout, because nobody is connected."""
         self._alarm_read, self._alarm_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="guard", daemon=True)
         self._thread.start()
@@ -96,36 +95,36 @@ class ConnectionGuard:
     # ---- the socket's thread
 
     def received(self, connection: str, last: zmq.Frame, sizes: Iterable[int]) -> None:
-        """A message was taken. last: its last frame, which knows its descriptor."""
+        """Count a message that was read. last: its last frame, which knows its descriptor."""
         size_bytes = wire_bytes(sizes, encrypted=self._encrypted)
         watched = self._by_connection.get(connection)
         if watched is not None:
             watched.account.read(size_bytes)
         elif (watched := self._link(connection, last)) is not None:
-            watched.account.read_bytes += size_bytes  # perhaps of somebody who is gone: nobody is judged by its size
+            watched.account.read_bytes += size_bytes  # may be of an ended connection, so it does not count as `largest`
 
     def drained(self) -> None:
-        """The socket was seen empty: every message that is whole has been taken."""
+        """Note that the socket was seen empty: every complete message has been read."""
         self._drains += 1
 
     def trust(self, connection: str) -> None:
-        """A member's, and as long as it lasts: it may be at work when its member says hello elsewhere."""
+        """Mark a connection as a member's for as long as it lasts, even if the member says hello on another one."""
         self._trusted.add(connection)
         watched = self._by_connection.get(connection)
         if watched is not None:
             watched.account.is_member = True
 
     def forget(self, connection: str) -> None:
-        """Nobody's any more."""
+        """Note that a connection is no longer a member's."""
         self._trusted.discard(connection)
 
     def ignores(self, connection: str) -> bool:
-        """Whether a message is to be thrown away unread: a stranger's, while new connections are held off. That ends
-        the sooner, and an honest stranger sends its hello again."""
+        """Whether to discard a message unread: a stranger's, while new connections are held off. That empties the
+        socket sooner, and an honest stranger sends its hello again."""
         return self._is_shut and connection not in self._trusted
 
     def close(self) -> None:
-        """Let go of every connection. The monitor goes first: a queue that nobody empties would hold up the library."""
+        """Release every connection. The monitor is disabled first: an unread queue would block the library."""
         self._router.disable_monitor()
         self._is_closing = True
         self._alarm()
@@ -139,14 +138,14 @@ class ConnectionGuard:
         os.close(self._alarm_write)
 
     def _alarm(self) -> None:
-        """Have the guard's thread look now."""
-        with contextlib.suppress(BlockingIOError):  # the pipe is full: it will look anyway
+        """Make the guard's thread check now."""
+        with contextlib.suppress(BlockingIOError):  # the pipe is full: it will check anyway
             os.write(self._alarm_write, b"\0")
 
     def _link(self, connection: str, last: zmq.Frame) -> _Watched | None:
-        """Whose message this is. A connection is accepted before it is heard, so its descriptor's latest is its own; if
-        that has ended and another has the descriptor by now, the other is credited with a little too much. The guard's
-        thread is told: what is read here leaves its descriptor silent, and it may be asleep without a time limit."""
+        """Find the connection of a message. It was accepted before its message was read, so it is the latest one with
+        the descriptor; if it has ended and another has the descriptor by now, that one is credited with a little too
+        much. Monitor events read here do not wake the guard's thread, which may wait without a timeout: alarm it."""
         try:
             descriptor = int(last.get(zmq.SRCFD))
         except (zmq.ZMQError, ValueError):
@@ -157,16 +156,16 @@ class ConnectionGuard:
             if watched is not None:
                 watched.connections.append(connection)
                 self._by_connection[connection] = watched
-            if self._is_asleep:  # else it looks soon, and not in the moment between a hello and its welcome
+            if self._is_asleep:  # otherwise it checks soon, and not just between a hello and its welcome
                 self._alarm()
         return watched
 
     # ---- the guard's thread
 
     def _run(self) -> None:
-        # The monitor's descriptor, not the monitor: zmq.Poller would look into the socket without the lock, and two
-        # threads inside one ZeroMQ socket corrupt its memory. The descriptor tells of changes alone, and of none before
-        # the queue was first seen empty: it is emptied once before the first look, and `_take_events` always reads to
+        # Poll the monitor's descriptor, not the monitor: zmq.Poller would use the socket without the lock, and two
+        # threads inside one ZeroMQ socket corrupt its memory. The descriptor signals only changes, and none before the
+        # queue was first seen empty: so it is emptied once before the first poll, and `_take_events` always reads to
         # the end.
         with self._lock:
             self._take_events()
@@ -203,7 +202,7 @@ class ConnectionGuard:
         return strangers + (members[start:] + members[:start])[:MEMBERS_AT_ONCE]
 
     def _take_events(self) -> None:
-        """Under the lock: by that, both threads may read the monitor."""
+        """Handle the monitor's events; call with the lock held, because both threads read the monitor."""
         while True:
             try:
                 first, _ = self._monitor.recv_multipart(zmq.NOBLOCK)
@@ -223,7 +222,7 @@ class ConnectionGuard:
             try:
                 watched.socket = own_socket(descriptor)
                 watched.account.address = str(watched.socket.getpeername()[0])
-            except OSError:  # it has ended, and its end will be told; its descriptor may be something else by now
+            except OSError:  # it has ended, an event will follow; its descriptor may be something else by now
                 return
         count_received(watched.account, watched.socket)
 
@@ -239,7 +238,7 @@ class ConnectionGuard:
             self._by_connection.pop(connection, None)
 
     def _pause_or_resume(self) -> None:
-        """Hold new connections off while too much is left of those that have ended."""
+        """Hold off new connections while ended ones have left too much unread."""
         shut = self._remains.is_far_too_much
         if shut == self._is_shut or self._listener is None:
             return
@@ -251,7 +250,7 @@ class ConnectionGuard:
             )
 
     def _hold(self, watched: _Watched) -> None:
-        """Let nothing more come from a member for a while, or let it come again: TCP repeats what was dropped."""
+        """Drop a member's packets for a while, or stop dropping them; TCP retransmits what was dropped."""
         account = watched.account
         with self._lock:
             hold = must_hold(account)
@@ -261,7 +260,7 @@ class ConnectionGuard:
 
     def _cut(self, excess: Excess) -> None:
         account = excess.account
-        with self._lock:  # nobody else closes its descriptor meanwhile
+        with self._lock:  # so that its descriptor is not closed meanwhile
             watched = next((one for one in self._watched.values() if one.account is account), None)
             if watched is None or account.is_cut:
                 return

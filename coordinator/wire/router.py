@@ -1,7 +1,7 @@
-"""The ROUTER socket and the thread that waits at it: frames in, frames out, and a way to be woken.
+"""The ROUTER socket: receives and sends frames, and lets other threads wake the one that waits for it.
 
-Only transport: it names connections, knows whose key a frame came with, keeps what a slow peer cannot take yet, and
-notices that a peer is gone. It never looks into a frame. All methods but `wake` belong to one thread.
+Only transport: it names connections, knows the key that a message came with, queues messages for slow peers, and
+notices when a peer is gone. It never reads the content of a frame. All methods but `wake` are for one thread.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from protocol.limits import FRAME_BYTES, IN_FLIGHT_BYTES, SETS_PER_MESSAGE, SLIC
 log = structlog.get_logger()
 
 STRANGERS = 256
-"""Connections that may be open without having been welcomed, where nobody says how many members are expected."""
+"""Most open connections that were not welcomed, unless the number of expected members is given."""
 
 QUEUED_MESSAGES = 16
-"""Messages that ZeroMQ keeps per peer and direction: four slices and the small ones between them, four times over."""
+"""Messages that ZeroMQ queues per peer and direction: four slices and the small ones in between, four times over."""
 
 WAITING_MESSAGES = 64
-"""Messages kept for a peer whose queue is full; what is more is lost, and its heartbeats bring it again."""
+"""Messages kept for a peer whose queue is full; further ones are lost, and sent again after its heartbeats."""
 
 RETRY_MS = 5
-"""Pause between attempts for a peer whose queue is full: a ROUTER socket cannot say which peer has room again."""
+"""Pause between attempts for a peer whose queue is full: a ROUTER socket cannot report which peer has room again."""
 
 KEEPALIVE_S = 15
 KEEPALIVE_PROBES = 4
-"""TCP's own probes find connections that are half open and free what is queued for them. Not ZeroMQ's heartbeats: its
-release 4.3.5 aborts the process when one is due on a connection that was reset with its queue full."""
+"""TCP's own probes detect half-open connections and free what is queued for them. Not ZeroMQ's heartbeats: its release
+4.3.5 aborts the process when one is due on a connection that was reset with its queue full."""
 
 _MOST_FRAMES = 1 + 1 + SETS_PER_MESSAGE + 1
-"""Frames kept of a message: who sent it, the header, one for each set, and one more."""
+"""Most frames kept of a message: the sender, the header, one for each set, and one more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
-    """A message as it came. identity: the public key in Z85, empty on a socket without keys; address: where it came
-    from, empty where there is none."""
+    """A message as received. identity: the public key in Z85, empty on a socket without keys; address: of the sender,
+    empty if there is none."""
 
     connection: str
     identity: str
@@ -59,7 +59,7 @@ class Received:
 
 
 class Router:
-    """Bound when built; `endpoint` says where. `admits` decides about keys and runs in the authenticator's thread."""
+    """Bound to `endpoint` when built. `admits` decides on keys and runs in the authenticator's thread."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Router:
         self._has_keys = keys is not None
         guarded = can_guard(endpoint)
         self._set_options(guarded=guarded)
-        self._socket.ipv6 = "[" in endpoint  # such as tcp://[::]:5555, which takes IPv4 as well
+        self._socket.ipv6 = "[" in endpoint  # such as tcp://[::]:5555, which accepts IPv4 as well
         if keys is not None:
             secure(self._socket, keys)
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -89,7 +89,7 @@ class Router:
         self._held: dict[str, list[zmq.MessageTracker]] = {}
         self._most_held = max(in_flight_bytes // SLICE_BYTES, 1)
         self.lost_messages = 0
-        """Messages given up because their receiver took nothing for too long."""
+        """Messages dropped because their receiver's queue was full for too long."""
         bounds = bounds or BacklogLimits(strangers=STRANGERS)
         accepted = self._authenticator.accepted_from if self._authenticator is not None else None
         self._guard = (
@@ -105,8 +105,8 @@ class Router:
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def _set_options(self, *, guarded: bool) -> None:
-        """A guarded socket has no limit of messages inwards: one that is reset while its queue is full, with a PING
-        among what waits, would abort the process (ZeroMQ 4.3.5); the guard counts bytes instead."""
+        """Set the socket's options. A guarded socket has no limit on incoming messages: a connection that is reset
+        while a PING waits in its full queue would abort the process (ZeroMQ 4.3.5); the guard counts bytes instead."""
         self._socket.router_mandatory = True
         self._socket.router_handover = False
         self._socket.maxmsgsize = FRAME_BYTES
@@ -119,7 +119,7 @@ class Router:
 
     @property
     def refused_keys(self) -> int:
-        """Handshakes that were refused."""
+        """Number of refused handshakes."""
         return self._authenticator.refused if self._authenticator is not None else 0
 
     def wake(self) -> None:
@@ -130,7 +130,7 @@ class Router:
             return  # the pipe is full: it will wake anyway
 
     def wait(self, timeout_s: float | None, *, hurry: bool = False) -> None:
-        """Until a message is there, somebody calls `wake`, or the time is over; with `hurry`, only for a moment."""
+        """Wait until a message arrives, `wake` is called, or the time is over; with `hurry`, at most RETRY_MS."""
         timeout_ms = None if timeout_s is None else max(0, min(int(timeout_s * 1000) + 1, 3_600_000))
         if self._waiting or hurry:
             timeout_ms = RETRY_MS if timeout_ms is None else min(RETRY_MS, timeout_ms)
@@ -139,12 +139,12 @@ class Router:
             os.read(self._wake_read, 4096)
 
     def rest(self, timeout_s: float) -> None:
-        """Until somebody calls `wake` or the time is over; messages wait outside."""
+        """Wait until `wake` is called or the time is over; messages stay in the socket."""
         if self._alarm.poll(int(timeout_s * 1000)):
             os.read(self._wake_read, 4096)
 
     def received(self, most: int) -> Iterator[Received]:
-        """Messages that are there, at most so many: the loop has other duties too."""
+        """Yield the messages in the socket, at most `most`, because the loop has other work too."""
         for _ in range(most):
             try:
                 frames = self._frames()
@@ -163,8 +163,8 @@ class Router:
             )
 
     def _frames(self) -> list[zmq.Frame]:
-        """The frames of the next message. Of one with more than any message has, the rest is let go as it is read; one
-        too many is kept, by which the codec will know it."""
+        """Return the frames of the next message. If it has more than any legal message, the rest is discarded while
+        reading; one surplus frame is kept, so that the codec refuses the message."""
         frame = self._socket.recv(zmq.NOBLOCK, copy=False)
         frames, sizes = [frame], []
         while frame.more:
@@ -177,17 +177,17 @@ class Router:
         return frames
 
     def trust(self, connection: str) -> None:
-        """It is a member's: it may have slices on the way."""
+        """Mark a connection as a member's, which may have slices in flight."""
         if self._guard is not None:
             self._guard.trust(connection)
 
     @property
     def cut_connections(self) -> int:
-        """Connections that were ended because more waited from them than any honest peer sends."""
+        """Number of connections cut because they had more unread bytes than an honest peer sends."""
         return self._guard.cut if self._guard is not None else 0
 
     def send(self, connection: str, frames: Sequence[Buffer]) -> bool:
-        """Send a message; False when the connection is gone. Frames are not copied: never write to them afterwards."""
+        """Send a message; False if the connection is gone. Frames are not copied: never write to them afterwards."""
         waiting = self._waiting.get(connection)
         if waiting:
             self._keep(connection, frames)
@@ -195,8 +195,8 @@ class Router:
         return self._try(connection, frames)
 
     def has_room(self, connection: str) -> bool:
-        """Whether a slice may be handed over: what ZeroMQ still holds of earlier ones is bounded, for each peer and in
-        all. A peer that begins again and again would otherwise fill memory with what it no longer waits for."""
+        """Whether a slice may be sent: the slices that ZeroMQ still holds are bounded, per peer and in total. Otherwise
+        a peer that restarts a transfer again and again would fill memory with slices that it no longer needs."""
         held = self._held.get(connection)
         if held is not None:
             held[:] = [tracker for tracker in held if not tracker.done]
@@ -210,8 +210,8 @@ class Router:
         return sum(map(len, self._held.values())) < self._most_held
 
     def send_slice(self, connection: str, frames: Sequence[Buffer]) -> bool:
-        """Hand over a slice; False when the connection is gone. Ask `has_room` first: a slice that finds the peer's
-        queue full is lost, and its receiver will ask for it."""
+        """Send a slice; False if the connection is gone. Call `has_room` first: if the peer's queue is full, the slice
+        is lost and its receiver will request it again."""
         try:
             tracker = self._socket.send_multipart(
                 [bytes.fromhex(connection), *frames], zmq.NOBLOCK, copy=False, track=True
@@ -228,7 +228,7 @@ class Router:
         return True
 
     def flush(self) -> list[str]:
-        """Try again what could not be sent; returns connections that turn out to be gone."""
+        """Retry messages that could not be sent; return connections that turn out to be gone."""
         gone = []
         for connection in list(self._waiting):
             waiting = self._waiting.pop(connection)
@@ -236,7 +236,7 @@ class Router:
                 if not self._try(connection, waiting[0]):
                     gone.append(connection)
                     waiting.clear()
-                elif connection in self._waiting:  # still full: the rest waits behind the first
+                elif connection in self._waiting:  # still full: the rest stays queued after the first
                     waiting.popleft()
                     self._waiting[connection].extend(waiting)
                     break
@@ -245,13 +245,13 @@ class Router:
         return gone
 
     def forget(self, connection: str) -> None:
-        """Nothing more is to be sent to it. What ZeroMQ still holds for it counts until it is let go."""
+        """Drop messages queued for a connection. Slices that ZeroMQ still holds for it count until it frees them."""
         self._waiting.pop(connection, None)
         if self._guard is not None:
             self._guard.forget(connection)
 
     def close(self, *, linger_s: float) -> None:
-        """Give what is queued so long to leave, then close."""
+        """Give queued messages `linger_s` to be sent, then close."""
         if self._guard is not None:
             self._guard.close()
         self._socket.close(linger=int(linger_s * 1000))
@@ -282,7 +282,7 @@ class Router:
 
 
 def _property(frame: zmq.Frame, name: str) -> str:
-    """What the library knows about a frame: the key that ZAP has vouched for, or where it came from."""
+    """Return a property of a frame from the library: the key authenticated by ZAP, or the sender's address."""
     try:
         found = frame.get(name)
     except zmq.ZMQError:
