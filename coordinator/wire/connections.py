@@ -1,12 +1,12 @@
-"""What the wire keeps for each connection: who is there, the report on its way in, the payloads on their way out.
+"""State of each connection: its peer, the report being received, the payloads being sent.
 
-How often somebody is heard or answered is limited for a member by its name, over all of its connections; for a stranger
-by its connection, its address and all strangers together, so that connecting again brings nothing. Memory is bounded.
+Messages and answers are rate-limited: for a member by its name, over all of its connections; for a stranger by its
+connection, its address and all strangers together, so that reconnecting gains nothing. Memory is bounded.
 
-A report that offers payloads waits in `Arrivals` until every slice has come and is verified, then all of it is staged.
-The machine is asked whether it is wanted before a byte is fetched, and again before it is staged. `Deliveries` reads
-each slice of an offered payload into a buffer of its own, because the socket keeps it until it has left. Who is a
-member, and what a report means, is the machine's to decide.
+A report that offers payloads waits in `Arrivals` until every slice has arrived and is verified; then all of it is
+staged. The machine decides whether it is wanted before a byte is fetched, and again before it is staged. `Deliveries`
+reads each slice of an offered payload into a new buffer, because the socket keeps it until it is sent. The machine also
+decides who is a member and what a report means.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from protocol.traffic import Dispatch, Intake, To
 from protocol.transfer import Fate, Span
 
 STRANGERS = 1_000
-"""Connections remembered without being welcomed; the one that has been silent longest is forgotten first."""
+"""Connections kept without being welcomed; the one that has been silent longest is forgotten first."""
 
 ADDRESSES = 1_000
-"""Addresses of strangers that are remembered; the one that was answered least lately is forgotten first."""
+"""Addresses of strangers that are kept; the least recently answered one is forgotten first."""
 
 ANSWERS_PER_S = 1.0
 ANSWERS_AT_ONCE_S = 5.0
-"""Errors sent to one peer: garbage is answered, but not at any rate."""
+"""Rate of errors sent to one peer: garbage is answered, but not at any rate."""
 
 ADDRESS_ANSWERS_PER_S = 2.0
 ADDRESS_ANSWERS_AT_ONCE_S = 50.0
-"""The same for all strangers of an address: there may be a whole hospital behind it."""
+"""The same for all strangers of an address, which a whole hospital may share."""
 
 ALL_ANSWERS_PER_S = 10.0
 ALL_ANSWERS_AT_ONCE_S = 20.0
 """The same for all strangers together."""
 
 BURST_S = 2.0
-"""A peer may send at once what it may send in so many seconds."""
+"""A peer may send at once as many messages as are allowed in this many seconds."""
 
 
 @dataclass(kw_only=True)
 class RateLimit:
-    """Something that is granted at a steady rate and may be saved up to a point. Times are the caller's."""
+    """A token bucket: refilled at a steady rate up to `most`. The caller passes the time."""
 
     per_s: float
     most: float
@@ -66,7 +66,7 @@ class RateLimit:
         return RateLimit(per_s=per_s, most=most, left=most, at=now)
 
     def take(self, now: float) -> bool:
-        """Use one up; False when there is none."""
+        """Take one token; False if there is none."""
         self.left = min(self.most, self.left + (now - self.at) * self.per_s)
         self.at = now
         if self.left < 1.0:
@@ -77,7 +77,7 @@ class RateLimit:
 
 @dataclass(kw_only=True)
 class Peer:
-    """One connection. identity: its key, or the name its hello gave; member: whom the machine has welcomed there."""
+    """One connection. identity: its key, or the name in its hello; member: the member that was welcomed on it."""
 
     connection: str
     address: str
@@ -100,7 +100,7 @@ class Peers:
         self._members: dict[str, Peer] = {}
         self._strangers: OrderedDict[str, Peer] = OrderedDict()
         self._allowances: dict[str, tuple[RateLimit, RateLimit]] = {}
-        """Of every member that was ever welcomed: messages and answers."""
+        """Limits of messages and answers for every member that was ever welcomed."""
         self._addresses: OrderedDict[str, RateLimit] = OrderedDict()
         self._all_strangers = RateLimit.full(ALL_ANSWERS_PER_S, ALL_ANSWERS_AT_ONCE_S, 0.0)
 
@@ -108,7 +108,7 @@ class Peers:
         return self._members.get(connection) or self._strangers.get(connection)
 
     def meet(self, connection: str, address: str, now: float) -> Peer:
-        """The peer at this connection, made if it is new."""
+        """Return the peer of this connection, created if it is new."""
         known = self._members.get(connection)
         if known is not None:
             return known
@@ -123,25 +123,25 @@ class Peers:
         return peer
 
     def may_answer(self, peer: Peer, now: float) -> bool:
-        """Whether one more fault of this peer may be answered, logged and held against it; uses that up."""
+        """Whether one more fault of this peer may be answered, logged and counted as a strike; takes one token."""
         if not peer.answers.take(now):
             return False
         return peer.member is not None or (self._address(peer.address, now).take(now) and self._all_strangers.take(now))
 
     def welcome(self, peer: Peer, member: str) -> None:
-        """This connection is a member's now. What the member has used up elsewhere stays used up."""
+        """Assign this connection to a member. Its rate limits continue from the member's other connections."""
         peer.member = member
         peer.messages, peer.answers = self._allowances.setdefault(member, (peer.messages, peer.answers))
         self._strangers.pop(peer.connection, None)
         self._members[peer.connection] = peer
 
     def forget(self, connection: str) -> None:
-        """It is nobody's; if it sends again, it is a stranger."""
+        """Forget a connection; if it sends again, it is a stranger."""
         self._members.pop(connection, None)
         self._strangers.pop(connection, None)
 
     def keep_as_stranger(self, peer: Peer) -> None:
-        """It is nobody's, but a hello of it is still to be answered."""
+        """Treat the connection as a stranger whose hello must still be answered."""
         self.forget(peer.connection)
         peer.member = None
         self._strangers[peer.connection] = peer
@@ -167,7 +167,7 @@ Report = Stats | Update | Goodbye
 
 
 class Unwanted(Exception):
-    """A report whose tensors cannot be those of the run; `code` is the wire's."""
+    """A report whose tensors cannot belong to this run; `code` is sent to its sender."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -176,21 +176,21 @@ class Unwanted(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What may be offered: the layouts of updates, and how many bytes of statistics the model's layers can have."""
+    """What may be offered: the layouts of updates, and the largest size of statistics for the model's layers."""
 
     updates: tuple[Layout, ...]
     statistics_bytes: int
 
 
 class Judge(Protocol):
-    """Whoever decides about reports: the machine."""
+    """Decides on reports; implemented by the machine."""
 
     def expects(self, connection: str, step: Step) -> bool:
-        """Whether a report over this connection would be looked at."""
+        """Whether a report over this connection would be inspected."""
         ...
 
     def is_inspecting(self, member: str, step: Step) -> bool:
-        """Whether the member's report is here and not judged yet: a repeat must not write over it."""
+        """Whether the member's report is being inspected: a repeat must not overwrite it."""
         ...
 
 
@@ -201,7 +201,7 @@ class _Waiting:
 
 
 class Arrivals:
-    """Reports by connection; one at a time from each, because a newer one makes the older useless."""
+    """Incoming reports, one at a time per connection, because a newer one replaces the older."""
 
     def __init__(self, *, store: Store, limits: Limits, intake: Intake, judge: Judge) -> None:
         self._judge = judge
@@ -211,7 +211,7 @@ class Arrivals:
         self._waiting: dict[str, _Waiting] = {}
 
     def report(self, peer: Peer, message: Report) -> tuple[tuple[To[Grant], ...], Event | None]:
-        """A report came: grants for what it offers, or the event that it has arrived. Unwanted if it cannot be one."""
+        """Handle a report: return grants for its payloads, or the event that it is complete. Raises Unwanted."""
         member, step = str(peer.member), step_of(message)
         if self._judge.is_inspecting(member, step):
             return (), None
@@ -235,7 +235,7 @@ class Arrivals:
         return tuple(grants), None
 
     def slice(self, peer: Peer, piece: Slice) -> tuple[tuple[To[Grant], ...], Event | None]:
-        """A slice came: the grants that follow, and the event if it was the last that its report waited for."""
+        """Handle a slice: return the resulting grants, and the event if its report is now complete."""
         arrival = self._intake.arrived(peer.connection, piece)
         waiting = self._waiting.get(peer.connection)
         if arrival.fate is not Fate.TAKEN or waiting is None:
@@ -250,7 +250,7 @@ class Arrivals:
         return arrival.grants, self._arrived(peer, waiting.message)
 
     def drop(self, connection: str, transfer: str | None = None) -> tuple[To[Grant], ...]:
-        """The peer has gone, or withdraws. Slices stay on disk: it may come back and go on."""
+        """Drop one transfer of a peer, or all: it is gone or cancels. Slices stay on disk, so that it can resume."""
         waiting = self._waiting.get(connection)
         if waiting is not None and (transfer is None or transfer in waiting.missing):
             del self._waiting[connection]
@@ -258,14 +258,13 @@ class Arrivals:
         return self._intake.drop(connection, transfer)
 
     def broken(self, peer: Peer) -> bool:
-        """A payload was complete and not what its name says: nothing of it is kept. True if that may be our disk's
-        fault."""
+        """Delete a complete payload whose bytes do not match its name. True if our disk may be at fault."""
         self._waiting.pop(peer.connection, None)
         return self._store.incoming.drop(str(peer.member))
 
     def _arrived(self, peer: Peer, message: Report) -> Event:
-        """All of it is here. Its slices stay where they are if it is of no use any more, or comes over a connection
-        that was replaced meanwhile: its sender may offer them over the new one."""
+        """Stage a complete report. If it is no longer needed, or its connection was replaced meanwhile, its slices stay
+        on disk: its sender may offer them over the new connection."""
         member, round_no, step = str(peer.member), message.round_no, step_of(message)
         if not self._judge.expects(peer.connection, step) or self._judge.is_inspecting(member, step):
             return ReportDeclined(connection=peer.connection, step=step)
@@ -320,27 +319,27 @@ def _event(connection: str, message: Report) -> Event:
 
 
 def step_of(message: Message) -> Step:
-    """The step that a report is."""
+    """Return the step of a report."""
     return step_at(message.KIND, int(getattr(message, "round_no", 0)))
 
 
 class Deliveries:
-    """Open offers by (connection, transfer). What is to be sent after any call is taken from `due`."""
+    """Open offers by (connection, transfer). After any call, `due` yields the slices to send."""
 
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
         self._offered: dict[tuple[str, str], tuple[Payload, Step | None]] = {}
         self._spans: dict[tuple[str, str, int], To[Span]] = {}
-        """Slices to be sent, in order. By place: one that is asked for again while it waits is not sent twice."""
+        """Slices to be sent, in order; keyed by offset, so that one requested again while it waits is sent once."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether slices are to be sent that found no room yet."""
+        """Whether slices wait for room in the socket."""
         return bool(self._spans)
 
     def offer(self, connection: str, payload: Payload, step: Step | None) -> None:
-        """A message that announces this payload is about to be sent. Earlier orders' payloads are of no more use; the
-        initial model's, which has no step, is."""
+        """Open an offer: a message that announces this payload is about to be sent. Payloads of earlier orders are
+        dropped; the initial model, which has no step, is kept."""
         if payload.transfer is None:
             return
         outdated = [
@@ -351,22 +350,22 @@ class Deliveries:
         self._dispatch.offer(connection, payload.transfer, payload.size_bytes)
 
     def granted(self, connection: str, grant: Grant) -> None:
-        """A grant came: slices are due, to any peers."""
+        """Handle a grant: queue the slices it allows, to any peers."""
         self._queue(self._dispatch.granted(connection, grant))
 
     def beat(self, connection: str, beat: Heartbeat) -> None:
-        """A heartbeat that has the order needs its payload no more, though the last receipt was lost."""
+        """Drop the payload of an order that the heartbeat has: the last receipt may have been lost."""
         have = beat.have
         if have is not None:
             offered = [(key, step) for key, (_, step) in self._offered.items() if key[0] == connection]
             self._drop(key for key, step in offered if step is None or have.place >= step.place)
 
     def drop(self, connection: str, transfer: str | None = None) -> None:
-        """End one delivery to a peer, or all: it has gone, begins afresh, or cancels."""
+        """End one delivery to a peer, or all: it is gone, starts over, or cancels."""
         self._drop([key for key in self._offered if key[0] == connection and transfer in (None, key[1])])
 
     def due(self, has_room: Callable[[str], bool]) -> Iterator[To[Slice]]:
-        """Slices for peers that have room, in order; each is read when it is taken. The others go on waiting."""
+        """Yield slices for peers that have room, in order, each read on demand. The others keep waiting."""
         full: set[str] = set()
         for key, one in list(self._spans.items()):
             if one.peer in full or key not in self._spans:
@@ -385,7 +384,7 @@ class Deliveries:
         try:
             payload, _ = self._offered[one.peer, one.what.transfer]
             return one.what.filled(payload.read(one.what.start, one.what.stop))
-        except OSError:  # collected meanwhile: who waits for it will ask for the order, and get a newer one
+        except OSError:  # deleted meanwhile: its receiver will request the order again and get a newer one
             self._drop([(one.peer, one.what.transfer)])
             return None
 

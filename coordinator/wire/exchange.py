@@ -1,8 +1,8 @@
-"""Between the socket and the machine: frames become events, actions become messages. The protocol's rules apply here.
+"""Connects the socket and the machine: turns frames into events and actions into messages, by the protocol's rules.
 
-In: size, codec, conversation, then the event. Whatever comes in gives events or is dropped, counted and perhaps
-answered; nothing that a peer sends can raise out of `receive`. Out: `Orders` finds the tensors that an action names and
-offers what is too large for a message. Keeps no state of the run and decides nothing about it.
+In: size, codec, conversation, then the event. Every message leads to events or is dropped, counted and perhaps
+answered; nothing that a peer sends makes `receive` raise. Out: `Orders` finds the tensors that an action names and
+offers those too large for a message. Keeps no state of the run and decides nothing about it.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from protocol.traffic import To
 log = structlog.get_logger()
 
 HEARD_EVERY_S = 1.0
-"""Slices and grants are signs of life; the machine is told at most this often."""
+"""Slices and grants are signs of life; the machine gets at most one event per this many seconds."""
 
 
 class Exchange:
-    """One socket's worth of peers. `now` is any clock that never goes back."""
+    """All peers of one socket. now: from any monotonic clock."""
 
     def __init__(
         self,
@@ -67,34 +67,34 @@ class Exchange:
         self._router = router
         self._peers = peers
         self._gone: dict[str, bool] = {}
-        """Connections that took nothing any more: whether the socket has been read since."""
+        """Connections that are gone, and whether the socket has been read since."""
         self._arrivals = arrivals
         self._deliveries = deliveries
         self._admits = admits
         self.counts: Counter[str] = Counter()
-        """What was of no use: by code, or `stale`, `unknown-key`, `rate`; of ours, `outdated`, `withheld`, `spoilt`."""
+        """Dropped messages: by code, or `stale`, `unknown-key`, `rate`; our own as `outdated`, `withheld`, `spoilt`."""
         self._traffic: Counter[tuple[str, int, str]] = Counter()
 
     def taken_traffic(self) -> Mapping[tuple[str, int, str], int]:
-        """Bytes of messages by (member, round of its order, in or out) since the last call."""
+        """Return the bytes of messages by (member, round of its order, "in" or "out") since the last call."""
         taken, self._traffic = self._traffic, Counter()
         return taken
 
     @property
     def cut_connections(self) -> int:
-        """Connections that were ended because more waited from them than any honest peer sends."""
+        """Number of connections cut because they had more unread bytes than an honest peer sends."""
         return self._router.cut_connections
 
     @property
     def is_waiting(self) -> bool:
-        """Whether slices wait for room in the socket, which does not say when there is some, or somebody is gone."""
+        """Whether to poll: slices wait for room, which the socket does not signal, or a connection is gone."""
         return self._deliveries.is_waiting or bool(self._gone)
 
     # ---- in
 
     def receive(self, received: Received, now: float) -> list[Event]:
-        """What a message means for the machine; most often one event, or none."""
-        if received.identity and not self._admits(received.identity):  # taken off the list since the handshake
+        """Return the events of a received message; usually one or none."""
+        if received.identity and not self._admits(received.identity):  # removed from the list since the handshake
             self.counts["unknown-key"] += 1
             return []
         peer = self._peers.meet(received.connection, received.address, now)
@@ -111,8 +111,8 @@ class Exchange:
             return self._fault(peer, fault.code, str(fault), None, now)
 
     def _ahead(self, peer: Peer, fault: BadRound, now: float) -> list[Event]:
-        """A report of a round that was never ordered, as far as we know: no strike, for it may be our folder that is
-        old. What the member holds its heartbeats tell."""
+        """Handle a report on a round that was never ordered, as far as we know: no strike, because our folder may be an
+        older copy. The member's heartbeats show which step it holds."""
         self.counts[fault.code] += 1
         if peer.answers.take(now):
             log.warning("report.ahead", participant=peer.member, reason=str(fault))
@@ -125,7 +125,7 @@ class Exchange:
             if peer.conversation.hello_required and self._peers.may_answer(peer, now):
                 self.send(peer.connection, HelloRequired())
             return []
-        if isinstance(message, Hello):  # starts afresh, in both directions, and may be another member's from now on
+        if isinstance(message, Hello):  # restarts both directions, and may be another member's from now on
             self._deliveries.drop(peer.connection)
             self._grant(self._arrivals.drop(peer.connection))
             peer.identity = identity or message.name
@@ -171,7 +171,7 @@ class Exchange:
         except BadChecksum:
             if not self._arrivals.broken(peer):
                 raise
-            self.counts["spoilt"] += 1  # it is still wanted, and comes again from its beginning
+            self.counts["spoilt"] += 1  # still wanted, and sent again from the beginning
             return self._sign_of_life(peer, now)
         except OSError as error:
             return self._no_space(peer, error, None)
@@ -179,7 +179,7 @@ class Exchange:
         return [event] if event is not None else self._sign_of_life(peer, now)
 
     def _no_space(self, peer: Peer, error: OSError, about: Step | None) -> list[Event]:
-        """The disk took no more. Nothing is lost: the report is asked for again when there is room."""
+        """Handle a failed write. Nothing is lost: the report is requested again when there is space."""
         self.counts["no-space"] += 1
         log.error("payload.not_stored", participant=peer.member, reason=str(error))
         self._grant(self._arrivals.drop(peer.connection))
@@ -193,7 +193,7 @@ class Exchange:
         return [SignOfLife(connection=peer.connection)]
 
     def _fault(self, peer: Peer, code: str, reason: str, about: Step | None, now: float) -> list[Event]:
-        """Count it; answer, log and tell the machine, but not more often than somebody could read."""
+        """Count a fault; answer it, log it and notify the machine, all at a limited rate."""
         self.counts[code] += 1
         peer.faults += 1
         if not self._peers.may_answer(peer, now):
@@ -205,7 +205,7 @@ class Exchange:
     # ---- out
 
     def send(self, connection: str, message: Message) -> None:
-        """Send a message if the conversation allows it. When nobody is there any more, `flush` returns that."""
+        """Send a message if the conversation allows it. If the connection is gone, `flush` reports it."""
         peer = self._peers.get(connection)
         if peer is None:
             return
@@ -213,12 +213,12 @@ class Exchange:
             peer.conversation.send(message)
             frames = encode(message)
         except LocalProtocolError as error:
-            # decided before its hello was heard: what still matters is sent again after the welcome, which is on its
-            # way; or a second welcome, for hellos that were heard together: the first has answered both
+            # decided before its hello was read: whatever still matters is sent again after the welcome, which will
+            # follow; or a second welcome for hellos read together: the first one has answered both
             if peer.conversation.state is conversation.PeerState.PENDING or message.KIND == Welcome.KIND:
                 self.counts["outdated"] += 1
                 return
-            # a fault of ours, and no reason to end everybody's run
+            # a bug of ours, but no reason to end the run
             log.error("message.withheld", participant=peer.member, kind=message.KIND, reason=str(error))
             self.counts["withheld"] += 1
             return
@@ -229,7 +229,7 @@ class Exchange:
             self._gone.setdefault(connection, False)
 
     def send_welcome(self, connection: str, member: str, message: Message) -> None:
-        """Send `welcome`; the connection is that member's from now on."""
+        """Send `welcome` and assign the connection to the member."""
         peer = self._peers.get(connection)
         if peer is None:
             self._gone.setdefault(connection, False)
@@ -239,15 +239,15 @@ class Exchange:
         self.send(connection, message)
 
     def send_order(self, connection: str, message: Message, step: Step) -> None:
-        """Send an order, whose payload (if it is an offer) `Deliveries` was told of before."""
+        """Send an order; its payload, if too large for the message, was offered to `Deliveries` before."""
         peer = self._peers.get(connection)
         if peer is not None:
             peer.round_no = step.round_no
         self.send(connection, message)
 
     def forget(self, connection: str) -> None:
-        """Nobody's connection any more. Credit and line it held go to others. A hello that was heard after this was
-        decided, in the same turn, is still answered."""
+        """Forget a connection; its credit and bandwidth go to others. A hello that was read in the same iteration,
+        after this was decided, is still answered."""
         is_gone, peer = self._gone.pop(connection, None) is not None, self._peers.get(connection)
         if peer is not None and peer.conversation.state is conversation.PeerState.PENDING and not is_gone:
             self._peers.keep_as_stranger(peer)
@@ -258,8 +258,8 @@ class Exchange:
         self._grant(self._arrivals.drop(connection))
 
     def flush(self) -> list[Event]:
-        """Send slices that are due, and try again what slow peers could not take. Who is gone is told of one turn
-        later: its last messages, such as `leave`, may still be in the socket and are received first."""
+        """Send slices that are due, and retry messages to slow peers. Lost connections are reported one iteration
+        later: their last messages, such as `leave`, may still be in the socket and are received first."""
         for one in self._deliveries.due(self._router.has_room):
             self.send(one.peer, one.what)
         for connection in self._router.flush():
@@ -276,12 +276,12 @@ class Exchange:
 
 
 def printable(reason: str) -> str:
-    """Text that may travel: printable, and not too long."""
+    """Return text that may be sent: printable, and not too long."""
     return "".join(char if char.isprintable() else "?" for char in reason)[:TEXT_CHARS]
 
 
 class Orders:
-    """The sending half of a run."""
+    """Sends the messages with tensors: welcome and orders."""
 
     def __init__(
         self, *, run: str, plan: Plan, heartbeat_s: float, forms: ModelForms, deliveries: Deliveries, exchange: Exchange
@@ -294,7 +294,7 @@ class Orders:
         self._exchange = exchange
 
     def welcome(self, action: SendWelcome) -> None:
-        """Send `welcome`, with the initial model where it is wanted."""
+        """Send `welcome`, with the initial model if requested."""
         payload = self._forms.initial() if action.initial else None
         if payload is not None:
             self._deliveries.offer(action.connection, payload, None)
@@ -333,7 +333,7 @@ class Orders:
 
     @staticmethod
     def _is_sendable(order: Order) -> bool:
-        """In a sealed run members start from their own files: what was not mixed from uploads is not sent again."""
+        """In a sealed run, only anchors and rows mixed from uploads are sent: members start from their own files."""
         return order.kind == Anchor.KIND or (order.weights is not None and order.weights.source is Source.ROW)
 
     def _message(
