@@ -1,4 +1,4 @@
-"""How float32 values travel: which encodings exist, what each costs, and which way it is used.
+"""Encodings of float32 values on the wire: what each costs, and in which direction it is used.
 
 | encoding | bytes per value | participant to coordinator | coordinator to participant |
 |---|---|---|---|
@@ -8,7 +8,7 @@
 | int4 | 0.53 | the difference to what was delivered | the values as int8 |
 | topk | 0.19 | the difference to what was delivered | the values as int8 |
 
-All but f32 are lossy and therefore outside any promise of equal bits with f32. An encoding is a short file here and one
+All but f32 are lossy, so their results are not bit-identical to those of f32. An encoding is a short file here and one
 line in `CODECS`. This file must not know layouts or messages.
 """
 
@@ -42,7 +42,7 @@ _Wire = NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class BlockCodec:
-    """values: how many make a block. size_bytes: of a block. encode: whole blocks of flat values to bytes; decode:
+    """Codec of an encoding. values, size_bytes: of one block. encode: whole blocks of flat values to bytes; decode:
     (blocks, size_bytes) bytes to flat values."""
 
     values: int
@@ -76,11 +76,11 @@ CODECS: Mapping[Encoding, BlockCodec] = {
 }
 
 LARGEST_BLOCK = 1024
-"""A multiple of every codec's block: values that begin at a multiple of this begin a block."""
+"""A multiple of every codec's block size: an offset that is a multiple of this starts a block."""
 
 
 def encoding_of(name: object) -> Encoding:
-    """The encoding of that name; InvalidField if there is none."""
+    """Return the encoding of this name; InvalidField if there is none."""
     for known in ENCODINGS:
         if name == known:
             return known
@@ -88,7 +88,7 @@ def encoding_of(name: object) -> Encoding:
 
 
 def is_blocked(encoding: Encoding) -> bool:
-    """Whether values share something with their neighbours, so that no single one can be read alone."""
+    """Whether values are encoded in blocks, so that a single one cannot be read alone."""
     return CODECS[encoding].values > 1
 
 
@@ -99,19 +99,19 @@ def downward(encoding: Encoding) -> Encoding:
 
 
 def stored(encoding: Encoding) -> Encoding:
-    """How the coordinator keeps updates under a plan's encoding, and the largest form in which one may come: what is a
-    difference is kept, and sent again, in full."""
+    """Return how the coordinator stores updates under a plan's encoding, which is also the largest form of an update:
+    a difference is stored, and sent again, in full."""
     return "f32" if encoding in DIFFERENCES else encoding
 
 
 def wire_bytes(encoding: Encoding, elements: int) -> int:
-    """Bytes of so many values."""
+    """Return the bytes of this many values."""
     codec = CODECS[encoding]
     return -(-elements // codec.values) * codec.size_bytes
 
 
 def to_wire(values: Float32Array, encoding: Encoding) -> memoryview:
-    """Flat values as they travel; a view of them under f32. InvalidField if f16 cannot hold one."""
+    """Encode flat values; a view of them under f32. InvalidField if f16 cannot represent one."""
     codec = CODECS[encoding]
     short = -values.size % codec.values
     if short:
@@ -121,7 +121,7 @@ def to_wire(values: Float32Array, encoding: Encoding) -> memoryview:
 
 
 def from_wire(data: Buffer, encoding: Encoding, elements: int) -> Float32Array:
-    """Back from `to_wire`, (elements,): a view under f32. Overflow if an infinity came under f16."""
+    """Undo `to_wire`, (elements,): a view under f32. Overflow if f16 values include an infinity."""
     codec = CODECS[encoding]
     wire = np.frombuffer(data, dtype=np.uint8)
     if codec.values > 1:
@@ -132,10 +132,10 @@ def from_wire(data: Buffer, encoding: Encoding, elements: int) -> Float32Array:
 def with_feedback(
     values: Float32Array, *, delivered: Float32Array, error: Float32Array, encoding: Encoding
 ) -> tuple[memoryview, Float32Array, Float32Array]:
-    """The difference to what was delivered as it travels, what it becomes at the other side, and what got lost.
+    """Encode the difference to the delivered weights with error feedback.
 
-    error: what got lost before; it is added to what is sent, so that nothing is lost for good. Returns (bytes, the
-    model that arrives, the new error); all arrays are (elements,).
+    error: rounding error of earlier rounds; it is added to the difference, so that nothing is lost for good. Returns
+    (bytes, the model that the receiver decodes, the new error); all arrays are (elements,).
     """
     wanted = (values - delivered) + error
     wire = to_wire(wanted, encoding)

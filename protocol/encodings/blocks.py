@@ -1,9 +1,8 @@
-"""int8 and int4: blocks of 64 values, each with a scale of its own and one or half a byte per value.
+"""int8 and int4: blocks of 64 values, each with its own scale and one or half a byte per value.
 
 A block is its scale (bf16) and its values as multiples of it, from -127 to 127 or from -7 to 7. The scale is the
-block's largest magnitude divided by 127 or 7 and rounded upwards, so that nothing is cut off. A block that holds a NaN
-or an infinity decodes to values that are not finite: the receiver's checks refuse them. A last block is filled up with
-zeros.
+block's largest magnitude divided by 127 or 7 and rounded up, so that nothing is clipped. A block with a NaN or an
+infinity decodes to values that are not finite, which the receiver's checks refuse. The last block is padded with zeros.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from protocol.encodings.halves import Float32Array, from_upper_halves
 Bytes = NDArray[np.uint8]
 
 BLOCK = 64
-"""Values per scale: outliers spoil few others, and scales are 3 % (int8) or 6 % (int4) of the bytes."""
+"""Values per scale: an outlier affects few others, and scales are 3 % (int8) or 6 % (int4) of the bytes."""
 INT8_BYTES = 2 + BLOCK
 INT4_BYTES = 2 + BLOCK // 2
 
@@ -28,7 +27,7 @@ def to_int8(values: Float32Array) -> Bytes:
 
 
 def from_int8(wire: Bytes) -> Float32Array:
-    """Back from `to_int8`, flat."""
+    """Undo `to_int8`, flat."""
     return _scaled(wire, wire[:, 2:].view(np.int8))
 
 

@@ -1,8 +1,8 @@
 """Two bytes for each float32: f16 (IEEE half precision) and bf16 (a float32 without its lower 16 bits).
 
-f16 has no room above 65504: the sender refuses to send what does not fit, and a receiver that finds an infinity refuses
-it too. bf16 has the range of float32 and three decimal digits. NaN passes both: whether a model may hold one is not for
-the wire to decide. Any shape; this file must not know layouts or messages.
+f16 ends at 65504: the sender refuses larger values, and a receiver refuses an infinity. bf16 has the range of float32
+and three decimal digits. NaN passes both: the wire does not decide whether a model may hold one. Any shape; this file
+must not know layouts or messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _QUIET_NAN = 0x7FC0
 
 
 def narrow(values: Float32Array) -> Float16Array:
-    """float32 to f16; InvalidField if a value is infinite or becomes so."""
+    """Convert float32 to f16; InvalidField if a value is or becomes infinite."""
     with np.errstate(over="ignore"):
         halves: Float16Array = values.astype("<f2")
     if np.isinf(halves).any():
@@ -31,19 +31,19 @@ def narrow(values: Float32Array) -> Float16Array:
 
 
 def widen(halves: Float16Array) -> Float32Array:
-    """f16 to float32, exact; Overflow if the sender let an infinity through."""
+    """Convert f16 to float32, exactly; Overflow if there is an infinity."""
     if np.isinf(halves).any():
         raise Overflow(f"an f16 tensor holds {int(np.isinf(halves).sum())} infinite values")
     return halves.astype(np.float32)
 
 
 def upper_halves(values: Float32Array) -> UpperHalves:
-    """float32 to bf16, to the nearest, ties to even."""
+    """Convert float32 to bf16, rounded to the nearest, ties to even."""
     bits = np.ascontiguousarray(values, dtype="<f4").view("<u4").astype(np.uint64).reshape(values.shape)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
     return np.where(np.isnan(values), np.uint16(_QUIET_NAN), rounded).astype("<u2")
 
 
 def from_upper_halves(halves: UpperHalves) -> Float32Array:
-    """bf16 to float32, exact."""
+    """Convert bf16 to float32, exactly."""
     return (halves.astype("<u4") << 16).view("<f4").reshape(halves.shape)
