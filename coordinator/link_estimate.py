@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fedap_core.errors import InvalidInput
-from protocol.encodings import ENCODINGS, Encoding, downward
-from protocol.tensors import Layout
+from protocol.encodings import ENCODINGS, Encoding
+from protocol.tensors import Layout, row_encoding
 
 _UNITS = {"bit/s": 1 / 8, "B/s": 1.0}
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
@@ -24,7 +24,7 @@ SMALL_SHARE = 0.25
 """Share of a round that transfers may take before a change is proposed."""
 MOST_EPOCHS = 8
 """Most epochs per round that are proposed: with more, members drift far apart between two mixes."""
-PROPOSED: Encoding = "int4"
+PROPOSED: Encoding = "coarse"
 """The smallest encoding that reached the target accuracy in no more rounds than f32 (docs/scale.md)."""
 
 
@@ -74,7 +74,7 @@ class LinkJob:
         """Return the bytes of one member in a round, (up, down)."""
         if self.sealed:
             return self.sealed, self.sealed
-        return self.shared.size_bytes(encoding), self.shared.size_bytes(downward(encoding))
+        return self.shared.size_bytes(encoding), self.shared.size_bytes(row_encoding(self.shared, encoding))
 
     def transfer_s(self, encoding: Encoding) -> float:
         """Return the seconds of a round spent in transfers: down, then up."""

@@ -28,10 +28,11 @@ from fedap_core.parts import Part
 from fedap_core.sealing.limitations import cannot_be_had
 from fedap_core.similarity import strangers
 from fedap_core.strategies import Measure
-from protocol.encodings import downward, encoding_of, stored
+from protocol.encodings import encoding_of, stored
 from protocol.endpoints import is_local
 from protocol.messages import Plan
 from protocol.sealed_sets import update_layout
+from protocol.tensors import row_encoding
 
 _SHOWN_MEMBERS = 40
 """Most members that `status` prints; in a larger run, those with something unusual come first."""
@@ -94,10 +95,11 @@ def _what_travels(plan: Plan, rules: Rules, spec: ModelSpec) -> str:
     if plan.sealed is not None:
         size = update_layout(layout.elements).size_bytes("f32")
         return f"What: {kept} stays home; {values}, {size:,} sealed bytes travel each way, per member and round."
-    up, down = layout.size_bytes(encoding), layout.size_bytes(downward(encoding))
+    back = row_encoding(layout, encoding)
+    up, down = layout.size_bytes(encoding), layout.size_bytes(back)
     if up == down:
         return f"What: {kept} stays home; {values}, {up:,} bytes as {encoding} travel each way, per member and round."
-    ways = f"{up:,} bytes as {encoding} to the coordinator and {down:,} as {downward(encoding)} back"
+    ways = f"{up:,} bytes as {encoding} to the coordinator and {down:,} as {back} back"
     return f"What: {kept} stays home; {values} travel, {ways}, per member and round."
 
 

@@ -14,7 +14,7 @@ from protocol.encodings import Encoding
 from protocol.errors import InvalidField
 from protocol.limits import SLICE_BYTES
 
-COMPRESSED: frozenset[Encoding] = frozenset({"f16", "bf16", "int4", "topk"})
+COMPRESSED: frozenset[Encoding] = frozenset({"f16", "bf16", "int4", "topk", "coarse"})
 """Encodings whose bytes are sent compressed."""
 
 _LEVEL = 3

@@ -71,6 +71,7 @@ class Train(Message):
     weights: the shared tensors mixed for this participant; an empty set if nothing is shared.
     uploads: in a sealed run: the owner of the row, and every upload in it; nil: the weights are not sealed.
     peers: sealed statistics by member, for a member that has to compute its row of W; nil otherwise.
+    base: the weights are the difference to what this participant reported in that round; nil: they are values.
     """
 
     KIND = "train"
@@ -83,6 +84,7 @@ class Train(Message):
     weights: RequiredTensors
     uploads: OptionalTensors = None
     peers: OptionalTensors = None
+    base: RoundNo | None = None
 
 
 @record
@@ -127,6 +129,7 @@ class Finish(Message):
         nothing was mixed.
     similarity: of the participant's statistics to those of the most similar member, 1 if they are equal; nil if the
         algorithm does not compute it.
+    base: as in `train`.
     """
 
     KIND = "finish"
@@ -139,6 +142,7 @@ class Finish(Message):
     uploads: OptionalTensors = None
     mixed_from: PeerWeights = ()
     similarity: Annotated[float, real(0.0, 1.0)] | None = None
+    base: RoundNo | None = None
 
 
 @record

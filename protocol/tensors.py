@@ -19,7 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.contracts import Buffer
-from protocol.encodings import CODECS, ENCODINGS, Encoding, from_wire, is_blocked, to_wire, wire_bytes
+from protocol.encodings import (
+    BOTH_WAYS,
+    CODECS,
+    ENCODINGS,
+    Encoding,
+    downward,
+    from_wire,
+    is_blocked,
+    to_wire,
+    wire_bytes,
+)
 from protocol.encodings.halves import Float32Array
 from protocol.errors import InvalidField
 from protocol.limits import DIMENSIONS, LAYOUT_BYTES, SET_BYTES, SLICE_BYTES, TENSOR_NAME_CHARS, TENSORS
@@ -270,6 +280,17 @@ class TensorSet:
         if self.data is None:
             raise InvalidField("data", None, f"the bytes of transfer {self.transfer}, which have not arrived")
         return self.data
+
+
+def differs_downwards(layout: Layout, encoding: Encoding) -> bool:
+    """Whether mixed rows of this layout travel as differences under a plan's encoding: where they fit one message, for
+    slices are not compressed."""
+    return encoding in BOTH_WAYS and layout.is_float32 and layout.size_bytes("f32") <= SLICE_BYTES
+
+
+def row_encoding(layout: Layout, encoding: Encoding) -> Encoding:
+    """How mixed rows of this layout travel under a plan's encoding, but to somebody who has not reported yet."""
+    return encoding if differs_downwards(layout, encoding) else downward(encoding)
 
 
 def names_digest(names: Sequence[str]) -> str:

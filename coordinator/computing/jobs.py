@@ -20,7 +20,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from coordinator.computing.rows import Product, changed, mix_files, mix_in_memory
+from coordinator.computing.rows import Product, RowForms, changed, mix_files, mix_in_memory
 from coordinator.computing.sealed_mixing import mix_sealed
 from coordinator.decisions.actions import Aggregate, BlobRef, Inspect, RowRef, Source, Weigh, WeightsRef
 from coordinator.decisions.admission import (
@@ -319,16 +319,17 @@ class Jobs:
         mixture = mixture_of(action, self._rules.strategy, self._tensors(action.phase))
         product = Product(mixture=mixture, rule=self._rules.strategy.robustness)
         layout = self._forms.rows(action.phase)
-        size = layout.size_bytes(self._forms.encoding)
+        forms = RowForms.of(action, blobs, layout, encoding=self._forms.encoding, upward=self._forms.upward)
+        size = max((layout.size_bytes(forms.encoding_of(own)) for own in forms.own), default=0)
         small = size <= SLICE_BYTES and self._forms.held_bytes + len(action.receivers) * size <= ROWS_HELD_BYTES
         paths = self._store.expect_rows(() if small else action.receivers)
         try:
             if self._rules.sealing is not None:
                 rows = mix_sealed(action, blobs, paths, layout)
             elif small:
-                rows = mix_in_memory(product, blobs, layout, self._forms.encoding)
+                rows = mix_in_memory(product, blobs, forms)
             else:
-                rows = mix_files(product, blobs, paths, layout, self._forms.encoding)
+                rows = mix_files(product, blobs, paths, forms)
         except OSError:
             for path in paths:
                 path.unlink(missing_ok=True)

@@ -17,16 +17,17 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.record.blobs import StoredSet, opened, reading, write_exactly
-from coordinator.record.model_forms import Payload
+from coordinator.decisions.actions import Aggregate
+from coordinator.record.blobs import FloatReader, StoredSet, opened, reading, write_exactly
+from coordinator.record.model_forms import Payload, RowDifference
 from fedap_core.aggregation import TileAccess
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.errors import InvalidInput
 from fedap_core.robust import Mixture, Robustness, robust_mix
-from protocol.encodings import Encoding, to_wire, wire_bytes
+from protocol.encodings import Encoding, approached, to_wire, wire_bytes
 from protocol.limits import SLICE_BYTES
 from protocol.naming import Naming
-from protocol.tensors import Layout
+from protocol.tensors import Layout, TensorSet, differs_downwards
 
 
 @dataclass(kw_only=True)
@@ -44,6 +45,93 @@ class Product:
         own = (None,) * len(weights)
         mixture = Mixture(weights=weights, own=own, personal=False, sizes=sizes, trained=len(sizes))
         return Product(mixture=mixture, rule=Robustness())
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnUpdate:
+    """A receiver's own update among those that are mixed."""
+
+    round_no: int
+    stored: StoredSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowForms:
+    """How rows of a layout are kept. own: one entry for each row.
+
+    A row without an own update lies in `encoding`, as it is sent. One with it becomes what its receiver makes of the
+    difference to that update as `difference`, and lies as f32 beside that difference.
+    """
+
+    layout: Layout
+    encoding: Encoding
+    difference: Encoding
+    own: Sequence[OwnUpdate | None]
+
+    @staticmethod
+    def of(
+        action: Aggregate, givers: Sequence[StoredSet], layout: Layout, *, encoding: Encoding, upward: Encoding
+    ) -> RowForms:
+        """Differences where the plan wants them and the receiver is among the givers."""
+        known: dict[str, OwnUpdate] = {}
+        if differs_downwards(layout, upward):
+            for ref, stored in zip(action.givers, givers, strict=True):
+                known[ref.member] = OwnUpdate(round_no=ref.round_no, stored=stored)
+        own = [known.get(row.member) for row in action.receivers]
+        return RowForms(layout=layout, encoding=encoding, difference=upward, own=own)
+
+    @staticmethod
+    def values(layout: Layout, encoding: Encoding, count: int) -> RowForms:
+        """So many rows, none of them a difference."""
+        return RowForms(layout=layout, encoding=encoding, difference=encoding, own=(None,) * count)
+
+    def encoding_of(self, own: OwnUpdate | None) -> Encoding:
+        """Of the row itself."""
+        return self.encoding if own is None else "f32"
+
+    def payload(
+        self, row: int, differences: Sequence[_Difference | None], path: Path, data: memoryview | None, name: str | None
+    ) -> Payload:
+        """A finished row."""
+        own, made = self.own[row], differences[row]
+        told = None if own is None or made is None else RowDifference(base=own.round_no, tensors=made.tensors)
+        return Payload(
+            path=path,
+            layout=self.layout,
+            encoding=self.encoding_of(own),
+            transfer=name,
+            data=data,
+            difference=told,
+        )
+
+
+class _Difference:
+    """One row as the difference to its receiver's update, tile by tile."""
+
+    def __init__(self, reader: FloatReader, layout: Layout, encoding: Encoding) -> None:
+        self._reader = reader
+        self._layout = layout
+        self._encoding: Encoding = encoding
+        self._wire = np.empty(layout.size_bytes(encoding), dtype=np.uint8)
+
+    def arriving(self, start: int, values: Float32Array) -> Float32Array:
+        """What the receiver will have of these values."""
+        base = self._reader.block(start, values.size)
+        wire, arrived = approached(values, base=base, encoding=self._encoding)
+        first = wire_bytes(self._encoding, start)
+        self._wire.data[first : first + wire.nbytes] = wire
+        return arrived
+
+    @property
+    def tensors(self) -> TensorSet:
+        return TensorSet(layout=self._layout, encoding=self._encoding, data=self._wire.data.toreadonly())
+
+
+def _differences(forms: RowForms, files: ExitStack) -> list[_Difference | None]:
+    return [
+        None if own is None else _Difference(files.enter_context(reading(own.stored)), forms.layout, forms.difference)
+        for own in forms.own
+    ]
 
 
 class _RowWriter:
@@ -65,48 +153,49 @@ class _RowWriter:
         return self._naming.name() if self._naming is not None else None
 
 
-def mix_files(
-    product: Product, givers: Sequence[StoredSet], paths: Sequence[Path], layout: Layout, encoding: Encoding
-) -> list[Payload]:
+def mix_files(product: Product, givers: Sequence[StoredSet], paths: Sequence[Path], forms: RowForms) -> list[Payload]:
     """Write paths[i] = sum_j weights[i, j] * givers[j], limited by the rule; return the rows as payloads.
 
-    givers have this all-float32 layout.
+    givers have the rows' all-float32 layout.
     """
     for folder in {path.parent for path in paths}:
         folder.mkdir(parents=True, exist_ok=True)
-    named = layout.size_bytes(encoding) > SLICE_BYTES
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     with ExitStack() as files:
-        writers = [_RowWriter(files.enter_context(opened(path, flags)), encoding, named) for path in paths]
+        differences = _differences(forms, files)
+        writers = []
+        for path, own in zip(paths, forms.own, strict=True):
+            encoding = forms.encoding_of(own)
+            named = forms.layout.size_bytes(encoding) > SLICE_BYTES
+            writers.append(_RowWriter(files.enter_context(opened(path, flags)), encoding, named))
 
         def write(start: int, mixed: Float32Array) -> None:
-            for row, writer in zip(mixed, writers, strict=True):
-                writer.write(start, row)
+            for row, writer, difference in zip(mixed, writers, differences, strict=True):
+                writer.write(start, row if difference is None else difference.arriving(start, row))
 
         _mix(product, givers, write)
     return [
-        Payload(path=path, layout=layout, encoding=encoding, transfer=writer.name)
-        for path, writer in zip(paths, writers, strict=True)
+        forms.payload(row, differences, path, None, writer.name)
+        for row, (path, writer) in enumerate(zip(paths, writers, strict=True))
     ]
 
 
-def mix_in_memory(product: Product, givers: Sequence[StoredSet], layout: Layout, encoding: Encoding) -> list[Payload]:
+def mix_in_memory(product: Product, givers: Sequence[StoredSet], forms: RowForms) -> list[Payload]:
     """Return the same rows, each small enough for one message, without writing files."""
-    size = layout.size_bytes(encoding)
-    rows = [np.empty(size, dtype=np.uint8) for _ in range(len(product.mixture.weights))]
+    encodings = [forms.encoding_of(own) for own in forms.own]
+    rows = [np.empty(forms.layout.size_bytes(encoding), dtype=np.uint8) for encoding in encodings]
+    with ExitStack() as files:
+        differences = _differences(forms, files)
 
-    def write(start: int, mixed: Float32Array) -> None:
-        for row, values in zip(rows, mixed, strict=True):
-            wire = to_wire(values, encoding)
-            first = wire_bytes(encoding, start)
-            row.data[first : first + wire.nbytes] = wire
+        def write(start: int, mixed: Float32Array) -> None:
+            for row, encoding, values, difference in zip(rows, encodings, mixed, differences, strict=True):
+                wire = to_wire(values if difference is None else difference.arriving(start, values), encoding)
+                first = wire_bytes(encoding, start)
+                row.data[first : first + wire.nbytes] = wire
 
-    _mix(product, givers, write)
+        _mix(product, givers, write)
     nowhere = Path()
-    return [
-        Payload(path=nowhere, layout=layout, encoding=encoding, transfer=None, data=row.data.toreadonly())
-        for row in rows
-    ]
+    return [forms.payload(place, differences, nowhere, row.data.toreadonly(), None) for place, row in enumerate(rows)]
 
 
 def _mix(product: Product, givers: Sequence[StoredSet], write: TileAccess) -> None:

@@ -29,6 +29,14 @@ from protocol.tensors import Array, Layout, TensorSet, WireTensor
 
 
 @dataclass(frozen=True, kw_only=True)
+class RowDifference:
+    """A mixed row as it travels to a receiver that holds its own update of round `base`."""
+
+    base: int
+    tensors: TensorSet
+
+
+@dataclass(frozen=True, kw_only=True)
 class Payload:
     """A file that begins with the bytes of a tensor set. transfer: its name if it is too large for one message.
 
@@ -41,6 +49,8 @@ class Payload:
     data: memoryview | None = field(default=None, repr=False, compare=False)
     uploads: TensorSet | None = field(default=None, repr=False, compare=False)
     """The uploads that a sealed row was mixed from."""
+    difference: RowDifference | None = field(default=None, repr=False, compare=False)
+    """Of a row that may travel so: the same values, as whoever holds the base makes them of it."""
 
     @property
     def size_bytes(self) -> int:
@@ -139,7 +149,7 @@ class ModelForms:
         self.encoding: Encoding = downward(encoding)
         """How models are sent."""
         self.upward: Encoding = encoding
-        """How updates are expected."""
+        """How updates are expected, and differences to them sent."""
         self.sealed = sealed
         self.whole = whole_layout(initial.spec)
         self._shared = shared_layout(initial.spec, strategy)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import structlog
 
@@ -128,7 +129,7 @@ class Exchange:
         if isinstance(message, Hello):  # restarts both directions, and may be another member's from now on
             self._deliveries.drop(peer.connection)
             self._grant(self._arrivals.drop(peer.connection))
-            peer.identity = identity or message.name
+            peer.identity, peer.told_round = identity or message.name, None
             return [HelloArrived(connection=peer.connection, identity=peer.identity, hello=message)]
         if isinstance(message, Stats | Update | Goodbye):
             return self._report(peer, message, now)
@@ -163,6 +164,8 @@ class Exchange:
         except OSError as error:
             return self._no_space(peer, error, step_of(message))
         self._grant(grants)
+        if isinstance(message, Update) and event is not None:
+            peer.told_round = message.round_no
         return [event] if event is not None else self._sign_of_life(peer, now)
 
     def _slice(self, peer: Peer, piece: Slice, now: float) -> list[Event]:
@@ -237,6 +240,12 @@ class Exchange:
         self._peers.welcome(peer, member)
         self._router.trust(connection)
         self.send(connection, message)
+
+    def base_of(self, connection: str) -> int | None:
+        """The round of the update that whoever is there holds as its latest, where that is certain: it came over this
+        connection, and nothing was ordered since."""
+        peer = self._peers.get(connection)
+        return peer.told_round if peer is not None and peer.told_round == peer.round_no else None
 
     def send_order(self, connection: str, message: Message, step: Step) -> None:
         """Send an order; its payload, if too large for the message, was offered to `Deliveries` before."""
@@ -313,7 +322,10 @@ class Orders:
         order = action.order
         try:
             payload = self._payload(order)
-            tensors = payload.tensor_set() if payload is not None else None
+            difference = None if payload is None else payload.difference
+            if difference is not None and difference.base != self._exchange.base_of(action.connection):
+                difference = None
+            tensors = payload.tensor_set() if payload is not None and difference is None else None
         except (InvalidInput, OSError) as error:
             log.error("order.withheld", participant=action.member, round=order.round_no + 1, reason=str(error))
             return
@@ -322,6 +334,8 @@ class Orders:
             if one is not None:
                 self._deliveries.offer(action.connection, one, order.step)
         message = self._message(order, tensors, payload.uploads if payload is not None else None, peers)
+        if difference is not None and isinstance(message, Train | Finish):
+            message = replace(message, weights=difference.tensors, base=difference.base)
         self._exchange.send_order(action.connection, message, order.step)
 
     def _payload(self, order: Order) -> Payload | None:

@@ -22,7 +22,7 @@ from protocol.encodings import downward, encoding_of
 from protocol.messages import Anchor, Finish, Plan, Train, Welcome
 from protocol.plan import RESERVED_RUNS
 from protocol.sealed_sets import row_layout
-from protocol.tensors import Layout, TensorSet
+from protocol.tensors import Layout, TensorSet, differs_downwards
 
 _SHOWN_CHANGES = 6
 
@@ -66,10 +66,10 @@ class Terms:
                 return self._refuse_train(order)
             case Anchor():
                 return self._refuse_anchor(order)
-            case Finish(weights=weights, uploads=uploads):
+            case Finish(weights=weights, uploads=uploads, base=base):
                 if weights is None:
                     return None
-                return self._refuse_tensors("finish", weights, self._shared, sealed=uploads is not None)
+                return self._refuse_tensors("finish", weights, self._shared, sealed=uploads is not None, base=base)
 
     def round_plan(self, round_no: int) -> RoundPlan:
         """Return the phase and measure of a round. The strategy counts from the first round after warm-up."""
@@ -91,7 +91,7 @@ class Terms:
         layout = self._everything if due.phase is Phase.WARMUP else self._shared
         if order.peers is not None and not (self._plan.sealed and self._plan.sealed.statistics_to == "members"):
             return _odd(what, "peers", "statistics of others", "none")
-        return self._refuse_tensors(what, order.weights, layout, sealed=order.uploads is not None)
+        return self._refuse_tensors(what, order.weights, layout, sealed=order.uploads is not None, base=order.base)
 
     def _owed_measures(self, round_no: int) -> tuple[Measure, ...]:
         """The coordinator may ask for a round's statistics again after the round that measures, if it lacks them
@@ -121,7 +121,14 @@ class Terms:
         return self._refuse_tensors(what, order.weights, self._whole, encoding="f32", sealed=order.uploads is not None)
 
     def _refuse_tensors(
-        self, what: str, got: TensorSet, layout: Layout, encoding: str = "", *, sealed: bool = False
+        self,
+        what: str,
+        got: TensorSet,
+        layout: Layout,
+        encoding: str = "",
+        *,
+        sealed: bool = False,
+        base: int | None = None,
     ) -> Refusal | None:
         if sealed and self._plan.sealed is None:
             return _odd(what, "uploads", "a list", "none: the run is not sealed")
@@ -129,13 +136,18 @@ class Terms:
             layout = row_layout(layout.elements)
         elif self._plan.sealed is not None and not encoding:
             layout = Layout(())  # weights that were not mixed are already at home
-        expected = encoding or downward(encoding_of(self._plan.encoding))
+        planned = encoding_of(self._plan.encoding)
+        expected: tuple[str, ...] = (encoding or downward(planned),)
+        if not encoding and differs_downwards(layout, planned):  # a row as a difference, or in full as it would arrive
+            expected = (planned,) if base is not None else (downward(planned), "f32")
+        elif base is not None:
+            return _odd(what, "base", str(base), "none: the plan has no differences to updates")
         if got.layout != layout:
             described = f"{len(got.layout.specs)} tensors with {got.layout.elements} values"
             wanted = f"the plan's {len(layout.specs)} tensors with {layout.elements} values"
             return Refusal(code="wrong-tensors", reason=f"{what}: got {described}, expected {wanted}")
-        if got.encoding != expected:
-            return _odd(what, "encoding", got.encoding, expected)
+        if got.encoding not in expected:
+            return _odd(what, "encoding", got.encoding, " or ".join(expected))
         return None
 
 

@@ -39,7 +39,7 @@ from participant.training.outgoing import OutgoingTensors, score_of, tables_of
 from participant.training.pace import Pace, Progress
 from participant.training.private_release import OutgoingStatistics
 from participant.training.private_updates import steps_of
-from participant.training.reports import goodbye_of, saved_scores, update_of
+from participant.training.reports import goodbye_of, saved_scores, told_values, update_of
 from protocol.encodings import encoding_of
 from protocol.messages import Anchor, Finish, Goodbye, Score, Stats, Train, Update, Welcome
 from protocol.tensors import Layout, TensorSet
@@ -315,6 +315,9 @@ class HomeRun:
         self._feedback.delivered(None)
         if self._sealed is not None:
             weights, self.refused = self._sealed.opened(order, layout, self._client.shared, self._latest)
+        if weights is not None and order.base is not None:
+            base = told_values(self._latest, order.base, layout, self._outgoing)
+            weights = TensorSet.of_flat(layout, base + weights.flat())
         if weights is None or self.refused is not None:
             return
         values, self.refused = delivered_values(order, weights, layout, own=self._client.shared)

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedap_core.arrays import Float32Array
 from fedap_core.nn.state import State
+from participant.decisions.consent import OrderRefused, Refusal
 from participant.record.private_state import SavedRound
 from participant.sealing.sealed_run import SealedRun
 from participant.training.outgoing import OutgoingTensors
@@ -57,6 +58,16 @@ def flat_weights(state: State, layout: Layout) -> Float32Array:
             flat[at : at + size] = state[spec.name].detach().numpy().reshape(-1)
         at += size
     return flat
+
+
+def told_values(saved: SavedRound | None, round_no: int, layout: Layout, outgoing: OutgoingTensors) -> Float32Array:
+    """The weights that the coordinator has of a round, (elements,); OrderRefused if it is not the latest finished."""
+    fits = saved is not None and (ARRIVED not in saved.extras or saved.extras[ARRIVED].numel() == layout.elements)
+    if saved is None or not fits or (saved.kind, saved.round_no) != (Update.KIND, round_no):
+        latest = "none" if saved is None else f"{saved.kind} {saved.round_no}"
+        reason = f"weights as the difference to update {round_no}, where the latest report is {latest}"
+        raise OrderRefused(Refusal(code="wrong-tensors", reason=reason))
+    return _weights(saved, layout, outgoing).flat()
 
 
 def _weights(saved: SavedRound, layout: Layout, outgoing: OutgoingTensors) -> TensorSet:

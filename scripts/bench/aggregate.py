@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.computing.rows import Product, mix_files
+from coordinator.computing.rows import Product, RowForms, mix_files
 from coordinator.record.blobs import checksum_of, finish
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array
@@ -91,8 +91,10 @@ def _mixing_files(parameters: int, folder: Path) -> Callable[[], float]:
         path.write_bytes(data)
         givers.append(finish(path, layout, "f32", checksum_of(data)))
 
+    forms = RowForms.values(layout, "f32", MEMBERS)
+
     def mix_once() -> None:
-        mix_files(Product.plain(weights, layout), givers, rows, layout, "f32")
+        mix_files(Product.plain(weights, layout), givers, rows, forms)
 
     return lambda: _rate(mix_once, 2 * MEMBERS * parameters * 4)
 

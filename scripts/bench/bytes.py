@@ -14,7 +14,7 @@ from rich.console import Console
 
 from fedap_core.model_spec import ModelSpec
 from protocol.compression import COMPRESSED
-from protocol.encodings import ENCODINGS, Encoding, downward
+from protocol.encodings import BOTH_WAYS, ENCODINGS, Encoding, downward
 from protocol.plan import USER_RECIPE
 from scripts.bench.bytes_shown import write_shown
 from scripts.bench.figures import BenchResult, Measurements, Threshold, ratio
@@ -103,8 +103,10 @@ def _encoded(data: BytesData, folder: RunFolder, spec: ModelSpec) -> EncodedRun:
     run, summary = folder.settings, folder.summary()
     traffic = computed(spec, run.strategy(), encoding=run.encoding)
     share = compressed_share(folder.records())
-    back = share if downward(run.encoding) in COMPRESSED else 1.0
-    traffic = replace(traffic, up=traffic.up * share, down=traffic.down * back)
+    differs = run.encoding in BOTH_WAYS
+    back = share if differs or downward(run.encoding) in COMPRESSED else 1.0
+    once = traffic.once + (1.0 - back) * traffic.down * differs  # the first model is none of the compressed differences
+    traffic = replace(traffic, up=traffic.up * share, down=traffic.down * back, once=once)
     reached = next((number + 1 for number, accuracy in summary.curve if accuracy >= data.target), None)
     return EncodedRun(data=data, encoding=run.encoding, summary=summary, traffic=traffic, reached=reached)
 
@@ -125,7 +127,7 @@ def _compared(found: Sequence[EncodedRun]) -> tuple[list[BenchResult], list[Meas
             plain[one.data.name] = sizes, rounds
         elif one.data.name in plain:
             bytes_of_f32, rounds_of_f32 = plain[one.data.name]
-            is_judged = one.data.judged and one.encoding in ("int4", "topk")
+            is_judged = one.data.judged and one.encoding in ("int4", "topk", "coarse")
             findings.append(
                 ratio(f"{target}: bytes, {one.encoding} / f32", sizes, bytes_of_f32, BAR if is_judged else None)
             )

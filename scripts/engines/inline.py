@@ -311,6 +311,7 @@ class InlineFederation:
         served = range(len(rows)) if receivers is None else receivers
         made, let_go = self._room(len(served), rows[0].size)
         entries = self._sampling.entries(nearest, served, round_no)
+        self._transport.givers = self._sampling.givers(round_no)
         blocks = [slice(start, start + LET_GO_AFTER) for start in range(0, len(served), LET_GO_AFTER)]
         for block in blocks:
             mix_entries(entries[block], rows, made[block])
@@ -325,6 +326,7 @@ class InlineFederation:
 
     def _mix(self, weights: FloatArray, phase: Phase, round_no: int, receivers: Chosen) -> None:
         rows = givers = self._pool.rows
+        self._transport.givers = range(len(rows))
         served = range(len(rows)) if receivers is None else receivers
         own: tuple[int | None, ...] = tuple(served)
         personal = self._strategy.is_personal(phase)
@@ -336,7 +338,7 @@ class InlineFederation:
             return
         if self._sampling.is_partial:
             using, weights = self._sampling.weights(weights, served, phase, round_no)
-            places = {giver: place for place, giver in enumerate(using)}
+            self._transport.givers = places = {giver: place for place, giver in enumerate(using)}
             own, givers = tuple(places.get(one) for one in served), [rows[giver] for giver in using]
         if self._followed is not None:
             weights = withhold(weights, tuple(served), self._followed.doubt, personal=personal)

@@ -79,6 +79,10 @@ class Sampling:
             found += entries_of(rows)
         return found
 
+    def givers(self, round_no: int) -> set[int]:
+        """Whose updates `entries` are of."""
+        return {int(one) for one in np.flatnonzero(self._standing(Phase.MIXED, round_no)[0])}
+
     def _standing(self, phase: Phase, round_no: int) -> tuple[BoolArray, BoolArray, FloatArray]:
         personal, exponent = self._strategy.is_personal(phase), PaceRules().age_exponent
         return participation.standing(self._latest, round_no=round_no, personal=personal, exponent=exponent)

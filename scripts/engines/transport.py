@@ -1,22 +1,35 @@
 """Applies to models what the wire would do, for engines without one: `protocol.encodings`' conversions, in order.
 
 Updates and mixed models are converted as the plan's encoding says, so a run without a network has the same bits as one
-with it. Under f32 nothing changes. The encoding error of differences is part of a saved round (`FEEDBACK`).
+with it. Under f32 nothing changes. What differences depend on is part of a saved round (`FEEDBACK`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedap_core.arrays import Float32Array
 from protocol.compression import COMPRESSED, compressed
-from protocol.encodings import DIFFERENCES, Encoding, downward, from_wire, to_wire, with_feedback
+from protocol.encodings import (
+    BOTH_WAYS,
+    DIFFERENCES,
+    Encoding,
+    approached,
+    downward,
+    from_wire,
+    to_wire,
+    wire_bytes,
+    with_feedback,
+)
+from protocol.limits import SLICE_BYTES
 
 FEEDBACK = "feedback.npy"
-"""File beside saved models: what every client received, and its encoding error so far; (2, clients, values)."""
+"""File beside saved models: what every client received, and its encoding error so far; (2, clients, values). With
+differences in both directions also its latest update as it arrived; (3, clients, values)."""
 
 
 class Transport:
@@ -27,8 +40,15 @@ class Transport:
         differs = encoding in DIFFERENCES
         self._lost = np.zeros((len(rows), rows[0].size), dtype=np.float32) if differs else None
         self._given = np.zeros_like(self._lost) if self._lost is not None else None
+        both = encoding in BOTH_WAYS and wire_bytes("f32", rows[0].size) <= SLICE_BYTES
+        self._told = np.zeros_like(self._lost) if self._lost is not None and both else None
+        """The latest update of everybody, where rows are differences to it."""
+        self.givers: Collection[int] = ()
+        """Whose updates the rows to deliver were mixed from."""
         self.kept_share: float | None = None
-        """Share of the latest updates' bytes that compression left; None if nothing is compressed."""
+        """Share of the bytes of the latest updates, and of the differences sent back, that compression left; None if nothing
+        is compressed."""
+        self._plain = self._sent = 0
 
     def deliver(self, rows: Sequence[Float32Array], chosen: Sequence[int] | None = None) -> None:
         """Convert rows to what arrives at their clients. chosen: who receives a model; None: everybody."""
@@ -36,15 +56,20 @@ class Transport:
             return
         way = downward(self._encoding)
         for number in range(len(rows)) if chosen is None else chosen:
-            rows[number][...] = from_wire(to_wire(rows[number], way), way, rows[number].size)
+            row = rows[number]
+            if self._told is not None and number in self.givers:
+                wire, row[...] = approached(row, base=self._told[number], encoding=self._encoding)
+                self._count(wire)
+            else:
+                row[...] = from_wire(to_wire(row, way), way, row.size)
             if self._given is not None:
-                self._given[number] = rows[number]
+                self._given[number] = row
 
     def report(self, rows: Sequence[Float32Array], chosen: Sequence[int] | None = None) -> None:
         """Convert trained rows to what arrives at the coordinator."""
         if self._encoding == "f32":
             return
-        plain = sent = 0
+        self._plain = self._sent = 0
         for number in range(len(rows)) if chosen is None else chosen:
             row = rows[number]
             if self._lost is None or self._given is None:
@@ -54,16 +79,27 @@ class Transport:
                 wire, row[...], self._lost[number] = with_feedback(
                     row, delivered=self._given[number], error=self._lost[number], encoding=self._encoding
                 )
-            plain += wire.nbytes
-            sent += memoryview(compressed(wire, self._encoding)).nbytes
-        self.kept_share = sent / plain if self._encoding in COMPRESSED and plain else None
+            if self._told is not None:
+                self._told[number] = row
+            self._count(wire)
+
+    def _count(self, wire: memoryview) -> None:
+        if self._encoding in COMPRESSED:
+            self._plain += wire.nbytes
+            self._sent += memoryview(compressed(wire, self._encoding)).nbytes
+            self.kept_share = self._sent / max(self._plain, 1)
 
     def save(self, folder: Path) -> None:
         """Write what the next round depends on."""
-        if self._lost is not None and self._given is not None:
-            np.save(folder / FEEDBACK, np.stack([self._given, self._lost]), allow_pickle=False)
+        if self._kept:
+            np.save(folder / FEEDBACK, np.stack(self._kept), allow_pickle=False)
 
     def load(self, folder: Path) -> None:
         """Resume from a saved round."""
-        if self._lost is not None and self._given is not None:
-            self._given[...], self._lost[...] = np.load(folder / FEEDBACK, allow_pickle=False)
+        if self._kept:
+            for table, saved in zip(self._kept, np.load(folder / FEEDBACK, allow_pickle=False), strict=True):
+                table[...] = saved
+
+    @property
+    def _kept(self) -> list[NDArray[np.float32]]:
+        return [table for table in (self._given, self._lost, self._told) if table is not None]

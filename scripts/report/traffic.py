@@ -3,7 +3,7 @@ computed.
 
 Computed from the model's layout, the strategy's local parts and the encoding: the shared values in each direction and
 round, and the one-time cost of W: the anchor (all tensors, four bytes a value) down, mean and variance of every
-measured channel up, eight bytes each.
+measured channel up, eight bytes each. Where rows are differences, the first model, which is none, costs more once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from fedap_core.measures import measured_channels
 from fedap_core.model_spec import ModelSpec
 from fedap_core.strategies import Measure, Strategy
 from participant.record.model_file import read_spec
-from protocol.encodings import Encoding, downward, wire_bytes
+from protocol.encodings import Encoding, downward
+from protocol.tensors import Layout, row_encoding
 from scripts.engines.base import EngineOptions
 from scripts.engines.inline import initial_file
 from scripts.run.cohort import make_cohort
@@ -47,7 +48,7 @@ class Traffic:
 
 def computed(spec: ModelSpec, strategy: Strategy, *, encoding: Encoding = "f32", pooled_anchor: bool = True) -> Traffic:
     """Compute the bytes from the layout alone; headers and framing, some hundred bytes per message, are left out."""
-    shared = sum(tensor.size for tensor in strategy.travelling(spec))
+    shared = Layout.described(strategy.travelling(spec))
     measures = strategy.first_measure
     once = 0
     if measures is not Measure.NONE and pooled_anchor:
@@ -55,7 +56,8 @@ def computed(spec: ModelSpec, strategy: Strategy, *, encoding: Encoding = "f32",
         once = whole * _FLOAT32 + 2 * _FLOAT64 * sum(measured_channels(spec, measures).values())
     elif strategy.round_measure is not Measure.NONE:  # measured once, with an update
         once = 2 * _FLOAT64 * sum(measured_channels(spec, strategy.round_measure).values())
-    up, down = wire_bytes(encoding, shared), wire_bytes(downward(encoding), shared)
+    up, down = shared.size_bytes(encoding), shared.size_bytes(row_encoding(shared, encoding))
+    once += shared.size_bytes(downward(encoding)) - down
     return Traffic(up=float(up), down=float(down), once=float(once), measured=False)
 
 

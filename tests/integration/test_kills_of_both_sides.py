@@ -63,13 +63,16 @@ class Undertaker:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("travels", [*MODELS])
+@pytest.mark.parametrize(("travels", "encoding"), [*((one, "f32") for one in MODELS), ("whole", "coarse")])
 @pytest.mark.parametrize("when", [*LIVES])
-def test_whoever_is_killed_the_run_ends_with_the_same_bits(tmp_path: Path, travels: str, when: str) -> None:
-    reference = run_reference(tmp_path / "inline", small_run("fedap", model=MODELS[travels]))
+def test_whoever_is_killed_the_run_ends_with_the_same_bits(
+    tmp_path: Path, travels: str, encoding: str, when: str
+) -> None:
+    settings = small_run("fedap", model=MODELS[travels], encoding=encoding)
+    reference = run_reference(tmp_path / "inline", settings)
     endpoint = f"ipc://{tmp_path}/socket"
     pace = {"quorum": len(reference.names), "dead_after_s": 60.0}
-    config = coordinator_file(tmp_path, reference, pace=pace, network={"endpoint": endpoint})
+    config = coordinator_file(tmp_path, reference, pace=pace, network={"endpoint": endpoint}, encoding=encoding)
     first = ServeProcess(str(config), when, str(LIVES[when][0]), module=MORTAL, log=tmp_path / "coordinator.log")
     patience = ("--config", str(participant_file(tmp_path)))
     undertaker: Undertaker | None = None

@@ -33,6 +33,13 @@ VARIANTS: dict[str, RunSettings] = {
     ),
     "updates are int8 differences": small_run("fedap", encoding="int8"),
     "updates are topk differences, and delivery moves the model": small_run("fedadam", encoding="topk"),
+    "differences travel both ways": small_run("fedap", encoding="coarse"),
+    "differences travel both ways after warm-up": small_run(
+        "fedap", rounds=4, encoding="coarse", anchor={"kind": "warmup", "rounds": 2}
+    ),
+    "two of five take part, under FedAvg and coarse": small_run(
+        "fedavg", rounds=5, cohort=FIVE_CLIENTS, participation=0.4, encoding="coarse"
+    ),
     "two of five take part in a round": small_run("fedap", rounds=6, cohort=FIVE_CLIENTS, participation=0.4),
     "two of five take part, under FedAvg and int8": small_run(
         "fedavg", rounds=5, cohort=FIVE_CLIENTS, participation=0.4, encoding="int8"
@@ -57,7 +64,7 @@ def run_both(tmp_path: Path, settings: RunSettings, *, together: int = 1) -> tup
 
 
 def without_costs(record: Json) -> Json:
-    return {key: value for key, value in record.items() if key not in ("seconds", "bytes")}
+    return {key: value for key, value in record.items() if key not in ("seconds", "bytes", "compressed")}
 
 
 def require_equal(processes: RunFolder, inline: RunFolder) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from coordinator.computing.jobs import ComputeThread
-from coordinator.computing.rows import Product, mix_files, mix_in_memory
+from coordinator.computing.rows import OwnUpdate, Product, RowForms, mix_files, mix_in_memory
 from coordinator.record.blobs import StoredSet, checksum_of, finish
 from fedap_core.aggregation import TILE_COLUMNS, mix
 from fedap_core.arrays import Float32Array
@@ -64,8 +64,9 @@ def test_files_are_mixed_to_the_same_bits_as_arrays_in_files_and_in_memory(tmp_p
     blobs, values = case(tmp_path, parameters)
     weights = np.random.default_rng(0).dirichlet(np.ones(4), size=4)
     paths = [tmp_path / "rows" / str(n) for n in range(4)]
-    rows = mix_files(Product.plain(weights, blobs[0].layout), blobs, paths, blobs[0].layout, "f32")
-    held = mix_in_memory(Product.plain(weights, blobs[0].layout), blobs, blobs[0].layout, "f32")
+    forms = RowForms.values(blobs[0].layout, "f32", 4)
+    rows = mix_files(Product.plain(weights, blobs[0].layout), blobs, paths, forms)
+    held = mix_in_memory(Product.plain(weights, blobs[0].layout), blobs, forms)
     mix(weights, values, values)
     assert [bytes(row.read(0, row.size_bytes)) for row in held] == [one.tobytes() for one in values]
     assert [path.read_bytes() for path in paths] == [one.tobytes() for one in values]
@@ -74,17 +75,34 @@ def test_files_are_mixed_to_the_same_bits_as_arrays_in_files_and_in_memory(tmp_p
 
 def test_a_row_too_large_for_a_message_is_named_by_its_content(tmp_path: Path) -> None:
     blobs, _ = case(tmp_path, SLICE_BYTES // 4 + 1, members=2)
-    (row,) = mix_files(
-        Product.plain(np.array([[0.25, 0.75]]), blobs[0].layout), blobs, [tmp_path / "row"], blobs[0].layout, "f32"
-    )
+    forms = RowForms.values(blobs[0].layout, "f32", 1)
+    (row,) = mix_files(Product.plain(np.array([[0.25, 0.75]]), forms.layout), blobs, [tmp_path / "row"], forms)
     assert row.transfer == content_name((tmp_path / "row").read_bytes())
+
+
+def test_a_row_is_what_its_receiver_makes_of_the_difference_to_its_own_update(tmp_path: Path) -> None:
+    """Two receivers with an own update, and one without, which gets values; the same in files and in memory."""
+    blobs, values = case(tmp_path, TILE_COLUMNS + 3)
+    weights = np.random.default_rng(0).dirichlet(np.ones(4), size=3)
+    own = (OwnUpdate(round_no=7, stored=blobs[2]), OwnUpdate(round_no=6, stored=blobs[0]), None)
+    forms = RowForms(layout=blobs[0].layout, encoding="int8", difference="coarse", own=own)
+    product = Product.plain(weights, forms.layout)
+    paths = [tmp_path / "rows" / str(n) for n in range(3)]
+    for rows in (mix_in_memory(product, blobs, forms), mix_files(product, blobs, paths, forms)):
+        assert [row.encoding for row in rows] == ["f32", "f32", "int8"]
+        assert rows[2].difference is None
+        for row, base, round_no in ((rows[0], values[2], 7), (rows[1], values[0], 6)):
+            assert row.difference is not None
+            assert row.difference.base == round_no
+            assert bytes(row.read(0, row.size_bytes)) == (base + row.difference.tensors.flat()).tobytes()
 
 
 def test_half_precision_is_read_and_written_as_such(tmp_path: Path) -> None:
     """(1/2) * 1 + (1/2) * 0.5 = 0.75 in every value: exact in f16, two bytes each."""
     ones, halves = np.full(10, 1.0, dtype=np.float32), np.full(10, 0.5, dtype=np.float32)
     blobs = [stored(tmp_path, "one", ones, "f16"), stored(tmp_path, "half", halves, "f16")]
-    mix_files(Product.plain(np.array([[0.5, 0.5]]), blobs[0].layout), blobs, [tmp_path / "row"], blobs[0].layout, "f16")
+    forms = RowForms.values(blobs[0].layout, "f16", 1)
+    mix_files(Product.plain(np.array([[0.5, 0.5]]), forms.layout), blobs, [tmp_path / "row"], forms)
     assert np.frombuffer((tmp_path / "row").read_bytes(), dtype=np.float16).tolist() == [0.75] * 10
 
 
@@ -93,10 +111,9 @@ def test_a_byte_that_the_disk_changed_spoils_the_mix_not_the_model(tmp_path: Pat
     data = bytearray(blobs[2].path.read_bytes())
     data[1234] ^= 1
     blobs[2].path.write_bytes(data)
+    forms = RowForms.values(blobs[0].layout, "f32", 1)
     with pytest.raises(InvalidInput, match=r"blob-2.*The disk has changed them"):
-        mix_files(
-            Product.plain(np.full((1, 4), 0.25), blobs[0].layout), blobs, [tmp_path / "row"], blobs[0].layout, "f32"
-        )
+        mix_files(Product.plain(np.full((1, 4), 0.25), forms.layout), blobs, [tmp_path / "row"], forms)
 
 
 def test_statistics_are_expected_of_the_layers_in_the_model_file() -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedap_core.strategies import make_strategy
+from participant.decisions.consent import OrderRefused
 from participant.decisions.layouts import shared_layout
 from participant.record.model_file import read_model
 from participant.record.private_state import PERSONAL
 from participant.training.home_run import HomeRun
 from protocol.encodings import DIFFERENCES, downward
-from protocol.messages import Finish, Plan, Score, Sgd
-from protocol.tensors import TensorSet
+from protocol.messages import Finish, Plan, Score, Sgd, Update
+from protocol.tensors import TensorSet, differs_downwards
 from tests.unit.participant.test_home_run import INITIAL, RUN, SPEC, opened, order, plan, shared, trained
 
 ROUNDS = 3
@@ -35,6 +37,7 @@ CASES: dict[str, tuple[str, dict[str, object], Sgd]] = {
     "two trainings in a round": ("fedrep", {"head_epochs": 2}, Sgd(learning_rate=0.05, batch_size=16)),
     "int8": ("fedap", {}, Sgd(learning_rate=0.05, batch_size=16)),
     "topk": ("fedap", {}, Sgd(learning_rate=0.05, batch_size=16)),
+    "coarse": ("fedap", {}, Sgd(learning_rate=0.05, batch_size=16)),
 }  # fmt: skip
 """Under an encoding of differences, what got lost on the way is kept at home, too."""
 
@@ -46,27 +49,31 @@ def plan_of(case: str) -> Plan:
     return plan(name, sgd, options=options, rounds=ROUNDS, shared_layout=layout.digest, encoding=encoding)
 
 
-def mixed(weights: TensorSet) -> TensorSet:
-    """What a coordinator might give back: the update, moved towards others."""
+def mixed(update: Update) -> tuple[TensorSet, int | None]:
+    """What a coordinator might give back: the update, moved towards others; and the round to whose update it is the
+    difference."""
+    weights = update.weights
     values = weights.flat() if weights.in_full is None else weights.in_full.flat()
-    return TensorSet.of_flat(weights.layout, values * 0.9, downward(weights.encoding))
+    if differs_downwards(weights.layout, weights.encoding):
+        return TensorSet.of_flat(weights.layout, -values * np.float32(0.1), weights.encoding), update.round_no
+    return TensorSet.of_flat(weights.layout, values * 0.9, downward(weights.encoding)), None
 
 
 def ended(folder: Path, case: str, *, reopens: bool) -> tuple[list[bytes], list[Score], dict[str, bytes]]:
     """Every update, every score, and the personal model of a run."""
     (folder / "state").mkdir(parents=True)
     run: HomeRun = opened(folder, plan_of(case))
-    weights = shared(INITIAL, CASES[case][0])
+    weights, base = shared(INITIAL, CASES[case][0]), None
     updates: list[bytes] = []
     scores: list[Score] = []
     for round_no in range(ROUNDS):
         run = opened(folder, plan_of(case)) if reopens else run
-        update = trained(run, order(round_no, weights))
+        update = trained(run, replace(order(round_no, weights), base=base))
         updates.append(update.weights.flat().tobytes())
         scores += update.scores
-        weights = mixed(update.weights)
+        weights, base = mixed(update)
     run = opened(folder, plan_of(case)) if reopens else run
-    scores += run.finish(Finish(run=RUN, round_no=ROUNDS, reason="rounds", weights=weights)).scores
+    scores += run.finish(Finish(run=RUN, round_no=ROUNDS, reason="rounds", weights=weights, base=base)).scores
     personal = read_model(folder / PERSONAL)[1]
     return updates, scores, {name: tensor.numpy().tobytes() for name, tensor in personal.items()}
 
@@ -76,6 +83,30 @@ def test_a_participant_reopened_before_every_order_ends_with_the_same_bits(case:
     assert ended(tmp_path / "a", case, reopens=True) == ended(tmp_path / "b", case, reopens=False)
 
 
+def test_a_difference_gives_the_model_that_the_values_in_full_would(tmp_path: Path) -> None:
+    """What arrives is the reported update plus the decoded difference."""
+    reports = []
+    for number, in_full in enumerate((False, True)):
+        folder = tmp_path / str(number)
+        (folder / "state").mkdir(parents=True)
+        run = opened(folder, plan_of("coarse"))
+        update = trained(run, order(0, shared(INITIAL, "fedap")))
+        weights, base = mixed(update)
+        if in_full:
+            assert update.weights.in_full is not None
+            weights, base = TensorSet.of_flat(weights.layout, update.weights.in_full.flat() + weights.flat()), None
+        reports.append(trained(run, replace(order(1, weights), base=base)))
+    assert reports[0] == reports[1]
+
+
+def test_a_difference_to_another_update_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(parents=True)
+    run = opened(tmp_path, plan_of("coarse"))
+    weights, _ = mixed(trained(run, order(0, shared(INITIAL, "fedap"))))
+    with pytest.raises(OrderRefused, match=r"difference to update 3, where the latest report is update 0"):
+        trained(run, replace(order(4, weights), base=3))
+
+
 def test_what_is_kept_matters_to_the_result(tmp_path: Path) -> None:
     """Otherwise the test above could not fail: a participant that forgets its second model hands over another one."""
     kept = ended(tmp_path / "kept", "a second model", reopens=False)
@@ -83,7 +114,7 @@ def test_what_is_kept_matters_to_the_result(tmp_path: Path) -> None:
     run, weights = opened(tmp_path / "lost", plan_of("a second model")), shared(INITIAL, "ditto")
     for round_no in range(ROUNDS):
         update = trained(run, order(round_no, weights))
-        weights = mixed(update.weights)
+        weights, _ = mixed(update)
         run._client._work.kept_models["personal"].flat.load(INITIAL)
     run.finish(Finish(run=RUN, round_no=ROUNDS, reason="rounds", weights=weights))
     personal = read_model(tmp_path / "lost" / PERSONAL)[1]

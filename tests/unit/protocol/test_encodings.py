@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from fedap_core.arrays import Float32Array
+from protocol.compression import compressed
 from protocol.encodings import (
     CODECS,
     DIFFERENCES,
     ENCODINGS,
     LARGEST_BLOCK,
     Encoding,
+    approached,
     downward,
     encoding_of,
     from_wire,
@@ -39,9 +41,9 @@ def test_the_size_follows_from_the_number_of_values(encoding: Encoding, count: i
 
 
 def test_bytes_per_thousand_values() -> None:
-    """1,024 values are 16 blocks of 66 or 34 bytes, or 4 blocks of 48."""
+    """1,024 values are 16 blocks of 66 or 34 bytes, or 4 blocks of 48 or 130."""
     assert {encoding: wire_bytes(encoding, 1024) for encoding in ENCODINGS} == {
-        "f32": 4096, "f16": 2048, "bf16": 2048, "int8": 1056, "int4": 544, "topk": 192,
+        "f32": 4096, "f16": 2048, "bf16": 2048, "int8": 1056, "int4": 544, "topk": 192, "coarse": 520,
     }  # fmt: skip
 
 
@@ -52,6 +54,25 @@ def test_a_value_is_off_by_at_most_half_a_step_of_its_block(encoding: Encoding, 
     step = np.abs(blocks).max(axis=1, keepdims=True) / steps * (1 + 2**-7)
     off = np.abs(back(blocks.ravel(), encoding).reshape(-1, 64) - blocks)
     assert (off <= 0.5001 * step).all()
+
+
+def test_coarse_is_off_by_at_most_half_a_step_and_compresses_to_two_bits_a_value() -> None:
+    """A step is 1.1 times the block's root mean square, or its largest magnitude / 7, rounded upwards to bf16. Normal
+    values in steps of 1.1 standard deviations have an entropy of 1.9 bits (0.5 log2(2 pi e) - log2(1.1))."""
+    blocks = VALUES[: 11 * 256].reshape(-1, 256)
+    usual = 1.1 * np.sqrt(np.square(blocks, dtype=np.float64).mean(axis=1, keepdims=True))
+    step = np.maximum(usual, np.abs(blocks).max(axis=1, keepdims=True) / 7) * (1 + 2**-7)
+    off = np.abs(back(blocks.ravel(), "coarse").reshape(-1, 256) - blocks)
+    assert (off <= 0.5001 * step).all()
+    normal = RNG.standard_normal(1 << 16).astype(np.float32)
+    assert 1.8 < 8 * len(compressed(to_wire(normal, "coarse"), "coarse")) / normal.size < 2.2
+
+
+def test_a_row_arrives_as_its_base_and_the_difference() -> None:
+    base = VALUES + np.float32(0.01)
+    wire, arrived = approached(VALUES, base=base, encoding="coarse")
+    assert np.array_equal(arrived, base + from_wire(wire, "coarse", VALUES.size))
+    assert np.square(arrived - VALUES).sum() < 0.15 * np.square(base - VALUES).sum()
 
 
 def test_bf16_keeps_eight_bits_of_the_mantissa_and_any_magnitude() -> None:
@@ -69,14 +90,14 @@ def test_topk_keeps_the_largest_of_every_256() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize("encoding", ["bf16", "int8", "int4", "topk"])
+@pytest.mark.parametrize("encoding", ["bf16", "int8", "int4", "topk", "coarse"])
 def test_what_is_not_finite_arrives_as_not_finite(encoding: Encoding, bad: float) -> None:
     values = VALUES.copy()
     values[100] = bad
     assert not np.isfinite(back(values, encoding)).all()
 
 
-@pytest.mark.parametrize("encoding", ["int8", "int4", "topk"])
+@pytest.mark.parametrize("encoding", ["int8", "int4", "topk", "coarse"])
 def test_hostile_bytes_decode_to_values_that_checks_can_refuse(encoding: Encoding) -> None:
     hostile = bytes([0xFF]) * wire_bytes(encoding, 256)
     assert from_wire(hostile, encoding, 256).shape == (256,)
@@ -105,12 +126,12 @@ def test_error_feedback_loses_nothing_for_good(encoding: Encoding) -> None:
 
 
 def test_models_travel_back_as_int8_where_updates_are_differences_which_are_stored_in_full() -> None:
-    assert [downward(one) for one in ENCODINGS] == ["f32", "f16", "bf16", "int8", "int8", "int8"]
-    assert [stored(one) for one in ENCODINGS] == ["f32", "f16", "bf16", "f32", "f32", "f32"]
+    assert [downward(one) for one in ENCODINGS] == ["f32", "f16", "bf16", "int8", "int8", "int8", "int8"]
+    assert [stored(one) for one in ENCODINGS] == ["f32", "f16", "bf16", "f32", "f32", "f32", "f32"]
 
 
 def test_an_unknown_encoding_is_refused_with_all_names() -> None:
-    with pytest.raises(InvalidField, match="f32, f16, bf16, int8, int4, topk"):
+    with pytest.raises(InvalidField, match="f32, f16, bf16, int8, int4, topk, coarse"):
         encoding_of("f8")
 
 
