@@ -17,7 +17,9 @@ MEGABYTE = 1e6
 HEADER = (
     "data", "encoding", "last ten rounds", "kB a round, up", "down", "target", "rounds to it", "MB to it", "of f32"
 )  # fmt: skip
-COLOURS = dict(zip(ENCODINGS, ("#22313a", "#7a8b96", "#b0874a", "#00796b", "#c2571a", "#5e4fa2"), strict=True))
+COLOURS = dict(
+    zip(ENCODINGS, ("#22313a", "#7a8b96", "#b0874a", "#00796b", "#c2571a", "#5e4fa2", "#c2185b"), strict=True)
+)
 
 
 def write_shown(found: Sequence[EncodedRun], folder: Path) -> list[str]:

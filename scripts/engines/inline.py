@@ -140,11 +140,9 @@ def anchor_file(settings: RunSettings, cohort: Cohort, initial: Path, options: E
 
 def _make_once(path: Path, work: Callable[[], None], options: EngineOptions) -> None:
     """Make a file if it does not exist; in a child process if this one still has to fork its workers."""
-    if path.exists():
-        return
-    if options.workers > 1:
+    if not path.exists() and options.workers > 1:
         run_in_child(work)
-    else:
+    elif not path.exists():
         work()
 
 
@@ -185,8 +183,7 @@ class InlineFederation:
         self._counts = tuple(len(client.splits["train"]) for client in cohort.clients)
         self._splits = [name for name in cohort.clients[0].splits if name != "train"]
         self._mixing: Mixing | None = None
-        self._nearest: NearestMembers | None = None
-        """Replaces `_mixing` if the whole W is not kept."""
+        self._nearest: NearestMembers | None = None  # replaces `_mixing` if the whole W is not kept
         self._tensors = tensors
         self._trained = sum(tensor.size for tensor in tensors if tensor.trainable)
         self._followed = Followed.of(len(cohort.clients)) if self._strategy.looks_at_directions else None

@@ -46,8 +46,8 @@ class Transport:
         self.givers: Collection[int] = ()
         """Whose updates the rows to deliver were mixed from."""
         self.kept_share: float | None = None
-        """Share of the bytes of the latest updates, and of the differences sent back, that compression left; None if nothing
-        is compressed."""
+        """Share of the bytes of the latest updates, and of the differences sent back, that compression left; None if
+        nothing is compressed."""
         self._plain = self._sent = 0
 
     def deliver(self, rows: Sequence[Float32Array], chosen: Sequence[int] | None = None) -> None:

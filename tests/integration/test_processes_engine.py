@@ -33,7 +33,6 @@ VARIANTS: dict[str, RunSettings] = {
     ),
     "updates are int8 differences": small_run("fedap", encoding="int8"),
     "updates are topk differences, and delivery moves the model": small_run("fedadam", encoding="topk"),
-    "differences travel both ways": small_run("fedap", encoding="coarse"),
     "differences travel both ways after warm-up": small_run(
         "fedap", rounds=4, encoding="coarse", anchor={"kind": "warmup", "rounds": 2}
     ),
@@ -96,6 +95,17 @@ def test_processes_leave_the_inline_engines_run_folder_and_count_bytes_and_secon
         assert record["seconds"]["round"] > 0.0
     last = processes.rounds()[-1]["bytes"]["down"]
     assert min(last) >= 2 * weights  # the order to train, and the last model
+
+
+def test_differences_travel_both_ways_in_a_fraction_of_the_bytes(tmp_path: Path) -> None:
+    """The first model comes as values of a byte; then each way has about a quarter of a byte per value, and scores and
+    names beside it."""
+    processes, inline = run_both(tmp_path, small_run("fedap", encoding="coarse"))
+    require_equal(processes, inline)
+    spec, *_ = read_model(processes.models(2) / "c1.safetensors")
+    weights = 4 * sum(tensor.size for tensor in spec.shared(processes.settings.strategy().home))
+    middle = processes.rounds()[1]["bytes"]
+    assert max(middle["up"] + middle["down"]) < 0.15 * weights
 
 
 def test_participants_that_share_processes_compute_the_same(tmp_path: Path) -> None:
