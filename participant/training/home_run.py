@@ -317,7 +317,7 @@ class HomeRun:
             weights, self.refused = self._sealed.opened(order, layout, self._client.shared, self._latest)
         if weights is not None and order.base is not None:
             base = told_values(self._latest, order.base, layout, self._outgoing)
-            weights = TensorSet.of_flat(layout, base + weights.flat())
+            weights = self._outgoing.in_full(layout, base + weights.flat())
         if weights is None or self.refused is not None:
             return
         values, self.refused = delivered_values(order, weights, layout, own=self._client.shared)

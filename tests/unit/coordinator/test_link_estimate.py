@@ -16,7 +16,7 @@ from protocol.encodings import Encoding
 from protocol.tensors import Layout, WireTensor
 
 LAYOUT = Layout((WireTensor(name="w", dtype="float32", shape=(64_000,)),))
-"""256,000 bytes under f32; 1,000 blocks: 66,000 under int8, 34,000 under int4."""
+"""256,000 bytes under f32; 1,000 blocks: 66,000 under int8, 34,000 under int4; 250 of 130 under coarse."""
 
 
 def job(
@@ -61,16 +61,16 @@ def test_a_fast_line_is_left_alone() -> None:
 
 
 def test_a_slow_line_gets_fewer_bytes_before_more_epochs() -> None:
-    """f32 takes 5.12 s beside 10 s of training, a third of a round; int4 takes 1 s."""
+    """f32 takes 5.12 s beside 10 s of training, a third of a round; coarse takes 0.65 s."""
     *_, proposal = link_lines(job(link=100_000))
-    assert 'encoding = "int4": 11 s a round' in proposal
+    assert 'encoding = "coarse": 11 s a round' in proposal
     assert "epochs" not in proposal
 
 
 def test_epochs_go_up_and_rounds_down_where_fewer_bytes_are_not_enough() -> None:
-    """int4 takes 10 s a round; beside three epochs of 10 s that is a quarter. 40 rounds of one are 14 of three."""
+    """coarse takes 6.5 s a round; beside two epochs of 10 s that is a quarter. 40 rounds of one are 20 of two."""
     *_, proposal = link_lines(job(link=10_000))
-    assert 'encoding = "int4", rounds = 14, training.epochs = 3' in proposal
+    assert 'encoding = "coarse", rounds = 20, training.epochs = 2' in proposal
     assert "transfers take 25% instead of 84%" in proposal
 
 
@@ -81,7 +81,7 @@ def test_no_more_than_eight_epochs_are_proposed() -> None:
 
 def test_a_sealed_run_keeps_its_only_form() -> None:
     lines = list(link_lines(job(link=100_000, sealed=520_000)))
-    assert not any("int4" in line for line in lines)
+    assert not any("coarse" in line for line in lines)
     assert "rounds = 10, training.epochs = 4" in lines[-1]
 
 
