@@ -87,8 +87,7 @@ class Peer:
     member: str | None = None
     round_no: int = 0
     """Of the latest order sent to it: what its traffic is counted under."""
-    told_round: int | None = None
-    """Of the latest update that came over this connection: its sender still has it."""
+    told_round: int | None = None  # of the latest update that came over this connection: its sender still has it
     conversation: Conversation = field(default_factory=lambda: Conversation(Side.COORDINATOR))
     heard_told_at: float = -1.0
     faults: int = 0
