@@ -1,1 +1,1 @@
-"""The drill: federations of real processes on this machine, disturbed on purpose and compared with undisturbed ones."""
+"""The drill: disturbs federations of real processes on this machine and compares them with undisturbed ones."""

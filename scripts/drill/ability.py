@@ -1,4 +1,4 @@
-"""Which kinds of drills this machine and this user can play, and why not the others."""
+"""Decides which kinds of drills this machine and this user can play, and why not the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scripts.drill.schedule import KINDS
 
 
 def impossible_kinds() -> dict[str, str]:
-    """Kinds that cannot be played here, each with the reason."""
+    """Return the kinds that cannot be played here, each with the reason."""
     no_spaces, no_disks = namespaces.why_impossible(), disk.why_impossible()
     no_netem = no_spaces or (None if namespaces.has_netem() else "this kernel has no netem")
     found: dict[str, str] = {}
@@ -25,6 +25,6 @@ def impossible_kinds() -> dict[str, str]:
 
 
 def tidy_up(root: Path) -> None:
-    """Remove what killed drills have left in the system."""
+    """Remove what killed drills left in the system."""
     namespaces.remove_leftovers()
     disk.remove_leftovers(root)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from scripts.drill.spec import Drill
 
 WIDTH = 120
-"""Columns of a table that is not shown on a terminal."""
+"""Columns of the table if the output is not a terminal."""
 
 COUNT = 36
-"""Drills of a call that says neither how many nor how long: one of every kind with every model and line."""
+"""Drills if neither a number nor a duration is given: one of every kind with every model and line."""
 
 
 def drill(
@@ -84,7 +84,7 @@ def drill(
 
 
 def _possible(kinds: tuple[str, ...], *, asked: bool, sealed: bool) -> tuple[str, ...]:
-    """Without what cannot be played here; what was asked for by name is refused instead of left out."""
+    """Leave out kinds that cannot be played here; refuse them instead if the user named them."""
     from scripts.drill.ability import impossible_kinds
     from scripts.drill.schedule import SEALED_KINDS
 
@@ -102,7 +102,7 @@ def _possible(kinds: tuple[str, ...], *, asked: bool, sealed: bool) -> tuple[str
 
 
 def _run(wanted: Iterator[Drill], *, jobs: int, out: Path, again: bool) -> bool:
-    """Play what was not played yet, show everything that was asked for; whether all of it was survived."""
+    """Play the drills not played yet, show all that were requested, and return whether all passed."""
     from rich.console import Console
 
     from scripts.drill import record as records
@@ -137,7 +137,7 @@ def _run(wanted: Iterator[Drill], *, jobs: int, out: Path, again: bool) -> bool:
     first = next(left, None)
     try:
         if first is not None:
-            from scripts.drill.workers import Workers  # with everything that the parties need: seconds
+            from scripts.drill.workers import Workers  # imports all that the parties need, which takes seconds
 
             with Workers(1 if again else jobs, out) as workers:
                 workers.run(itertools.chain([first], left), done)

@@ -1,4 +1,4 @@
-"""How the drill runs the system's own tools: by name, with their complaint when they fail."""
+"""Runs system tools by name; a failure carries the tool's error message."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import subprocess
 
 
 class ToolFailed(RuntimeError):
-    """A tool is missing or refused."""
+    """A tool is missing or failed."""
 
 
 def run_tool(*words: str) -> str:
-    """What it prints; ToolFailed with what it complains of."""
+    """Run a tool and return its output; raises ToolFailed with its error message."""
     found = shutil.which(words[0])
     if found is None:
         raise ToolFailed(f"{words[0]} is not installed")

@@ -1,6 +1,6 @@
-"""Damages a file of a run's folder, as disks and people do: a bit changed, the end cut off, the file gone.
+"""Damages a file of a run's folder, as disks and people do: flips a bit, cuts off the end, deletes the file.
 
-Which file and which byte follow from the fault's seed and from what is there.
+Which file and which byte follow from the fault's seed and from the existing files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from scripts.drill.site import RUN
 
 
 def damage(folder: Path, fault: Damage) -> str | None:
-    """Do it; returns what was done, None where there is nothing to damage yet."""
+    """Damage a file and return what was done, None if there is nothing to damage yet."""
     rng = generator(fault.seed, purpose="damage")
     files = _files(folder, fault)
     if not files:
@@ -39,7 +39,7 @@ def damage(folder: Path, fault: Damage) -> str | None:
 
 
 def is_damageable(folder: Path, fault: Damage) -> bool:
-    """Whether there is such a file yet."""
+    """Whether such a file exists yet."""
     return bool(_files(folder, fault))
 
 
@@ -50,7 +50,7 @@ def _files(folder: Path, fault: Damage) -> list[Path]:
 
 
 def _journal(folder: Path) -> list[Path]:
-    """The journal and what SQLite keeps beside it."""
+    """Return the journal and SQLite's files beside it."""
     return [
         path for path in sorted(folder.glob(f"{JOURNAL}*")) if not path.name.endswith("-shm") and path.stat().st_size
     ]

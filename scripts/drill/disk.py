@@ -1,4 +1,4 @@
-"""Small disks that can be filled: a tmpfs for a party's folder. Root only; elsewhere there is no such disk."""
+"""Small disks that can be filled: a tmpfs for a party's folder. Only root can make one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = "fedap-drill"
 
 
 class SmallDisk:
-    """A file system of its own at `folder`. Use as a context manager: unmounted at the end, whatever happens."""
+    """A separate file system at `folder`. Use as a context manager: it is unmounted at the end, whatever happens."""
 
     def __init__(self, folder: Path, *, size_bytes: int) -> None:
         self.folder = folder
@@ -33,7 +33,7 @@ class SmallDisk:
         run_tool("umount", "--lazy", str(self.folder))
 
     def fill(self) -> None:
-        """Down to the last page."""
+        """Fill the disk down to the last page."""
         self.is_full = True
         with self._ballast.open("wb", buffering=0) as file:
             with contextlib.suppress(OSError):  # others write at the same time
@@ -53,12 +53,12 @@ class SmallDisk:
 
 
 def why_impossible() -> str | None:
-    """Why small disks cannot be made here; None where they can, as far as can be seen without making one."""
+    """Return why small disks cannot be made here; None if they can, as far as known without making one."""
     return None if os.geteuid() == 0 else "only root may mount small disks"
 
 
 def remove_leftovers(root: Path) -> None:
-    """Unmount the disks of drills below `root` that were killed before they could."""
+    """Unmount the disks below `root` of drills that were killed before they could."""
     with contextlib.suppress(OSError, ToolFailed):
         for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
             name, place = line.split()[:2]

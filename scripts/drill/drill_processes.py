@@ -1,7 +1,7 @@
-"""The processes of one drill: which are running, which are to be started again, and how each ended.
+"""Manages the processes of one drill: which are running, which are to be restarted, and how each ended.
 
-Started, killed and frozen here; when, is decided by whoever plays the drill. A party that ends by itself with code 0
-has done its part; one that ends otherwise without having been killed by the drill has failed.
+They are started, killed and frozen here; the caller decides when. A party that ends by itself with code 0 has done its
+part; one that ends otherwise without having been killed by the drill has failed.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Party:
     """The drill has killed this process, or told it to kill itself."""
     deaths: deque[Die] = field(default_factory=deque)
     may_refuse: bool = False
-    """It may end with code 2: what it needs was damaged."""
+    """It may end with code 2, because a file that it needs was damaged."""
     lacked_room: bool = False
     """It may end with code 2 once, because its disk was full before the run had begun; it is started again when there
     is room."""
     pause_s: float = 0.0
-    """Between the end of this process, when it is killed, and the next start."""
+    """Pause between the kill of this process and the next start."""
 
 
 class DrillProcesses:
-    """Everybody. endpoints: where each member finds the coordinator; namespaces: where each party lives, if apart."""
+    """All processes. endpoints: where each member finds the coordinator; namespaces: each party's own, if any."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class DrillProcesses:
         self._pace_s = pace_s
         self._others: list[int] = []
         self.codes_of_others: dict[int, int] = {}
-        """How those ended that are no parties, by number."""
+        """Exit codes of processes that are no parties, by number."""
         self.parties = {name: Party(name) for name in PARTIES}
         self.struck = 0
 
@@ -64,7 +64,7 @@ class DrillProcesses:
         self.parties[death.party].deaths.append(death)
 
     def start(self, name: str) -> None:
-        """A party's next life."""
+        """Start a party, for the first time or again."""
         party = self.parties[name]
         party.starts += 1
         party.code, party.is_killed, party.pause_s = None, False, 0.0
@@ -86,7 +86,7 @@ class DrillProcesses:
         )
 
     def kill(self, name: str, *, pause_s: float) -> bool:
-        """SIGKILL; False where the party has ended already."""
+        """Send SIGKILL; False if the party has already ended."""
         party = self.parties[name]
         if party.child is None or not self._fork_server.signal(party.child, signal.SIGKILL):
             return False
@@ -98,7 +98,7 @@ class DrillProcesses:
         return party.child is not None and self._fork_server.signal(party.child, which)
 
     def bury(self, timeout_s: float) -> list[Party]:
-        """Those that were killed by the drill since the last question and are to be started again."""
+        """Return the parties killed by the drill since the last call, which are to be restarted."""
         dead = []
         for ended in self._fork_server.ended(timeout_s):
             party = next((one for one in self.parties.values() if one.child == ended.child), None)
@@ -112,12 +112,12 @@ class DrillProcesses:
         return dead
 
     def invite(self, work: str, settings: Mapping[str, object], *, name: str) -> int:
-        """Somebody who is no party: lives until everybody ends at the latest. Returns its number."""
+        """Start a process that is no party, which lives at most until `end`; return its number."""
         self._others.append(self._fork_server.start(work, settings, log=self._site.log(name)))
         return self._others[-1]
 
     def end(self) -> None:
-        """Kill whoever still lives, and see them gone."""
+        """Kill all remaining processes and wait until they are gone."""
         everybody = [*(one.child for one in self.parties.values()), *self._others]
         while living := [child for child in everybody if child in self._fork_server.pids]:
             for child in living:
@@ -128,13 +128,13 @@ class DrillProcesses:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of the living."""
+        """Process ids of the running parties."""
         known = self._fork_server.pids
         return {one.name: known[one.child] for one in self.parties.values() if one.child in known}
 
     @property
     def failed(self) -> list[str]:
-        """Who ended as it should not."""
+        """Parties that ended unexpectedly."""
         return [
             one.name
             for one in self.parties.values()

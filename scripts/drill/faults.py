@@ -1,7 +1,7 @@
-"""What can be done to a federation, as data: who, when, how long.
+"""Describes faults of a federation as data: who, when, how long.
 
-Times (`at`) are parts of the undisturbed run's duration, places on a line (`share`) are parts of the bytes that a
-member's line carried there: a plan of faults is the same on every machine and for every model.
+Times (`at`) are fractions of the undisturbed run's duration, places on a line (`share`) are fractions of the bytes that
+the member's line carried in it: a plan of faults is the same on every machine and for every model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Kill:
-    """SIGKILL; the same command again after `pause_s`."""
+    """SIGKILL; the same command is started again after `pause_s`."""
 
     party: str
     at: float
@@ -21,7 +21,7 @@ class Kill:
 
 @dataclass(frozen=True, kw_only=True)
 class Die:
-    """SIGKILL at a step of the party's own record: one for each of its lives, in order.
+    """SIGKILL at a step of the party's own record: one for each of its processes, in order.
 
     A coordinator's steps are the appends to its journal and what it writes beside it; a participant's are the files
     that it opens for writing, renames or removes in its state. when: before the step, or right after it (an append).
@@ -44,7 +44,7 @@ class Freeze:
 
 @dataclass(frozen=True, kw_only=True)
 class Break:
-    """Something happens to a member's line once `share` of the usual bytes have passed since its last break.
+    """A fault of a member's line once `share` of the usual bytes have passed since its last break.
 
     cut: every connection closes. half-open: connections stay open and deliver nothing more, and so do the next
     `newcomers`. stall: nothing passes for `for_s`, then everything does. twin: every connection closes, and what is
@@ -78,7 +78,7 @@ class Fill:
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """Somebody hostile is there from the beginning: which one is its `name`, what it does follows from `seed`."""
+    """An attacker is active from the beginning: `name` is its kind, its actions follow from `seed`."""
 
     name: str
     seed: int
@@ -88,9 +88,9 @@ class Attack:
 class Damage:
     """A party is killed at `at`, a file of its folder damaged, and the party started again.
 
-    If it then refuses to start, as it should where the file is needed, its operator follows the advice: `recover` for a
-    coordinator, joining anew without the run's state for a participant. place: the journal, or a tensor beside it; a
-    file of a participant's state. how: one bit changed, the end cut off, gone. Which file: `seed`.
+    If it then refuses to start, as it should if the file is needed, its operator follows the advice: `recover` for a
+    coordinator, joining again without the run's state for a participant. place: the journal, or a tensor beside it; a
+    file of a participant's state. how: one bit flipped, the end cut off, deleted. seed: decides which file.
     """
 
     party: str
@@ -103,7 +103,7 @@ class Damage:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConditions:
-    """What a party's packets go through during the whole run, in a network of its own."""
+    """Conditions for a party's packets during the whole run, in a network of its own."""
 
     party: str
     rate_mbit: float
@@ -118,7 +118,7 @@ class NetworkConditions:
 
 @dataclass(frozen=True, kw_only=True)
 class Unplug:
-    """A party's cable is out from `at` on for `for_s`: its packets vanish, and no connection is told."""
+    """A party's cable is unplugged from `at` on for `for_s`: its packets vanish, and no connection is notified."""
 
     party: str
     at: float
@@ -129,5 +129,5 @@ Fault = Kill | Die | Freeze | Break | Slow | Fill | Damage | NetworkConditions |
 
 
 def to_json(fault: Fault) -> dict[str, object]:
-    """For people who read a record."""
+    """Convert a fault for readers of a record."""
     return {"fault": type(fault).__name__.lower(), **asdict(fault)}

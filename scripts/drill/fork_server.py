@@ -1,8 +1,8 @@
-"""Starts the processes of drills quickly: a process that has loaded everything forks them on request.
+"""Starts the processes of drills quickly: a process that has imported everything forks them on request.
 
-It has no threads, ever, and makes no tensor: what it forks is clean. Whoever plays drills talks to it over a socket,
-one JSON object a line, and may have as many threads as it likes. When its socket closes, however that happens, it
-kills whom it started and ends; when it ends, they do.
+It never has threads and makes no tensors, so its children are clean. The player of drills sends it requests over a
+socket, one JSON object per line, and may have any number of threads. When its socket closes for any reason, it kills
+its children and ends; when it ends, they do.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ _PARENT_DEATH_SIGNAL = 1
 _CLONE_NEWNET = 0x40000000
 """A network namespace, for setns."""
 _SHARED = ("encodings.cp437", "numpy.ctypeslib", "numpy.ma", "numpy.random", "scripts.drill.parties")
-"""Loaded here once instead of in every child anew."""
+"""Imported here once instead of in every child."""
 
 Work = Callable[[Mapping[str, object]], int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChildEnded:
-    """A child is gone. code: as `subprocess` counts, negative for a signal."""
+    """A child has ended. code: as in `subprocess`, negative for a signal."""
 
     child: int
     code: int
 
 
 class ForkServer:
-    """Our end. Use as a context manager, and enter it before this process starts a thread."""
+    """The client's end. Use as a context manager, and enter it before this process starts a thread."""
 
     def __init__(self) -> None:
         self._ours, theirs = socket.socketpair()
         self._pending = b""
         self._next = 0
         self.pids: dict[int, int] = {}
-        """Of living children, by number."""
+        """Process ids of running children, by number."""
         self._ended: list[ChildEnded] = []
         self._process = os.fork()
         if self._process == 0:
@@ -67,7 +67,7 @@ class ForkServer:
         os.waitpid(self._process, 0)
 
     def start(self, work: str, settings: Mapping[str, object], *, log: Path, namespace: str | None = None) -> int:
-        """Fork a child that does `work` of `parties.WORK`; returns its number once it lives."""
+        """Fork a child that does `work` of `parties.WORK`; returns its number once it runs."""
         self._next += 1
         number = self._next
         self._send({"start": number, "work": work, "settings": settings, "log": str(log), "namespace": namespace})
@@ -76,19 +76,19 @@ class ForkServer:
         return number
 
     def signal(self, child: int, which: signal.Signals) -> bool:
-        """Send a signal; False where the child is gone already."""
+        """Send a signal; False if the child has already ended."""
         if child not in self.pids:
             return False
         self._send({"signal": int(which), "child": child})
         return True
 
     def kill(self, child: int) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL and wait until the child has ended."""
         while self.signal(child, signal.SIGKILL):
             self._receive(1.0)
 
     def ended(self, timeout_s: float) -> list[ChildEnded]:
-        """Who has ended since the last question; waits so long for the first."""
+        """Return the children that have ended since the last call; waits up to `timeout_s` for the first."""
         if not self._ended:
             self._receive(timeout_s)
         found, self._ended = self._ended, []
@@ -114,9 +114,9 @@ class ForkServer:
 
 
 def _serve(line: socket.socket) -> None:
-    """The fork server, until its input ends."""
+    """Run the fork server until its input ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # whoever started us closes the line
+        signal.signal(number, signal.SIG_IGN)  # the client ends this process by closing the socket
     _die_with_parent()
     for name in _SHARED:
         importlib.import_module(name)
@@ -165,7 +165,7 @@ def _bury(line: socket.socket, children: dict[int, tuple[int, int]], number: int
 
 
 def _live(request: Mapping[str, object]) -> int:
-    """A child's whole life; returns its exit code."""
+    """Run in the child from start to end; returns its exit code."""
     _die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -196,5 +196,5 @@ def _enter(namespace: str) -> None:
 
 
 def _die_with_parent() -> None:
-    """SIGKILL when whoever forked us is gone."""
+    """Have the kernel send SIGKILL to this process when its parent ends."""
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""Drills of the kind `hostile-coordinator`: participants who meet a coordinator that means harm.
+"""Plays drills of the kind `hostile-coordinator`: participants meet a hostile coordinator.
 
 There is no federation and nothing to compare: scenarios of the published list are played one after the other, and each
-says by itself whether anything left, ran or changed that was not agreed to. Which ones: by the drill's seed.
+reports whether anything left, ran or changed that was not agreed to. The drill's seed selects the scenarios.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ PATIENCE_S = 300.0
 
 
 def chosen(drill: Drill) -> list[str]:
-    """The scenarios of a drill, in the order in which they are played."""
+    """Return the scenarios of a drill in playing order."""
     names = sorted(SCENARIOS)
     found = generator(drill.seed, purpose=f"drill {KIND}").choice(len(names), SCENARIOS_EACH, replace=False)
     return [names[int(number)] for number in found]
 
 
 def play_hostile_coordinator(drill: Drill, *, fork_server: ForkServer, folder: Path) -> DrillRecord:
-    """Play them in a process of their own."""
+    """Play a drill's scenarios in a separate process."""
     folder.mkdir(parents=True)
     names, said = chosen(drill), folder / "said.json"
     began = time.monotonic()
@@ -57,7 +57,7 @@ def play_hostile_coordinator(drill: Drill, *, fork_server: ForkServer, folder: P
 
 
 def verdict_of(names: list[str], told: dict[str, list[str]], code: int | None) -> DrillVerdict:
-    """told: what was found wrong, by scenario that was played to its end; code: how the players' process ended."""
+    """Judge a drill. told: faults by completed scenario; code: exit code of the scenarios' process."""
     complaints = [f"{name}: {fault}" for name, faults in told.items() for fault in faults]
     complaints += [f"{name} was not played to its end" for name in names if name not in told]
     if code != 0:

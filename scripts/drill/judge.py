@@ -1,4 +1,4 @@
-"""Whether a drill was survived: what came out of it, compared with the undisturbed run. Pure."""
+"""Decides whether a drill passed, by comparing its outcome with the undisturbed run. Pure."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 
 MIB = 1 << 20
 MOST_MEMORY_BYTES = 64 * MIB
-"""That a party may need beyond what the same party needs undisturbed."""
+"""Memory that a party may need beyond its need in the undisturbed run."""
 MOST_FILES = 64
-"""Descriptors that a party may have open beyond those of the undisturbed run: connections that are being replaced."""
+"""Descriptors that a party may have open beyond those of the undisturbed run, for connections being replaced."""
 MOST_LOG_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrillOutcome:
-    """What a run left behind.
+    """The outcome of a run.
 
-    models: a member's final model as digests by tensor; absent where there is none. codes: every party's last exit
-    code, None while it was still running when patience ended. faults: sentences about anything else that went wrong.
+    models: a member's final model as digests by tensor; absent if there is none. codes: every party's last exit code,
+    None if it was still running at the timeout. faults: sentences about anything else that went wrong.
     """
 
     models: Mapping[str, Mapping[str, str]]
@@ -31,14 +31,14 @@ class DrillOutcome:
     line_bytes: Mapping[str, int]
     faults: tuple[str, ...] = ()
     lost_state: bool = False
-    """Whether a participant had to begin anew: then the bits of the undisturbed run cannot be had."""
+    """Whether a participant had to start over: then the bits of the undisturbed run cannot be expected."""
     notes: Mapping[str, object] = field(default_factory=dict)
     """Further figures, for the record."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrillVerdict:
-    """Survived where there is no complaint."""
+    """The drill passed if there are no complaints."""
 
     complaints: tuple[str, ...]
     memory_growth_bytes: int
@@ -50,7 +50,7 @@ class DrillVerdict:
 
 
 def judge(outcome: DrillOutcome, quiet: DrillOutcome, *, same_bits: bool) -> DrillVerdict:
-    """same_bits: whether the final models are promised to be those of the undisturbed run (barrier mode)."""
+    """Judge a drill. same_bits: whether the final models must equal those of the undisturbed run (barrier mode)."""
     complaints = list(outcome.faults)
     complaints += [_ending(party, code) for party, code in outcome.codes.items() if code != 0]
     complaints += _model_faults(outcome, quiet, same_bits=same_bits and not outcome.lost_state)

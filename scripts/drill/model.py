@@ -1,7 +1,7 @@
-"""The drill's model: as many bytes as asked for, cheap to train, with one batch-norm layer.
+"""Builds the drill's model: of a requested size in bytes, cheap to train, with one batch-norm layer.
 
-`scripts.drill.model:wide_BYTES` is a factory for every number of bytes: a large payload matters here, not what is
-learnt.
+`scripts.drill.model:wide_BYTES` is a factory for every number of bytes: the size of the payload matters here, not what
+is learnt.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VALUE_BYTES = 4
 
 
 def wide(request: ModelRequest, *, size_bytes: int) -> nn.Module:
-    """A perceptron whose middle layer is a square of about `size_bytes`."""
+    """Build a perceptron whose middle layer is a square matrix of about `size_bytes`."""
     inputs = math.prod(request.input_shape)
     hidden = max(4, math.isqrt(size_bytes // _VALUE_BYTES))
     return nn.Sequential(
@@ -34,12 +34,12 @@ def wide(request: ModelRequest, *, size_bytes: int) -> nn.Module:
 
 
 def model_name(size_bytes: int) -> str:
-    """How a model of that size is named where a factory is expected."""
+    """Return the factory name of a model of that size."""
     return f"{__name__}:wide_{size_bytes}"
 
 
 def __getattr__(name: str) -> Callable[[ModelRequest], nn.Module]:
-    """The factories by name."""
+    """Return the factory of that name."""
     found = _NAME.fullmatch(name)
     if found is None:
         raise AttributeError(name)

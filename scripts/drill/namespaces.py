@@ -1,7 +1,7 @@
-"""A network of its own for every party: namespaces joined by a bridge, with real loss, delay and rates in between.
+"""Gives every party its own network: namespaces joined by a bridge, with real loss, delay and rates in between.
 
-Linux and root only. The bridge has a namespace, too: no address and no interface ever appears outside of these, and
-deleting them removes everything. What the kernel cannot do (netem is a module that may be missing) is said, not faked.
+Linux and root only. The bridge has its own namespace too: no address or interface ever appears outside, and deleting
+the namespaces removes everything. What the kernel does not support (netem may be missing) is reported, not faked.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from scripts.drill.faults import NetworkConditions
 
 _PREFIX = "fedap-drill"
 _NET = "10.213.7"
-"""Of 10.0.0.0/8, which is nobody's; seen inside the namespaces only."""
+"""Part of the private 10.0.0.0/8; visible only inside the namespaces."""
 
 
 class Namespaces:
-    """Use as a context manager: nothing is left behind. Parties are reached at `address`."""
+    """One namespace per party, reached at `address`. Use as a context manager: nothing is left behind."""
 
     def __init__(self, parties: Sequence[str]) -> None:
         self._hub = f"{_PREFIX}-{os.getpid()}-hub"
@@ -65,12 +65,12 @@ class Namespaces:
                 run_tool("ip", "netns", "delete", name)
 
     def plug(self, party: str, *, connected: bool) -> None:
-        """Pull a party's cable, or put it back: packets vanish, connections hear nothing of it."""
+        """Unplug a party's cable or plug it in again: packets vanish, connections are not notified."""
         state = "up" if connected else "down"
         run_tool("ip", "-n", self._hub, "link", "set", f"to-{self._numbers[party]}", state)
 
     def change(self, conditions: NetworkConditions) -> None:
-        """What happens from now on to everything that a party sends or receives."""
+        """Apply these conditions to everything that a party sends or receives from now on."""
         for space, device in (
             (self.names[conditions.party], "eth0"),
             (self._hub, f"to-{self._numbers[conditions.party]}"),
@@ -79,7 +79,7 @@ class Namespaces:
 
 
 def discipline(conditions: NetworkConditions) -> list[str]:
-    """The queueing discipline for these conditions, as `tc` wants it."""
+    """Return the queueing discipline for these conditions as arguments of `tc`."""
     if not conditions.needs_netem:
         return ["tbf", "rate", f"{conditions.rate_mbit:g}mbit", "burst", "64kb", "latency", "200ms"]
     words = ["netem", "rate", f"{conditions.rate_mbit:g}mbit"]
@@ -93,7 +93,7 @@ def discipline(conditions: NetworkConditions) -> list[str]:
 
 
 def why_impossible() -> str | None:
-    """Why namespaces cannot be made here; None where they can."""
+    """Return why namespaces cannot be made here; None if they can."""
     if os.geteuid() != 0:
         return "only root may make network namespaces"
     try:
@@ -104,7 +104,7 @@ def why_impossible() -> str | None:
 
 
 def has_netem() -> bool:
-    """Whether this kernel can lose, delay and reorder packets; ask only where namespaces are possible."""
+    """Whether this kernel can drop, delay and reorder packets; call only if namespaces are possible."""
     storm = NetworkConditions(party="probe", rate_mbit=100.0, delay_ms=1.0)
     try:
         with Namespaces(("probe",)) as spaces:
@@ -115,7 +115,7 @@ def has_netem() -> bool:
 
 
 def remove_leftovers() -> None:
-    """Delete the namespaces of drills whose process is gone: killed before it could tidy up."""
+    """Delete the namespaces of drills whose process was killed before it could clean up."""
     with contextlib.suppress(ToolFailed):
         for line in run_tool("ip", "netns", "list").splitlines():
             found = re.match(rf"({_PREFIX}-(\d+)-\w+)\b", line)

@@ -1,7 +1,7 @@
-"""What the processes of a drill do: the functions behind `fedap-coordinator serve` and `fedap-participant join`.
+"""Runs a drill's roles: the functions behind `fedap-coordinator serve` and `fedap-participant join`.
 
-Called in forked children, never in the process that forks them. A party may be told to kill itself at a step of its
-own record: that is the only thing here that the product does not do.
+They are called in forked children, never in the process that forks them. A party can be made to kill itself at a step
+of its own record, which is the only difference to the product.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _TALLY_S = 0.5
 
 
 class Countdown:
-    """Kills this process at a step that is counted from its start."""
+    """Kills this process at a given step, counted from its start."""
 
     def __init__(self, steps: int) -> None:
         self._left = steps
 
     def before(self) -> None:
-        """A step is about to be taken."""
+        """Count a step that is about to be taken."""
         self._left -= 1
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 class CountedJournal:
-    """A journal whose appends are counted, before they happen or after."""
+    """A journal whose appends are counted, before or after they happen."""
 
     def __init__(self, inner: Journal, countdown: Countdown, *, after: bool) -> None:
         self._inner = inner
@@ -87,7 +87,7 @@ def _count_files(countdown: Countdown, folder: str) -> None:
 
 
 def coordinate(settings: Mapping[str, object]) -> int:
-    """Be the coordinator of the run in `config`."""
+    """Run the coordinator of the run in `config`."""
     config = Path(str(settings["config"]))
     step = settings.get("step")
     if isinstance(step, int):
@@ -108,7 +108,7 @@ def coordinate(settings: Mapping[str, object]) -> int:
 
 
 def recover(settings: Mapping[str, object]) -> int:
-    """`fedap-coordinator recover`, agreed to."""
+    """Run `fedap-coordinator recover` with --yes."""
     try:
         cli.recover(
             folder=Path(str(settings["folder"])),
@@ -123,7 +123,7 @@ def recover(settings: Mapping[str, object]) -> int:
 
 
 def meet_hostile_coordinator(settings: Mapping[str, object]) -> int:
-    """Let participants of this process meet a hostile coordinator; what was found wrong stands in `said`."""
+    """Let participants of this process meet a hostile coordinator; faults are written to the file `said`."""
     folder, said = Path(str(settings["folder"])), Path(str(settings["said"]))
     cast_of_all = ScenarioData.made(folder)
     found: dict[str, list[str]] = {}
@@ -134,7 +134,7 @@ def meet_hostile_coordinator(settings: Mapping[str, object]) -> int:
 
 
 def take_part(settings: Mapping[str, object]) -> int:
-    """Be a participant, told as its configuration file would tell it."""
+    """Run a participant with settings as in a configuration file."""
     wanted = JoinSettings.model_validate(settings["join"])
     configure_logging(terminal=False)
     step = settings.get("step")
@@ -148,14 +148,14 @@ def take_part(settings: Mapping[str, object]) -> int:
 
 
 def _at_a_pace(pause_s: float, progress: Progress) -> None:
-    """Rest for as long as asked for in every round; it changes no number."""
+    """Pause for `pause_s` in every round; changes no number."""
     tell_finished_rounds(progress)
     if progress.loss is not None:  # the round is trained
         threading.Event().wait(pause_s)
 
 
 def make_model(settings: Mapping[str, object]) -> int:
-    """Write the initial model file: tensors, so in a child."""
+    """Write the initial model file; in a child, because it uses tensors."""
     options = settings["data_options"]
     given = {str(key): str(value) for key, value in options.items()} if isinstance(options, dict) else {}
     dataset = load_dataset("synthetic", DataOptions(options=given))
@@ -171,8 +171,8 @@ def make_model(settings: Mapping[str, object]) -> int:
 
 
 def attack(settings: Mapping[str, object]) -> int:
-    """Be somebody hostile until killed; how often it tried stands in `tally`."""
-    os.nice(5)  # an attacker's machine is not ours: it must not win by taking our processor
+    """Run an attacker until killed; the number of attempts is written to the file `tally`."""
+    os.nice(5)  # a real attacker has its own machine: it must not win by taking our processor
     tally = Path(str(settings["tally"]))
     attackers = make_attackers(
         str(settings["attack"]),

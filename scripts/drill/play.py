@@ -1,6 +1,6 @@
 """Plays one drill: prepares its files, starts the processes, injects faults as scheduled, and gathers the outcome.
 
-What is struck and when is `schedule`'s, whether it was survived is `judge`'s.
+`schedule` decides the faults and their times, `judge` whether the drill passed.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from scripts.drill.watch import Costs, last_line, log_bytes, traces
 GLANCE_S = 0.05
 DISK_BYTES = 16 << 20
 DISK_MODELS = 24
-"""A small disk: so many bytes, and room for so many models."""
+"""Size of a small disk: this many bytes, plus room for this many models."""
 TALLY = "attempts"
-"""Where an attacker counts."""
+"""File in which an attacker counts its attempts."""
 FULL = ("No space left", "disk is full")
 """By which a party's last words say that its disk has no room."""
 PATIENCE_S = 60.0
-"""That a drill may take beyond ten times the undisturbed run."""
+"""Time that a drill may take beyond ten times the undisturbed run."""
 
 UNDISTURBED_S = 300.0
-"""The same for the undisturbed run, whose usual duration nobody knows yet: a busy machine may need minutes."""
+"""The same for the undisturbed run, whose duration is not known yet: a busy machine may need minutes."""
 
 
 def write_model_file(fork_server: ForkServer, folder: Path, drill: Drill) -> Path:
-    """The initial model of a drill's size."""
+    """Write the initial model of the drill's size, unless it exists, and return its path."""
     path = folder / f"initial-{drill.model_bytes}.safetensors"
     if not path.exists():
         half = folder / f"half-{os.getpid()}-{path.name}"
@@ -72,7 +72,7 @@ def play(
     initial: Path,
     quiet: DrillOutcome | None,
 ) -> DrillOutcome:
-    """quiet: the undisturbed run, whose measures the faults are counted in; None where this is it."""
+    """Play a drill. quiet: the undisturbed run, in whose units faults are given; None if this is that run."""
     folder.mkdir(parents=True)
     kind = KINDS[drill.kind]
     with ExitStack() as stack:
@@ -106,13 +106,13 @@ def play(
 
 
 def _small_disks(drill: Drill, folder: Path, stack: ExitStack) -> dict[str, SmallDisk]:
-    """One for each party: room for all that a run of this size keeps, and little more."""
+    """Make one disk per party, with little more room than a run of this size needs."""
     size = DISK_BYTES + DISK_MODELS * drill.model_bytes * (2 if drill.sealed else 1)  # sealed values take twice as much
     return {party: stack.enter_context(SmallDisk(folder / f"disk-{party}", size_bytes=size)) for party in PARTIES}
 
 
 def _line(site: DrillSite, member: str, faults: Sequence[Fault], usual: Mapping[str, int]) -> proxy.Proxy:
-    """A member's way to the coordinator, with everything that happens on it."""
+    """Make the proxy between a member and the coordinator, with all its faults."""
     found: list[proxy.Fault] = []
     lag = None
     for fault in faults:
@@ -182,7 +182,7 @@ class _Play:
             self._at(self._began, lambda: self._attack(fault))
 
     def _strike(self, fault: Kill | Freeze | Fill | Unplug) -> None:
-        """Do it, unless its party has ended already, and undo it later."""
+        """Inject a fault, unless its party has already ended, and undo it later."""
         if fault.party not in self._processes.pids:
             return
         if isinstance(fault, Kill):
@@ -216,7 +216,7 @@ class _Play:
             self._at(time.monotonic() + GLANCE_S, lambda: self._damage(fault))
 
     def _attack(self, fault: Attack) -> None:
-        """At once; under members' names, when all of them are in."""
+        """Start an attack at once or, if it uses members' names, after all of them have joined."""
         if fault.name in UNDER_NAMES and not all(self._site.has_joined(name) for name in MEMBERS):
             self._at(time.monotonic() + GLANCE_S, lambda: self._attack(fault))
             return
@@ -281,7 +281,7 @@ class _Play:
 
 
 def digests(path: Path) -> dict[str, str]:
-    """A model file's tensors, each by the digest of its bits."""
+    """Return a digest of each tensor in a model file."""
     return {
         name: hashlib.sha256(f"{array.dtype} {array.shape}".encode() + array.tobytes()).hexdigest()[:16]
         for name, array in sorted(load_file(path).items())

@@ -1,7 +1,7 @@
-"""A network that fails on purpose: a TCP proxy on this machine, between real participants and a real coordinator.
+"""A TCP proxy that fails on purpose, on this machine, between real participants and a real coordinator.
 
-Faults strike by counts of forwarded bytes, one after the other: a cut of every connection, lines that go half open, a
-pause, or connections whose bytes arrive twice. It knows nothing of what the bytes mean.
+Faults occur at counts of forwarded bytes, one after the other: a cut of every connection, half-open connections, a
+pause, or connections whose bytes arrive twice. It does not know what the bytes mean.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Cut:
 
 @dataclass(frozen=True, kw_only=True)
 class Swallow:
-    """Every connection stays open and delivers nothing more; so do the next `newcomers`, which are accepted."""
+    """Every connection stays open but delivers nothing more; the same for the next `newcomers`, which are accepted."""
 
     after: int
     newcomers: int = 0
@@ -35,7 +35,7 @@ class Swallow:
 
 @dataclass(frozen=True, kw_only=True)
 class Hold:
-    """Nothing passes until `release`, or for `for_s`; then everything does, late but whole."""
+    """Nothing passes until `release`, or for `for_s`; then everything does, late but complete."""
 
     after: int
     for_s: float | None = None
@@ -43,8 +43,8 @@ class Hold:
 
 @dataclass(frozen=True, kw_only=True)
 class Twin:
-    """Close every connection; what comes from the next `newcomers` is delivered twice, on two connections, and the
-    answers on the second one reach nobody."""
+    """Close every connection; data from the next `newcomers` is delivered twice, on two connections, and answers on the
+    second one are dropped."""
 
     after: int
     newcomers: int = 1
@@ -62,7 +62,7 @@ class Lag:
 
 
 class _Line:
-    """Two sockets that belong together. deaf: read from both, deliver to neither. twin: hears what the client says."""
+    """Two connected sockets. deaf: read from both, deliver to neither. twin: also receives what the client sends."""
 
     def __init__(self, client: socket.socket, server: socket.socket | None, twin: socket.socket | None) -> None:
         self.client, self.server, self.twin = client, server, twin
@@ -74,7 +74,7 @@ class _Line:
                 continue
             try:
                 end.shutdown(socket.SHUT_RDWR)
-            except OSError:  # its other side was faster
+            except OSError:  # the other side closed first
                 continue
 
 
@@ -102,11 +102,11 @@ class Proxy:
         self.forwarded = 0
         """Bytes delivered so far, both directions."""
         self.accepted = 0
-        """Connections taken so far."""
+        """Connections accepted so far."""
         self.strikes = 0
-        """Faults that have struck."""
+        """Faults that have occurred."""
         self.struck = threading.Event()
-        """Set when the last fault has struck."""
+        """Set when the last fault has occurred."""
         self._listener = socket.create_server((listen, 0))
         self.endpoint = f"tcp://{listen}:{self._listener.getsockname()[1]}"
 
@@ -147,7 +147,7 @@ class Proxy:
             try:
                 server = None if deaf else socket.create_connection(self._upstream)
                 second = socket.create_connection(self._upstream) if twin and not deaf else None
-            except OSError:  # the coordinator is gone: so is this line
+            except OSError:  # the coordinator is gone, so close this connection
                 client.close()
                 continue
             self._open(_Line(client, server, second))
@@ -166,7 +166,7 @@ class Proxy:
             self._start(_drain, line.twin)
 
     def _pump(self, line: _Line, source: socket.socket, target: socket.socket | None) -> None:
-        """Carry bytes one way until either side ends."""
+        """Forward bytes in one direction until either side ends."""
         try:
             while chunk := source.recv(_CHUNK):
                 if self._lag is not None:
@@ -210,7 +210,7 @@ class Proxy:
                     raise ConnectionAbortedError
 
     def _change(self, fault: Fault) -> None:
-        """What must be so before another byte is looked at."""
+        """Apply the part of a fault that must take effect before the next byte."""
         if isinstance(fault, Hold):
             self._held_for_s = fault.for_s
             self._passing.clear()
@@ -222,7 +222,7 @@ class Proxy:
                 line.deaf = True
 
     def _finish(self, fault: Fault) -> None:
-        """What follows once the bytes before the fault are on their way."""
+        """Apply the rest of a fault once the bytes before it have been sent."""
         if isinstance(fault, Cut | Twin):
             with self._lock:
                 lines, self._lines = self._lines, []
@@ -233,7 +233,7 @@ class Proxy:
 
 
 def _drain(source: socket.socket) -> None:
-    """Take what arrives and forget it."""
+    """Read and discard everything."""
     try:
         while source.recv(_CHUNK):
             continue
@@ -243,7 +243,7 @@ def _drain(source: socket.socket) -> None:
 
 
 def _repeat(target: socket.socket, data: bytes) -> None:
-    """The second delivery; whether it succeeds matters to nobody."""
+    """Deliver data a second time; failures are ignored."""
     try:
         target.sendall(data)
     except OSError:

@@ -1,6 +1,6 @@
-"""What is written down of every drill: one JSON line each, so that a stopped series goes on where it was.
+"""Writes one JSON line per drill, so that an interrupted series resumes where it was.
 
-Knows how records look on disk; what they mean is `judge`'s.
+Knows the format of records on disk; `judge` decides what they mean.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FILE = "drills.jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class DrillRecord:
-    """One drill that was played. folder: where its logs lie, if it was not survived."""
+    """One drill that was played. folder: where its logs are, if it failed."""
 
     drill: Drill
     survived: bool
@@ -56,7 +56,7 @@ def record_of(
 
 
 def failed_record(drill: Drill, reason: str) -> DrillRecord:
-    """Of a drill that could not be played."""
+    """Return the record of a drill that could not be played."""
     return DrillRecord(
         drill=drill,
         survived=False,
@@ -82,7 +82,7 @@ def decode(text: str) -> DrillRecord:
 
 
 def read_records(path: Path) -> Iterator[DrillRecord]:
-    """Those of earlier calls; a last line that was cut off counts as not written."""
+    """Yield the records of earlier calls; an incomplete last line is ignored."""
     if not path.exists():
         return
     lines = path.read_text(encoding="utf-8").split("\n")

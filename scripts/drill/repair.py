@@ -1,7 +1,7 @@
-"""What an operator does when a party refuses to start: `recover` for a coordinator, joining anew for a participant.
+"""Acts as the operator when a party refuses to start: `recover` for a coordinator, joining again for a participant.
 
-Damage is done while the party is dead; whether it then starts, refuses or is repaired is watched here. What comes of it
-is the judge's.
+Damage is done while the party is down; this module then tracks whether it starts, refuses or is repaired. `judge`
+decides about the result.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from scripts.drill.spec import COORDINATOR
 from scripts.drill.watch import last_line
 
 MOST_REFUSALS = 3
-"""A party that still refuses after so many repairs has not been repaired."""
+"""A party that still refuses after this many repairs counts as failed."""
 
 
 class Repair:
-    """The damages of one drill. done: what was damaged and what followed, in order."""
+    """All damage of one drill. done: what was damaged and what followed, in order."""
 
     def __init__(self, processes: DrillProcesses, site: DrillSite) -> None:
         self._processes = processes
@@ -29,10 +29,10 @@ class Repair:
         self._accepts_older = False
         self.done: list[str] = []
         self.lost_state = False
-        """Whether a participant had to begin anew."""
+        """Whether a participant had to start over."""
 
     def strike(self, fault: Damage) -> bool:
-        """Kill the party and damage its folder; False where there is nothing to damage yet."""
+        """Kill the party and schedule damage of its folder; False if there is nothing to damage yet."""
         if not is_damageable(self._site.home(fault.party), fault):
             return False
         if self._processes.kill(fault.party, pause_s=fault.pause_s):
@@ -40,7 +40,7 @@ class Repair:
         return True
 
     def look(self) -> None:
-        """Damage what is dead, repair what refuses, start what is repaired."""
+        """Damage folders of dead parties, repair parties that refuse, start repaired ones."""
         for fault in list(self._pending):
             party = self._processes.parties[fault.party]
             if party.child is None and party.code is not None:
@@ -64,9 +64,9 @@ class Repair:
             self._begin_anew(party)
 
     def _begin_anew(self, party: Party) -> None:
-        """As the participant's own words advise: its state of the run is put aside, the folder kept."""
+        """Follow the participant's own advice: move its state of the run aside, keep the folder, join again."""
         if "join again" not in last_line(self._site.log(party.name)):
-            party.may_refuse = False  # it did not say what to do
+            party.may_refuse = False  # its message did not say what to do
             return
         folder = self._site.home(party.name) / "state" / RUN
         folder.rename(folder.with_name(f"damaged-{len(self.done)}"))
@@ -90,7 +90,7 @@ class Repair:
             self._accepts_older = True
             self._recover()
         elif code == 2 and dict(read_journal(self._site.home(COORDINATOR)).facts).get(OBSTACLE):
-            self.done.append("the run was over before")  # whether members hold the right models is judged as always
+            self.done.append("the run was over before")  # the members' models are judged as always
             party.code = 0
         else:
             party.may_refuse = False

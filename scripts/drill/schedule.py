@@ -1,7 +1,7 @@
-"""Which faults a drill consists of: a pure function of its seed and kind.
+"""Decides the faults of a drill: a pure function of its seed and kind.
 
-`KINDS` is the table. When processes do what is up to the machine; what is done to them, and after how much of the run,
-is not.
+`KINDS` is the table. The timing of processes depends on the machine; the faults, and after which fraction of the run
+they occur, do not.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from scripts.drill.spec import COORDINATOR, MEMBERS, PARTIES, Drill
 
 Rng = np.random.Generator
 LONGEST_PAUSE_S = 0.8
-"""Before a killed party is started again: short of what anybody would call an absence, long enough to be missed."""
+"""Before a killed party is restarted: too short to count as an absence, long enough to be noticed."""
 LAST_MOMENT = 1.05
-"""Kills may come a little after the usual end: ends and farewells are worth a strike, too."""
+"""Kills may come a little after the usual end, so that the end of a run is tested too."""
 LAST_STEP = 44
-"""As many as a party's record takes in an undisturbed run of four rounds, so that deaths come in every round of it."""
+"""Steps of a party's record in an undisturbed run of four rounds, so that kills occur in every round."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One sort of drill. about: one line for people. make: its faults."""
+    """One kind of drill. about: one line for users. make: makes its faults."""
 
     about: str
     make: Callable[[Drill, Rng], list[Fault]]
@@ -37,19 +37,19 @@ class Kind:
     uses_netem: bool = False
     uses_hostile_member: bool = False
     deadline_s: float | None = None
-    """How long a round waits for somebody who is there and reports nothing; None: as long as it takes."""
+    """How long a round waits for a member that is present but reports nothing; None: without limit."""
     same_bits: bool = True
-    """Whether the undisturbed run's models are promised: not where another member's statistics count for a while."""
+    """Whether the undisturbed run's models are expected: not if another member's statistics count for a while."""
 
 
 def faults_of(drill: Drill) -> tuple[Fault, ...]:
-    """Everything that will be done to it."""
+    """Return all faults of a drill."""
     rng = generator(drill.seed, purpose=f"drill {drill.kind}")
     return tuple(KINDS[drill.kind].make(drill, rng))
 
 
 def _party(rng: Rng) -> str:
-    """The coordinator every second time: it has the most to lose."""
+    """Draw a party; the coordinator half of the time, because it has the most to lose."""
     return COORDINATOR if rng.random() < 0.5 else str(rng.choice(MEMBERS))
 
 
@@ -62,7 +62,7 @@ def _kills(_drill: Drill, rng: Rng) -> list[Fault]:
 
 
 def _deaths(_drill: Drill, rng: Rng) -> list[Fault]:
-    """One party, or two, dies in life after life: at early steps more often, since later lives have fewer left."""
+    """Kill one or two parties in several consecutive processes; more often at early steps, since fewer remain later."""
     victims = [_party(rng)]
     if rng.random() < 0.4:
         victims.append(str(rng.choice([party for party in PARTIES if party not in victims])))
@@ -89,7 +89,7 @@ def _freezes(_drill: Drill, rng: Rng) -> list[Fault]:
 
 
 def _cuts(_drill: Drill, rng: Rng) -> list[Fault]:
-    """Mostly in the middle of something large; now and then within the first bytes of a line."""
+    """Cut mostly in the middle of something large, sometimes within the first bytes of a connection."""
     found: list[Fault] = []
     for member in MEMBERS:
         for _ in range(int(rng.integers(0, 4))):
@@ -120,12 +120,12 @@ def _half_open(_drill: Drill, rng: Rng) -> list[Fault]:
 
 
 def _slow(drill: Drill, rng: Rng) -> list[Fault]:
-    """A piece is at most 64 KiB, so that a large model meets the delay some hundred times."""
+    """Delay every piece; one is at most 64 KiB, so a large model is delayed some hundred times."""
     return _slow_lines(0.004 if drill.model_bytes > 1 << 20 else 0.15, rng)
 
 
 def _narrow(drill: Drill, rng: Rng) -> list[Fault]:
-    """A slice of a large model takes about two seconds, longer than the silence that a line is allowed at first."""
+    """Make a slice of a large model take about two seconds, longer than the silence first allowed on a line."""
     return _slow_lines(0.07 if drill.model_bytes > 1 << 20 else 1.0, rng, least=0.8)
 
 
@@ -149,7 +149,7 @@ def _twins(_drill: Drill, rng: Rng) -> list[Fault]:
 
 
 def _mixed(drill: Drill, rng: Rng) -> list[Fault]:
-    """Kills, and two of the others at once."""
+    """Combine kills with two other kinds."""
     others = [_cuts, _stalls, _half_open, _slow, _freezes, _twins]
     chosen = rng.choice(len(others), size=2, replace=False)
     found = _kills(drill, rng)[:2]
@@ -186,7 +186,7 @@ def _unplugged(_drill: Drill, rng: Rng) -> list[Fault]:
 
 
 def _usual_mbit(drill: Drill) -> float:
-    """A rate at which the undisturbed run's bytes take a few seconds on every line."""
+    """Return a rate at which the undisturbed run's bytes take a few seconds on every line."""
     return max(4.0, drill.model_bytes * 8.0 / 1e6 * 3.0)
 
 
@@ -246,7 +246,7 @@ KINDS |= {
 }
 
 DISTURBANCES = tuple(KINDS)
-"""What networks and operators do."""
+"""Faults of networks, machines and operators."""
 
 KINDS["narrow"] = Kind(
     about="lines on which one slice takes longer than the silence that a participant allows at first",
@@ -301,15 +301,15 @@ KINDS["flood-keyed-garbage"] = Kind(
 )
 
 HOSTILE_MEMBERS = (*(f"member-{name}" for name in _MEMBERS), "flood-keyed-garbage")
-"""Somebody on the list of members means harm."""
+"""Attacks by a listed member."""
 
 KINDS["hostile-coordinator"] = Kind(
     about="participants meet a coordinator that means harm: scenarios of the published list",
     make=lambda _drill, _rng: [],
 )
-"""`hostile_coordinator_drills` chooses its scenarios. No model size and no keys: it is no part of the default."""
+"""`hostile_coordinator_drills` chooses its scenarios. It has no model size and no keys, so it is not in the default."""
 
 DEFAULT_KINDS = (*DISTURBANCES, *FLOODS, *HOSTILE_MEMBERS)
 
 SEALED_KINDS = (*DISTURBANCES, *FLOODS, "flood-keyed-garbage")
-"""Kinds for sealed runs: not those that try a member's values, or a participant without a key."""
+"""Kinds for sealed runs: without those that forge a member's values or need a participant without a key."""

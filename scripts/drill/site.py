@@ -1,6 +1,6 @@
-"""The files and settings of a drill's federation: model, keys, configuration; small, quick and patient with absences.
+"""Files and settings of a drill's federation: model, keys, configuration; small, fast and tolerant of absences.
 
-Nobody is ever left out of a round: then whatever is done to a run, its numbers are those of the undisturbed one.
+No member is ever left out of a round, so that the numbers of a disturbed run are those of the undisturbed one.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from scripts.engines.processes.configuring import toml_lines
 RUN = "drill"
 HEARTBEAT_S = 0.3
 ENROLMENT_S = 2.0
-"""That a guest has time to join, too."""
+"""Gives a guest time to join too."""
 GROUP_KEY = "group.key"
 GUEST_LINGER_S = 20.0
-"""How long the end waits for a guest who may not come for its model."""
+"""How long the end of a run waits for a guest, which may not return for its model."""
 NEVER_S = 3600.0
 """Longer than any drill."""
 DATA = {"samples": "96", "classes": "3", "sites": "1", "shape": "1x16"}
 _PORTS = (20_000, 32_000)
-"""Below the range from which systems take ports for outgoing connections."""
+"""Below the range of ports for outgoing connections."""
 
 
 def data_options(member: str) -> dict[str, str]:
-    """Made-up samples, others for every member."""
+    """Return options for synthetic samples, different for every member."""
     return {**DATA, "seed": str(1 + MEMBERS.index(member) if member in MEMBERS else 99)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrillSite:
-    """Where one federation lives. address: where its coordinator listens."""
+    """Files of one federation. address: where its coordinator listens."""
 
     drill: Drill
     folder: Path
@@ -47,20 +47,20 @@ class DrillSite:
     address: str
     secure: bool
     homes: dict[str, Path]
-    """A party's folder, where it is not below `folder`."""
+    """A party's folder, if it is not below `folder`."""
     guests: tuple[str, ...] = ()
-    """Who else is on the list of members; the run does not wait for them to come."""
+    """Further names on the list of members; the run does not wait for them to join."""
     deadline_s: float | None = None
 
     def home(self, party: str) -> Path:
-        """The run's folder of the coordinator, a participant's state."""
+        """Return the coordinator's run folder, or a participant's state folder."""
         return self.homes.get(party, self.folder / party)
 
     def log(self, party: str) -> Path:
         return self.folder / f"{party}.log"
 
     def has_joined(self, member: str) -> bool:
-        """Whether it was welcomed, and has kept that."""
+        """Whether the member was welcomed and has saved that."""
         return (self.home(member) / "state" / "current").exists()
 
     @property
@@ -68,7 +68,7 @@ class DrillSite:
         return self.folder / "run.toml"
 
     def write(self) -> None:
-        """Keys and run.toml."""
+        """Write keys and run.toml."""
         network: dict[str, object] = {"endpoint": self.address}
         members: dict[str, object] = {"at_least": len(MEMBERS), "min_samples": 2}
         if self.secure:
@@ -111,7 +111,7 @@ class DrillSite:
         self.config.write_text("\n".join(toml_lines(fields)) + "\n", encoding="utf-8")
 
     def join_settings(self, member: str, endpoint: str) -> dict[str, object]:
-        """What `fedap-participant join` is told."""
+        """Return the settings of `fedap-participant join`."""
         settings: dict[str, object] = {
             "coordinator": endpoint,
             "data": "synthetic",
@@ -139,7 +139,7 @@ class DrillSite:
 
 
 def free_port(rng: np.random.Generator, host: str = "127.0.0.1") -> int:
-    """A port that is free now; a coordinator that is started again must find it free, too."""
+    """Return a port that is free now; a restarted coordinator must find it free too."""
     for port in rng.permutation(np.arange(*_PORTS))[:200]:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

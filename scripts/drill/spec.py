@@ -1,7 +1,7 @@
-"""What one drill is: a seed and four choices that follow from it unless they are given.
+"""Defines one drill: a seed, and choices that follow from it unless they are given.
 
 Pure. Consecutive seeds alternate between the small and the large model and between lines with and without CURVE, and
-go through the kinds one after the other, so that any run of seeds is balanced.
+cycle through the kinds, so that any sequence of seeds is balanced.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Mode = Literal["barrier", "continuous"]
 MODES: tuple[Mode, ...] = ("barrier", "continuous")
 
 SIZES = {"small": 16_384, "large": 10_700_000}
-"""Bytes of the model. The large one travels in slices, the small one in one message."""
+"""Bytes of the model. The large one is sent in slices, the small one in one message."""
 
 PACE_S = 2.0
-"""Pause of a round in runs that are to last."""
+"""Pause per round in long runs."""
 
 MOST_BYTES = 1 << 30
 
@@ -30,7 +30,7 @@ PARTIES = (COORDINATOR, *MEMBERS)
 
 @dataclass(frozen=True, kw_only=True)
 class Drill:
-    """One disturbed run. Everything that is done to it follows from these fields."""
+    """One disturbed run. All its faults follow from these fields."""
 
     seed: int
     kind: str
@@ -39,13 +39,13 @@ class Drill:
     mode: Mode = "barrier"
     rounds: int = 4
     pace_s: float = 0.0
-    """Pause of every participant in every round, for runs that are to last."""
+    """Pause of every participant in every round, for long runs."""
     sealed: bool = False
     """Whether the members hide their updates from the coordinator."""
 
     @property
     def setting(self) -> str:
-        """What it is compared with: equal for all drills that share an undisturbed run."""
+        """Equal for all drills that are compared with the same undisturbed run."""
         line = "curve" if self.curve else "plain"
         return f"{self.model_bytes}-{line}-{self.mode}-{self.rounds}{'-sealed' if self.sealed else ''}"
 
@@ -66,7 +66,7 @@ class Drill:
 
 @dataclass(frozen=True, kw_only=True)
 class DrillOptions:
-    """What the user asked for; None: both, in turn."""
+    """What the user requested; None: both, alternating."""
 
     kinds: tuple[str, ...]
     model_bytes: int | None = None
@@ -77,7 +77,7 @@ class DrillOptions:
     sealed: bool = False
 
     def lasting(self, minutes: float) -> DrillOptions:
-        """The same for runs that last so long: many rounds, each with a pause; small and plain unless asked for."""
+        """Return options for runs of this duration: many rounds with pauses; small and plain unless requested."""
         return replace(
             self,
             model_bytes=self.model_bytes or SIZES["small"],
@@ -87,8 +87,8 @@ class DrillOptions:
         )
 
     def drill(self, seed: int) -> Drill:
-        """The drill of a seed: its lowest bit decides the model, the next one the lines, the rest the kind. In runs
-        that last, every seed is the next kind's."""
+        """Return the drill of a seed: its lowest bit decides the model, the next one encryption, the rest the kind. In
+        long runs every seed takes the next kind."""
         large, curve = bool(seed & 1), bool(seed & 2)
         turn = seed if self.pace_s else seed >> 2
         return Drill(
@@ -104,7 +104,7 @@ class DrillOptions:
 
 
 def parse_size(text: str | None) -> int | None:
-    """small, large or a number of bytes; None stays None."""
+    """Parse small, large or a number of bytes; None stays None."""
     if text is None or text in SIZES:
         return None if text is None else SIZES[text]
     if not text.isdecimal() or not 1 <= int(text) <= MOST_BYTES:
@@ -113,7 +113,7 @@ def parse_size(text: str | None) -> int | None:
 
 
 def parse_kinds(given: Sequence[str], known: Sequence[str], default: Sequence[str]) -> tuple[str, ...]:
-    """The kinds asked for, each of them known; none: the default."""
+    """Return the requested kinds, all of them known; if there are none, the default."""
     for kind in given:
         if kind not in known:
             raise unknown_name("kind", kind, known)

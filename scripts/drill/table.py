@@ -1,4 +1,4 @@
-"""The table at the end of a series of drills: tried, survived, what it cost, and how to repeat what did not survive."""
+"""Prints the table at the end of a series of drills: tried, survived, cost, and how to repeat failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MB = 1_000_000
 
 
 def show(console: Console, records: Sequence[DrillRecord]) -> None:
-    """One line for each kind, a sum, and the command for each failure."""
+    """Print one line per kind, a total, and the command for each failure."""
     table = Table(title="fedap-lab drill")
     for name in ("kind", "tried", "survived", "faults struck", "worst memory growth", "most log bytes", "seconds each"):
         table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=name == "kind")
@@ -49,7 +49,7 @@ def _cells(records: Sequence[DrillRecord]) -> list[str]:
 
 
 def breakdown(records: Sequence[DrillRecord]) -> list[str]:
-    """How many were of which model and line."""
+    """Return the results by model and line."""
     groups: dict[str, list[DrillRecord]] = {}
     for record in records:
         drill = record.drill

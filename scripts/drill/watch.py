@@ -1,6 +1,6 @@
-"""What the parties of a drill cost: peak memory and open files, read from the kernel; the bytes of their logs.
+"""Measures what the parties of a drill cost: peak memory and open files, from the kernel, and the size of their logs.
 
-Only looks. A process that is gone between two looks has the figures of the last one.
+It only observes. A process that ends between two measurements keeps the figures of the last one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
 
 @dataclass
 class Costs:
-    """The most that was seen, by party."""
+    """The largest values measured, by party."""
 
     memory_bytes: dict[str, int] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
 
     def look(self, pids: Mapping[str, int]) -> None:
-        """Look at every living party."""
+        """Measure every running party."""
         for party, pid in pids.items():
             try:
                 peak = _PEAK.search(Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
@@ -34,12 +34,12 @@ class Costs:
 
 
 def log_bytes(logs: Mapping[str, Path]) -> dict[str, int]:
-    """How much every party has written."""
+    """Return how much every party has logged."""
     return {party: path.stat().st_size if path.exists() else 0 for party, path in logs.items()}
 
 
 def traces(logs: Mapping[str, Path]) -> list[str]:
-    """Parties whose log shows an exception that nobody caught: one that was caught is a field of a line."""
+    """Return parties whose log shows an uncaught exception; a caught one is only a field of a line."""
     return [
         party
         for party, path in logs.items()
@@ -48,6 +48,6 @@ def traces(logs: Mapping[str, Path]) -> list[str]:
 
 
 def last_line(log: Path, longest: int = 300) -> str:
-    """The end of a log, for people."""
+    """Return the last line of a log, for users."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
     return next((line[-longest:] for line in reversed(lines) if line.strip()), "none")

@@ -1,6 +1,6 @@
-"""Several drills side by side: worker processes, each with its own fork server, fed with one drill at a time.
+"""Plays several drills in parallel: worker processes, each with its own fork server, get one drill at a time.
 
-Workers are forked before any of them has a thread. Each undisturbed run is made once for a folder and shared.
+Workers are forked before any of them has a thread. Each undisturbed run is made once per folder and shared.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DrillRunner:
         self._root = root
 
     def play(self, drill: Drill) -> DrillRecord:
-        """One drill, beside its undisturbed run. What was survived leaves nothing behind; the rest stays."""
+        """Play one drill and compare it with its undisturbed run. A passed drill leaves no files; a failed one does."""
         folder = self._root / "drills" / drill.name
         shutil.rmtree(folder, ignore_errors=True)
         if drill.kind == HOSTILE_COORDINATOR:
@@ -63,7 +63,7 @@ class DrillRunner:
         return record_of(drill, faults, outcome, verdict, folder=None if verdict.survived else folder)
 
     def _quiet(self, drill: Drill) -> tuple[Path, DrillOutcome]:
-        """The initial model, and how the same federation ends when nobody disturbs it."""
+        """Return the initial model and the outcome of the same federation without faults."""
         kind = KINDS[drill.kind]
         way = "apart" if kind.uses_namespaces else "proxied" if kind.uses_proxy else "direct"
         name = f"{drill.setting}-{way}"
@@ -90,15 +90,15 @@ class DrillRunner:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """One worker at a time."""
+    """Let in one worker at a time."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _work(line: Connection, root: Path, parent: int) -> None:
-    """A worker's life: a drill in, a record out."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends us
+    """Run a worker: drills in, records out."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     unwind_on_sigterm()
     end_with_parent(parent)
     with ForkServer() as fork_server:
@@ -141,7 +141,7 @@ class Workers:
             process.join()
 
     def run(self, drills: Iterator[Drill], done: Callable[[DrillRecord], None]) -> None:
-        """Until the drills are all played; a new one is taken whenever a worker is free."""
+        """Play all drills; a new one is started whenever a worker is free."""
         busy: dict[Connection, Drill] = {}
         free = list(self._lines)
         while True:

@@ -1,1 +1,1 @@
-"""Peers that mean harm, written with plain sockets: they need no key, no library and no part of this project."""
+"""Hostile peers, written with plain sockets: they need no key, no library and no part of this project."""

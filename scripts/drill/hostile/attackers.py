@@ -1,4 +1,4 @@
-"""Which attacks exist by name, and how one is made for a federation."""
+"""Lists attacks by name, and makes one for a federation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scripts.drill.hostile.members import LIARS, Membership, keyed_garbage, lyin
 from scripts.drill.hostile.mutants import hellos, mutants
 
 UNDER_NAMES = {"mutants": mutants, "hellos": hellos}
-"""Attacks under members' names. Without keys whoever comes first has a name: these begin when all members are in."""
+"""Attacks under members' names. Without keys the first to use a name owns it: these start after all have joined."""
 
 
 KEYED = "keyed-garbage"
@@ -19,7 +19,7 @@ KEYED = "keyed-garbage"
 def make_attackers(
     name: str, endpoint: str, *, seed: int, initial: Path, members: Sequence[str], run: str, keys: Path | None
 ) -> Attackers:
-    """One attack, over and over. keys: the folder with those of a hostile member, where lines are encrypted."""
+    """Make an attack that is repeated. keys: the folder with those of a hostile member, if lines are encrypted."""
     attack: Attack
     if name in LIARS:
         attack = lying(name, Membership(initial=initial, folder=keys))

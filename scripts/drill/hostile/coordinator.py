@@ -1,4 +1,4 @@
-"""The published list: what a hostile coordinator may try against one participant, and what comes of it.
+"""Publishes what a hostile coordinator may try against a participant, and the outcome of each attempt.
 
 Every scenario is played over a real socket by a test, which also compares this list with docs/hostile-coordinator.md.
 """
@@ -26,7 +26,7 @@ SCENARIOS: dict[str, Scenario] = {one.name: one for _, group in _GROUPS for one 
 """Played with a model that fits one message."""
 
 SLICED: dict[str, Scenario] = {**SCENARIOS, **{one.name: one for one in TRANSFERS}}
-"""Played with a model that travels in slices: the same, and what only slices allow."""
+"""Played with a model that is sent in slices: the same, and those that only slices allow."""
 
 _HEAD = """# What a hostile coordinator can do to a participant
 
@@ -49,7 +49,7 @@ training made last.
 
 
 def page() -> str:
-    """The whole document."""
+    """Return the whole document."""
     lines = [_HEAD]
     for title, group in (*_GROUPS, ("Transfers of large models", TRANSFERS)):
         lines += [f"## {title}", "", "| | the coordinator | the participant |", "|---|---|---|", *_rows(group), ""]

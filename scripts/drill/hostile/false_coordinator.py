@@ -1,7 +1,7 @@
-"""What a hostile scenario is, and how it is judged once it has been played (`scripted_coordinator`).
+"""Defines a hostile scenario, and judges it once it has been played (`scripted_coordinator`).
 
-The scenarios themselves stand in `coordinator` and the files it names. The judgement: all that left the participant
-must be in the list that `check` prints, nothing may have been imported, and its folder may hold a sound model or none.
+The scenarios themselves are in `coordinator` and the files it imports. To pass, everything that left the participant
+must be in the list that `check` prints, no module may have been imported, and its folder holds a sound model or none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from protocol.tensors import TensorSet
 from scripts.drill.hostile.scripted_coordinator import FORBIDDEN_MODULE, NAME, ROUNDS, FalseCoordinator, ScenarioData
 
 LARGEST_SOUND = 1e3
-"""Values of a small model that was trained for a round or two are far below."""
+"""Values of a small model trained for a round or two are far below this."""
 
 Play = Callable[[FalseCoordinator], None]
 
@@ -35,10 +35,9 @@ Play = Callable[[FalseCoordinator], None]
 class Scenario:
     """One thing that a coordinator may try.
 
-    does, outcome: sentences for the published list. code: with which the participant ends. told: the code of the
-    `error` that it answers with, where it answers. words: part of the reason with which it ends. updates: how many may
-    leave at most; measures: how many statistics. algorithm: what its operator has agreed to; settings: what else was
-    typed.
+    does, outcome: sentences for the published list. code: the participant's exit code. told: the code of its `error`
+    answer, if it answers. words: part of the reason with which it ends. updates: how many may leave at most; measures:
+    how many statistics. algorithm: what its operator has agreed to; settings: further options of the operator.
     """
 
     name: str
@@ -56,7 +55,7 @@ class Scenario:
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioOutcome:
-    """What a scenario left behind."""
+    """Everything observed in a scenario."""
 
     scenario: Scenario
     ends: tuple[End | BaseException, ...]
@@ -64,11 +63,11 @@ class ScenarioOutcome:
     sent: tuple[Mapping[str, object], ...]
     files: tuple[str, ...]
     faults: tuple[str, ...]
-    """Why the scenario was not survived; empty where it was."""
+    """Why the scenario failed; empty if it passed."""
 
 
 def perform(scenario: Scenario, data: ScenarioData, folder: Path) -> ScenarioOutcome:
-    """Play one scenario against a fresh participant and judge what came of it."""
+    """Play one scenario against a fresh participant and judge the outcome."""
     payload = folder / "importable"
     payload.mkdir(parents=True)
     (payload / f"{FORBIDDEN_MODULE}.py").write_text("from fedap_core.strategies.fedap import FedAp\n")
@@ -112,7 +111,7 @@ def _end_faults(outcome: ScenarioOutcome) -> list[str]:
 
 
 def _leak_faults(outcome: ScenarioOutcome, data: ScenarioData) -> list[str]:
-    """What left, by the wire and by the participant's own record, beside the list that `check` prints."""
+    """Compare what left, on the wire and in the participant's own record, with the list that `check` prints."""
     described = {"data": "synthetic", "data_options": dict(data.data_options), "model_file": data.initial, "name": NAME}
     settings = DataSettings.model_validate({**described, "validation": 0.0})
     subject = subject_of(
@@ -142,7 +141,7 @@ def _leak_faults(outcome: ScenarioOutcome, data: ScenarioData) -> list[str]:
 
 
 def _change_faults(outcome: ScenarioOutcome, state: Path, payload: Path) -> list[str]:
-    """Files outside the state folder, and models in it that are not sound."""
+    """Find files outside the state folder, and unsound models in it."""
     inside = (state.name, payload.name)
     faults = [f"wrote {name}" for name in outcome.files if Path(name).parts[0] not in inside]
     for path in state.rglob("*.safetensors"):
@@ -158,7 +157,7 @@ def _change_faults(outcome: ScenarioOutcome, state: Path, payload: Path) -> list
 
 
 def is_listed(message: Message, entry: Leaving) -> bool:
-    """The same kind, no field more, and the same tensors to the byte; class tables need an evaluation to report."""
+    """Whether kind and tensor layouts match and there is no extra field; class tables may be missing."""
     values = {name: getattr(message, name) for name, _ in message.CONTRACTS}
     tensors = {name: value for name, value in values.items() if isinstance(value, TensorSet)}
     expected = dict(entry.tensors)

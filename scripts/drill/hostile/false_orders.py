@@ -1,4 +1,4 @@
-"""Scenarios about orders: phases, measures, tensors and rounds that no plan has, and models that would do harm."""
+"""Scenarios about orders: phases, measures, tensors and rounds outside the plan, and harmful models."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ IGNORED = "The message belongs to nothing that is agreed; it is dropped."
 
 
 def _file_plan(data: ScenarioData) -> Plan:
-    """FedAP that measures under a model which the coordinator brings."""
+    """Return a plan of FedAP that measures under a model sent by the coordinator."""
     return data.plan(anchor="file")
 
 
 def ordering(**order: Any) -> Play:  # noqa: ANN401
-    """A train order for round 0 that differs from the plan's; then the run as planned."""
+    """Send a train order for round 0 that differs from the plan; then run as planned."""
 
     def play(session: FalseCoordinator) -> None:
         session.welcome()
@@ -96,7 +96,7 @@ def _nan_anchor(session: FalseCoordinator) -> None:
 
 
 def _early_running(session: FalseCoordinator) -> None:
-    """Three rounds of f-FedAP measure in round 0 already; the plan has six here, so that round 2 is the one."""
+    """With three rounds f-FedAP would measure in round 0; with six, as in this plan, it measures in round 2."""
     session.welcome(session.data.plan(strategy="f-fedap", rounds=6))
     session.attempt(session.train(0, phase="fedbn", measure="running"))
     session.send(session.train(0, phase="fedbn"))
@@ -105,7 +105,7 @@ def _early_running(session: FalseCoordinator) -> None:
 
 
 def delivering(value: float) -> Play:
-    """A round as planned, then one whose weights are all one value."""
+    """Run a round as planned, then one whose weights all have one value."""
 
     def play(session: FalseCoordinator) -> None:
         session.welcome()

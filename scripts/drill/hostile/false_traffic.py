@@ -1,4 +1,4 @@
-"""Scenarios about traffic: floods, wrong speakers, foreign runs, transfers that nobody offered or asked for."""
+"""Scenarios about traffic: floods, messages of the wrong side, foreign runs, unrequested transfers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRANSFER = "cd" * 16
 
 
 def pouring(made: Callable[[FalseCoordinator], Sequence[Message]]) -> Play:
-    """Messages between the welcome and the first round."""
+    """Send messages between the welcome and the first round."""
 
     def play(session: FalseCoordinator) -> None:
         session.welcome()
@@ -56,7 +56,7 @@ def _speaking_as_the_participant(session: FalseCoordinator) -> None:
 
 
 def _hello_required(session: FalseCoordinator) -> None:
-    """Each asks for a hello; the welcome that follows the last hello is taken."""
+    """Request a hello again and again; the welcome after the last hello is accepted."""
     session.welcome()
     session.round(0)
     session.send(*[HelloRequired()] * 50)

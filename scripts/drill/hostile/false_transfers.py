@@ -1,5 +1,5 @@
-"""Scenarios about transfers, which only a model above one slice has: false, missing and misplaced slices, and grants
-that ask for more than was offered."""
+"""Scenarios about transfers, which only a model larger than a slice needs: false, missing and misplaced slices, and
+grants for more than was offered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scripts.drill.hostile.scripted_coordinator import FalseCoordinator
 
 
 def _present(weights: TensorSet) -> tuple[str, memoryview]:
-    """The name and the bytes of a payload above one slice."""
+    """Return the name and the bytes of a payload larger than a slice."""
     if weights.transfer is None or weights.data is None:
         raise ValueError(f"{weights.size_bytes} bytes fit one message; expected a model above {SLICE_BYTES} bytes")
     return weights.transfer, weights.data

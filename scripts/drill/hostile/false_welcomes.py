@@ -1,4 +1,4 @@
-"""Scenarios about the beginning: plans that go too far, foreign models and names, terms that change later."""
+"""Scenarios about the start: excessive plans, foreign models and names, terms that change later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SGD: Mapping[str, Any] = {"learning_rate": 0.05, "batch_size": 16}
 
 
 def frames_with(message: Message, change: Callable[[dict[str, Any]], None]) -> list[bytes]:
-    """A message whose fields are changed past all contracts."""
+    """Encode a message with changed fields, bypassing all contracts."""
     header, *rest = [bytes(frame) for frame in encode(message)]
     major, minor, kind, fields = msgpack.unpackb(header, strict_map_key=False)
     change(fields)
@@ -29,7 +29,7 @@ def frames_with(message: Message, change: Callable[[dict[str, Any]], None]) -> l
 
 
 def asking(**plan: object) -> Play:
-    """A welcome with a plan that differs from the honest one, and nothing more."""
+    """Send only a welcome, with a plan that differs from the honest one."""
 
     def play(session: FalseCoordinator) -> None:
         session.welcome(session.data.plan(**plan))

@@ -1,7 +1,7 @@
-"""Attacks that any stranger can make, each a function of (endpoint, seed) and each repeatable until somebody says stop.
+"""Attacks that any stranger can make, each a function of (endpoint, seed) that is repeated until stopped.
 
-An attack is one attempt: it connects, does its harm and leaves; whatever the other side does about it is no error here.
-`Attackers` runs one attack over and over in threads. Seeds make the bytes repeatable; the timing is the machine's.
+An attack is one attempt: it connects, does its harm and leaves; whatever the other side does is no error here.
+`Attackers` repeats one attack in threads. Seeds make the bytes repeatable; the timing depends on the machine.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from scripts.drill.hostile.zmtp import RawListener, RawPeer, frame, greeting, message
 
 Attack = Callable[[str, random.Random], int]
-"""(endpoint, randomness) -> bytes or messages that got out."""
+"""(endpoint, randomness) -> bytes or messages sent."""
 
 FILLING_MESSAGES = 2_000
 FILLING_BYTES = 3_000
-"""More than a queue of 16 messages and the kernel's buffers take, so that the line is full when it is reset."""
+"""More than a queue of 16 messages and the kernel's buffers hold, so that the connection is full when it is reset."""
 
 ENDLESS_BYTES = 1 << 30
-"""Where an endless message stops after all: nobody's memory is to be filled by a test that fails."""
+"""Where an endless message stops after all, so that a failing test does not fill the memory."""
 
 
 def fill_and_reset(endpoint: str, rng: random.Random) -> int:
@@ -58,7 +58,7 @@ def endless_multipart(
     most_bytes: int = ENDLESS_BYTES,
     first: Sequence[bytes] = (),
 ) -> int:
-    """One message whose frames never end. first: whole messages said before, such as a hello."""
+    """Send one message whose frames never end. first: whole messages sent before it, such as a hello."""
     peer = RawPeer.connected(endpoint)
     try:
         peer.handshake()
@@ -73,12 +73,12 @@ def endless_multipart(
 
 
 def tiny_frames(endpoint: str, rng: random.Random) -> int:
-    """The same with empty frames: two bytes on the wire, and a whole entry of a queue in memory."""
+    """Do the same with empty frames: two bytes on the wire, but a whole queue entry in memory."""
     return endless_multipart(endpoint, rng, frame_bytes=0, most_bytes=ENDLESS_BYTES // 32)
 
 
 def garbage(endpoint: str, rng: random.Random) -> int:
-    """A handshake, then whole messages of random bytes."""
+    """Complete a handshake, then send whole messages of random bytes."""
     peer = RawPeer.connected(endpoint)
     try:
         peer.handshake()
@@ -89,7 +89,7 @@ def garbage(endpoint: str, rng: random.Random) -> int:
 
 
 def reconnecting(endpoint: str, rng: random.Random) -> int:
-    """One faulty message for each connection: whoever is only limited by connection is not limited."""
+    """Send a few faulty messages per connection: a limit per connection does not stop this."""
     peer = RawPeer.connected(endpoint)
     try:
         peer.handshake()
@@ -99,7 +99,7 @@ def reconnecting(endpoint: str, rng: random.Random) -> int:
 
 
 def broken_handshake(endpoint: str, rng: random.Random) -> int:
-    """Random bytes, a greeting cut short, or a mechanism that nobody has."""
+    """Send random bytes, a truncated greeting, or an unknown mechanism."""
     peer = RawPeer.connected(endpoint)
     try:
         kind = rng.randrange(4)
@@ -124,7 +124,7 @@ ATTACKS: Mapping[str, Attack] = {
 
 
 class Attackers:
-    """One attack, over and over, from several threads, as long as the block lasts."""
+    """Repeats one attack from several threads while the block lasts."""
 
     def __init__(self, attack: Attack, endpoint: str, *, seed: int, threads: int = 1) -> None:
         self._attack, self._endpoint, self._seed = attack, endpoint, seed
@@ -134,7 +134,7 @@ class Attackers:
         self.attempts = 0
         """Attacks made so far."""
         self.refused = 0
-        """Of these, how many were cut off before they had done."""
+        """How many of these were cut off before they were done."""
 
     def __enter__(self) -> Attackers:
         for thread in self._threads:
@@ -155,14 +155,14 @@ class Attackers:
                 self._attack(self._endpoint, random.Random(f"{self._seed}/{number}/{turn}"))  # noqa: S311 - no secret
             except OSError:
                 refused = 1
-                self._stopping.wait(0.02)  # nobody listens, or no more are let in
+                self._stopping.wait(0.02)  # nobody listens, or the limit of connections is reached
             with self._lock:
                 self.attempts += 1
                 self.refused += refused
 
 
 class FillingListener:
-    """A coordinator that is none: whoever connects gets its queue filled and its connection reset, again and again."""
+    """A fake coordinator: fills the queue of whoever connects and resets the connection, again and again."""
 
     def __init__(self, *, seed: int, with_pings: bool) -> None:
         self._with_pings = with_pings
@@ -202,6 +202,6 @@ def _pour(peer: RawPeer, batch: bytes, most_bytes: int) -> int:
         while sent < most_bytes:
             peer.send(batch)
             sent += len(batch)
-    except OSError:  # cut off, or nothing is taken any more
+    except OSError:  # cut off, or the other side stopped reading
         return sent
     return sent

@@ -1,7 +1,7 @@
-"""A member on the list that means harm: it keeps the protocol's form, and reports what no honest member would.
+"""A hostile member on the list: it follows the protocol's form, but reports what no honest member would.
 
-Like `floods`, each attack is one attempt, here one connection. What it reports follows from the randomness that it is
-given; the transport is a participant's own.
+As in `floods`, each attack is one attempt, here one connection. Its reports follow from the given randomness; the
+transport is the participant's own code.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from scripts.bench.light_peers import hello_of
 from scripts.drill.hostile.floods import Attack
 
 NAME = "d"
-"""Of the hostile member, whom the list has beside the others."""
+"""Name of the hostile member, which is on the list beside the others."""
 
 SAMPLES = 512
 LASTS_S = 20.0
-"""Longest life of one connection."""
+"""Longest duration of one connection."""
 SHIFTED = 5
-"""Updates for other rounds, for each order."""
+"""Updates for other rounds, per order."""
 HANGS_UP_S = 0.5
-"""Between a report and hanging up, where that is what the member does."""
+"""Pause between a report and closing the connection, for members that do that."""
 REJECTED_S = 0.2
-"""Pause after a hello that was not welcomed: a flood of hellos is another drill."""
+"""Pause after a rejected hello: a flood of hellos is another drill."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Liar:
-    """What a hostile member says where an honest one would report its work."""
+    """What a hostile member sends instead of an honest report."""
 
     hello: Callable[[Hello, random.Random], Hello] = lambda hello, _rng: hello
     mean: float = 0.0
     value: Callable[[random.Random], float] = lambda _rng: 9e5
     shift: Callable[[random.Random], int] | None = None
-    """By how many rounds its updates miss the one that was asked for; the participant's own checks are passed by."""
+    """By how many rounds its updates miss the requested one; the participant's own checks are bypassed."""
     one_report: bool = False
-    """Whether it hangs up after every report, to come again under another hello."""
+    """Whether it disconnects after every report, to return with another hello."""
 
 
 def _other_count(hello: Hello, rng: random.Random) -> Hello:
@@ -71,7 +71,7 @@ LIARS: dict[str, Liar] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Membership:
-    """What a listed member has. folder: where its key and the coordinator's lie; None: there are no keys."""
+    """What a listed member has. folder: with its key and the coordinator's; None: there are no keys."""
 
     initial: Path
     folder: Path | None
@@ -95,7 +95,7 @@ class _Peer:
         self._post.send(message)
 
     def received(self) -> list[Message]:
-        """What has come, complete; sends what is due and waits for a moment."""
+        """Return the complete messages received; sends what is due and waits for a moment."""
         while self._line.monitor.poll(0):
             self.is_gone = self.is_gone or self._line.read_monitor() is not None
         found: list[Message] = []
@@ -107,7 +107,7 @@ class _Peer:
         return found
 
     def pour(self, messages: Iterable[Sequence[Buffer]]) -> None:
-        """Anything at all, past the protocol."""
+        """Send arbitrary frames, bypassing the protocol."""
         for frames in messages:
             if self._line.is_up and self._line.can_send():
                 self._line.send(frames)
@@ -117,7 +117,7 @@ class _Peer:
 
 
 def lying(name: str, membership: Membership) -> Attack:
-    """A member that answers every order with a lie until it is excluded, and comes again."""
+    """Return an attack that answers every order with a lie until it is excluded, then returns."""
     liar, spec = LIARS[name], read_spec(membership.initial)
 
     def attack(endpoint: str, rng: random.Random) -> int:
@@ -164,7 +164,7 @@ def _misplaced(order: Train, shift: int) -> Update:
 
 
 def keyed_garbage(membership: Membership) -> Attack:
-    """Random messages on connections that the coordinator's list lets in."""
+    """Return an attack that sends random messages on connections that the coordinator's list admits."""
 
     def attack(endpoint: str, rng: random.Random) -> int:
         peer, told, until = _Peer(membership, endpoint), 0, time.monotonic() + 2.0

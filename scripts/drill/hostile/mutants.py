@@ -1,6 +1,6 @@
-"""Strangers who know the protocol: real messages with bits changed, and hellos under everybody's name.
+"""Strangers who know the protocol: they send real messages with changed bits, and hellos under members' names.
 
-Like `floods`, each attack is one attempt, and its bytes follow from the randomness that it is given.
+As in `floods`, each attack is one attempt, and its bytes follow from the given randomness.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TRANSFER = "ab" * 16
 
 
 def speech(hello: Hello, run: str, round_no: int) -> list[Message]:
-    """One of everything that a participant may say."""
+    """Return one message of every kind that a participant may send."""
     weights = TensorSet.of({"1.weight": np.ones((4, 4), dtype=np.float32)})
     return [
         hello,
@@ -39,7 +39,7 @@ def speech(hello: Hello, run: str, round_no: int) -> list[Message]:
 
 
 def mutated(frames: Sequence[bytes], rng: random.Random) -> list[bytes]:
-    """The same with a few bytes changed, cut, doubled or added; now and then as it was."""
+    """Return the frames with a few bytes changed, cut, doubled or added; sometimes unchanged."""
     made = [bytearray(frame) for frame in frames]
     for _ in range(rng.randint(0, 4)):
         frame = rng.choice(made)
@@ -57,7 +57,7 @@ def mutated(frames: Sequence[bytes], rng: random.Random) -> list[bytes]:
 
 
 def mutants(initial: Path, names: Sequence[str], run: str) -> Attack:
-    """Some hundred changed messages on one connection, after a hello that is sometimes whole."""
+    """Return an attack that sends up to some hundred mutated messages on one connection."""
 
     def attack(endpoint: str, rng: random.Random) -> int:
         peer = RawPeer.connected(endpoint)
@@ -75,7 +75,7 @@ def mutants(initial: Path, names: Sequence[str], run: str) -> Attack:
 
 
 def hellos(initial: Path, names: Sequence[str], run: str) -> Attack:
-    """A valid hello under a name that is somebody else's, or nobody's, from an installation of one's own."""
+    """Return an attack that sends valid hellos under a member's name or an unknown one, from its own instance."""
 
     def attack(endpoint: str, rng: random.Random) -> int:
         peer = RawPeer.connected(endpoint)

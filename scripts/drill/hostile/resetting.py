@@ -1,7 +1,7 @@
-"""A relay that resets: real peers, with or without keys, speak through it, and their connections end with RST.
+"""A relay that resets: real peers, with or without keys, connect through it, and their connections end with RST.
 
-For attacks by somebody who holds a listed key: encryption is left to a real client, the harm is done to its connection.
-It counts bytes and knows nothing of what they mean.
+For attacks by the holder of a listed key: a real client does the encryption, the relay disturbs its connection. It
+counts bytes and does not know what they mean.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from scripts.drill.hostile.zmtp import address_of
 
 _CHUNK = 65_536
 _QUIET_S = 0.2
-"""A direction that takes nothing for so long is full."""
+"""A direction that accepts nothing for this long is full."""
 
 
 class ResettingRelay:
-    """Listens while the block lasts; resets every connection towards `upstream` once so many bytes have passed there,
-    or as soon as it takes no more."""
+    """Listens while the block lasts; resets every connection to `upstream` once `after_bytes` have passed, or as soon
+    as it accepts no more."""
 
     def __init__(self, upstream: str, *, after_bytes: int) -> None:
         self._upstream = address_of(upstream)
@@ -66,9 +66,9 @@ class ResettingRelay:
             self._start(self._forth, client, server)
 
     def _forth(self, client: socket.socket, server: socket.socket) -> None:
-        """Towards the victim, until it is full or enough has passed; then the reset."""
+        """Relay towards the victim until it is full or enough has passed; then reset."""
         passed = 0
-        with contextlib.suppress(OSError):  # TimeoutError included: the victim takes no more
+        with contextlib.suppress(OSError):  # including TimeoutError: the victim accepts no more
             while passed < self._after and not self._stopping.is_set():
                 try:
                     chunk = client.recv(_CHUNK)

@@ -1,7 +1,7 @@
-"""A coordinator for hostile scenarios: a ROUTER socket that sends whatever a scenario asks, and one real participant.
+"""A coordinator for hostile scenarios: a ROUTER socket that sends whatever a scenario says, and one real participant.
 
-No conversation is kept on this side, so that nothing stops it from saying what is illegal. What scenarios there are and
-how they are judged is not known here.
+This side keeps no conversation state, so nothing stops it from sending illegal messages. It does not know the scenarios
+or how they are judged.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ from protocol.traffic import Dispatch, Intake
 RUN = "agreed"
 NAME = "hospital"
 BEAT_S = 30.0
-"""This side never beats; four of them missed would be silence."""
+"""Long, because this side never sends heartbeats; four missed ones would count as silence."""
 
 ROUNDS = 3
 PATIENCE_S = 60.0
-"""How long a scenario waits for what must come; a machine under load may take seconds."""
+"""How long a scenario waits for an expected message; a machine under load may take seconds."""
 
 FORBIDDEN_MODULE = "hostile_payload"
-"""A module that can be imported where scenarios are played, and that nobody may import."""
+"""A module that is importable while scenarios are played, and that nothing may import."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioData:
-    """What every scenario starts from: a participant's data and model, made once."""
+    """A participant's data and model, from which every scenario starts; made once."""
 
     home: LocalSetup
     initial: Path
@@ -70,7 +70,7 @@ class ScenarioData:
 
     @classmethod
     def made(cls, folder: Path, model: str = "lenet5") -> ScenarioData:
-        """Synthetic images of three classes and a model, LeNet-5 unless said: a round takes hundredths of a second."""
+        """Make synthetic images of three classes and a model, LeNet-5 by default; a round takes well under a second."""
         options = {"samples": "96", "classes": "3", "shape": "1x16x16"}
         described = {"data": "synthetic", "data_options": options, "model": model, "name": NAME}
         home = open_home(DataSettings.model_validate(described))
@@ -84,7 +84,7 @@ class ScenarioData:
         return cls(home=home, initial=initial, model=model, data_options=options)
 
     def settings(self, endpoint: str, state: Path, **others: object) -> JoinSettings:
-        """What the hospital's operator has typed: FedAP and nothing else."""
+        """Return the settings of the hospital's operator: FedAP and nothing else."""
         described: dict[str, object] = {
             "coordinator": endpoint,
             "data": "synthetic",
@@ -93,7 +93,7 @@ class ScenarioData:
             "name": NAME,
             "state": state,
             "algorithm": "fedap",
-            "validation": 0.0,  # as the plan has it: another share is said by a second hello
+            "validation": 0.0,  # as in the plan: another share would need a second hello
             "reconnect_s": 0.1,
             "reconnect_cap_s": 0.2,
             "answer_s": 2.0,
@@ -103,7 +103,7 @@ class ScenarioData:
         return JoinSettings.model_validate({**described, **others})
 
     def plan(self, **others: object) -> Plan:
-        """The honest plan: three rounds of FedAP, measured under the initial model."""
+        """Return the honest plan: three rounds of FedAP, measured under the initial model."""
         spec, strategy = self.home.spec, make_strategy("fedap")
         fields: dict[str, object] = {
             "strategy": "fedap",
@@ -121,14 +121,14 @@ class ScenarioData:
         return Plan(**{**fields, **others})  # type: ignore[arg-type]
 
     def whole(self, change: Callable[[Any], Any] = lambda values: values) -> TensorSet:
-        """The initial model with all tensors, its floating values changed."""
+        """Return the initial model with all tensors, its floating-point values changed."""
         _, state, _ = read_model(self.initial)
         arrays = {spec.name: state[spec.name].numpy() for spec in model_layout(self.home.spec).specs}
         changed = {name: change(a).astype(a.dtype) if a.dtype == np.float32 else a for name, a in arrays.items()}
         return TensorSet.of(changed)
 
     def weights(self, fill: float | None = None, *, everything: bool = False) -> TensorSet:
-        """What FedAP shares (or all that floats), as in the initial model or full of one value."""
+        """Return what FedAP shares (or all floating-point tensors), from the initial model or filled with one value."""
         spec = self.home.spec
         layout = floating_layout(spec) if everything else shared_layout(spec, make_strategy("fedap"))
         arrays = self.whole().arrays()
@@ -137,7 +137,7 @@ class ScenarioData:
 
 
 class FalseCoordinator:
-    """One scenario's socket, and the lives of the participant on it. Use as a context manager."""
+    """One scenario's socket and the participant on it, across restarts. Use as a context manager."""
 
     def __init__(self, data: ScenarioData, folder: Path) -> None:
         self.data = data
@@ -174,28 +174,28 @@ class FalseCoordinator:
 
     @property
     def is_over(self) -> bool:
-        """Whether the participant's present life has ended."""
+        """Whether the current participant has ended."""
         while not self._frames.empty():
             self.ends.append(self._frames.get())
         return self._thread is not None and not self._thread.is_alive() and self._frames.empty()
 
     def start(self, **others: object) -> None:
-        """A life of the participant, in a thread of this process."""
+        """Start the participant in a thread of this process."""
         settings = self.data.settings(self.endpoint, self.state, **others)
 
         def live() -> None:
             try:
                 self._frames.put(join(settings, home=self.data.home))
-            except BaseException as error:  # noqa: BLE001 - whatever ends it is judged
+            except BaseException as error:  # noqa: BLE001 - any end is judged
                 self._frames.put(error)
 
         self._thread = threading.Thread(target=live, name="hospital", daemon=True)
         self._thread.start()
 
-    # --- speaking and hearing -----------------------------------------------------------------------------------
+    # --- sending and receiving ----------------------------------------------------------------------------------
 
     def send(self, *messages: Message, instead: Buffer | None = None) -> None:
-        """What is larger than a slice is offered, and sent as it is granted. instead: other bytes under its name."""
+        """Send messages; payloads larger than a slice are sent as granted. instead: other bytes under their name."""
         for message in messages:
             for one in _sets_of(message):
                 if one.data is not None and one.transfer is not None:
@@ -205,14 +205,14 @@ class FalseCoordinator:
             self.announce(message)
 
     def announce(self, message: Message) -> None:
-        """What is larger than a slice is offered and never sent."""
+        """Send a message; a payload larger than a slice is offered but never sent."""
         self.send_frames([bytes(frame) for frame in encode(message)])
 
     def send_frames(self, frames: Sequence[bytes]) -> None:
         self._socket.send_multipart([self._connection, *frames])
 
     def receive(self, *kinds: str, until: Callable[[Message], bool] = lambda _message: True) -> Message | None:
-        """The next message of one of these kinds; None when the participant ends first."""
+        """Return the next message of one of these kinds; None if the participant ends first."""
         ends = time.monotonic() + PATIENCE_S
         while time.monotonic() < ends:
             message = self._next()
@@ -223,12 +223,12 @@ class FalseCoordinator:
         raise TimeoutError(f"waited {PATIENCE_S:g} s in vain for {' or '.join(kinds)}")
 
     def attempt(self, order: Message) -> None:
-        """Give an order that no plan has, and wait until the participant refuses it, or carries it out."""
+        """Send an order outside the plan, and wait until the participant refuses it or carries it out."""
         self.send(order)
         self.receive("error", "stats", "update")
 
     def receive_the_end(self) -> None:
-        """Everything until the participant's present life has ended."""
+        """Receive everything until the participant has ended."""
         self.receive("nothing")
 
     def _next(self) -> Message | None:
@@ -242,7 +242,7 @@ class FalseCoordinator:
         return message
 
     def _transfer(self, message: Message) -> None:
-        """Send slices that are granted, and have everything sent that is offered."""
+        """Send granted slices, and grant everything that is offered."""
         if isinstance(message, Hello):
             self._dispatch.drop(NAME)
             self._intake.drop(NAME)
@@ -257,7 +257,7 @@ class FalseCoordinator:
     # --- what an honest coordinator would do --------------------------------------------------------------------
 
     def welcome(self, plan: Plan | None = None, **others: object) -> Welcome:
-        """Wait for a hello and answer it; an initial model that travels in slices is there when this returns."""
+        """Wait for a hello and answer it; returns after an initial model in slices has arrived."""
         hello = self.receive("hello")
         known = isinstance(hello, Hello) and hello.run == RUN
         fields: dict[str, object] = {
@@ -287,29 +287,29 @@ class FalseCoordinator:
         return Finish(run=RUN, round_no=round_no, reason=reason, weights=weights)
 
     def measure(self) -> None:
-        """The one measurement that the plan knows."""
+        """Request the one measurement of the plan."""
         self.send(self.anchor())
         self.receive("stats")
 
     def round(self, round_no: int, weights: TensorSet | None = None) -> Update | None:
-        """A round as the plan has it; its update."""
+        """Run a round as planned and return its update."""
         self.send(self.train(round_no, weights=weights))
         received = self.receive("update", until=lambda message: getattr(message, "round_no", -1) == round_no)
         return received if isinstance(received, Update) else None
 
     def end_honestly(self, round_no: int, weights: TensorSet | None = None) -> None:
-        """End the run after so many rounds, with the initial model's weights unless others are given."""
+        """End the run in that round, with the initial model's weights unless others are given."""
         self.send(self.finish(round_no, self.data.weights() if weights is None else weights))
         self.part(round_no)
 
     def part(self, round_no: int) -> None:
-        """Confirm the participant's last word."""
+        """Confirm the participant's goodbye."""
         if isinstance(self.receive("goodbye"), Goodbye):
             self.send(Heartbeat(run=RUN, round_no=round_no, have=Step(kind="goodbye", round_no=round_no), want=None))
         self.receive_the_end()
 
     def go_on_honestly(self, first: int = 0) -> None:
-        """A round as the plan has it and the end: whoever does this has not been led astray by what was said before."""
+        """Run a round as planned, then the end: a participant that does this was not misled by earlier messages."""
         self.round(first)
         self.end_honestly(first + 1)
 

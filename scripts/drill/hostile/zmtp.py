@@ -1,7 +1,7 @@
-"""ZMTP 3.0 by hand, the NULL mechanism alone: enough to be taken for a peer and then to send whatever bytes one likes.
+"""Implements ZMTP 3.0 with the NULL mechanism only: enough to be accepted as a peer and then send arbitrary bytes.
 
-https://rfc.zeromq.org/spec/23: greeting, READY command, then frames of a flag byte, a size and a body. Knows nothing of
-what the frames mean to this project; what to do with a connection is `floods`'.
+https://rfc.zeromq.org/spec/23: greeting, READY command, then frames of a flag byte, a size and a body. Does not know
+what the frames mean to this project; `floods` decides what to do with a connection.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ PATIENCE_S = 10.0
 
 
 def greeting(mechanism: bytes = b"NULL", *, as_server: bool = False) -> bytes:
-    """The 64 bytes that both sides begin with."""
+    """Return the 64 bytes with which both sides start."""
     return b"\xff" + bytes(8) + b"\x7f\x03\x00" + mechanism.ljust(20, b"\0") + bytes([as_server]) + bytes(31)
 
 
 def frame(body: bytes, *, more: bool = False, command: bool = False) -> bytes:
-    """One frame as it lies on the wire."""
+    """Return one frame's bytes on the wire."""
     flags = (MORE if more else 0) | (COMMAND if command else 0)
     if len(body) < 256:
         return bytes([flags, len(body)]) + body
@@ -32,25 +32,25 @@ def frame(body: bytes, *, more: bool = False, command: bool = False) -> bytes:
 
 
 def message(frames: Sequence[bytes]) -> bytes:
-    """All frames of a message: all but the last say that more follow."""
+    """Return all frames of a message; all but the last are flagged that more follow."""
     return b"".join(frame(body, more=number + 1 < len(frames)) for number, body in enumerate(frames))
 
 
 def ready(kind: bytes) -> bytes:
-    """The command that ends a NULL handshake. kind: DEALER or ROUTER."""
+    """Return the command that ends a NULL handshake. kind: DEALER or ROUTER."""
     values = ((b"Socket-Type", kind), (b"Identity", b""))
     metadata = b"".join(bytes([len(name)]) + name + struct.pack(">I", len(value)) + value for name, value in values)
     return frame(b"\x05READY" + metadata, command=True)
 
 
 def address_of(endpoint: str) -> tuple[str, int]:
-    """tcp://host:port as sockets want it."""
+    """Convert tcp://host:port into a socket address."""
     host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
     return host.strip("[]"), int(port)
 
 
 class RawPeer:
-    """One TCP connection of ours. `handshake` makes it a peer; before that it is only somebody who connected."""
+    """One TCP connection of ours. `handshake` makes it a ZMTP peer; before that it is only a connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -61,7 +61,7 @@ class RawPeer:
         return cls(socket.create_connection(address_of(endpoint), timeout=PATIENCE_S))
 
     def handshake(self, kind: bytes = b"DEALER") -> None:
-        """Greeting and READY, both ways; OSError when the other side does not play along."""
+        """Exchange greeting and READY; raises OSError if the other side does not."""
         self.socket.sendall(greeting())
         self._exactly(64)
         self.socket.sendall(ready(kind))
@@ -74,18 +74,18 @@ class RawPeer:
         self.socket.sendall(wire)
 
     def send_all(self, messages: Iterable[Sequence[bytes]]) -> int:
-        """Messages one after the other until they are out or the line breaks; returns how many left."""
+        """Send messages until all are sent or the connection breaks; returns how many were sent."""
         sent = 0
         try:
             for one in messages:
                 self.socket.sendall(message(one))
                 sent += 1
-        except OSError:  # the other side had enough, or takes nothing any more
+        except OSError:  # the other side closed, or stopped reading
             return sent
         return sent
 
     def reset(self) -> None:
-        """End with RST instead of FIN: what the other side has not read is lost, and it hears of an error."""
+        """Close with RST instead of FIN: unread data is lost, and the other side gets an error."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -103,7 +103,7 @@ class RawPeer:
 
 
 class RawListener:
-    """A port that real peers connect to. `accept` gives the next one, greeted as a ROUTER would."""
+    """A port that real peers connect to. `accept` returns the next one, after a ROUTER's handshake."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -111,7 +111,7 @@ class RawListener:
         self.endpoint = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def accept(self) -> RawPeer | None:
-        """The next peer; None when nobody came for a moment or the handshake failed."""
+        """Return the next peer; None if nobody connected for a moment or the handshake failed."""
         try:
             connection, _ = self._listener.accept()
         except TimeoutError:
