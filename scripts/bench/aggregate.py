@@ -1,8 +1,8 @@
-"""Mixing against memory bandwidth: bytes that must move (every update read, every result written) per second.
+"""Measures mixing against memory bandwidth: bytes per second that must move (updates read, results written).
 
-The measure is STREAM's copy, which counts the same way, over arrays far larger than any cache; in one thread and in as
-many as there are cores, and the better of the two is what mixing is held against. Beside it stands what a coordinator
-does with a large model: the same product from files to files, every byte read checked and every byte written named.
+The reference is STREAM's copy, which counts the same way, over arrays far larger than any cache, in one thread and on
+all cores; mixing is compared with the better of the two. Also measured is what a coordinator does with a large model:
+the same product from files to files, with every byte read verified and every byte written hashed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ MEMBERS = 20
 LARGE, LENET5 = 15_000_000, 44_000
 """Parameters: a large model, and roughly what LeNet-5 shares."""
 STORED = 3_000_000
-"""Parameters where rows are files: not so many that the disk is what is measured."""
+"""Parameters if rows are files: few enough that the disk is not what is measured."""
 COPY_BYTES = 400_000_000
 SMALL_SECONDS = 0.3
-"""Small things are repeated for so long, or the clock would be what is measured."""
+"""Short operations are repeated for this long, to make the clock's resolution irrelevant."""
 
 
 def measure(scope: BenchScope) -> PartResult:
-    """Bytes per second of `mix`, 20 members, in place, beside those of a copy."""
+    """Measure bytes per second of `mix`, 20 members, in place, beside those of a copy."""
     large = scope.sized(LARGE, 300_000)
     rates = {
         "mix of 20 x 15 M": _mixing(large),
@@ -118,7 +118,7 @@ def _copying(size_bytes: int, threads: int) -> Callable[[], float]:
 
 
 def _rate(work: Callable[[], None], size_bytes: int) -> float:
-    """GB/s over as many repetitions as fill a moment, at least one."""
+    """Return GB/s over repetitions that fill SMALL_SECONDS, at least one."""
     began, done = time.perf_counter(), 0
     while done == 0 or time.perf_counter() - began < SMALL_SECONDS:
         work()

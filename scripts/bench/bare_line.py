@@ -1,7 +1,7 @@
-"""The product's sockets without what they serve: slices from a participant's line to a coordinator's socket.
+"""Measures the product's sockets alone: slices from a participant's line to a coordinator's socket.
 
-Nobody names, checks or keeps a byte; the receiver drops every slice and confirms it, and a window of them is under
-way, as in a real transfer. What this costs beside a raw socket is what ZeroMQ and its Python binding cost.
+No byte is hashed, verified or stored; the receiver drops every slice and confirms it, and a window of slices is in
+flight, as in a real transfer. The difference to a raw socket is the cost of ZeroMQ and its Python binding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PATIENCE_MS = int(PATIENCE_S * 1000)
 
 
 class BareLine:
-    """A process with the coordinator's socket. Connected later, as nobody forks after that."""
+    """A process with the coordinator's socket. Connected later, because nothing may fork after that."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -45,12 +45,12 @@ class BareLine:
         while not self._line.is_up:
             if not self._line.monitor.poll(_PATIENCE_MS) or self._line.read_monitor() is not None:
                 raise RuntimeError("no connection")
-        self._line.send([b"hello"])  # by which it is trusted with slices
+        self._line.send([b"hello"])  # makes it trusted with slices
         if not self._line.socket.poll(_PATIENCE_MS) or self._line.receive() is None:
             raise RuntimeError("the receiver is gone")
 
     def send(self, data: memoryview) -> float:
-        """Seconds until every slice has been received and let go."""
+        """Return seconds until every slice has been received and dropped."""
         began = time.perf_counter()
         slices, under_way = list(cut(data, SLICE_BYTES)), 0
         while slices or under_way:

@@ -1,7 +1,7 @@
-"""Accuracy against megabytes per participant: the same federation under every encoding, on real data.
+"""Measures accuracy against megabytes per participant: the same federation under every encoding, on real data.
 
-Decides the data sets, the recipe and what is compared: the bytes until a first round reaches a target, as a share of
-those under f32, and the rounds it takes. Runs stay in `kept`, so a stopped bench goes on; passes mean nothing here,
+Decides the data sets, the recipe and what is compared: the bytes until a round first reaches a target, as a share of
+those under f32, and the rounds it takes. Runs are stored in `kept`, so a stopped bench resumes; passes have no effect,
 because equal settings give equal numbers.
 """
 
@@ -36,7 +36,7 @@ NO_MORE_ROUNDS = Threshold(must=1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class BytesData:
-    """A data set with the accuracy that every encoding has to reach. judged: whether the bars are for it."""
+    """A data set with the accuracy that every encoding has to reach. judged: whether the bars apply to it."""
 
     name: str
     title: str
@@ -71,12 +71,12 @@ class EncodedRun:
 
     @property
     def spent(self) -> float | None:
-        """Bytes of a participant until the target."""
+        """Bytes of a participant until the target is reached."""
         return None if self.reached is None else self.traffic.until(self.reached)
 
 
 def measure(scope: BenchScope) -> PartResult:
-    """Every encoding on every data set that is here."""
+    """Measure every encoding on every available data set."""
     console = Console()
     sets = [one for one in (QUICK_DATA if scope.quick else DATA) if DATA_SETS[one.name].is_here(download=True)]
     missing = [] if scope.quick else [DATA_SETS[one.name].absence for one in DATA if one not in sets]
@@ -93,7 +93,7 @@ def measure(scope: BenchScope) -> PartResult:
 
 
 def _settings(data: BytesData, encoding: Encoding, *, rounds: int) -> RunSettings:
-    """FedAP as a new run is proposed."""
+    """Return the settings of FedAP proposed for a new run."""
     cohort = {"data": data.name, **DATA_SETS[data.name].cohort, **data.cohort}
     described = {"cohort": cohort, "model": DATA_SETS[data.name].model, "algorithm": "fedap", "encoding": encoding}
     return settled({**described, **USER_RECIPE, "rounds": rounds})
@@ -112,7 +112,7 @@ def _encoded(data: BytesData, folder: RunFolder, spec: ModelSpec) -> EncodedRun:
 
 
 def _compared(found: Sequence[EncodedRun]) -> tuple[list[BenchResult], list[Measurements]]:
-    """Of every encoding that reaches the target: bytes and rounds beside those of f32."""
+    """Compare bytes and rounds of every encoding that reaches the target with those of f32."""
     findings: list[BenchResult] = []
     series: list[Measurements] = []
     plain: dict[str, tuple[Measurements, Measurements]] = {}

@@ -1,4 +1,4 @@
-"""What `bench bytes` leaves to be read: a table and a figure of accuracy against megabytes. Decides words and lines."""
+"""Writes the results of `bench bytes`: a table and a figure of accuracy against megabytes. Decides only the format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLOURS = dict(
 
 
 def write_shown(found: Sequence[EncodedRun], folder: Path) -> list[str]:
-    """Write bytes.md, bytes.png and bytes.svg; returns a sentence that names them."""
+    """Write bytes.md, bytes.png and bytes.svg, and return a sentence that names them."""
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "bytes.md", table(found))
     _draw(found, folder / "bytes")
@@ -31,7 +31,7 @@ def write_shown(found: Sequence[EncodedRun], folder: Path) -> list[str]:
 
 
 def table(found: Sequence[EncodedRun]) -> str:
-    """Markdown, one row per data set and encoding."""
+    """Return a Markdown table with one row per data set and encoding."""
     plain = {one.data.name: one.spent for one in found if one.encoding == "f32"}
     rows = [HEADER, tuple("---" for _ in HEADER)]
     rows += [_cells(one, plain.get(one.data.name)) for one in found]
@@ -50,7 +50,7 @@ def _cells(one: EncodedRun, plain: float | None) -> tuple[str, ...]:
 
 
 def _draw(found: Sequence[EncodedRun], path: Path) -> None:
-    """One panel per data set; bytes on a logarithmic axis, because the largest would hide the others."""
+    """Draw one panel per data set; bytes on a logarithmic axis, because the largest would hide the others."""
     titles = list(dict.fromkeys(one.data.title for one in found))
     figure = new_figure(4.6 * len(titles), 3.8)
     for place, title in enumerate(titles):

@@ -1,7 +1,7 @@
-"""The same mixing under CKKS, as TenSEAL does it: updates encrypted by their members, summed by somebody without a key.
+"""Does the same mixing under CKKS with TenSEAL: updates are encrypted by their members and summed without a key.
 
 Decides the parameters: degree 8192 with moduli of 60, 40 and 40 bits and a scale of 2^40, which allow one product with
-plain weights. A vector of such a ciphertext has 4096 places.
+plain weights. A ciphertext holds a vector of 4096 values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PLACES = DEGREE // 2
 
 
 class CkksUpdates:
-    """Updates of so many members, all with the same values: the time does not depend on them."""
+    """Updates of all members, with the same values: the time does not depend on them."""
 
     def __init__(self, values: Float32Array, members: int) -> None:
         self._context = tenseal.context(
@@ -37,22 +37,22 @@ class CkksUpdates:
 
     @property
     def update_bytes(self) -> int:
-        """Of an encrypted update on the wire."""
+        """Size of an encrypted update on the wire."""
         return sum(len(one.serialize()) for one in self._updates[0])
 
     def encrypt(self) -> list[Any]:
-        """An update, vector by vector."""
+        """Encrypt an update, vector by vector."""
         starts = range(0, self._values.size, PLACES)
         return [tenseal.ckks_vector(self._context, self._values[at : at + PLACES].tolist()) for at in starts]
 
     def mix(self) -> None:
-        """A weighted sum for every member."""
+        """Compute a weighted sum for every member."""
         share = 1.0 / len(self._updates)
         for _ in self._updates:
             self._sum = [self._weighted(vectors, share) for vectors in zip(*self._updates, strict=True)]
 
     def decrypt(self) -> None:
-        """One sum."""
+        """Decrypt one sum."""
         for one in self._sum:
             one.decrypt()
 

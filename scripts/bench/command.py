@@ -1,4 +1,4 @@
-"""`fedap-lab bench`: runs the parts asked for one after the other, prints one table, writes one JSON file."""
+"""`fedap-lab bench`: runs the requested parts one after the other, prints one table, writes one JSON file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Commands started as a user starts them, watched from outside until they have come far enough, then ended.
+"""Starts commands as a user would, observes them until they have progressed far enough, then ends them.
 
-Ours is `fedap-lab compare --engine processes` with 20 participants; the other is A2 as a program. When a first training
-step began is read from what they write: participants log every order they begin, A2 prints.
+Ours is `fedap-lab compare --engine processes` with 20 participants; the other is A2 as a program. The time of the first
+training step is read from their output: participants log every order they begin, A2 prints.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from scripts.bench.processes import family
 
 PATIENCE_S = 180.0
 _GLANCE_S = 0.1
-"""Rare: whoever watches takes time from those that are watched. What happened when is in their own words."""
+"""Infrequent, because observing takes processor time from the observed; exact times come from their own output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How many participants with how many training samples each."""
+    """Number of participants, and of training samples of each."""
 
     clients: int
     samples: int
 
 
 class Command:
-    """A running command. `started` is the wall-clock time at which it was called."""
+    """A running command. started: wall-clock time at which it was called."""
 
     def __init__(self, arguments: list[str], output: Path) -> None:
         self._output = output
@@ -50,7 +50,7 @@ class Command:
             )
 
     def wait_for(self, done: Callable[[], bool]) -> None:
-        """Until a condition holds; a command that ends before it is a failure."""
+        """Wait until a condition holds; raises if the command ends before."""
         until, pause = time.monotonic() + PATIENCE_S, threading.Event()
         while not done():
             if self._process.poll() is not None or time.monotonic() > until:
@@ -62,7 +62,7 @@ class Command:
 
     @property
     def pids(self) -> list[int]:
-        """Of all its processes."""
+        """Process ids of the command and everything it started."""
         return family(self._process.pid)
 
     def __enter__(self) -> Command:
@@ -72,7 +72,7 @@ class Command:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         everybody = self.pids
-        os.killpg(self._process.pid, signal.SIGKILL)  # its session is its own: nobody else is in there
+        os.killpg(self._process.pid, signal.SIGKILL)  # it has its own session: no other process is in it
         self._process.wait()
         until, pause = time.monotonic() + PATIENCE_S, threading.Event()
         while any(_runs(pid) for pid in everybody) and time.monotonic() < until:
@@ -80,7 +80,7 @@ class Command:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process is there, and not only its exit code."""
+    """Whether a process is running, not only waiting to be reaped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -88,12 +88,12 @@ def _runs(pid: int) -> bool:
 
 
 def plain_command(size: Size, folder: Path) -> Command:
-    """A2."""
+    """Start A2."""
     return Command(["scripts.bench.plain_start", str(size.clients), str(size.samples)], folder / "plain.txt")
 
 
 def our_command(size: Size, folder: Path) -> Command:
-    """A federation of processes over the same job; half of a client's samples would test, but nothing is evaluated."""
+    """Start a federation of processes on the same job; half of a client's samples are for tests, which are not run."""
     options = {"samples": 2 * size.clients * size.samples, "sites": 1, "shape": "1x28x28", "classes": 11}
     arguments = ["scripts.lab", "compare", "--data", "synthetic", "--partition", "iid", "--model", "lenet5"]
     for name, value in options.items():
@@ -105,10 +105,10 @@ def our_command(size: Size, folder: Path) -> Command:
 
 
 def first_orders(folder: Path) -> dict[str, float]:
-    """Wall-clock times at which participants of a command begun in `folder` started to train, by log."""
+    """Return wall-clock times at which the participants of the command in `folder` started to train, by log."""
     found = {}
     for path in folder.glob("runs/*/federation/logs/*.log"):
-        whole = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")[0]  # the last may be half written
+        whole = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")[0]  # the last may be incomplete
         for line in whole.splitlines():
             if '"order.begun"' in line and '"train"' in line:
                 logged = json.loads(line)["timestamp"]
@@ -118,6 +118,6 @@ def first_orders(folder: Path) -> dict[str, float]:
 
 
 def finished_rounds(folder: Path) -> int:
-    """Rounds that the command in `folder` has recorded."""
+    """Return the number of rounds that the command in `folder` has recorded."""
     lines = [path.read_text(encoding="utf-8") for path in folder.glob("runs/*/rounds.jsonl")]
     return sum(text.count("\n") for text in lines)

@@ -1,7 +1,7 @@
-"""Processor time of the coordinator's process per round: 20 participants, LeNet-5, plain and encrypted lines.
+"""Measures processor time of the coordinator per round: 20 participants, LeNet-5, plain and encrypted lines.
 
-Everybody trains one batch only, so that many rounds fit into a measurement; what the coordinator does in a round does
-not depend on how long its members train. Beside it stands a round of the plain loop over the standard job.
+Participants train one batch only, so that many rounds fit into a measurement; the coordinator's work in a round does
+not depend on how long its members train. A round of the plain loop over the standard job is measured for comparison.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from scripts.bench.workers import WorkerProcesses
 
 PLAIN, CURVE, LOOP = "coordinator, plain lines", "coordinator, CURVE", "A1: plain loop over 20 x 512 samples"
 SKIPPED = 3
-"""First rounds that are not counted: members come in, files are made."""
+"""First rounds that are not counted: members join, files are made."""
 
 
 def measure(scope: BenchScope) -> PartResult:
-    """CPU milliseconds per round."""
+    """Measure CPU milliseconds per round."""
     clients, rounds = scope.sized(20, 3), scope.sized(30, 2)
     job = make_job(clients=clients, samples=BATCH)
     with WorkerProcesses(plain_bodies(standard_job(scope), 1)) as loop:

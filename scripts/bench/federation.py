@@ -1,7 +1,7 @@
-"""A federation of processes that is started, watched while it goes through rounds, and killed: never run to its end.
+"""A federation of processes that is started, observed during its rounds, and killed: it never runs to its end.
 
-Made of what `fedap-lab compare --engine processes` is made of. Two things can be had here and nowhere else: encrypted
-lines on one machine, and a coordinator whose journal is not durable, which exists only to be compared with.
+It uses the same parts as `fedap-lab compare --engine processes`. Two options exist only here: encrypted lines on one
+machine, and a coordinator whose journal is not durable, which serves only for comparison.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COORDINATOR_KEY, MEMBERS, GROUP_KEY = "coordinator.key", "members.txt", "group.k
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """How a federation is laid out. mode: barrier or continuous."""
+    """Layout of a federation. per_process: participants in each process; mode: barrier or continuous."""
 
     per_process: int = 1
     mode: str = "barrier"
@@ -50,7 +50,7 @@ class Shape:
 
 
 class ForgetfulJournal(SqliteJournal):
-    """A journal that leaves it to the system when something reaches the disk."""
+    """A journal that lets the system decide when data reach the disk."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -58,7 +58,7 @@ class ForgetfulJournal(SqliteJournal):
 
 
 class BenchFederation:
-    """Everybody is started when this is entered, and gone when it is left."""
+    """A context manager: all processes are started on entry and killed on exit."""
 
     def __init__(self, job: BenchJob, folder: Path, shape: Shape | None = None) -> None:
         self._job, self._shape = job, shape or Shape()
@@ -70,7 +70,7 @@ class BenchFederation:
     def __enter__(self) -> BenchFederation:
         self._home.mkdir(parents=True)
         settings = self._job.settings.model_copy(update={"mode": self._shape.mode})
-        apart = EngineOptions(root=self._home, workers=2)  # a model file made in a child: we still have to fork
+        apart = EngineOptions(root=self._home, workers=2)  # model file in a child: this process still has to fork
         start = Start(initial=initial_file(settings, self._job.cohort, apart), anchor=None)
         shards = write_shards(self._home / "shards", self._job.cohort)
         write_config(self._home / "run.toml", settings, self._job.cohort, start, folder=self.run_folder)
@@ -104,16 +104,16 @@ class BenchFederation:
 
     @property
     def pids(self) -> list[int]:
-        """Of all processes, the coordinator's first."""
+        """Ids of all processes, the coordinator's first."""
         return [child.process.pid or 0 for child in self._children.alive]
 
     def state(self, name: str) -> Path:
-        """A participant's own folder."""
+        """Return a participant's own folder."""
         return self._home / "participants" / name
 
     def wait_for_rounds(self, rounds: int) -> list[float]:
-        """Until so many rounds are closed (or, without barriers, as many updates accepted); their times by the run's
-        clock, in order. A process that fails raises."""
+        """Wait until so many rounds are closed (without barriers: as many updates accepted) and return their times on
+        the run clock, in order. Raises if a process fails."""
         for _ in range(int(PATIENCE_S / GLANCE_S)):
             closed = self.closed_rounds()
             if len(closed) >= rounds:
@@ -122,7 +122,7 @@ class BenchFederation:
         raise RuntimeError(f"{rounds} rounds did not close within {PATIENCE_S:.0f} s; see {self._home / 'logs'}")
 
     def closed_rounds(self) -> list[float]:
-        """Times at which rounds closed; without barriers, at which as many updates as there are members had come."""
+        """Return the times at which rounds closed; without barriers, after as many updates as there are members."""
         entries = self._entries()
         if self._shape.mode == "barrier":
             return [entry.time_s for entry in entries if entry.kind == RoundClosed.__name__]
@@ -160,7 +160,7 @@ class BenchFederation:
         return config.model_copy(update={"network": network, "members": members})
 
     def _make_keys(self) -> dict[str, dict[str, object]]:
-        """Keys for everybody; and where each participant's settings find them."""
+        """Make keys for all parties, and return each participant's settings that refer to them."""
         pair = generate_keys()
         write_key_file(self._home / COORDINATOR_KEY, pair)
         made = {name: make_keys(self._home / "keys", name) for name in self.members}
@@ -170,16 +170,16 @@ class BenchFederation:
 
 
 def _leave_it(fd: object) -> None:
-    """In place of fsync."""
+    """Do nothing instead of fsync."""
 
 
 def _lead(config: RunConfig, *, durable: bool) -> int:
-    """What `fedap-coordinator serve` does."""
+    """Run a coordinator as `fedap-coordinator serve` does."""
     configure_logs(config.run)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (65_536 if hard == resource.RLIM_INFINITY else hard, hard))
     if not durable:
-        os.fsync = _leave_it  # this process is a copy made to be measured: nobody else's files are concerned
+        os.fsync = _leave_it  # this process exists only to be measured: no other files are affected
     federation = open_run(config, open_journal=SqliteJournal if durable else ForgetfulJournal)
     sys.stdout.write(f"ready: run {config.run} at {federation.endpoint}\n")
     sys.stdout.flush()

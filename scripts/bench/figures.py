@@ -1,7 +1,7 @@
-"""What a measurement means: medians, ratios of things measured side by side, their scatter, thresholds and verdicts.
+"""Evaluates measurements: medians, ratios of things measured side by side, their spread, thresholds and verdicts.
 
-Pure: numbers in, numbers and words out. A ratio is taken pass by pass, because what ran side by side had the same
-machine; its scatter is the range over the passes, and no verdict hides it. Knows nothing of what was measured.
+Pure: numbers in, numbers and words out. A ratio is taken pass by pass, because things that ran side by side had the
+same conditions; its spread is the range over the passes, and no verdict hides it. Does not know what was measured.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Measurements:
 
     @property
     def spread(self) -> float:
-        """(largest - smallest) / median: 0 when every pass gave the same, or there was only one."""
+        """(largest - smallest) / median: 0 if every pass gave the same value, or there was only one."""
         return (max(self.values) - min(self.values)) / self.median
 
 
 @dataclass(frozen=True, kw_only=True)
 class Threshold:
-    """What must be reached and what should be. higher: the larger number is the better one."""
+    """What must be reached, and what should be. higher: larger numbers are better."""
 
     must: float
     goal: float | None = None
@@ -69,7 +69,7 @@ class BenchResult:
         return f"{word}, within the noise" if turns else word
 
     def _judged(self, bar: Threshold) -> tuple[str, list[float]]:
-        """The verdict on the median, and the marks next to it that decide."""
+        """Return the verdict on the median, and the marks next to it that decide."""
         goal = [] if bar.goal is None else [bar.goal]
         if goal and bar.reaches(self.value, goal[0]):
             return "goal met", goal
@@ -85,7 +85,7 @@ class BenchResult:
 def ratio(
     what: str, ours: Measurements, other: Measurements, bar: Threshold | None = None, *, factor: float = 1.0
 ) -> BenchResult:
-    """ours / (factor * other), pass by pass; the median of these quotients, and their range."""
+    """Return ours / (factor * other), pass by pass: the median of these quotients, and their range."""
     if len(ours.values) != len(other.values):
         raise InvalidInput(what, f"{len(ours.values)} and {len(other.values)} passes", "the same passes of both")
     quotients = [mine / (factor * theirs) for mine, theirs in zip(ours.values, other.values, strict=True)]
@@ -93,7 +93,7 @@ def ratio(
 
 
 def quantity(what: str, measured: Measurements, bar: Threshold | None = None) -> BenchResult:
-    """A figure in its own unit, for bars that are set in one."""
+    """Return a figure in its own unit, for bars that are set in that unit."""
     return _over(what, measured.values, measured.unit, bar)
 
 
@@ -104,7 +104,7 @@ def _over(what: str, values: Sequence[float], unit: str, bar: Threshold | None) 
 
 
 def noise_sentence(series: Mapping[str, Measurements]) -> str:
-    """How far passes of the same thing lay apart: the typical one and the worst."""
+    """Say how far passes of the same thing differed, typically and at most."""
     repeated = [one for one in series.values() if len(one.values) > 1]
     if not repeated:
         return "Noise: unknown, there was one pass only."
@@ -117,7 +117,7 @@ def noise_sentence(series: Mapping[str, Measurements]) -> str:
 
 
 def number(value: float) -> str:
-    """Three significant digits, without an exponent."""
+    """Write a number with about three significant digits."""
     if value >= 100:
         return f"{value:.0f}"
     if value >= 10:

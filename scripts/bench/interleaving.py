@@ -1,6 +1,6 @@
-"""Measures several things in turn, pass after pass, so that a slow minute of the machine strikes all of them alike.
+"""Measures several things in turn, pass after pass, so that a slow minute of the machine affects all of them equally.
 
-Knows nothing of what is measured: a contender is a function that does one pass and returns its figure.
+Does not know what is measured: a contender is a function that does one pass and returns its figure.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Contender = Callable[[], float]
 def interleave(
     contenders: Mapping[str, Contender], *, passes: int, unit: str, warm_up: int = 0
 ) -> dict[str, Measurements]:
-    """Every contender once in every pass. Every other pass goes backwards and the next begins with another one: nobody
-    is always first, or always behind the same. Warm-up passes are not kept."""
+    """Run every contender once per pass. Every other pass is reversed, and the first one rotates, so that none is
+    always first or always after the same one. Warm-up passes are not kept."""
     names = list(contenders)
     values: dict[str, list[float]] = {name: [] for name in names}
     for number in range(warm_up + passes):

@@ -1,7 +1,7 @@
-"""The job that is measured: clients with made-up images, LeNet-5 with batch norm, batch 32, one epoch a round.
+"""Defines the measured job: clients with synthetic images, LeNet-5 with batch norm, batch 32, one epoch per round.
 
-Decides sizes and settings, so that every contender of every part does the same work. Test sets are as small as they may
-be, and runs are far longer than what is measured of them: nothing is evaluated while a clock runs, unless asked for.
+Decides sizes and settings, so that every contender of every part does the same work. Test sets are as small as allowed,
+and runs are far longer than the measured part: nothing is evaluated while the clock runs, unless requested.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ LEARNING_RATE = 0.01
 ENDLESS_ROUNDS = 100_000
 """The last rounds of a run are evaluated; these are never reached."""
 TEST_SAMPLES = 2
-"""Where nothing is evaluated."""
+"""If nothing is evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchScope:
-    """How much is asked for: passes, and whether it is only to be seen that everything works."""
+    """How much is measured: passes, and whether the bench is only a quick check that everything works."""
 
     passes: int
     quick: bool
     folder: Path
-    """Where runs may write; what lies there afterwards is nobody's."""
+    """Where runs may write; its content is not kept."""
     kept: Path = Path()
-    """Where a part that takes hours writes what stays, and finds what an earlier call has made."""
+    """Where a long part stores its results, and finds those of an earlier call."""
 
     def sized(self, whole: int, quick: int) -> int:
         return quick if self.quick else whole
@@ -43,7 +43,7 @@ class BenchScope:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchJob:
-    """One federation to be measured: everybody's samples, and the settings of a run over them."""
+    """One federation to be measured: all clients' samples, and the settings of a run on them."""
 
     cohort: Cohort
     settings: RunSettings
@@ -60,8 +60,8 @@ def make_job(
     rounds: int = ENDLESS_ROUNDS,
     evaluated: bool = False,
 ) -> BenchJob:
-    """`samples` train at each client; evaluated: every round, on as many more. FedBN: what is mixed is all but batch
-    norm, and nothing is measured before."""
+    """Make a job. samples: for training, per client; evaluated: every round, on as many further samples. It runs FedBN:
+    everything but batch norm is mixed, and no statistics are measured first."""
     each = samples + (samples if evaluated else TEST_SAMPLES)
     options = {"samples": str(clients * each), "sites": "1", "shape": shape, "classes": str(classes)}
     data = load_dataset("synthetic", DataOptions(options=options))
@@ -83,5 +83,5 @@ def make_job(
 
 
 def standard_job(scope: BenchScope, *, evaluated: bool = False) -> BenchJob:
-    """20 clients with 512 samples each."""
+    """Return the job of 20 clients with 512 samples each."""
     return make_job(clients=scope.sized(20, 3), samples=scope.sized(512, 64), evaluated=evaluated)

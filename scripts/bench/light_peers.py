@@ -1,7 +1,7 @@
 """Participants that send messages and do not train: the real line and post of a participant, without a model.
 
-For measurements of the wire and the coordinator alone. They answer when the caller asks, so the caller's clock
-sees exactly what it asked for. Nothing here reconnects: a line that breaks ends the measurement.
+For measurements of the wire and the coordinator alone. They answer when the caller says so, so that the caller times
+exactly what it requested. Nothing here reconnects: a broken line ends the measurement.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from protocol.messages import Hello, Message, Train, Update
 from protocol.tensors import Layout, TensorSet, names_digest
 
 PATIENCE_S = 120.0
-"""Longest wait for an answer that must come."""
+"""Longest wait for an expected answer."""
 _TURN_MS = 1
 
 
 def hello_of(initial: Path, name: str, *, run: str | None = None) -> Hello:
-    """The hello of a participant with that model file."""
+    """Return the hello of a participant with that model file."""
     spec = read_spec(initial)
     return Hello(
         name=name,
@@ -43,7 +43,7 @@ def hello_of(initial: Path, name: str, *, run: str | None = None) -> Hello:
 
 
 def layout_of(initial: Path) -> Layout:
-    """What travels when nothing stays home."""
+    """Return the layout of an update if all tensors are shared."""
     return floating_layout(read_spec(initial))
 
 
@@ -56,22 +56,22 @@ class LightPeer:
         self._post = Post(lambda _message: True)
         self._hello = hello
         self.order: Train | None = None
-        """The latest order, complete, and not answered yet."""
+        """The latest complete order that has not been answered yet."""
         self.order_at = 0.0
         """When it was complete, by the monotonic clock."""
 
     def send(self, message: Message) -> None:
-        """Queue a message and hand over what the socket takes."""
+        """Queue a message and send as much as the socket accepts."""
         self._post.send(message)
         self._flush()
 
     def turn(self) -> None:
-        """Receive what has come, send what is due; never waits."""
+        """Receive what has arrived, send what is due; never waits."""
         while self._line.monitor.poll(0):
             reason = self._line.read_monitor()
             if reason is not None:
                 raise RuntimeError(f"the line of {self._hello.name} is gone: {reason}")
-            if self._line.is_up:  # not at the event before it, of the bare connection: a second hello begins anew
+            if self._line.is_up:  # not at the earlier event of the bare connection: a second hello would start over
                 self.send(self._hello)
         while self._line.is_up and (frames := self._line.receive()) is not None:
             for message in self._post.receive(frames):
@@ -83,25 +83,25 @@ class LightPeer:
         self._flush()
 
     def nap(self) -> None:
-        """Wait a moment for something to come."""
+        """Wait a moment for something to arrive."""
         (self._line.socket if self._line.is_up else self._line.monitor).poll(_TURN_MS)
 
     def report(self, weights: TensorSet) -> None:
-        """Answer the order at hand."""
+        """Answer the current order."""
         if self.order is None:
             raise RuntimeError(f"{self._hello.name} has no order to answer")
         order, self.order = self.order, None
         self.send(Update(run=order.run, round_no=order.round_no, steps=16, train_loss=0.5, scores=(), weights=weights))
 
     def put_away(self) -> None:
-        """Let go of the weights of the order at hand: a participant has put them into its model when it reports."""
+        """Release the weights of the current order: a real participant has copied them into its model by then."""
         if self.order is not None:
             self.order = replace(self.order, weights=TensorSet.of({}))
 
     def _flush(self) -> None:
         while self._line.is_up and self._post.outbound and self._line.can_send():
             leaving = self._post.outbound.popleft()
-            self._sent.note(leaving.message, leaving.frames)  # as a participant does: it is part of what sending costs
+            self._sent.note(leaving.message, leaving.frames)  # as a participant does: part of the cost of sending
             self._line.send(leaving.frames)
 
     def __enter__(self) -> LightPeer:

@@ -1,6 +1,6 @@
-"""What a measurement was made on: processor, cores, memory, disk, versions, and whether others were at work there.
+"""Describes the machine of a measurement: processor, cores, memory, disk, versions, and whether it was busy.
 
-Only looks; whether a figure is still worth something under load is the reader's to decide, so it is shown.
+Only observes; the load is shown, so that readers can decide how far to trust the figures.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class Machine:
 
     @property
     def warning(self) -> str | None:
-        """What to print before measuring on a machine that has other work."""
+        """What to print before measuring on a busy machine."""
         if not self.is_busy:
             return None
         return f"WARNING: the machine is busy (load {self.load_average[0]:.2f}); ratios are blurred, times are wrong."
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def inspect(folder: Path) -> Machine:
-    """This machine now; `folder` is where runs will write."""
+    """Describe this machine now; `folder` is where runs will write."""
     one, five, fifteen = os.getloadavg()
     return Machine(
         made=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -80,7 +80,7 @@ def _processor() -> str:
 
 
 def _file_system(folder: Path) -> str:
-    """The kind of file system that holds a folder: on one in memory, a durable journal costs nothing."""
+    """Return the type of file system of a folder: on one in memory, a durable journal costs nothing."""
     found, longest = "unknown file system", 0
     try:
         mounts = Path("/proc/mounts").read_text(encoding="utf-8").splitlines()

@@ -1,6 +1,6 @@
-"""Peak memory of a federation of 20 processes and its coordinator against A2's: proportional sums over all processes.
+"""Measures peak memory of 20 participant processes and a coordinator against A2's: PSS summed over all processes.
 
-The command's own process is counted too: it shares pages with the others, and somebody has to pay for them.
+The command's own process counts too, because it shares pages with the others.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from scripts.bench.sheet import PartResult
 
 OURS, PLAIN = "fedap-lab, 20 processes", "A2"
 ROUNDS = 2
-"""Watched until so many are done: nothing grows after the first."""
+"""Measured until so many rounds are done: nothing grows after the first."""
 
 
 def measure(scope: BenchScope) -> PartResult:
-    """The largest sum seen while rounds went on."""
+    """Measure the largest sum during the rounds."""
     size = Size(clients=scope.sized(20, 3), samples=scope.sized(512, 64))
     folders = (scope.folder / str(number) for number in itertools.count())
     contenders: dict[str, Callable[[], float]] = {

@@ -1,4 +1,4 @@
-"""This project's own ways of training, for worker processes: the inline engine whole, and one client's step alone."""
+"""This project's own training, for worker processes: the whole inline engine, and one client's step alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scripts.engines.inline import run_inline
 
 
 def inline_body(job: BenchJob, folder: Path, *, workers: int = 1) -> Body:
-    """The inline engine as `fedap-lab compare` runs it, record and all; held between two orders after a round."""
+    """Run the inline engine as `fedap-lab compare` does, including its records; it pauses between orders of rounds."""
 
     def body(gate: Gate) -> None:
         def on_round(_round_no: int, _accuracy: float | None) -> None:
@@ -34,7 +34,7 @@ def inline_body(job: BenchJob, folder: Path, *, workers: int = 1) -> Body:
 
 
 def same_model_body(job: BenchJob) -> Body:
-    """The plain loop over this project's own model: what is left of a difference is the engine's."""
+    """Run the plain loop over this project's own model: any remaining difference is due to the engine."""
 
     def make() -> Callable[[], None]:
         spec, state = _initial(job)
@@ -44,7 +44,7 @@ def same_model_body(job: BenchJob) -> Body:
 
 
 def client_body(job: BenchJob) -> Body:
-    """Local training of the job's clients, one after the other, and nothing else."""
+    """Run only the local training of the job's clients, one after the other."""
 
     return loop_of(lambda: _Clients(job))
 
@@ -61,7 +61,7 @@ def _initial(job: BenchJob) -> tuple[ModelSpec, State]:
 
 
 class _Clients:
-    """Everybody's epoch; called once a round."""
+    """Trains one epoch of every client; called once per round."""
 
     def __init__(self, job: BenchJob) -> None:
         use_threads(1)

@@ -1,4 +1,4 @@
-"""The page of a run in its own process, and somebody who looks at it all the time, as a browser would."""
+"""Runs the page of a run in its own process, with a reader that follows it all the time, as a browser would."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE_S = 120.0
 
 @contextmanager
 def page_with_a_reader(folder: Path) -> Iterator[None]:
-    """Inside, the page has been drawn once and its changes are read as they come."""
+    """Inside the block, the page has been rendered once and its events are read as they arrive."""
     page = start_page_process("coordinator.page", PageAddress(listen="127.0.0.1:0"), {"folder": str(folder)})
     line = http.client.HTTPConnection(urlsplit(page.words.split()[1]).netloc, timeout=PATIENCE_S)
     try:

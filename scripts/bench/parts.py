@@ -1,4 +1,4 @@
-"""Which parts there are, and how one is run: in a process of its own, so that no part inherits another's threads.
+"""Lists the parts of the bench, and runs one in a separate process, so that no part inherits another's threads.
 
 A part is a module beside this one with `measure(scope) -> PartResult`; it is imported where it runs.
 """
@@ -21,8 +21,8 @@ from scripts.run.messages import error_from_json, error_to_json
 
 @dataclass(frozen=True, kw_only=True)
 class BenchPart:
-    """about: what it compares; seconds: about how long it takes on two quiet cores with three passes. alone: it is no
-    part of a bench that names none, because it takes long; it can be stopped and goes on when it is asked for again."""
+    """about: what it compares; seconds: about how long it takes on two idle cores with three passes. alone: it runs
+    only if named, because it takes long; it can be stopped and resumes when called again."""
 
     about: str
     seconds: int
@@ -47,7 +47,7 @@ PARTS: dict[str, BenchPart] = {
 
 
 def chosen(names: Sequence[str]) -> list[str]:
-    """The parts asked for, in the table's order; where none is named, all but those that take long."""
+    """Return the requested parts in the table's order; if none is named, all but those that take long."""
     for name in names:
         if name not in PARTS:
             raise unknown_name("part", name, PARTS)
@@ -55,12 +55,12 @@ def chosen(names: Sequence[str]) -> list[str]:
 
 
 def run_part(name: str, scope: BenchScope) -> PartResult:
-    """Measure one part in a child."""
+    """Measure one part in a child process."""
     ours, theirs = FORK.Pipe(duplex=False)
     child = FORK.Process(target=_measure, args=(name, scope, theirs))
     began = time.perf_counter()
     try:
-        with signals_held():  # a signal that was held is raised at the end of this block
+        with signals_held():  # a deferred signal is raised at the end of this block
             child.start()
         theirs.close()
         answer = json.loads(ours.recv_bytes())
@@ -69,7 +69,7 @@ def run_part(name: str, scope: BenchScope) -> PartResult:
         child.join()
         raise RuntimeError(f"part {name} ended with code {child.exitcode}") from error
     finally:
-        if child.is_alive():  # we were interrupted: it must not go on alone
+        if child.is_alive():  # interrupted: the child must not continue alone
             child.terminate()
         if child.pid is not None:
             child.join()

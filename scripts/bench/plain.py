@@ -1,7 +1,7 @@
-"""The measure of all things: a plain PyTorch loop as a researcher writes it by hand.
+"""The reference of all measurements: a plain PyTorch loop as a researcher would write it.
 
 Stock layers in stock order, torch.optim.SGD, float tensors sliced by a permutation; no mixing, no messages, no record.
-Uses nothing of this project's training, so that a slip there cannot slow down what it is compared with.
+Uses nothing of this project's training, so that a slowdown there cannot affect the reference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scripts.run.cohort import Client
 
 
 def plain_loop(job: BenchJob, clients: Sequence[Client], make_model: Callable[[], nn.Module]) -> Callable[[], None]:
-    """One epoch of every given client, each with a model and an optimiser of its own; one thread."""
+    """Return a function that trains one epoch of every client, each with its own model and optimiser; one thread."""
     torch.set_num_threads(1)
     data = job.cohort.data
     trainees: list[tuple[nn.Module, torch.optim.SGD, Tensor, Tensor]] = []
@@ -45,7 +45,7 @@ def plain_loop(job: BenchJob, clients: Sequence[Client], make_model: Callable[[]
 
 
 def plain_bodies(job: BenchJob, processes: int) -> list[Body]:
-    """The plain loop over all clients of a job, dealt out to so many processes."""
+    """Return the plain loop over all clients of a job, distributed over so many processes."""
     data, model = job.cohort.data, PLAIN_MODELS[job.settings.model]
 
     def make_model() -> nn.Module:

@@ -1,6 +1,6 @@
-"""The models of this project once more, in stock layers and stock order, as a researcher writes them by hand.
+"""The models of this project again, in stock layers and stock order, as a researcher would write them.
 
-Imports PyTorch and nothing of this project: what starts from here starts as fast as PyTorch does.
+Imports PyTorch and nothing of this project, so that it starts as fast as PyTorch does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A2 as a program of its own: from the command to the first training step, then rounds until it is ended.
+"""A2 as a separate program: from the command to the first training step, then rounds until it is ended.
 
 `python -m scripts.bench.plain_start CLIENTS SAMPLES` prints `step` and the time when a process has made its first step,
-and `round` whenever it has finished one. Imports PyTorch and nothing of this project's machinery; forks, which starts
-faster than anything else.
+and `round` whenever it has finished one. Imports PyTorch and nothing of this project's machinery; it forks, which is
+the fastest way to start.
 """
 
 from __future__ import annotations

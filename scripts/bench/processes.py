@@ -1,7 +1,7 @@
-"""What processes cost, read from the kernel: processor time, memory that is really theirs, and whose children they are.
+"""Reads from the kernel what processes cost: processor time, memory that is really theirs, and their children.
 
-PSS counts a page that several share once, divided among them: what forked participants share with each other is not
-counted twenty times, and nothing is left out of the sum.
+PSS divides a shared page among the processes that share it: what forked participants share is not counted twenty times,
+and nothing is left out of the sum.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 TICK_S = 1.0 / _TICKS
-"""The kernel counts in these."""
+"""Resolution of the kernel's processor time."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a living process, all its threads."""
+    """Return user and system time of a running process, all its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def pss_gb(pids: Iterable[int]) -> float:
-    """Proportional memory of all these processes together; those that have ended count nothing."""
+    """Return the proportional memory of these processes together; those that have ended do not count."""
     total_kb = 0
     for pid in pids:
         try:
@@ -38,7 +38,7 @@ def pss_gb(pids: Iterable[int]) -> float:
 
 
 def family(pid: int) -> list[int]:
-    """A process and everything below it."""
+    """Return a process and all its descendants."""
     found = [pid]
     for one in found:
         for task in Path(f"/proc/{one}/task").glob("*/children"):

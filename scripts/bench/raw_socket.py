@@ -1,7 +1,7 @@
-"""The least that moving bytes over loopback can cost: one TCP connection, one process at each end, nothing else.
+"""Measures the minimum cost of moving bytes over loopback: one TCP connection, one process at each end, nothing else.
 
-Or with the duties that a federation cannot do without, one after the other: names and checks (XXH3 at both ends), a
-file that holds the bytes, and a disk that has been forced to keep them.
+Optionally with the duties that a federation needs, cumulatively: hashing (XXH3 at both ends), a file that holds the
+bytes, and fsync.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RECEIPT = b"!"
 
 
 class Duty(enum.IntEnum):
-    """What is done besides moving bytes; each includes those before it."""
+    """What is done besides moving bytes; each duty includes those before it."""
 
     NONE = 0
     HASHED = 1
@@ -30,9 +30,9 @@ class Duty(enum.IntEnum):
 
 
 class RawSocket:
-    """A process that receives so many bytes and confirms it, again and again. Ended with the `with` block.
+    """A process that repeatedly receives so many bytes and confirms them. It ends with the `with` block.
 
-    file: where they are put, if that is a duty; written over every time, as costs least.
+    file: where they are stored, if that is a duty; overwritten every time, which is cheapest.
     """
 
     def __init__(self, size_bytes: int, duty: Duty = Duty.NONE, file: Path | None = None) -> None:
@@ -44,7 +44,7 @@ class RawSocket:
             self._socket = socket.create_connection(listener.getsockname())
 
     def send(self, data: memoryview) -> float:
-        """Seconds until all of it has arrived."""
+        """Return seconds until all data have arrived."""
         began = time.perf_counter()
         if self._duty >= Duty.HASHED:
             xxhash.xxh3_128_hexdigest(data)
@@ -67,14 +67,14 @@ def _take(listener: socket.socket, size_bytes: int, duty: Duty, path: Path) -> N
     unwind_on_sigterm()
     connection, _ = listener.accept()
     listener.close()
-    buffer = memoryview(bytearray(b"\1" * size_bytes))  # touched: its pages are there before the clock runs
+    buffer = memoryview(bytearray(b"\1" * size_bytes))  # written to, so that its pages exist before the clock runs
     with connection, path.open("r+b" if path.exists() else "w+b", buffering=0) as file:
         while _took(connection, buffer, duty, file.fileno()):
             connection.sendall(_RECEIPT)
 
 
 def _took(connection: socket.socket, buffer: memoryview, duty: Duty, handle: int) -> bool:
-    """Fill the buffer once; False when there is nothing more to come."""
+    """Fill the buffer once; False if the connection has ended."""
     done, digest = 0, xxhash.xxh3_128()
     while done < buffer.nbytes:
         came = connection.recv_into(buffer[done:])

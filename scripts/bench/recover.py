@@ -1,7 +1,7 @@
-"""How long a coordinator takes to go on after SIGKILL when its journal is long, against starting with an empty one.
+"""Measures how long a coordinator with a long journal takes to resume after SIGKILL, against an empty journal.
 
 Real commands and real lines; participants that do not train. The clock runs from the command until every participant
-holds its order again: journal replayed, rows computed anew, everybody welcomed.
+has its order again: journal replayed, rows recomputed, all participants welcomed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOGETHER = {True: "everybody ordered, long journal", False: "everybody ordered, 
 
 
 def measure(scope: BenchScope) -> PartResult:
-    """After 249 rounds of 20 members the latest snapshot is 49 rounds old: the longest replay there is."""
+    """Measure after 249 rounds of 20 members: the latest snapshot is 49 rounds old, the longest replay possible."""
     members = [f"p{number:02d}" for number in range(scope.sized(20, 3))]
     rounds = scope.sized(249, 4)
     initial = scope.folder / "initial.safetensors"
@@ -41,7 +41,7 @@ def measure(scope: BenchScope) -> PartResult:
     with CoordinatorProcess(initial, long, members) as first:
         for _ in range(rounds):
             first.go_round()
-    size = sum(path.stat().st_size for path in (long / "run").glob(f"{JOURNAL}*"))  # with what is not merged yet
+    size = sum(path.stat().st_size for path in (long / "run").glob(f"{JOURNAL}*"))  # including the write-ahead log
     fresh = (scope.folder / f"fresh-{number}" for number in itertools.count())
     ready: dict[bool, list[float]] = {True: [], False: []}
 
@@ -75,7 +75,7 @@ def _pair(found: dict[str, Measurements], names: dict[bool, str]) -> tuple[Measu
 
 
 class CoordinatorProcess:
-    """A coordinator's process with everybody around it; ended by SIGKILL."""
+    """A coordinator's process with all its participants; ended by SIGKILL."""
 
     def __init__(self, initial: Path, folder: Path, members: list[str]) -> None:
         came_back = folder.exists()
@@ -104,7 +104,7 @@ class CoordinatorProcess:
         self.together_s = time.monotonic() - began
 
     def go_round(self) -> None:
-        """Everybody reports what it was sent, and holds the next order."""
+        """Let every participant report the weights it received, and wait for the next orders."""
         for peer in self._peers:
             if peer.order is not None:
                 peer.report(peer.order.weights)
@@ -114,7 +114,7 @@ class CoordinatorProcess:
         wait_until(self._peers, lambda: all(peer.order is not None for peer in self._peers))
 
     def _listen(self) -> str:
-        """Where it listens, from its ready line."""
+        """Return the endpoint from the coordinator's ready line."""
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line.startswith("ready"):
             raise RuntimeError("the coordinator did not start; see coordinator.log")

@@ -1,8 +1,8 @@
-"""A round of local training by everybody, this project's ways against plain PyTorch loops.
+"""Measures a round of local training by all clients: this project's engines against plain PyTorch loops.
 
-20 clients, LeNet-5 with batch norm, 512 samples each, batch 32, one epoch, no evaluation but in the row that is about
-it. A1 is the plain loop in one process, A2 the same in two with half of the clients each. Federations are started anew
-in every pass, and what is timed are rounds after the first.
+20 clients, LeNet-5 with batch norm, 512 samples each, batch 32, one epoch, no evaluation except in the row about it. A1
+is the plain loop in one process, A2 the same in two processes with half of the clients each. Federations are restarted
+in every pass, and only rounds after the first ones are timed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ DURABLE, FORGETFUL, CONTINUOUS = "processes", "processes, journal not durable", 
 EVALUATED = "processes, every round evaluated"
 WATCHED = "processes, a page and a reader"
 SKIPPED = 2
-"""First rounds of a federation that are not timed: everybody connects in them, and memory is touched first."""
+"""First rounds of a federation that are not timed: participants connect and memory is touched for the first time."""
 
 SHAPES = {DURABLE: Shape(), FORGETFUL: Shape(durable=False), CONTINUOUS: Shape(mode="continuous")}
 
 
 def measure(scope: BenchScope) -> PartResult:
-    """All ways, in turn, pass after pass."""
+    """Measure all engines in turn, pass after pass."""
     job, rounds = standard_job(scope), scope.sized(4, 1)
     with ExitStack() as stack:
         groups = {

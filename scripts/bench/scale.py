@@ -1,7 +1,7 @@
-"""How a round grows with the number of participants: 20 to 1,000 of them, hosted in two processes, with tiny data.
+"""Measures how a round grows with the number of participants: 20 to 1,000, hosted in two processes, with tiny data.
 
-Held against the line through 20: ten times the round of 20 for 200 participants. A batch each, so that what is measured
-is what the federation itself costs; memory, messages and bytes are given per participant.
+The reference is proportional growth from 20: for 200 participants, ten times the round of 20. Each trains one batch, so
+that the federation's own cost is measured; memory, messages and bytes are given per participant.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Load:
 
 
 def measure(scope: BenchScope) -> PartResult:
-    """Every size in every pass, the largest once."""
+    """Measure every size in every pass, the largest once."""
     sizes = (3, 6) if scope.quick else SIZES
     base = sizes[0]
     loads: dict[int, list[Load]] = {size: [] for size in (*sizes, *(() if scope.quick else (ONCE,)))}
@@ -105,8 +105,8 @@ def _loaded(size: int, folder: Path, rounds: int) -> Load:
 
 
 def bytes_per_round(path: Path) -> tuple[float, float]:
-    """Bytes in a round after the first, up and down, by everybody together."""
-    text = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a last line may be half written
+    """Return the bytes of a round after the first, up and down, of all participants together."""
+    text = path.read_text(encoding="utf-8").rpartition("\n")[0]  # the last line may be incomplete
     lines = [json.loads(line) for line in text.splitlines()]
     rounds = [line["bytes"] for line in lines if line["closed_round"] > 0]
     totals = {way: sum(size for one in rounds for _, _, went, size in one if went == way) for way in ("in", "out")}
@@ -114,6 +114,6 @@ def bytes_per_round(path: Path) -> tuple[float, float]:
 
 
 def _messages_up(federation: BenchFederation) -> int:
-    """Messages that everybody has sent, by their own records."""
+    """Return the number of messages that all participants have sent, by their own records."""
     records = [federation.state(name) / "sent.jsonl" for name in federation.members]
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in records)

@@ -1,7 +1,7 @@
-"""What sealing costs: rounds, bytes and mixing of a sealed run beside those of a clear one, and of CKKS.
+"""Measures the cost of sealing: rounds, bytes and mixing of a sealed run beside those of a clear one, and of CKKS.
 
-20 participants and LeNet-5 for rounds and bytes: federations of processes, started anew in every pass, bytes as the
-coordinator counts them. Mixing is measured in memory, both ways with the functions that a coordinator calls.
+Rounds and bytes: 20 participants and LeNet-5, federations of processes that are restarted in every pass, bytes as the
+coordinator counts them. Mixing is measured in memory, sealed and clear with the coordinator's own functions.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ CLEAR, SEALED, CKKS = "clear", "sealed", "CKKS"
 ENCODE, UNPAD, ENCRYPT, DECRYPT = "seal an update", "open a sum", "CKKS, encrypt an update", "CKKS, decrypt a sum"
 SHAPES = {CLEAR: Shape(), SEALED: Shape(sealed=True)}
 SKIPPED = 2
-"""First rounds that are not counted: everybody connects, statistics go round, rows are requested."""
+"""First rounds that are not counted: participants connect, exchange statistics and request rows."""
 SMALL_SECONDS = 0.3
-"""Small things are repeated for so long, or the clock would be what is measured."""
+"""Short operations are repeated for this long, to make the clock's resolution irrelevant."""
 WITHOUT_CKKS = "CKKS: not measured. Install it: pip install 'fedap[bench]'"
 
 
 def measure(scope: BenchScope) -> PartResult:
-    """Everything beside its clear counterpart, pass after pass."""
+    """Measure everything beside its clear counterpart, pass after pass."""
     rounds = _interleaved(scope, "round", "s", standard_job(scope), _round_seconds)
     sent = _interleaved(scope, "bytes", "MB", make_job(clients=scope.sized(MEMBERS, 3), samples=BATCH), _round_bytes)
     large = scope.sized(LARGE, 300_000)
@@ -133,7 +133,7 @@ def _round_seconds(federation: BenchFederation, rounds: int) -> float:
 
 
 def _round_bytes(federation: BenchFederation, rounds: int) -> float:
-    """MB of all members; a round's bytes are reported until the one after it is closed."""
+    """Return MB of all members; a round's bytes are still being reported until the next round is closed."""
     federation.wait_for_rounds(SKIPPED + rounds + 2)
     traffic = TrafficReader(federation.run_folder / "traffic.jsonl", federation.members)
     counted = [traffic.of(SKIPPED + number, last=False) for number in range(rounds)]
@@ -155,7 +155,7 @@ def _mixing(parameters: int) -> Callable[[], float]:
 
 
 def _mixing_words(parameters: int) -> Callable[[], float]:
-    """In place, as the clear one: a tile is read before it is written."""
+    """Mix in place, like the clear one: a tile is read before it is written."""
     row = {str(member): float(weight) for member, weight in enumerate(_weights()[0])}
     whole = rounded(row)
     weights = np.tile(np.asarray([whole[name] for name in row], dtype=np.int64), (MEMBERS, 1))
@@ -188,7 +188,7 @@ def _sealing(parameters: int) -> Callable[[], float]:
 
 
 def _opening(parameters: int) -> Callable[[], float]:
-    """The sum of 20 updates, each with its own pad."""
+    """Open the sum of 20 updates, each with its own pad."""
     sealer, values = _sealer(), _values(parameters)
     shares = rounded({str(member): 1.0 for member in range(MEMBERS)})
     uploads = [_upload(member, shares[str(member)]) for member in range(MEMBERS)]
@@ -212,7 +212,7 @@ def _ckks(scope: BenchScope, notes: list[str]) -> dict[str, Callable[[], float]]
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Of one call, over as many as fill a moment."""
+    """Return the seconds of one call, over repetitions that fill SMALL_SECONDS."""
     began, done = time.perf_counter(), 0
     while done == 0 or time.perf_counter() - began < SMALL_SECONDS:
         work()

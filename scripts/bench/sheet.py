@@ -1,6 +1,6 @@
-"""How results are shown and kept: a Markdown table that can be quoted as it is, sentences, and JSON with every pass.
+"""Formats results: a Markdown table that can be quoted as is, sentences, and JSON with every pass.
 
-Decides words and columns only; what the numbers mean is `figures`'.
+Decides only words and columns; `figures` decides what the numbers mean.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HEADER = ("part", "measured side by side", "median (range)", "must", "goal", "ve
 
 @dataclass(frozen=True, kw_only=True)
 class PartResult:
-    """What one part found: findings for the table, the series behind them, and sentences for the reader."""
+    """Results of one part: findings for the table, the series behind them, and notes for the reader."""
 
     part: str
     findings: tuple[BenchResult, ...]
@@ -26,7 +26,7 @@ class PartResult:
 
 
 def markdown_table(results: Sequence[PartResult]) -> str:
-    """All findings of all parts."""
+    """Return all findings of all parts as a table."""
     rows = [HEADER, tuple("---" for _ in HEADER)]
     rows += [_cells(result.part, finding) for result in results for finding in result.findings]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -45,7 +45,7 @@ def _cells(part: str, finding: BenchResult) -> tuple[str, ...]:
 
 
 def sentences(result: PartResult) -> list[str]:
-    """The series behind a part's ratios, its noise, and its notes."""
+    """Describe the series behind a part's ratios, its noise, and its notes."""
     medians = [f"{one.name} {number(one.median)} {one.unit}" for one in result.series]
     lines = [f"{result.part} ({result.seconds:.0f} s): medians {', '.join(medians)}."]
     lines.append(noise_sentence({one.name: one for one in result.series}))
@@ -53,7 +53,7 @@ def sentences(result: PartResult) -> list[str]:
 
 
 def to_json(result: PartResult) -> dict[str, Any]:
-    """Everything of a part, every pass included."""
+    """Convert all results of a part, including every pass."""
     findings = [asdict(finding) | {"verdict": finding.verdict} for finding in result.findings]
     series = [asdict(one) | {"median": one.median, "spread": one.spread} for one in result.series]
     noise = noise_sentence({one.name: one for one in result.series})

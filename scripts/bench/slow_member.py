@@ -1,7 +1,7 @@
-"""Measures what waiting costs: one of ten real participants is ten times slower, barrier against continuous.
+"""Measures the cost of waiting: one of ten real participants is ten times slower, barrier against continuous.
 
-Accuracy against the wall's clock, both ways in one call, on the smartwatch data. The comparison is the study's; here is
-only the choice that stands in the README. Run: python -m scripts.bench.slow_member
+Shows accuracy against real time for both modes, on the smartwatch data. The study does the comparison; this module only
+chooses the options. Run: python -m scripts.bench.slow_member
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from scripts.experiments.asynchronous.command import asynchronous
 
 
 def main() -> None:
-    """Print both figures; curves and points lie in runs/asynchronous."""
+    """Print both figures; curves and points are written to runs/asynchronous."""
     asynchronous(algorithms="fedap", conditions="slow", engine="processes")
 
 

@@ -1,4 +1,4 @@
-"""From the command to the first training step: a federation of 20 processes against A2, both as programs."""
+"""Measures the time from the command to the first training step: a federation of 20 processes against A2."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STEP = re.compile(r"^step ([0-9.]+)\n", re.MULTILINE)
 
 
 def measure(scope: BenchScope) -> PartResult:
-    """Seconds, and their ratio."""
+    """Measure the seconds of both, and their ratio."""
     size = Size(clients=scope.sized(20, 3), samples=scope.sized(512, 64))
     folders = (scope.folder / str(number) for number in itertools.count())
     everybody: list[float] = []
@@ -44,7 +44,7 @@ def measure(scope: BenchScope) -> PartResult:
 
 
 def _our_start(size: Size, folder: Path) -> tuple[float, float]:
-    """When the first participant began to train, and when the last did."""
+    """Return when the first participant began to train, and when the last did."""
     folder.mkdir()
     with our_command(size, folder) as command:
         command.wait_for(lambda: len(first_orders(folder)) == size.clients)

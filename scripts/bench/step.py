@@ -1,6 +1,6 @@
-"""A training step against the plain loop's, model by model: one client, one process, one thread each.
+"""Measures a training step against the plain loop's, per model: one client, one process, one thread each.
 
-The batch is the job's 32; what is timed is whole epochs, so drawing an order and cutting batches count on both sides.
+The batch size is the job's 32; whole epochs are timed, so drawing an order and cutting batches count on both sides.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from scripts.bench.sheet import PartResult
 from scripts.bench.workers import WorkerProcesses
 
 BARS = {"lenet5": Threshold(must=1.05, goal=0.80), "har-cnn": Threshold(must=1.05), "alexnet": Threshold(must=1.05)}
-"""LeNet-5's is the inline engine's, of which a step is nearly all; nobody shall be slower than the plain loop."""
+"""LeNet-5's bar is that of the inline engine, where a step is nearly everything; no model may be slower than plain."""
 
 
 def jobs(scope: BenchScope) -> dict[str, tuple[BenchJob, int]]:
-    """Per model, one client and how many epochs make a pass (about a second of work)."""
+    """Return for each model a job of one client, and how many epochs make a pass (about a second of work)."""
     samples = BATCH * scope.sized(16, 2)
     windows = make_job(clients=1, samples=samples, model="har-cnn", shape="27x200", classes=10)
     x_rays = make_job(clients=1, samples=BATCH, model="alexnet", shape="1x64x64", classes=3)
@@ -32,7 +32,7 @@ def jobs(scope: BenchScope) -> dict[str, tuple[BenchJob, int]]:
 
 
 def measure(scope: BenchScope) -> PartResult:
-    """Our step against the plain step of the same architecture in stock layers."""
+    """Measure our step against the plain step of the same architecture in stock layers."""
     findings: list[BenchResult] = []
     series: list[Measurements] = []
     for model, (job, epochs) in jobs(scope).items():

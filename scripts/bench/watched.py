@@ -1,7 +1,7 @@
-"""A coordinator as a process of its own, whose moments can be seen from outside: when an update was there, when mixed.
+"""Runs a coordinator in a separate process and reports when events happen in it, such as an update's arrival.
 
-It is the real one, made by `open_run`; only its machine is listened to. Times are of the monotonic clock, which all
-processes of a machine share.
+It is the real coordinator, made by `open_run`; only its machine is observed. Times are from the monotonic clock, which
+all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from scripts.bench.light_peers import PATIENCE_S
 from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 
 Moment = tuple[str, float]
-"""(name of the event's class, monotonic time at which the machine got it)."""
+"""(name of the event's class, monotonic time at which the machine received it)."""
 
 
 class WatchedCoordinator:
-    """Listens at `endpoint`; ended at the end of the `with` block."""
+    """A coordinator that listens at `endpoint`; killed at the end of the `with` block."""
 
     def __init__(self, fields: Mapping[str, object], log: Path) -> None:
         self._pipe, theirs = FORK.Pipe(duplex=False)
@@ -39,7 +39,7 @@ class WatchedCoordinator:
         self.endpoint = str(self._receive())
 
     def moment(self, name: str) -> float:
-        """When the machine next got such an event."""
+        """Return when the machine next received such an event."""
         while True:
             seen, at = self._receive()
             if seen == name:

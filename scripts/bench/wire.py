@@ -1,9 +1,9 @@
-"""An update on its way over loopback: from a flat buffer to verified bytes at a real coordinator, beside a raw socket.
+"""Measures an update over loopback: from a flat buffer to verified bytes at a real coordinator, beside a raw socket.
 
-The way is the product's: a participant's line and post office, its record of what it sent, slices under credit, the
-coordinator's socket thread, its store and its check of every byte. The raw socket moves the same bytes into memory.
-Beside it stand raw sockets with the same duties, which show what names, checks and the disk cost whoever does them, and
-the product's sockets without any, which show what the line costs.
+The path is the product's: a participant's line and post, its log of sent messages, slices under credit, the
+coordinator's socket thread, its store and its check of every byte. The raw socket moves the same bytes into memory. For
+comparison there are raw sockets with the same duties, which show what hashing and the disk cost anyone, and the
+product's sockets without any duties, which show what the line costs.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ ENCRYPTED_BAR = Threshold(must=0.2, goal=0.5, higher=True)
 """One connection is encrypted by one thread at each end; docs/scale.md says what a byte costs."""
 MEMBER = "north"
 MORE_PASSES = 3
-"""For each that was asked for: one sending is over in a moment, and swings."""
+"""Passes for each requested one: a single transfer is short and varies."""
 SETTLED_S = 0.1
-"""A process that has used no processor time for so long rests."""
+"""A process that has used no processor time for this long counts as idle."""
 WARM_UP = 2
-"""A coordinator writes over the file of the round before the last: the first two are new, and cost what new ones do."""
+"""A coordinator overwrites the file of the round before the last: the first two files are new and cost more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Freight:
-    """A model whose updates travel: its name in the table, how it is built, and how many sendings make a pass."""
+    """A model whose updates are sent: its name in the table, how it is built, and how many transfers make a pass."""
 
     shown: str
     model: str
@@ -65,12 +65,12 @@ class Freight:
 
 
 def lenet5(repeats: int) -> Freight:
-    """As in the standard job."""
+    """Return LeNet-5 as in the standard job."""
     return Freight(shown="LeNet-5", model="lenet5", shape=(1, 28, 28), classes=11, repeats=repeats, bar=None)
 
 
 def measure(scope: BenchScope) -> PartResult:
-    """AlexNet (57 million parameters) and LeNet-5, plain and encrypted."""
+    """Measure AlexNet (57 million parameters) and LeNet-5, plain and encrypted."""
     small = lenet5(repeats=scope.sized(20, 2))
     large = Freight(shown="AlexNet", model="alexnet", shape=(1, 64, 64), classes=3, repeats=1, bar=BAR)
     findings: list[BenchResult] = []
@@ -87,7 +87,7 @@ def measure(scope: BenchScope) -> PartResult:
 
 
 def _findings(freight: Freight, found: dict[str, Measurements]) -> list[BenchResult]:
-    """The bar's row first; then the same against sockets with the same duties."""
+    """Return the row with the bar first, then comparisons with sockets of the same duties."""
     raw, hashed, bare, plain, curve, filed, forced, beside, durable = found.values()
     update = f"{freight.shown} update"
     return [
@@ -101,8 +101,8 @@ def _findings(freight: Freight, found: dict[str, Measurements]) -> list[BenchRes
 
 
 def _rates(freight: Freight, initial: Path, folder: Path, passes: int) -> dict[str, Measurements]:
-    """GB/s of the raw sockets, our sockets alone, the plain line and the encrypted one; then of what is held against
-    raw sockets with files, apart: what those leave for the disk to do would be in the others' way."""
+    """Measure GB/s of the raw sockets, our sockets alone, the plain line and the encrypted one; then separately of what
+    is compared with raw sockets with files, because their pending disk writes would disturb the others."""
     size = layout_of(initial).size_bytes("f32")
     with ExitStack() as stack:
         raws = [stack.enter_context(RawSocket(size, duty, folder / f"{duty.name}.bytes")) for duty in Duty]
@@ -140,7 +140,8 @@ def _rates(freight: Freight, initial: Path, folder: Path, passes: int) -> dict[s
 
 
 class MeasuredLine:
-    """A coordinator in a process of its own, and its only member, here: connected later, as nobody forks after that."""
+    """A coordinator in a separate process, and its only member in this one; connected later, as nothing forks after
+    that."""
 
     def __init__(self, stack: ExitStack, initial: Path, folder: Path, *, keys: bool) -> None:
         folder.mkdir()
@@ -155,7 +156,7 @@ class MeasuredLine:
         self._flat = np.zeros(self._layout.elements, dtype=np.float32)
 
     def connect(self) -> None:
-        """Join, and hold the first order."""
+        """Join and wait for the first order."""
         context = Context()
         self._stack.callback(context.term)
         address = Address(endpoint=self._coordinator.endpoint, keys=self._keys)
@@ -164,20 +165,20 @@ class MeasuredLine:
         self._await_order()
 
     def settle(self) -> None:
-        """Until the coordinator rests: it collects files of the round before while nobody waits for it, and between two
-        rounds there is training."""
+        """Wait until the coordinator is idle: it deletes files of the previous round when nobody waits for it, and in a
+        real run there is training between two rounds."""
         pause, spent = threading.Event(), -1.0
         while (now := cpu_seconds(self._coordinator.pid)) > spent:
             spent = now
             pause.wait(SETTLED_S)
 
     def send(self) -> float:
-        """Seconds from having an update in memory until the coordinator holds all of it, verified; then its next order
-        is awaited, off the clock. A new update each time: a payload is known by its content."""
+        """Return seconds from having an update in memory until the coordinator holds all of it, verified; waits for the
+        next order off the clock. Each update is new, because payloads are identified by their content."""
         return self._sent_until("UpdateArrived")
 
     def send_durably(self) -> float:
-        """The same until the coordinator has looked at every value and its disk has been forced to keep them."""
+        """Return the same until the coordinator has inspected every value and synced them to disk."""
         return self._sent_until("UpdateArrived", "Inspected")
 
     def _sent_until(self, *moments: str) -> float:
@@ -193,7 +194,7 @@ class MeasuredLine:
 
 
 def _settings(initial: Path, folder: Path) -> dict[str, object]:
-    """FedAvg for one member: everything travels, and nobody else is waited for."""
+    """Return settings of FedAvg with one member: everything is sent, and the round waits for nobody else."""
     return {
         "run": "wire",
         "folder": str(folder / "run"),

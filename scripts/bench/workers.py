@@ -1,7 +1,7 @@
-"""Worker processes that run a number of rounds on request, and how long it takes until all of them are done.
+"""Worker processes that run a number of rounds on request, and the time until all of them are done.
 
-Forked from a process that has done no tensor work; everything is set up in the child before the first order, so what is
-timed is rounds alone. A child ends when its pipe closes. What a round is, the bodies know.
+They are forked from a process that has done no tensor work; everything is set up in the child before the first order,
+so that only rounds are timed. A child ends when its pipe closes. The bodies define what a round is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Gate:
         self._left = 0
 
     def wait(self) -> int:
-        """Ends the process when nobody is left to work for."""
+        """Wait for the next order; ends the process when the parent is gone."""
         try:
             self._parent.send_bytes(b"done")
             return int(json.loads(self._parent.recv_bytes()))
@@ -32,7 +32,7 @@ class Gate:
             raise SystemExit(0) from None
 
     def passed(self) -> None:
-        """For a loop that is not ours: called after every round, it holds the loop where an order ends."""
+        """Call after every round of a foreign loop; blocks the loop where an order ends."""
         self._left -= 1
         while self._left <= 0:
             self._left = self.wait()
@@ -43,7 +43,7 @@ Body = Callable[[Gate], None]
 
 
 def loop_of(make_round: Callable[[], Callable[[], None]]) -> Body:
-    """A body out of a function that sets up and returns one round."""
+    """Return a body made from a function that sets up and returns one round."""
 
     def body(gate: Gate) -> None:
         one_round = make_round()
@@ -55,7 +55,7 @@ def loop_of(make_round: Callable[[], Callable[[], None]]) -> Body:
 
 
 class WorkerProcesses:
-    """Children that work at the same time. Closed at the end of the `with` block."""
+    """Children that work in parallel. They end with the `with` block."""
 
     def __init__(self, bodies: Sequence[Body]) -> None:
         self._members: list[tuple[ForkProcess, Connection]] = []
@@ -70,7 +70,7 @@ class WorkerProcesses:
             _receive(process, connection)
 
     def seconds_per_round(self, rounds: int) -> float:
-        """Let everybody do so many rounds; the time until the last is done, divided by them."""
+        """Let all children do so many rounds; return the time until the last is done, divided by the rounds."""
         began = time.perf_counter()
         for _, connection in self._members:
             connection.send_bytes(json.dumps(rounds).encode())
@@ -104,6 +104,6 @@ def _receive(process: ForkProcess, connection: Connection) -> None:
 
 def _live(body: Body, parent: Connection, inherited: Sequence[Connection]) -> None:
     unwind_on_sigterm()
-    for connection in inherited:  # held open here they would hide the parent's death
+    for connection in inherited:  # kept open here, they would hide the parent's death
         connection.close()
     body(Gate(parent))

@@ -147,6 +147,6 @@ class DrillProcesses:
 
 
 def _is_expected(party: Party) -> bool:
-    """Killed by the drill, refusing what the drill has damaged, or to begin on a disk that it has filled."""
+    """Whether the drill killed the party, damaged what it refuses, or filled the disk on which it refuses to start."""
     is_refusal = party.code == 2 and (party.may_refuse or party.lacked_room)
     return (party.code == -signal.SIGKILL and party.is_killed) or is_refusal
