@@ -289,7 +289,7 @@ def differs_downwards(layout: Layout, encoding: Encoding) -> bool:
 
 
 def row_encoding(layout: Layout, encoding: Encoding) -> Encoding:
-    """How mixed rows of this layout travel under a plan's encoding, but to somebody who has not reported yet."""
+    """Return how mixed rows of this layout are sent under a plan's encoding, except to members without a report."""
     return encoding if differs_downwards(layout, encoding) else downward(encoding)
 
 

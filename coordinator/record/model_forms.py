@@ -30,7 +30,7 @@ from protocol.tensors import Array, Layout, TensorSet, WireTensor
 
 @dataclass(frozen=True, kw_only=True)
 class RowDifference:
-    """A mixed row as it travels to a receiver that holds its own update of round `base`."""
+    """A mixed row as it is sent to a receiver that holds its own update of round `base`."""
 
     base: int
     tensors: TensorSet
@@ -50,7 +50,7 @@ class Payload:
     uploads: TensorSet | None = field(default=None, repr=False, compare=False)
     """The uploads that a sealed row was mixed from."""
     difference: RowDifference | None = field(default=None, repr=False, compare=False)
-    """Of a row that may travel so: the same values, as whoever holds the base makes them of it."""
+    """The row as a difference, if it may be sent so; a receiver with the base decodes the same values from it."""
 
     @property
     def size_bytes(self) -> int:

@@ -86,8 +86,8 @@ class Peer:
     identity: str = ""
     member: str | None = None
     round_no: int = 0
-    """Of the latest order sent to it: what its traffic is counted under."""
-    told_round: int | None = None  # of the latest update that came over this connection: its sender still has it
+    """Round of the latest order sent to it, under which its traffic is counted."""
+    told_round: int | None = None  # of the latest update received over this connection, which its sender still holds
     conversation: Conversation = field(default_factory=lambda: Conversation(Side.COORDINATOR))
     heard_told_at: float = -1.0
     faults: int = 0

@@ -242,8 +242,8 @@ class Exchange:
         self.send(connection, message)
 
     def base_of(self, connection: str) -> int | None:
-        """The round of the update that whoever is there holds as its latest, where that is certain: it came over this
-        connection, and nothing was ordered since."""
+        """Return the round of the update that the peer certainly holds as its latest: it was received over this
+        connection, and nothing was ordered since. None if that is not certain."""
         peer = self._peers.get(connection)
         return peer.told_round if peer is not None and peer.told_round == peer.round_no else None
 

@@ -31,11 +31,11 @@ Encoding = Literal["f32", "f16", "bf16", "int8", "int4", "topk", "coarse"]
 ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 
 DIFFERENCES: frozenset[Encoding] = frozenset({"int8", "int4", "topk", "coarse"})
-"""From participant to coordinator, these carry the difference to what the participant was given."""
+"""From participant to coordinator, these encode the difference to the delivered weights."""
 
 BOTH_WAYS: frozenset[Encoding] = frozenset({"coarse"})
-"""Of these, those under which a mixed row travels as the difference to its receiver's latest update, where there is one
-(`tensors.differs_downwards`)."""
+"""Those of DIFFERENCES under which a mixed row is sent as the difference to its receiver's latest update, if there is
+one (`tensors.differs_downwards`)."""
 
 ENCODING_HELP = (
     "How weights travel: f32; f16 or bf16 (half the bytes, rounded); int8 (a quarter), int4 or topk (a fifth and less):"
@@ -102,7 +102,8 @@ def is_blocked(encoding: Encoding) -> bool:
 
 
 def downward(encoding: Encoding) -> Encoding:
-    """How the coordinator sends models as values under a plan's encoding: only differences may be coarser than int8."""
+    """Return how the coordinator sends models as values under a plan's encoding: only differences may be coarser than
+    int8."""
     return "int8" if encoding in DIFFERENCES else encoding
 
 
@@ -152,9 +153,10 @@ def with_feedback(
 
 
 def approached(values: Float32Array, *, base: Float32Array, encoding: Encoding) -> tuple[memoryview, Float32Array]:
-    """The difference to a base that the other side holds as it travels, and what it becomes there; (elements,) each.
+    """Encode the difference to a base that the receiver holds; return its bytes and the values the receiver decodes.
 
-    What gets lost is not carried over: the next row is made from updates, which began at what arrived.
+    All arrays are (elements,). The rounding error is not carried over: the next row is mixed from updates that were
+    trained from the decoded values.
     """
     wire = to_wire(values - base, encoding)
     return wire, base + from_wire(wire, encoding, values.size)

@@ -21,7 +21,7 @@ INT4_BYTES = 2 + BLOCK // 2
 
 
 def to_int8(values: Float32Array) -> Bytes:
-    """Flat values (n,), n a multiple of 64, to (n / 64, 66) bytes."""
+    """Encode flat values (n,), n a multiple of 64, as (n / 64, 66) bytes."""
     blocks = values.reshape(-1, BLOCK)
     scales, steps = in_steps(blocks, largest_of(blocks) / np.float32(127), most=127)
     return np.hstack([scales, steps.view(np.uint8)])
@@ -33,13 +33,13 @@ def from_int8(wire: Bytes) -> Float32Array:
 
 
 def to_int4(values: Float32Array) -> Bytes:
-    """Flat values (n,), n a multiple of 64, to (n / 64, 34) bytes; the first of two values is in the lower half."""
+    """Encode flat values (n,), n a multiple of 64, as (n / 64, 34) bytes; the first of two values is the low nibble."""
     blocks = values.reshape(-1, BLOCK)
     return paired(*in_steps(blocks, largest_of(blocks) / np.float32(7), most=7))
 
 
 def from_int4(wire: Bytes) -> Float32Array:
-    """Back from `to_int4`, or from any `paired` blocks, flat."""
+    """Undo `to_int4`, or decode any `paired` blocks, flat."""
     pairs = wire[:, 2:]
     steps = np.empty((len(wire), 2 * pairs.shape[1]), dtype=np.int8)
     steps[:, 0::2] = (pairs & 15).view(np.int8) - 8
@@ -48,18 +48,18 @@ def from_int4(wire: Bytes) -> Float32Array:
 
 
 def largest_of(blocks: Float32Array) -> Float32Array:
-    """(blocks, values) -> (blocks,): the largest magnitude of each."""
+    """Return the largest magnitude of each block: (blocks, values) -> (blocks,)."""
     return np.asarray(np.abs(blocks).max(axis=1), dtype=np.float32)
 
 
 def paired(scales: Bytes, steps: NDArray[np.int8]) -> Bytes:
-    """Blocks of scales and of steps from -8 to 7, two to a byte."""
+    """Return blocks of a scale and its steps from -8 to 7, two steps per byte."""
     nibbles = (steps + 8).view(np.uint8)
     return np.hstack([scales, nibbles[:, 0::2] | (nibbles[:, 1::2] << 4)])
 
 
 def in_steps(blocks: Float32Array, least: Float32Array, *, most: int) -> tuple[Bytes, NDArray[np.int8]]:
-    """Per block: the scale's two bytes, and every value as a multiple of it, from -most to most.
+    """Return for each block the scale's two bytes, and every value as a multiple of the scale, from -most to most.
 
     blocks: (blocks, values). least: (blocks,), the scales before they are rounded upwards to bf16.
     """

@@ -16,11 +16,11 @@ from protocol.encodings.halves import Float32Array
 BLOCK = 256
 BLOCK_BYTES = 2 + BLOCK // 2
 STEP = np.float32(1.1)
-"""Of a block's root mean square. 0.9 takes a seventh more bytes for two thirds of the error."""
+"""Scale relative to a block's root mean square. 0.9 takes a seventh more bytes for two thirds of the error."""
 
 
 def to_coarse(values: Float32Array) -> Bytes:
-    """Flat values (n,), n a multiple of 256, to (n / 256, 130) bytes."""
+    """Encode flat values (n,), n a multiple of 256, as (n / 256, 130) bytes."""
     blocks = values.reshape(-1, BLOCK)
     with np.errstate(invalid="ignore", over="ignore"):
         usual = np.sqrt(np.square(blocks, dtype=np.float64).mean(axis=1)).astype(np.float32)
@@ -29,4 +29,4 @@ def to_coarse(values: Float32Array) -> Bytes:
 
 
 from_coarse = from_int4
-"""Back from `to_coarse`, flat: the sender alone chooses the scale."""
+"""Undoes `to_coarse`, flat: only the sender chooses the scale."""
