@@ -39,10 +39,18 @@ DataRoot = Annotated[Path | None, typer.Option(help="Folder of the data files; d
 
 ScoresTo = Literal["clear", "sealed"]
 
-SHORT = {"data_options": "--data-option", "page_hosts": "--page-host", "page_certificate": "--page-cert"}
+SHORT = {
+    "data_options": "--data-option",
+    "outgoing_steps": "--outgoing-step",
+    "page_hosts": "--page-host",
+    "page_certificate": "--page-cert",
+}
 """Flags whose names differ from their settings."""
 PRIVACY = tuple(f"{kind.SECTION}.{name}" for kind in (StatisticsPrivacy, UpdatePrivacy) for name in kind.model_fields)
-CHECKED = (*DataSettings.model_fields, "algorithm", "allow", "trust_code", "group_key", "statistics_to", *PRIVACY)
+CHECKED = (
+    *DataSettings.model_fields, "algorithm", "allow", "trust_code", "outgoing_steps", "group_key", "statistics_to",
+    *PRIVACY,
+)  # fmt: skip
 """The settings that `check` takes."""
 
 
@@ -115,6 +123,7 @@ def check(
         encoding=encoding,
         statistics=settings.private_statistics,
         updates=settings.private_updates,
+        steps=settings.outgoing_steps,
         sealing=_sealing_of(settings, scores),
     )
     typer.echo(text)

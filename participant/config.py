@@ -151,6 +151,10 @@ class JoinSettings(DataSettings):
     trust_code: tuple[str, ...] = Field(
         default=(), description="package.module:name of your own code that a plan may use; nothing else is imported."
     )
+    outgoing_steps: tuple[str, ...] = Field(
+        default=(),
+        description="package.module:function of your own steps that change every tensor before it is sent, in order.",
+    )
     log_file: Path | None = Field(
         default=None, description="Log to this file instead of stderr; rotated at 10 MB.", examples=["participant.log"]
     )

@@ -37,6 +37,7 @@ from participant.sealing.group_key import GroupKey, read_group_key
 from participant.shell import Shell, run_in_thread
 from participant.training.home_data import HomeData
 from participant.training.home_settings import HomeSettings
+from participant.training.outgoing import find_step
 from participant.training.pace import Progress
 from participant.training.worker import Worker, training_lane
 from participant.wire.line import Context, shared_context
@@ -222,6 +223,7 @@ def _home_settings(settings: JoinSettings, key: GroupKey | None, *, hosted: bool
         model_file=settings.model_file,
         statistics_privacy=settings.private_statistics,
         update_privacy=settings.private_updates,
+        outgoing_steps=tuple(map(find_step, settings.outgoing_steps)),
         anchor_file=settings.anchor_file,
         group_key=key,
     )

@@ -6,7 +6,7 @@ the algorithm and the model alone, before any connection is made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fedap_core.errors import InvalidInput, shortened, unknown_name
@@ -21,6 +21,7 @@ from participant.joining import LocalSetup
 from participant.private_words import privacy_lines, update_lines
 from participant.record.model_file import module_of
 from participant.sealed_words import sealed_layouts, sealed_lines
+from participant.training.outgoing import find_step
 from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from protocol.encodings import ENCODINGS, Encoding, encoding_of
 from protocol.limits import SLICE_BYTES
@@ -136,6 +137,7 @@ def describe(
     encoding: str,
     statistics: StatisticsPrivacy | None = None,
     updates: UpdatePrivacy | None = None,
+    steps: Sequence[str] = (),
     sealing: Sealing | None = None,
 ) -> str:
     """Return the list as text, for the person who decides; refuse settings that cannot work."""
@@ -161,6 +163,10 @@ def describe(
     if updates is not None:
         shared = shared_layout(home.spec, subject.strategy).elements
         lines += update_lines(subject.strategy, updates, rounds=rounds, values=shared)
+    if steps:
+        for step in steps:
+            find_step(step)
+        lines += [f"outgoing_steps: {', '.join(steps)}; every tensor below passes through them before it is sent", ""]
     lines.append("leaves:")
     for one in what_leaves(subject):
         names = shortened(one.tensor_names, _SHOWN_TENSORS, none="none")

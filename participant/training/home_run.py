@@ -73,11 +73,12 @@ class HomeRun:
         use_threads(threads)
         name = welcome.participant
         variances = frozenset(tensor.name for tensor in spec.tensors if tensor.is_variance)
+        private = steps_of(settings.update_privacy, self._strategy, welcome, PrivacyLedger.of(state), variances)
         self._outgoing = OutgoingTensors(
             encoding=encoding_of(self._plan.encoding),
             participant=name,
             seed=self._plan.seed,
-            steps=steps_of(settings.update_privacy, self._strategy, welcome, PrivacyLedger.of(state), variances),
+            steps=(*private, *settings.outgoing_steps),
         )
         self._feedback = Feedback(self._outgoing)
         self._positions = data.split(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from participant.sealing.group_key import GroupKey
+from participant.training.outgoing import OutgoingStep
 from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 
 
@@ -18,7 +19,8 @@ class HomeSettings:
     core may evaluate delivered models during training. trusted: own code that a plan may name. accept_plan: digest of a
     changed plan that the operator accepts. algorithm_is_named: whether the operator has named the algorithm.
     model_file, anchor_file: its own initial model and anchor. statistics_privacy, update_privacy: noise added to
-    statistics and to updates. group_key: the members' common key, for sealed runs.
+    statistics and to updates. outgoing_steps: applied after the noise to every tensor that is sent. group_key: the
+    members' common key, for sealed runs.
     """
 
     share_class_counts: bool = False
@@ -32,5 +34,6 @@ class HomeSettings:
     model_file: Path | None = None
     statistics_privacy: StatisticsPrivacy | None = None
     update_privacy: UpdatePrivacy | None = None
+    outgoing_steps: tuple[OutgoingStep, ...] = ()
     anchor_file: Path | None = None
     group_key: GroupKey | None = None

@@ -1,7 +1,7 @@
 """Prepare every tensor that leaves a participant: nothing but `OutgoingTensors` builds tensor sets to send.
 
-Steps (`STEPS`) run between computing and sending: this is the one place to add noise or clipping, for weights,
-statistics and tables alike. The strategy and the participant's settings decide what is sent at all. Delivered tensors
+Steps run between computing and sending: this is the one place to add noise or clipping, for weights, statistics and
+tables alike. Noise of a privacy budget comes first, then the steps that the configuration names. The strategy and the participant's settings decide what is sent at all. Delivered tensors
 and scores are converted here, too.
 """
 
@@ -17,6 +17,7 @@ import torch
 
 from fedap_core.arrays import Float32Array, IndexArray
 from fedap_core.errors import InvalidInput
+from fedap_core.factories import find_factory, users_code
 from fedap_core.metrics import QUALITIES, Evaluation
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
@@ -55,7 +56,35 @@ def unchanged(departing: Departing, /) -> Mapping[str, Array]:
 
 
 STEPS: dict[str, OutgoingStep] = {"none": unchanged}
-"""Steps by their name in a configuration."""
+"""Steps by the names that `outgoing_steps` takes; users' own: `package.module:function`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnStep:
+    """A user's own step. An exception, or tensors of another form than it was given, end the participant."""
+
+    name: str
+    function: OutgoingStep
+
+    def __call__(self, departing: Departing, /) -> Mapping[str, Array]:
+        forms = {name: (array.shape, array.dtype) for name, array in departing.arrays.items()}
+        with users_code("outgoing_steps", self.name, "a step that changes tensors"):
+            stepped = self.function(departing)
+            found = {name: (array.shape, array.dtype) for name, array in stepped.items()}
+        odd = sorted(name for name in forms.keys() | found.keys() if forms.get(name) != found.get(name))
+        if odd:
+            expected = "a step that returns the names, shapes and types that it was given"
+            raise InvalidInput("outgoing_steps", self.name, f"{expected}; {departing.kind} differ in {odd[0]}")
+        return stepped
+
+
+def find_step(name: str) -> OutgoingStep:
+    """The step of that name: one of `STEPS`, or a user's own function."""
+    if ":" in name:
+        return OwnStep(name=name, function=find_factory("outgoing_steps", name))
+    if name not in STEPS:
+        raise InvalidInput("outgoing_steps", name, f"package.module:function, or one of {', '.join(STEPS)}")
+    return STEPS[name]
 
 
 @dataclass(frozen=True, kw_only=True)

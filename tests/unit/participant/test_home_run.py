@@ -20,6 +20,7 @@ from participant.record.private_state import PERSONAL, PrivateState
 from participant.training.home_data import HomeData
 from participant.training.home_run import HomeRun
 from participant.training.home_settings import HomeSettings
+from participant.training.outgoing import OutgoingStep
 from protocol.messages import Anchor, Compute, Finish, Goodbye, Plan, Sgd, Train, Update, Welcome
 from protocol.tensors import TensorSet
 
@@ -62,13 +63,18 @@ def shared(state: State, strategy: str = "fedap", *, spec: ModelSpec = SPEC) -> 
 
 
 def opened(
-    folder: Path, what: Plan | None = None, *, share_class_counts: bool = False, beside: bool = False
+    folder: Path,
+    what: Plan | None = None,
+    *,
+    share_class_counts: bool = False,
+    beside: bool = False,
+    steps: tuple[OutgoingStep, ...] = (),
 ) -> HomeRun:
     """A life of the participant; the folder is its disk."""
     welcome = Welcome(
         run=RUN, participant="c1", round_no=0, heartbeat_s=1.0, plan=what or plan(), initial=whole(INITIAL)
     )
-    settings = HomeSettings(share_class_counts=share_class_counts, beside=beside)
+    settings = HomeSettings(share_class_counts=share_class_counts, beside=beside, outgoing_steps=steps)
     return HomeRun(welcome=welcome, spec=SPEC, data=DATA, state=PrivateState(folder), settings=settings)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import participant
-from participant.training.outgoing import STEPS, Departing, OutgoingTensors
+from fedap_core.errors import InvalidInput
+from participant.training.outgoing import STEPS, Departing, OutgoingTensors, find_step
 from protocol.messages import Anchor, Finish
 from protocol.tensors import Array, Layout, TensorSet, WireTensor
 from tests.unit.participant.test_home_run import INITIAL, RUN, opened, order, plan, shared, trained, whole
@@ -75,6 +76,50 @@ def test_steps_follow_each_other_and_draw_by_seed_kind_and_round() -> None:
     assert way.arrays("tables", {"n": np.array([5])}, round_no=4).arrays()["n"].tolist() == [20]
     assert seen[:2] == seen[2:4]
     assert len({seed for _, _, seed in seen}) == 4
+
+
+def in_half(departing: Departing, /) -> Mapping[str, Array]:
+    """A user's own step."""
+    return {name: (array / 2).astype(array.dtype) for name, array in departing.arrays.items()}
+
+
+def as_doubles(departing: Departing, /) -> Mapping[str, Array]:
+    """A step that changes types."""
+    return {name: array.astype(np.float64) for name, array in departing.arrays.items()}
+
+
+def failing(departing: Departing, /) -> Mapping[str, Array]:
+    """A step with a mistake."""
+    raise KeyError(departing.kind)
+
+
+def test_a_users_own_steps_change_what_a_run_sends(tmp_path: Path) -> None:
+    for folder in ("plain", "stepped"):
+        (tmp_path / folder / "state").mkdir(parents=True)
+    plain = opened(tmp_path / "plain", plan("fedavg", rounds=1))
+    stepped = opened(tmp_path / "stepped", plan("fedavg", rounds=1), steps=(find_step(f"{__name__}:in_half"),))
+    whole_sent, half_sent = (trained(run, order(0, shared(INITIAL, "fedavg"))).weights for run in (plain, stepped))
+    assert np.array_equal(half_sent.flat(), whole_sent.flat() / 2)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ("as_doubles", "names, shapes and types that it was given; weights differ in w"),
+        ("failing", "a step that changes tensors. It raised KeyError: 'weights'"),
+    ],
+)
+def test_a_users_own_step_that_fails_is_named(step: str, message: str) -> None:
+    layout = Layout((WireTensor(name="w", dtype="float32", shape=(2,)),))
+    way = replace(OUTGOING, steps=(find_step(f"{__name__}:{step}"),))
+    with pytest.raises(InvalidInput, match=message) as raised:
+        way.weights(layout, np.ones(2, dtype=np.float32), round_no=0)
+    assert step in str(raised.value)
+
+
+def test_an_unknown_step_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"outgoing_steps: got rounded, expected package.module:function"):
+        find_step("rounded")
 
 
 @pytest.mark.parametrize("encoding", ["f32", "f16"])
