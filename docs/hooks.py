@@ -40,10 +40,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Keep the tables of single targets out of the search, as they hold every client; list algorithms."""
+    """Keep the tables of single targets out of the search, as they hold every client; list algorithms; turn links to
+    root files, which count from the page, into links between pages."""
     del config, files
     if page.file.src_uri.startswith("results/") and page.file.name != "index":
         page.meta["search"] = {"exclude": True}
+    for source, name in PAGES.items():
+        markdown = markdown.replace(f"](../{source}", f"]({name}")
     return markdown.replace("<!-- algorithms -->", algorithms(markdown))
 
 

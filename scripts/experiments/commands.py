@@ -11,6 +11,7 @@ from rich.console import Console
 from fedap_core.errors import InvalidInput, parse_pairs
 from protocol.encodings import ENCODINGS
 from protocol.plan import Compute, Sgd
+from scripts.engines import ENGINES
 
 if TYPE_CHECKING:
     from scripts.experiments.sweep import SweepOptions
@@ -34,7 +35,8 @@ Partition = Annotated[
 Engine = Annotated[
     str,
     typer.Option(
-        help="inline, ray: a cluster or this machine's cores, or processes: a real federation; the same bits."
+        help=f"One of {', '.join(ENGINES)}. ray: a cluster or this machine's cores; processes: a real federation."
+        " All give the same bits."
     ),
 ]
 Jobs = Annotated[
