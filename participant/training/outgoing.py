@@ -1,8 +1,8 @@
 """Prepare every tensor that leaves a participant: nothing but `OutgoingTensors` builds tensor sets to send.
 
 Steps run between computing and sending: this is the one place to add noise or clipping, for weights, statistics and
-tables alike. Noise of a privacy budget comes first, then the steps that the configuration names. The strategy and the participant's settings decide what is sent at all. Delivered tensors
-and scores are converted here, too.
+tables alike. Noise of a privacy budget comes first, then the steps that the configuration names. The strategy and the
+participant's settings decide what is sent at all. Delivered tensors and scores are converted here, too.
 """
 
 from __future__ import annotations
