@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fedap_core.errors import InvalidInput, shortened, unknown_name
+from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.measures import statistics_arrays
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.batchnorm import require_batch_norm
@@ -44,8 +44,6 @@ from protocol.tensors import Layout, WireTensor
 SMALL_TALK: tuple[type[Message], ...] = (Hello, Heartbeat, Error, Grant, Cancel, Leave)
 """Messages without tensors: digests, counts, round numbers, receipts, reasons."""
 
-
-_SHOWN_TENSORS = 12
 
 WHEN = {
     "hello": "on every connection: who, a random number kept in the state folder and one of this process, digests of "
@@ -155,7 +153,8 @@ def describe(
         "",
         "stays home: every sample and label; which sample was classified how; "
         + ("class counts; confusion matrices; " if not subject.share_class_counts else "")
-        + f"the tensors {shortened(stays_home(subject), _SHOWN_TENSORS, none='none')}",
+        + f"the tensors {', '.join(stays_home(subject)) or 'none'}"
+        + "".join(f"; the model {name!r} that the algorithm keeps" for name in subject.strategy.kept_models),
         "",
     ]
     if statistics is not None:
@@ -169,7 +168,7 @@ def describe(
         lines += [f"outgoing_steps: {', '.join(steps)}; every tensor below passes through them before it is sent", ""]
     lines.append("leaves:")
     for one in what_leaves(subject):
-        names = shortened(one.tensor_names, _SHOWN_TENSORS, none="none")
+        names = ", ".join(one.tensor_names) or "none"
         size = f", {one.tensor_bytes:,} bytes of tensors: {names}" if one.tensors else ""
         lines.append(f"  {one.kind} ({one.when}): {', '.join(one.fields)}{size}")
     if sealing is not None:
