@@ -100,7 +100,8 @@ class Choice:
             return f"{only[0].upper()}{only[1:]}; export takes {name}."
         samples = next(one.validation.samples for one in self.candidates if one.validation is not None)
         best, second = (self.of(one).validation for one in (self.name, self.rival or self.name))
-        unsure = "no difference" if best == second else "this may be chance"
+        other = _NAMES.get(self.rival or "", self.rival)
+        unsure = f"compared with {other}, {'no difference' if best == second else 'this may be chance'}"
         verdict = f"{name} is better; export takes it" if self.is_clear else f"{unsure}; export takes {name}"
         return f"{_reached(self._told, 'validation')} of {samples} validation samples: {verdict}."
 

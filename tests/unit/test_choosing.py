@@ -35,12 +35,21 @@ def test_odd_one_out_is_told_in_one_sentence_with_intervals() -> None:
 def test_difference_within_chance_is_called_that() -> None:
     found = choose([candidate(FEDERATED, 80, test=150), candidate(ALONE, 81, test=151), candidate(FINE_TUNED, 70)])
     assert (found.name, found.is_clear) == (ALONE, False)
-    assert found.sentence.endswith("this may be chance; export takes your own model.")
+    assert found.sentence.endswith(
+        "compared with the federated model, this may be chance; export takes your own model."
+    )
     assert found.test_sentence.endswith("of 200 test samples, which had no part in the choice.")
 
 
 def test_equal_models_leave_what_was_asked_for() -> None:
     assert choose([candidate(FEDERATED, 80), candidate(FINE_TUNED, 80), candidate(ALONE, 80)]).name == FEDERATED
+
+
+def test_sentence_names_the_model_that_is_equal_where_another_is_far_behind() -> None:
+    found = choose([candidate(FEDERATED, 100), candidate(FINE_TUNED, 100), candidate(ALONE, 80)])
+    assert found.sentence.endswith(
+        "compared with the fine-tuned model, no difference; export takes the federated model."
+    )
 
 
 def test_order_of_the_others_has_no_part() -> None:
