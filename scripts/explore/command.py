@@ -21,6 +21,11 @@ def explore(
     ] = None,
     algorithm: Annotated[str, typer.Option(help="fedavg, or fedap for a run that measures first.")] = "fedavg",
     minutes: Annotated[float, typer.Option(help="Limit for each configuration, in minutes of processor time.")] = 60.0,
+    wall_clock: Annotated[bool, typer.Option("--wall-clock", help="Minutes by the clock instead.")] = False,
+    gigabytes: Annotated[float, typer.Option(help="Limit of memory for each configuration.")] = 6.0,
+    reduce: Annotated[
+        bool, typer.Option("--reduce/--no-reduce", help="Leave out second orders of faults that commute.")
+    ] = True,
     wander: Annotated[
         bool, typer.Option("--wander", help="Random walks until the time limit, if there are too many paths.")
     ] = False,
@@ -37,7 +42,7 @@ def explore(
     scopes = [
         Scope(
             members=members, rounds=rounds, faults=faults, mode=one, sliced=large, algorithm=algorithm,
-            minutes=minutes, wander=wander, seed=seed,
+            minutes=minutes, wall_clock=wall_clock, gigabytes=gigabytes, reduces=reduce, wander=wander, seed=seed,
         )
         for one in modes
         for large in sizes

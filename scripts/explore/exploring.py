@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import time
 
 import structlog
@@ -27,8 +28,13 @@ def explored(scope: Scope, make_home: MakeHome = MemoryHome, *, progress: Progre
         sliced=scope.sliced,
         algorithm=scope.algorithm,
     )
-    until = time.process_time() + 60.0 * scope.minutes
+    clock = time.monotonic if scope.wall_clock else time.process_time
     search = Search(
-        make=lambda: World(setup, scope.faults, make_home), until=until, progress=progress or ProgressLines()
+        make=lambda: World(setup, scope.faults, make_home),
+        until=clock() + 60.0 * scope.minutes,
+        clock=clock,
+        reduces=scope.reduces,
+        has_room=lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < scope.gigabytes * 1e9,
+        progress=progress or ProgressLines(),
     )
     return search.wander(scope.seed) if scope.wander else search.exhaust()

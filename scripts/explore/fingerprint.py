@@ -27,6 +27,8 @@ from coordinator.decisions.older_folder import OlderFolder
 from coordinator.decisions.roster import Link, Roster
 from coordinator.decisions.state import Recipe, State
 from coordinator.decisions.work import PendingWork
+from coordinator.wire.connections import Peer
+from coordinator.wire.exchange import HEARD_EVERY_S
 from participant.decisions.machine import AgentMachine
 from participant.decisions.reconnection import Lifeline
 from scripts.explore.world import World
@@ -43,9 +45,9 @@ DUE = frozenset({"until", "_deadline", "_opening_until", "_retry_at", "_hello_at
 
 IGNORED = frozenset(
     {
-        "counts", "_traffic", "_looked_at", "_contact_at", "serial", "lives", "left", "faults", "lost_messages",
+        "counts", "_traffic", "_looked_at", "_contact_at", "serial", "lives", "heard_of", "left", "faults", "lost_messages",
         "messages", "answers", "_allowances", "_addresses", "_all_strangers",
-        "heard_told_at", "reachable", "moved", "announced", "refused", "last_loss", "accepted_at",
+        "reachable", "moved", "announced", "refused", "last_loss", "accepted_at",
         "setup", "_setup", "rules", "_rules", "clock", "_clock", "journal", "_handlers", "_perform", "_parts",
         "_wants", "wants", "_compute", "socket", "_hello", "mark", "marked_for", "sent", "held_since",
     }
@@ -89,7 +91,11 @@ _TIMES_THAT_MATTER: dict[tuple[type, str], Callable[[Any], bool]] = {
 }
 """Time fields that no decision reads in some states; the function gets their owner."""
 
-_REACH_S: dict[tuple[type, str], float] = {(Link, "heard_at"): -DEAD_AFTER_S, (Link, "sent_at"): -HEARTBEAT_S}
+_REACH_S: dict[tuple[type, str], float] = {
+    (Link, "heard_at"): -DEAD_AFTER_S,
+    (Link, "sent_at"): -HEARTBEAT_S,
+    (Peer, "heard_told_at"): -HEARD_EVERY_S,
+}
 """How far back a time can matter: until the wait from it is over."""
 
 _NUMBERED = re.compile(r"\b([a-h][#!])(\d+)")
@@ -109,7 +115,7 @@ def fingerprint(world: World) -> bytes:
     asleep = [(name, round(time - world.now, 6)) for name, time in sorted(world.asleep.items())]
     between = walk.of([world.up, world.down, world.broken, world.dark, late, asleep])
     found = repr((parties, between, world.faults_left, world.was_thought_dead))
-    return hashlib.blake2b(found.encode(), digest_size=12).digest()
+    return hashlib.blake2b(found.encode(), digest_size=16).digest()
 
 
 def _mark_of(home: MemoryHome) -> str:
@@ -267,11 +273,8 @@ class _Still(_Walk):
     def __init__(self) -> None:
         super().__init__(0.0, {})
 
-    def text(self, value: str) -> str:
-        return value
-
-    def frozen(self, value: object) -> object:
-        return self._frozen_text(value)
+    def _aged(self, text: str) -> str:
+        return text
 
 
 _Plain = _Still()

@@ -10,13 +10,16 @@ taken, one by one and in whole batches. Time passes when nothing else can happen
 Faults are possible in every state, but one that commutes with the step taken first is left to the state after it, where
 it is still possible and leads to the same result: a fault of the other parties while a participant takes its own step,
 or at the front of a queue to whose end the step may append. A killed coordinator and passing time commute with nothing.
+
+`touches` names what a move reads or changes. Two moves that touch nothing in common commute, and the search takes one
+order only (`search`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 
 from coordinator.decisions.state import Status
 from protocol.codec import decode
@@ -24,21 +27,32 @@ from protocol.messages import Grant, Slice
 from scripts.explore.world import World
 
 Act = Callable[[World], None]
+Parts = frozenset[str]
+"""What a move reads or changes. Of a member a: «a» (its process), «a line» (whether it can be reached, and how),
+«a awake», and the front and the end of its two queues. The coordinator is «C»; messages that are held up are «late»."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """One step. text: for readers; is_fault: whether it counts as one of the path's faults."""
+    """One step. text: for readers, unique in its state; is_fault: whether it counts as one of the path's faults;
+    touches: None means everything."""
 
     text: str
     act: Act
     is_fault: bool = False
+    touches: Parts | None = None
 
     def make(self, world: World) -> None:
         """Apply it to the world."""
         if self.is_fault:
             world.faults_left -= 1
         self.act(world)
+
+    def commutes(self, other: Move, faults_left: int) -> bool:
+        """Whether both orders are possible and lead to the same state, unless the coordinator ends in between."""
+        if self.touches is None or other.touches is None or (self.is_fault and other.is_fault and faults_left < 2):
+            return False
+        return self.touches.isdisjoint(other.touches)
 
 
 def moves(world: World) -> list[Move]:
@@ -99,18 +113,36 @@ def _mover(world: World) -> str | None:
 
 
 def _own(world: World, name: str) -> Iterator[Move]:
-    home, waiting = world.homes[name], len(world.down[name])
+    home, waiting, touches = world.homes[name], len(world.down[name]), _touched_by(name)
     if home.is_opening:
-        yield Move(f"{name} connects", partial(World.connect, name=name))
+        yield Move(f"{name} connects", partial(World.connect, name=name), touches=touches)
     if waiting:
-        yield Move(f"{name} hears {_kind(world.down[name][0])}", partial(World.receive, name=name, count=1))
+        text = f"{name} hears {_kind(world.down[name][0])}"
+        yield Move(text, partial(World.receive, name=name, count=1), touches=touches)
     if waiting > 1:
         kinds = ", ".join(_kind(frames) for frames in world.down[name])
-        yield Move(f"{name} hears at once {kinds}", partial(World.receive, name=name, count=waiting))
+        yield Move(f"{name} hears at once {kinds}", partial(World.receive, name=name, count=waiting), touches=touches)
     if home.job is not None:
-        yield Move(f"{name} ends its work", partial(World.work, name=name))
+        yield Move(f"{name} ends its work", partial(World.work, name=name), touches=touches)
     if name in world.broken and not waiting:
-        yield Move(f"{name} notices that its connection is gone", partial(World.hung_up, name=name))
+        yield Move(f"{name} notices that its connection is gone", partial(World.hung_up, name=name), touches=touches)
+
+
+@cache
+def _touched_by(name: str) -> Parts:
+    """By a participant's own step: all of its own, and whether the coordinator is there; of what it has said, the
+    end."""
+    down = {f"{name} down, front", f"{name} down, end"}
+    return frozenset({"C", name, f"{name} line", f"{name} awake", f"{name} up, end", *down})
+
+
+@cache
+def _touched_centrally(names: tuple[str, ...], heard: tuple[str, ...], *, all_of_it: bool = False) -> Parts:
+    """By a step of the coordinator: it may say something to anybody who can be reached. heard: whose messages it takes;
+    all_of_it: everything that waits, however much."""
+    said = {part for name in names for part in (f"{name} line", f"{name} down, end")}
+    ends = {f"{name} up, end" for name in names if all_of_it}
+    return frozenset({"C", *said, *ends, *(f"{name} up, front" for name in heard)})
 
 
 def _piece(world: World) -> str | None:
@@ -132,7 +164,9 @@ def _says_hello(world: World) -> bool:
 
 
 def _deliver_one(world: World, name: str) -> Iterator[Move]:
-    yield Move(f"C hears {_kind(world.up[name][0][1])} of {name}", partial(World.deliver, names=(name,)))
+    touches = _touched_centrally(world.setup.names, (name,))
+    text = f"C hears {_kind(world.up[name][0][1])} of {name}"
+    yield Move(text, partial(World.deliver, names=(name,)), touches=touches)
 
 
 @lru_cache(maxsize=50_000)
@@ -154,9 +188,11 @@ def _central(world: World) -> Iterator[Move]:
     if total > 1:
         for order in (speaking, speaking[::-1])[: len(speaking)]:
             batch = tuple(name for at in range(total) for name in order if at < len(world.up[name]))
-            yield Move(f"C hears at once {total} messages, {order[0]} first", partial(World.deliver, names=batch))
+            touches = _touched_centrally(world.setup.names, world.setup.names, all_of_it=True)
+            text = f"C hears at once {total} messages, {order[0]} first"
+            yield Move(text, partial(World.deliver, names=batch), touches=touches)
     if world.centre.is_computing:
-        yield Move("C ends a computation", World.compute)
+        yield Move("C ends a computation", World.compute, touches=_touched_centrally(world.setup.names, ()))
 
 
 def _faults(world: World, taken: _Taken) -> Iterator[Move]:
@@ -166,9 +202,9 @@ def _faults(world: World, taken: _Taken) -> Iterator[Move]:
         if not taken.leaves_participant(name):
             yield from _to_participant(world, name)
     if not world.centre.is_down:
-        yield _fault("C is killed and started again", World.crash, sent=False)
+        yield _fault("C is killed and started again", None, World.crash, sent=False)
         if any(world.down.values()):
-            yield _fault("C is killed and started again; what it said arrives", World.crash, sent=True)
+            yield _fault("C is killed and started again; what it said arrives", None, World.crash, sent=True)
     due = world.deadline()
     if due is not None and (any(world.up.values()) or any(world.down.values()) or _works(world)):
         yield _time(due, "everything takes so long that time passes", is_fault=True)
@@ -187,36 +223,46 @@ def _to_queue(world: World, name: str, up: bool, taken: _Taken) -> Iterator[Move
     if not taken.leaves_message(name, up=up):
         yield from _to_message(name, what, up, waiting)
     if waiting > 1 and not taken.leaves_end(name):
-        yield _fault(f"{what} comes again later", World.repeat, name=name, up=up, at_end=True)
+        yield _fault(f"{what} comes again later", _queue(name, up), World.repeat, name=name, up=up, at_end=True)
 
 
 def _to_message(name: str, what: str, up: bool, waiting: int) -> Iterator[Move]:
-    yield _fault(f"{what} is lost", World.lose, name=name, up=up)
-    yield _fault(f"{what} comes twice", World.repeat, name=name, up=up, at_end=False)
-    yield _fault(f"{what} comes late", World.hold_up, name=name, up=up)
+    """A message to a participant may be overtaken by the end of its connection, by which it is gone."""
+    front = frozenset({f"{name} up, front"} if up else {f"{name} down, front"})
+    held_up = front | {"late"} if up else front | {"late", f"{name} line"}
+    yield _fault(f"{what} is lost", front, World.lose, name=name, up=up)
+    yield _fault(f"{what} comes twice", front, World.repeat, name=name, up=up, at_end=False)
+    yield _fault(f"{what} comes late", held_up, World.hold_up, name=name, up=up)
     if waiting > 1:
-        yield _fault(f"{what} is overtaken", World.overtake, name=name, up=up)
+        yield _fault(f"{what} is overtaken", front, World.overtake, name=name, up=up)
+
+
+def _queue(name: str, up: bool) -> Parts:
+    way = "up" if up else "down"
+    return frozenset({f"{name} {way}, front", f"{name} {way}, end"})
 
 
 def _to_participant(world: World, name: str) -> Iterator[Move]:
     home = world.homes[name]
     if name in world.asleep:
         return
+    line = _queue(name, True) | _queue(name, False) | {f"{name} line", f"{name} awake"}
+    everything = line | {name}
     if home.connection is not None and name not in world.broken:
-        yield _fault(f"the connection of {name} is cut", World.cut, name=name)
-        yield _fault(f"the connection of {name} goes dead", World.darken, name=name)
+        yield _fault(f"the connection of {name} is cut", line, World.cut, name=name)
+        yield _fault(f"the connection of {name} goes dead", line, World.darken, name=name)
     text = f"{name} is killed and started again"
-    yield _fault(text, World.kill, name=name, sent=False, saved=False)
+    yield _fault(text, everything, World.kill, name=name, sent=False, saved=False)
     if world.up[name]:
-        yield _fault(f"{text}; what it said arrives", World.kill, name=name, sent=True, saved=False)
+        yield _fault(f"{text}; what it said arrives", everything, World.kill, name=name, sent=True, saved=False)
     if world.is_saved_by_end(name):
-        yield _fault(f"{text} just after its work was saved", World.kill, name=name, sent=True, saved=True)
+        yield _fault(f"{text} just after its work was saved", everything, World.kill, name=name, sent=True, saved=True)
     if home.end is None:
-        yield _fault(f"{name} stands still for long", World.sleep, name=name)
+        yield _fault(f"{name} stands still for long", frozenset({name, f"{name} awake"}), World.sleep, name=name)
 
 
-def _fault(text: str, act: Callable[..., None], **given: object) -> Move:
-    return Move(text, partial(act, **given), is_fault=True)
+def _fault(text: str, touches: Parts | None, act: Callable[..., None], **given: object) -> Move:
+    return Move(text, partial(act, **given), is_fault=True, touches=touches)
 
 
 @lru_cache(maxsize=50_000)

@@ -14,8 +14,9 @@ MOST_MEMBERS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """minutes: processor time after which an exploration stops, complete or not. wander: random walks instead of every
-    path."""
+    """minutes: processor time (wall_clock: elapsed time) after which an exploration stops, complete or not. gigabytes:
+    memory after which it stops, too. reduces: take one order only of faults that commute with other steps. wander:
+    random walks instead of every path."""
 
     members: int = 2
     rounds: int = 2
@@ -24,6 +25,9 @@ class Scope:
     sliced: bool = False
     algorithm: str = "fedavg"
     minutes: float = 60.0
+    wall_clock: bool = False
+    gigabytes: float = 6.0
+    reduces: bool = True
     wander: bool = False
     seed: int = 0
 
@@ -37,14 +41,15 @@ class Scope:
                 raise InvalidInput(name, value, f"a number from {least} to {most}")
         if self.mode not in MODES:
             raise InvalidInput("mode", self.mode, f"one of {', '.join(MODES)}")
-        if not self.minutes > 0:
-            raise InvalidInput("minutes", self.minutes, "a number above 0")
+        for name in ("minutes", "gigabytes"):
+            if not getattr(self, name) > 0:
+                raise InvalidInput(name, getattr(self, name), "a number above 0")
 
     @property
     def sentence(self) -> str:
         """The scope in words."""
         size = "payloads in slices" if self.sliced else "small payloads"
-        how = "random walks" if self.wander else "every path"
+        how = "random walks" if self.wander else "every path" if self.reduces else "every path in every order"
         return (
             f"{self.members} members, {self.rounds} rounds, {self.mode}, {self.algorithm}, {size}, "
             f"at most {self.faults} fault{'' if self.faults == 1 else 's'}, {how}"

@@ -3,6 +3,11 @@
 Depth first over copies of the world; a state is identified by its fingerprint. Laws are checked after every step. When
 all states are visited, the steps without faults must form no cycle and every end must be a good one: then every path
 ends, in any order, once faults stop. An interrupted search instead follows one fair schedule from every open state.
+
+Partial-order reduction with sleep sets (Godefroid): in each state faults are tried first, and a fault that commutes
+with a later step is not tried again after that step, because the other order has led to the same state. Each state is
+stored with the faults that were asleep in it; those that are awake when the state is reached again are tried then. Only
+faults sleep, so every state is visited, with all of its steps without faults; only second ways to a state are saved.
 """
 
 from __future__ import annotations
@@ -55,16 +60,20 @@ class _Open:
     number: int
     world: World
     left: list[Move]
+    asleep: dict[str, Move]
+    """Faults that need not be tried here: they were tried earlier, and commute with every step since."""
 
 
 @dataclass
 class Search:
     """One exploration. make: makes the first state; until: when to stop, by the given clock; the default is processor
-    time, so that a busy machine explores no less."""
+    time, so that a busy machine explores no less. reduces: whether faults sleep; has_room: whether memory is left."""
 
     make: Callable[[], World]
     until: float
     clock: Callable[[], float] = time.process_time
+    reduces: bool = True
+    has_room: Callable[[], bool] = lambda: True
     progress: ProgressLines = field(default_factory=ProgressLines)
     result: Result = field(default_factory=Result)
 
@@ -74,7 +83,7 @@ class Search:
         self._expected = laws.undisturbed(calm)
         self._numbers: dict[bytes, int] = {}
         self._edges: list[list[tuple[int, str, bool]]] = []
-        self._ends: set[int] = set()
+        self._asleep: dict[int, frozenset[str]] = {}
 
     # ---- exhaustive
 
@@ -82,9 +91,9 @@ class Search:
         """Visit every state, or as many as the time allows."""
         began = self.clock()
         world = self.make()
-        path = [_Open(self._enter(world), world, moves(world)[::-1])]
+        path = [_Open(self._enter(world), world, moves(world), {})]
         while path and self.result.counterexample is None:
-            if self.result.transitions % CLOCK_EVERY == 0 and self.clock() > self.until:
+            if self.result.transitions % CLOCK_EVERY == 0 and (self.clock() > self.until or not self.has_room()):
                 break
             self.progress.offer(lambda: self._so_far(len(self._edges)))
             here = path[-1]
@@ -108,6 +117,7 @@ class Search:
     def _follow(self, path: list[_Open], here: _Open) -> None:
         move = here.left.pop()
         world = here.world.copy() if here.left else here.world
+        faults_left, was_down = world.faults_left, world.centre.is_down
         self.result.transitions += 1
         following = self._step(world, move)
         if isinstance(following, str):
@@ -116,15 +126,29 @@ class Search:
             self._edges[here.number].append((number, move.text, move.is_fault))
             self._found(number, following)
             return
+        asleep: dict[str, Move] = {}
+        if self.reduces and world.centre.is_down == was_down:  # its end closes every connection
+            asleep = {text: one for text, one in here.asleep.items() if one.commutes(move, faults_left)}
+        if move.is_fault:
+            here.asleep[move.text] = move
         mark = fingerprint(world)
         known = self._numbers.get(mark)
         number = self._enter(world, mark) if known is None else known
         self._edges[here.number].append((number, intern(move.text), move.is_fault))
-        if known is None:
-            if not following:
+        if not following:
+            if known is None:
                 self._end(number, world)
-            else:
-                path.append(_Open(number, world, following[::-1]))
+            return
+        if known is None:
+            left = [one for one in following if one.text not in asleep]
+        else:
+            slept = self._asleep.get(number, frozenset())
+            left = [one for one in following if one.text in slept and one.text not in asleep]
+            asleep = {text: one for text, one in asleep.items() if text in slept}
+        if asleep or known is not None:
+            self._asleep[number] = frozenset(asleep)
+        if left:
+            path.append(_Open(number, world, left, asleep))
 
     def _step(self, world: World, move: Move) -> list[Move] | str:
         """Return the moves after this one, or what is then wrong."""
@@ -142,7 +166,6 @@ class Search:
         return number
 
     def _end(self, number: int, world: World) -> None:
-        self._ends.add(number)
         self.result.ends += 1
         try:
             laws.check_end(world, self._expected)

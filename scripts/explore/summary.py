@@ -21,7 +21,7 @@ def summary_of(scope: Scope, result: Result) -> str:
     elif scope.wander:
         lines.append("  every law held in every state, and every walk ended well")
     else:
-        lines.append("  not complete, the time was over: every law held, and what was left open ends well")
+        lines.append("  not complete, time or memory was used up: every law held, and what was left open ends well")
     return "\n".join(lines)
 
 
