@@ -1,11 +1,13 @@
 """A TCP proxy that fails on purpose, on this machine, between real participants and a real coordinator.
 
 Faults occur at counts of forwarded bytes, one after the other: a cut of every connection, half-open connections, a
-pause, or connections whose bytes arrive twice. It does not know what the bytes mean.
+pause, connections whose bytes arrive twice, or later than those of the connections that replace them. It does not know
+what the bytes mean.
 """
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections import deque
@@ -50,7 +52,17 @@ class Twin:
     newcomers: int = 1
 
 
-Fault = Cut | Swallow | Hold | Twin
+@dataclass(frozen=True, kw_only=True)
+class Overtake:
+    """What comes from every present connection is held back. After `hold_s` its client finds it closed; after `for_s`
+    more, what it had said is delivered over the old connection, behind what the client says over the next one."""
+
+    after: int
+    hold_s: float
+    for_s: float
+
+
+Fault = Cut | Swallow | Hold | Twin | Overtake
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +79,8 @@ class _Line:
     def __init__(self, client: socket.socket, server: socket.socket | None, twin: socket.socket | None) -> None:
         self.client, self.server, self.twin = client, server, twin
         self.deaf = server is None
+        self.held: list[bytes] | None = None
+        """What the client has said and is delivered later, once it is held back."""
 
     def close(self) -> None:
         for end in (self.client, self.server, self.twin):
@@ -174,8 +188,9 @@ class Proxy:
                 self._carry(line, target, chunk)
         except OSError:  # cut, by us or by them
             pass
-        line.close()
-        source.close()
+        if line.held is None:
+            line.close()
+            source.close()
 
     def _lag_s(self) -> float:
         with self._lock:
@@ -188,6 +203,9 @@ class Proxy:
                 self._passing.set()
             with self._lock:
                 if line.deaf or target is None:
+                    return
+                if line.held is not None and target is line.server:
+                    line.held.append(rest)
                     return
                 fault = self._faults[0] if self._faults else None
                 room = len(rest) if fault is None else max(fault.after - self._since, 0)
@@ -220,6 +238,26 @@ class Proxy:
             self._deaf_newcomers = fault.newcomers
             for line in self._lines:
                 line.deaf = True
+        elif isinstance(fault, Overtake):
+            lines, self._lines = self._lines, []
+            for line in lines:
+                line.held = []
+                self._start(self._overtake, line, fault)
+
+    def _overtake(self, line: _Line, fault: Overtake) -> None:
+        self._closed.wait(fault.hold_s)
+        with contextlib.suppress(OSError):
+            line.client.shutdown(socket.SHUT_RDWR)
+        self._closed.wait(fault.for_s)
+        with self._lock:
+            held = line.held or []
+        if line.server is not None:
+            _repeat(line.server, b"".join(held))
+        self._closed.wait(fault.for_s)  # an answer would find nobody
+        line.close()
+        for end in (line.client, line.server, line.twin):
+            if end is not None:
+                end.close()
 
     def _finish(self, fault: Fault) -> None:
         """Apply the rest of a fault once the bytes before it have been sent."""

@@ -45,8 +45,8 @@ DUE = frozenset({"until", "_deadline", "_opening_until", "_retry_at", "_hello_at
 
 IGNORED = frozenset(
     {
-        "counts", "_traffic", "_looked_at", "_contact_at", "serial", "lives", "heard_of", "left", "faults", "lost_messages",
-        "messages", "answers", "_allowances", "_addresses", "_all_strangers",
+        "counts", "_traffic", "_looked_at", "_contact_at", "serial", "lives", "heard_of", "left", "faults",
+        "lost_messages", "messages", "answers", "_allowances", "_addresses", "_all_strangers",
         "reachable", "moved", "announced", "refused", "last_loss", "accepted_at",
         "setup", "_setup", "rules", "_rules", "clock", "_clock", "journal", "_handlers", "_perform", "_parts",
         "_wants", "wants", "_compute", "socket", "_hello", "mark", "marked_for", "sent", "held_since",

@@ -14,7 +14,7 @@ import pytest
 from tests.support.cohorts import MODELS, small_run, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
 from tests.support.processes import ServeProcess
-from tests.support.proxy import Cut, Fault, Hold, Proxy, Swallow
+from tests.support.proxy import Cut, Fault, Hold, Overtake, Proxy, Swallow
 from tests.support.run_files import coordinator_file, participant_file
 
 DEADLINE_S = 300.0
@@ -83,3 +83,13 @@ def test_half_open_connections_are_noticed_and_replaced(reference: Reference, tm
 def test_what_arrives_after_its_line_was_given_up_changes_no_bit(reference: Reference, tmp_path: Path) -> None:
     """Bytes are held until all have replaced their lines; then those of the old lines and the new come together."""
     require_same_models(tmp_path, reference, [Hold(after=int(5.5 * model_bytes(reference)))])
+
+
+@pytest.mark.slow
+def test_what_the_next_connection_overtakes_changes_no_bit(reference: Reference, tmp_path: Path) -> None:
+    """Hellos, reports and slices of old connections are heard behind those of the connections that replaced them: in
+    the first round, and again in the last."""
+    size = model_bytes(reference)
+    late = [Overtake(after=int(share * size), hold_s=1.0, for_s=2.0) for share in (3.5, 12.5)]
+    proxy = require_same_models(tmp_path, reference, late)
+    assert proxy.accepted >= 3 * len(reference.names)

@@ -15,6 +15,7 @@ from tests.support.cohorts import small_run, wait_until
 from tests.support.disks import fill, small_disk
 from tests.support.players import Player, Reference, final_bits, players, run_reference
 from tests.support.processes import ServeProcess
+from tests.support.proxy import Hold, Proxy
 from tests.support.run_files import coordinator_file, only, told_facts
 
 DEADLINE_S = 120.0
@@ -70,6 +71,38 @@ def test_a_participant_waits_for_room_and_changes_no_bit(reference: Reference, t
         assert set((victim.state / "sent.reserve").read_bytes()) == {0}
         assert [line["kind"] for line in victim.sent()].count("update") == reference.settings.rounds
     assert [fact for fact in told(tmp_path) if isinstance(fact, facts.Lost | facts.Left | facts.Quarantined)] == []
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_when_the_run_ends_delays_the_end_alone(reference: Reference, tmp_path: Path) -> None:
+    """Another member's last update is held back: the victim has sent its own, and what it needs room for is the final
+    model. A member's traffic in a whole run is nine models, seven of them before its third update."""
+    other, *names = reference.names
+    run = coordinator_file(tmp_path, reference, pace={"heartbeat_s": 0.5, "dead_after_s": 60.0, "linger_s": 60.0})
+    with ExitStack() as stack:
+        disk = stack.enter_context(small_disk(tmp_path / names[0]))
+        coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+        stack.callback(coordinator.close)
+        endpoint = coordinator.ready()
+        hold = Hold(after=int(7.5 * reference.initial.stat().st_size))
+        proxy = stack.enter_context(Proxy(endpoint, [hold]))
+        made = stack.enter_context(players(tmp_path, only(reference, names), endpoint))
+        made |= stack.enter_context(players(tmp_path, only(reference, [other]), proxy.endpoint))
+        victim = made[names[0]]
+        rounds = reference.settings.rounds
+        wait_until((victim.state / "sent.reserve").exists, "the victim to begin", deadline_s=DEADLINE_S)
+        wait_until(lambda: recorded(victim, "update") == rounds, "its last update", deadline_s=DEADLINE_S)
+        ballast = fill(disk, leave=0)
+        proxy.release()
+        wait_until(lambda: has_said(victim, "disk.full"), "the victim to say that it waits", deadline_s=DEADLINE_S)
+        others = [one for one in made.values() if one is not victim]
+        wait_until(lambda: all(one.ended() == 0 for one in others), "the others to end", deadline_s=DEADLINE_S)
+        assert victim.ended() is None
+        ballast.unlink()
+        wait_until(lambda: victim.ended() is not None, "the victim to end", deadline_s=DEADLINE_S)
+        assert victim.ended() == 0, victim.log()
+        assert coordinator.wait() == 0
+        assert final_bits(made) == reference.bits
 
 
 def told(folder: Path) -> list[facts.Fact]:

@@ -3,6 +3,7 @@ path ends; and it finds faults that were mended when they are put back."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -33,6 +34,25 @@ def test_one_member_comes_to_its_end_whatever_happens_at_any_point(sliced: bool)
 def test_two_members_come_to_their_end_in_every_order() -> None:
     code, text = explored(Scope(faults=0))
     assert COMPLETE in text, text
+    assert code == 0
+
+
+def test_reduction_leaves_out_second_ways_to_states_and_no_state() -> None:
+    seen = []
+    for reduces in (True, False):
+        code, text = explored(Scope(members=1, rounds=1, reduces=reduces))
+        assert (code, COMPLETE in text) == (0, True), text
+        found = re.search(r"([\d,]+) states, ([\d,]+) transitions, depth \d+, (\d+) ends", text)
+        assert found is not None, text
+        seen.append([int(one.replace(",", "")) for one in found.groups()])
+    (states, fewer, ends), (all_states, transitions, all_ends) = seen
+    assert (states, ends) == (all_states, all_ends)
+    assert fewer < transitions
+
+
+def test_a_search_without_memory_stops_and_what_it_left_open_ends_well() -> None:
+    code, text = explored(Scope(members=1, rounds=1, gigabytes=0.001, wall_clock=True))
+    assert "not complete, time or memory was used up" in text, text
     assert code == 0
 
 
@@ -70,7 +90,8 @@ def test_three_members_survive_two_faults_on_every_walk(mode: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("members", 0), ("rounds", 11), ("faults", -1), ("mode", "both"), ("minutes", 0.0)]
+    ("field", "value"),
+    [("members", 0), ("rounds", 11), ("faults", -1), ("mode", "both"), ("minutes", 0.0), ("gigabytes", 0.0)],
 )
 def test_scope_that_cannot_be_explored_is_refused_by_its_field(field: str, value: object) -> None:
     with pytest.raises(InvalidInput, match=field):

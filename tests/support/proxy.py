@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from scripts.drill.proxy import Cut, Fault, Hold, Proxy, Swallow, Twin
+from scripts.drill.proxy import Cut, Fault, Hold, Overtake, Proxy, Swallow, Twin
 
-__all__ = ["Cut", "Fault", "Hold", "Proxy", "Recorder", "Swallow", "Twin"]
+__all__ = ["Cut", "Fault", "Hold", "Overtake", "Proxy", "Recorder", "Swallow", "Twin"]
 
 
 class Recorder(Proxy):
