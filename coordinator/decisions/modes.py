@@ -251,12 +251,20 @@ class Barrier(Mode):
             known = frozenset(reported)
             missing = tuple(n for n in state.round_members if n not in known and state.members[n].is_active)
             return RoundClosed(round_no=state.round_no, reason=verdict.reason, reported=reported, missing=missing)
+        return self._reopen(state, verdict) if verdict.stuck or verdict.late else None
+
+    def _reopen(self, state: State, verdict: quorum.Readiness) -> RoundOpened | None:
+        """Let ready members enter a round that may never close without them: all of them if nobody is left to report,
+        as many as the quorum lacks if the deadline is over. Otherwise a member that answers every heartbeat and never
+        reports could stop the run while enough others are ready."""
         waiting = [one for one in state.ready(self.rules) if one.name not in state.round_members]
-        if not verdict.stuck or not waiting:
+        if not verdict.stuck:
+            lacking = self.rules.pace.quorum - len(quorum.reported(state))
+            waiting = [one for one in waiting if one.status is Status.PRESENT][:lacking]
+        if not waiting:
             return None
         names = {name for name in state.round_members if state.members[name].is_active}
-        members = tuple(sorted(names | {member.name for member in waiting}))  # without newcomers it could never close
-        return RoundOpened(round_no=state.round_no, members=members)
+        return RoundOpened(round_no=state.round_no, members=tuple(sorted(names | {one.name for one in waiting})))
 
     def _after_mixing(self, state: State) -> Fact:
         following = state.round_no + 1

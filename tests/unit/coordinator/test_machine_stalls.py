@@ -146,3 +146,25 @@ def test_heartbeats_during_the_last_mix_of_a_run_without_barriers_do_not_hold_it
     while bench.work:
         bench.finish_work()
     assert bench.stage == "finished"
+
+
+def test_round_without_a_quorum_at_its_deadline_goes_on_with_members_that_measured_too_late_for_it() -> None:
+    """Of its members one is alive and never reports; before the deadline nobody else is let in, and then no more than
+    are lacking."""
+    paced = pace(quorum=3, deadline_s=5.0, dead_after_s=1000.0)
+    bench = Bench(rules_for("fedap", rounds=9, members=open_members(5), paced=paced))
+    bench.join("a", "b", "c", "d", "e")
+    for name in ("a", "b", "d"):
+        bench.stats(name, 0)
+    bench.run_until(5.0)
+    bench.stats("c", 0)
+    bench.stats("e", 0)
+    bench.updates(0, "a", "b")
+    bench.run_until(9.0)
+    assert [opened.members for opened in bench.facts(facts.RoundOpened)] == [("a", "b", "d")]
+    said = orders(bench.run_until(10.0))
+    assert (said["c"].kind, said["c"].round_no) == ("train", 0)
+    bench.update("c", 0)
+    bench.run_until(15.0)
+    opened = [(opened.round_no, opened.members) for opened in bench.facts(facts.RoundOpened)][1:]
+    assert opened == [(0, ("a", "b", "c", "d")), (1, ("a", "b", "c", "d", "e"))]
