@@ -94,7 +94,7 @@ class Coordinator:
         ran_s = replay(parts.machine, parts.journal)
         self._clock = RunClock(clock, ran_s=ran_s, stall_s=parts.machine.rules.pace.dead_after_s / 2)
         self._stops = 0
-        self._stops_told = 0
+        self._stops_handled = 0
         self._stopped: actions.Stop | None = None
         self._accepts_older = False
         self._listed = parts.allowed()
@@ -132,15 +132,15 @@ class Coordinator:
             self._act()
             while self._stopped is None:
                 if self._not_written:
-                    self._stand_still()
+                    self._wait_for_journal()
                 else:
                     if self._fits_messages and self._machine.awaited(self.now()) >= FEWEST_TO_REST:
                         self._parts.router.rest(REST_S)
                     patience_s = self._patience()
                     self._parts.router.wait(patience_s, hurry=self._parts.exchange.is_waiting)
-                    self._forgive(patience_s)
+                    self._extend_deadlines(patience_s)
                     self._turn()
-                    self._forgive(0.0)
+                    self._extend_deadlines(0.0)
             return self._stopped
         finally:
             self._compute.close()
@@ -160,11 +160,11 @@ class Coordinator:
         for done in self._compute.finished():
             for event in self._answer(done):
                 self._decide(event)
-        while self._stops_told < self._stops:
-            self._stops_told += 1
+        while self._stops_handled < self._stops:
+            self._stops_handled += 1
             self._decide(events.StopRequested())
         if self.now() >= self._looked_at + IDLE_S:
-            self._look_around()
+            self._check_periodically()
         deadline = self._machine.next_deadline()
         if deadline is not None and self.now() >= deadline:
             self._decide(events.Tick())
@@ -185,16 +185,16 @@ class Coordinator:
             sentence = f"{fault}; the list before still counts" if fault else ""
             self._parts.observers.on_notice("members_file", sentence)
 
-    def _forgive(self, meant_s: float | None) -> None:
+    def _extend_deadlines(self, meant_s: float | None) -> None:
         """Extend deadlines if this process was suspended, or its disk or machine stalled: members are not at fault."""
         if (seconds := self._clock.forgive_stall(meant_s)) > 0.0:
             log.warning("coordinator.held_up", seconds=round(seconds, 1), so="deadlines wait as long")
 
-    def _stand_still(self) -> None:
+    def _wait_for_journal(self) -> None:
         """Wait while the journal cannot be written: nothing is received or sent until it can. A stop request ends the
         run at once: what was not journalled has not happened."""
         self._parts.router.rest(IDLE_S)
-        if self._stops_told < self._stops:
+        if self._stops_handled < self._stops:
             sentence = f"stopped on request while the journal could not be written: {self._not_written}"
             self._stopped = actions.Stop(aborted=True, sentence=sentence)
         else:
@@ -209,7 +209,7 @@ class Coordinator:
             waits.append(self._gathered_at + GATHER_S)
         return max(min(waits) - self.now(), 0.0) if waits else None
 
-    def _look_around(self) -> None:
+    def _check_periodically(self) -> None:
         self._looked_at = self.now()
         opening = self._parts.space.is_low
         if (event := self._parts.space.check(opening=opening)) is not None:

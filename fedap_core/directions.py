@@ -106,16 +106,16 @@ def doubts(trends: FloatArray, before: FloatArray) -> FloatArray:
 
 
 @dataclass
-class Followed:
+class DirectionHistory:
     """The trends and doubts of members that all report in every round; for an engine in one process."""
 
     trends: list[FloatArray | None]
     doubt: FloatArray
 
     @staticmethod
-    def of(members: int) -> Followed:
+    def of(members: int) -> DirectionHistory:
         """Start without any trends or doubts."""
-        return Followed([None] * members, np.zeros(members))
+        return DirectionHistory([None] * members, np.zeros(members))
 
     def note(self, steps: Iterable[Float32Array]) -> None:
         """Add one round. steps: the trained part of each member's step."""
@@ -133,10 +133,10 @@ class Followed:
         }
 
     @staticmethod
-    def from_plain(found: dict[str, list[Any]]) -> Followed:
+    def from_plain(found: dict[str, list[Any]]) -> DirectionHistory:
         """Restore what `plain` returned."""
         trends = [None if trend is None else np.asarray(trend) for trend in found["trends"]]
-        return Followed(trends, np.asarray(found["doubt"]))
+        return DirectionHistory(trends, np.asarray(found["doubt"]))
 
 
 def withhold(weights: FloatArray, own: tuple[int | None, ...], doubt: FloatArray, *, personal: bool) -> FloatArray:

@@ -17,7 +17,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.splits import VALIDATION_SHARE
 from participant.data import SOURCES
 from participant.decisions.allowance import SHARED_TABLES, Allowance, parse_allowance
-from participant.decisions.reconnection import Patience
+from participant.decisions.reconnection import Timeouts
 from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from participant.wire.keys import read_keys
 from participant.wire.line import Address
@@ -178,8 +178,8 @@ class JoinSettings(DataSettings):
         """The privacy budget of updates; None: they are sent without noise."""
         return None if self.update_privacy.epsilon is None else self.update_privacy
 
-    def patience(self) -> Patience:
-        return Patience(
+    def timeouts(self) -> Timeouts:
+        return Timeouts(
             reconnect_s=self.reconnect_s,
             reconnect_cap_s=self.reconnect_cap_s,
             answer_s=self.answer_s,

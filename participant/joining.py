@@ -29,7 +29,7 @@ from participant.decisions.consent import Consent
 from participant.decisions.events import LeaveRequested
 from participant.decisions.layouts import model_layout
 from participant.decisions.machine import AgentMachine
-from participant.decisions.reconnection import Lifeline
+from participant.decisions.reconnection import ConnectionState
 from participant.record.kept_models import kept_models
 from participant.record.model_file import make_initial, read_spec
 from participant.record.private_state import PrivateState
@@ -136,7 +136,7 @@ def join(
     host: Host | None = None,
 ) -> End:
     """Take part until the run is over, the participant is asked to stop, or it cannot continue."""
-    allowance, address, patience = settings.allowance(), settings.address(), settings.patience()
+    allowance, address, timeouts = settings.allowance(), settings.address(), settings.timeouts()
     key = _group_key(settings)
     home = home or open_home(settings)
     consent = Consent(
@@ -153,12 +153,12 @@ def join(
         chance = generator(settings.seed, purpose="reconnect", participant=settings.name)
         machine = AgentMachine(
             hello=hello_of(home, settings, run, state.instance(), key),
-            lifeline=Lifeline(patience, chance, has_finished=state.has_finished(run)),
+            line=ConnectionState(timeouts, chance, has_finished=state.has_finished(run)),
             model_bytes=_most_bytes(home.spec, key),
             consent=consent,
         )
         context = None if host is None else host.context
-        sent = state.disk.patiently(state.sent_path.name, lambda: SentLog(state.sent_path))
+        sent = state.disk.retry_while_full(state.sent_path.name, lambda: SentLog(state.sent_path))
         shell = Shell(address=address, machine=machine, sent=sent, context=context)
         worker = Worker(
             spec=home.spec,

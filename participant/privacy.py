@@ -18,9 +18,9 @@ from fedap_core.strategies import Measure, Strategy, make_strategy, sealing_obje
 from participant.config import DataSettings
 from participant.decisions.layouts import floating_layout, shared_layout
 from participant.joining import LocalSetup
-from participant.private_words import privacy_lines, update_lines
+from participant.privacy_summary import privacy_lines, update_lines
 from participant.record.model_file import module_of
-from participant.sealed_words import sealed_layouts, sealed_lines
+from participant.sealing_summary import sealed_layouts, sealed_lines
 from participant.training.outgoing import find_step
 from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from protocol.encodings import ENCODINGS, Encoding, encoding_of
@@ -41,7 +41,7 @@ from protocol.messages import (
 )
 from protocol.tensors import Layout, WireTensor
 
-SMALL_TALK: tuple[type[Message], ...] = (Hello, Heartbeat, Error, Grant, Cancel, Leave)
+MESSAGES_WITHOUT_TENSORS: tuple[type[Message], ...] = (Hello, Heartbeat, Error, Grant, Cancel, Leave)
 """Messages without tensors: digests, counts, round numbers, receipts, reasons."""
 
 
@@ -95,7 +95,9 @@ class Subject:
 def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
     """List every message that is sent. A message or tensor that is not in this list is never sent."""
     hidden = subject.sealing is not None and subject.sealing.statistics_to == "members"
-    messages = [_plain(kind, HELLO_WITHOUT_COUNTS if hidden and kind is Hello else "") for kind in SMALL_TALK]
+    messages = [
+        _plain(kind, HELLO_WITHOUT_COUNTS if hidden and kind is Hello else "") for kind in MESSAGES_WITHOUT_TENSORS
+    ]
     messages.append(_statistics(subject))
     if subject.warmup_rounds:
         everything = {"weights": floating_layout(subject.spec)}

@@ -19,7 +19,18 @@ import structlog
 import zmq
 
 from fedap_core.exit_codes import WRONG_INPUT
-from participant.decisions.actions import Action, CloseLine, Emit, End, LetGo, Log, OpenLine, Prepare, StopWork, Work
+from participant.decisions.actions import (
+    Action,
+    CloseLine,
+    DropPayload,
+    Emit,
+    End,
+    Log,
+    OpenLine,
+    Prepare,
+    StopWork,
+    Work,
+)
 from participant.decisions.events import (
     Announced,
     Event,
@@ -32,7 +43,7 @@ from participant.decisions.events import (
 )
 from participant.decisions.machine import AgentMachine
 from participant.training.worker import Worker
-from participant.wire.departure import Departure
+from participant.wire.departure import MessageSender
 from participant.wire.line import LAST_WORDS_MS, Address, Context, Line
 from participant.wire.post import Post
 from participant.wire.sent_log import SentLog
@@ -60,7 +71,7 @@ class Shell:
         self._address = address
         self._machine = machine
         self._sent = sent
-        self._departure = Departure(sent)
+        self._departure = MessageSender(sent)
         self._post = Post(machine.wants)
         self._line: Line | None = None
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -172,7 +183,7 @@ class Shell:
                     self._open_line()
                 case CloseLine():
                     self._close_line(last_words=any(isinstance(one, End) for one in actions))
-                case LetGo():
+                case DropPayload():
                     self._post.let_go()
                 case Log():
                     _log(action.name, action.facts, warn=action.warn)

@@ -24,7 +24,7 @@ from fedap_core.aggregation import TileAccess
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.errors import InvalidInput
 from fedap_core.robust import Mixture, Robustness, robust_mix
-from protocol.encodings import Encoding, approached, to_wire, wire_bytes
+from protocol.encodings import Encoding, encode_difference, to_wire, wire_bytes
 from protocol.limits import SLICE_BYTES
 from protocol.naming import Naming
 from protocol.tensors import Layout, TensorSet, differs_downwards
@@ -117,7 +117,7 @@ class _Difference:
     def arriving(self, start: int, values: Float32Array) -> Float32Array:
         """What the receiver will have of these values."""
         base = self._reader.block(start, values.size)
-        wire, arrived = approached(values, base=base, encoding=self._encoding)
+        wire, arrived = encode_difference(values, base=base, encoding=self._encoding)
         first = wire_bytes(self._encoding, start)
         self._wire.data[first : first + wire.nbytes] = wire
         return arrived

@@ -287,7 +287,7 @@ def _order_training(state: State, rules: Rules, member: Member, round_no: int, *
 def _update_accepted(state: State, mode: Mode, fact: facts.UpdateAccepted, now: float) -> None:
     member = state.members[fact.member]
     _answer(member, "update", fact.round_no)
-    _forgive(member, mode.rules)
+    _decay_strikes(member, mode.rules)
     state.accepted += 1
     member.accepted_at, member.update_round = state.accepted, fact.round_no
     member.distance, member.accuracy = fact.distance, _validation_accuracy(fact)
@@ -316,7 +316,7 @@ def _validation_accuracy(fact: facts.UpdateAccepted) -> float | None:
     return None if score is None else score.correct / score.samples
 
 
-def _forgive(member: Member, rules: Rules) -> None:
+def _decay_strikes(member: Member, rules: Rules) -> None:
     """Take back strikes slowly, so that a member alternating good and bad updates is still excluded eventually."""
     member.admitted += 1
     if member.admitted >= rules.members.forgive_after:

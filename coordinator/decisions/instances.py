@@ -23,7 +23,7 @@ and takes the name once; a delayed hello of a dead process takes it once, and is
 processes with one state folder never stop. New connections of one process do not count, however many there are. Without
 a number, connections are counted instead of processes."""
 
-TOLD_EVERY_S = 600.0
+CONTESTED_EVERY_S = 600.0
 """A contested name is journalled, and its holder warned, at most this often: the other process may retry for ever."""
 
 

@@ -85,7 +85,7 @@ class RoundMachine:
     def _settle(self, now: float) -> list[Action]:
         """Apply due facts, then request work and send orders. Takes time proportional to the number of members."""
         before = self.state.ended
-        actions = self._let_happen(now)
+        actions = self._apply_due(now)
         free = not self.older.holds(self.state)
         actions += self.work.due(self.state, now) if free else []
         actions += ordering.due(self.state, self.rules, self.roster, self.work, self.reports, now, orders=free)
@@ -142,7 +142,7 @@ class RoundMachine:
 
     # ---- facts
 
-    def _let(self, fact: facts.Fact, now: float) -> list[Action]:
+    def _apply(self, fact: facts.Fact, now: float) -> list[Action]:
         """Apply a fact to the state and have it journalled before anything that follows from it."""
         history.apply(self.state, self._mode, fact, now)
         actions: list[Action] = [Persist(fact=fact)]
@@ -150,20 +150,20 @@ class RoundMachine:
             actions.append(self.work.collect(self.state, self.reports.under_inspection()))
         return actions
 
-    def _let_happen(self, now: float) -> list[Action]:
+    def _apply_due(self, now: float) -> list[Action]:
         actions: list[Action] = []
         while self.state.began_at is not None and (fact := self._next_fact(now)) is not None:
-            actions += self._let(fact, now)
+            actions += self._apply(fact, now)
             if isinstance(fact, facts.Quarantined):
-                actions += self._show_out(fact)
+                actions += self._reject_excluded(fact)
             if isinstance(fact, facts.CaughtUp):
                 self._forget_work()
                 actions += ordering.ask_for_hellos(self.roster)
             if isinstance(fact, facts.RoundClosed):
-                actions += self._tell_doubted()
+                actions += self._log_doubted()
         return actions
 
-    def _tell_doubted(self) -> list[Action]:
+    def _log_doubted(self) -> list[Action]:
         """Log the doubted members when the set changes: the operator should ask them what they train on."""
         doubted = {member.name: round(member.doubt, 2) for member in self.state.active() if member.doubt > 0.0}
         if doubted.keys() == self._doubted:
@@ -187,7 +187,9 @@ class RoundMachine:
         if due is not None or state.paused_at is not None:
             return due
         mixed = self.work.has_mixed(state.recipe)
-        return self.work.unmakeable(state) or self._mode.next_fact(state, now, mixed=mixed, was_sent=self._was_sent)
+        return self.work.replan_impossible_row(state) or self._mode.next_fact(
+            state, now, mixed=mixed, was_sent=self._was_sent
+        )
 
     def _was_sent(self, member: Member) -> bool:
         link = self.roster.link(member.name)
@@ -209,12 +211,12 @@ class RoundMachine:
                 return (
                     []
                     if unwanted
-                    else self._let(facts.Paused(free_bytes=free, needed_bytes=needed, reason=reason), now)
+                    else self._apply(facts.Paused(free_bytes=free, needed_bytes=needed, reason=reason), now)
                 )
             case events.StorageFree(free_bytes=free):
-                return self._let(facts.Resumed(free_bytes=free), now) if state.paused_at is not None else []
+                return self._apply(facts.Resumed(free_bytes=free), now) if state.paused_at is not None else []
             case events.AllowListChanged(allowed=allowed):
-                return self._let(facts.AllowListSet(allowed=allowed), now) if allowed != state.allowed else []
+                return self._apply(facts.AllowListSet(allowed=allowed), now) if allowed != state.allowed else []
             case _:
                 assert_never(event)
 
@@ -223,7 +225,7 @@ class RoundMachine:
         self._forget_work()
         self.older = OlderFolder(self._mode, accepted=event.accepts_older)
         if self.state.began_at is None:
-            return self._let(facts.Began(run=self.rules.run), now)
+            return self._apply(facts.Began(run=self.rules.run), now)
         note = Note(event="run.resumed", round_no=self.state.round_no, details=(("stage", str(self.state.stage)),))
         actions = [note, *self._ask_again(event.missing, now)]
         self.work.give_up(self.state, agreed=event.accepts_older)
@@ -232,14 +234,14 @@ class RoundMachine:
     def _ask_again(self, refs: tuple[BlobRef, ...], now: float) -> list[Action]:
         """Request reports that our disk lost: updates are sent again as reported, statistics are measured again."""
         lost = self.reports.missing.take(self.state, refs)
-        return [action for fact in lost for action in self._let(fact, now)]
+        return [action for fact in lost for action in self._apply(fact, now)]
 
     def _stop_requested(self, now: float) -> list[Action]:
         """Stop after the round. A run that waits for its operator halts: no notification, nothing journalled."""
         if self.older.holds(self.state):
             sentence = self.older.sentence(self.state) or "members were being asked what they hold"
             return [Stop(aborted=True, sentence=sentence, halted=True)]
-        return self._let(facts.StopAsked(), now)
+        return self._apply(facts.StopAsked(), now)
 
     # ---- from the socket
 
@@ -252,7 +254,7 @@ class RoundMachine:
         if isinstance(event, events.PeerFaulted):
             name = self.roster.received(event.connection, now)
             refused = None if name is None else facts.Refused(member=name, code=event.code, reason=event.reason)
-            return self._let(refused, now) if refused is not None else []
+            return self._apply(refused, now) if refused is not None else []
         member, actions = self._alive(event.connection, now)
         return actions if member is None else [*actions, *self._from_member(member, event, now)]
 
@@ -264,14 +266,14 @@ class RoundMachine:
                 return self._beat(member, beat, now)
             case events.StatsArrived() | events.UpdateArrived() | events.GoodbyeArrived():
                 fact, answers = self.reports.arrived(self.state, member, event)
-                actions = self._let(fact, now) if fact is not None else []
+                actions = self._apply(fact, now) if fact is not None else []
                 return [*actions, *answers, *self._received(member, event.connection, reports.step_of(event))]
             case events.ReportDeclined(step=step):
                 note = Note(event="report.repeated", member=member.name, round_no=step.round_no)
                 return [note, *self._received(member, event.connection, step)]
             case events.LeaveArrived(reason=reason):
                 self.roster.drop(member.name)
-                return self._let(facts.Left(member=member.name, reason=reason), now)
+                return self._apply(facts.Left(member=member.name, reason=reason), now)
             case _:
                 assert_never(event)
 
@@ -283,7 +285,7 @@ class RoundMachine:
             contested = self._contested(event, now) if refusal is not None and refusal.code == "name-in-use" else []
             answer = [Send(connection=event.connection, member=None, message=refusal)] if refusal is not None else []
             return [*contested, *answer]
-        actions = self._let(fact, now) if fact is not None else []
+        actions = self._apply(fact, now) if fact is not None else []
         earlier = self.roster.connect(welcome.member, event.connection, now, event.hello.process)
         if earlier is not None and earlier != event.connection:
             actions.append(Forget(connection=earlier))
@@ -292,17 +294,17 @@ class RoundMachine:
         return [*actions, hello_answers.with_round(welcome, self.state)]
 
     def _contested(self, event: events.HelloArrived, now: float) -> list[Action]:
-        """Another process claimed a member's name: journal it and warn the member, at most every `TOLD_EVERY_S`."""
+        """Another process claimed a member's name: journal it and warn the member, but not often."""
         name = admission.name_of(event.hello, event.identity, self.state.allowed)
         member, link = self.state.members.get(name or ""), self.roster.link(name or "")
         if member is None or link is None:
             return []
         link.rivals += 1
-        if member.contested_at is not None and now < member.contested_at + instances.TOLD_EVERY_S:
+        if member.contested_at is not None and now < member.contested_at + instances.CONTESTED_EVERY_S:
             return []
         attempts, link.rivals = link.rivals, 0
         instance = instances.digest_of(event.hello.instance)
-        actions = self._let(facts.Contested(member=member.name, instance=instance, attempts=attempts), now)
+        actions = self._apply(facts.Contested(member=member.name, instance=instance, attempts=attempts), now)
         if link.connection is not None:
             reason = f"another process ({instance}) said hello as {member.name} and was refused; end it if it is yours"
             warning = Error(code="name-in-use", reason=reason, about=None)
@@ -318,7 +320,7 @@ class RoundMachine:
         if member.status is not Status.LOST:
             return member, []
         samples = {"train_samples": member.train_samples, "test_samples": member.test_samples}
-        return member, self._let(facts.Returned(member=member.name, instance=member.instance, **samples), now)
+        return member, self._apply(facts.Returned(member=member.name, instance=member.instance, **samples), now)
 
     def _beat(self, member: Member, beat: Heartbeat, now: float) -> list[Action]:
         self.older.received(self.state, member, beat)
@@ -343,7 +345,7 @@ class RoundMachine:
         receipt = Heartbeat(run=self.rules.run, round_no=step.round_no, have=step, want=None)
         return [Send(connection=connection, member=member.name, message=receipt)]
 
-    def _show_out(self, fact: facts.Quarantined) -> list[Action]:
+    def _reject_excluded(self, fact: facts.Quarantined) -> list[Action]:
         connection = self.roster.drop(fact.member)
         if connection is None:
             return []
@@ -358,7 +360,7 @@ class RoundMachine:
                 return self._judged(event, self.roster.connection_of(name), now)
             case events.WeighingDone(ticket=ticket, weights=weights, similarity=similarity):
                 fact = self.work.weighed(ticket, weights, similarity)
-                return self._let(fact, now) if fact is not None else []
+                return self._apply(fact, now) if fact is not None else []
             case events.MixingDone(ticket=ticket):
                 self.work.mixed(ticket)
                 return []
@@ -370,7 +372,7 @@ class RoundMachine:
                 return self._ask_again(blobs, now)
             case events.WorkFailed(ticket=ticket, reason=reason):
                 fails = self.work.failed(ticket) and not self.state.stage.is_over
-                return self._let(facts.Finished(reason="aborted", sentence=reason), now) if fails else []
+                return self._apply(facts.Finished(reason="aborted", sentence=reason), now) if fails else []
             case _:
                 assert_never(event)
 
@@ -378,6 +380,6 @@ class RoundMachine:
         self, event: events.Inspected | events.InspectionFailed, connection: str | None, now: float
     ) -> list[Action]:
         if isinstance(event, events.InspectionFailed):
-            return self.reports.unjudged(event, connection)
+            return self.reports.inspection_failed(event, connection)
         fact, answers = self.reports.judged(self.state, event, connection)
-        return [*(self._let(fact, now) if fact is not None else []), *answers]
+        return [*(self._apply(fact, now) if fact is not None else []), *answers]

@@ -215,7 +215,7 @@ class Inspections:
         self.missing.found(event.member, step)
         return [Note(event="report.fetched_again", member=event.member, round_no=step.round_no)]
 
-    def unjudged(self, event: InspectionFailed, connection: str | None) -> list[Action]:
+    def inspection_failed(self, event: InspectionFailed, connection: str | None) -> list[Action]:
         """Handle a failed inspection (our fault): the report stays unanswered, so heartbeats request it again."""
         if self._waiting.pop((event.member, event.kind, event.round_no), None) is None:
             return []

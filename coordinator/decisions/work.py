@@ -90,7 +90,7 @@ class PendingWork:
         """Whether the weights can be sent now, or once running or delayed work ends."""
         return self.has(weights) or (weights is not None and weights.row in self._under_way() | self._held_up)
 
-    def unmakeable(self, state: State) -> RowPlanned | None:
+    def replan_impossible_row(self, state: State) -> RowPlanned | None:
         """Return a new plan for a separate mix that is no longer possible: a crash lost it, and its givers have left.
 
         Planned again, the member starts from the weights that are available.

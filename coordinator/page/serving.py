@@ -20,7 +20,7 @@ from fedap_core.errors import InvalidInput
 from protocol.host.web.live import EVERY_S, Context, LivePage
 
 
-class SharedLook:
+class CachedOverview:
     """One follower shared by the page and the metrics; thread-safe. The page refreshes at its own pace; metrics reuse
     an overview of the last half second."""
 
@@ -49,7 +49,7 @@ class SharedLook:
 
 def run_page(folder: Path) -> LivePage:
     """Build the page of the run in this folder."""
-    look = SharedLook(folder)
+    look = CachedOverview(folder)
     metrics = RunMetrics(look)
 
     def shown() -> tuple[Context, object]:

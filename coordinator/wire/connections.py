@@ -87,9 +87,9 @@ class Peer:
     member: str | None = None
     round_no: int = 0
     """Round of the latest order sent to it, under which its traffic is counted."""
-    told_round: int | None = None  # of the latest update received over this connection, which its sender still holds
+    latest_update_round: int | None = None  # received over this connection; its sender still holds the update
     conversation: Conversation = field(default_factory=lambda: Conversation(Side.COORDINATOR))
-    heard_told_at: float = -1.0
+    life_sign_at: float = -1.0
     faults: int = 0
 
 

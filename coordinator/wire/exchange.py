@@ -49,7 +49,7 @@ from protocol.traffic import To
 
 log = structlog.get_logger()
 
-HEARD_EVERY_S = 1.0
+LIFE_SIGN_EVERY_S = 1.0
 """Slices and grants are signs of life; the machine gets at most one event per this many seconds."""
 
 
@@ -129,7 +129,7 @@ class Exchange:
         if isinstance(message, Hello):  # restarts both directions, and may be another member's from now on
             self._deliveries.drop(peer.connection)
             self._grant(self._arrivals.drop(peer.connection))
-            peer.identity, peer.told_round = identity or message.name, None
+            peer.identity, peer.latest_update_round = identity or message.name, None
             return [HelloArrived(connection=peer.connection, identity=peer.identity, hello=message)]
         if isinstance(message, Stats | Update | Goodbye):
             return self._report(peer, message, now)
@@ -165,7 +165,7 @@ class Exchange:
             return self._no_space(peer, error, step_of(message))
         self._grant(grants)
         if isinstance(message, Update) and event is not None:
-            peer.told_round = message.round_no
+            peer.latest_update_round = message.round_no
         return [event] if event is not None else self._sign_of_life(peer, now)
 
     def _slice(self, peer: Peer, piece: Slice, now: float) -> list[Event]:
@@ -190,9 +190,9 @@ class Exchange:
         return []
 
     def _sign_of_life(self, peer: Peer, now: float) -> list[Event]:
-        if now - peer.heard_told_at < HEARD_EVERY_S:
+        if now - peer.life_sign_at < LIFE_SIGN_EVERY_S:
             return []
-        peer.heard_told_at = now
+        peer.life_sign_at = now
         return [SignOfLife(connection=peer.connection)]
 
     def _fault(self, peer: Peer, code: str, reason: str, about: Step | None, now: float) -> list[Event]:
@@ -245,7 +245,7 @@ class Exchange:
         """Return the round of the update that the peer certainly holds as its latest: it was received over this
         connection, and nothing was ordered since. None if that is not certain."""
         peer = self._peers.get(connection)
-        return peer.told_round if peer is not None and peer.told_round == peer.round_no else None
+        return peer.latest_update_round if peer is not None and peer.latest_update_round == peer.round_no else None
 
     def send_order(self, connection: str, message: Message, step: Step) -> None:
         """Send an order; its payload, if too large for the message, was offered to `Deliveries` before."""

@@ -29,7 +29,7 @@ class Emit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LetGo:
+class DropPayload:
     """Stop offering the payload of our latest report: the coordinator holds it."""
 
 
@@ -69,4 +69,4 @@ class End:
     reason: str
 
 
-Action = OpenLine | CloseLine | Emit | LetGo | Prepare | Work | StopWork | Log | End
+Action = OpenLine | CloseLine | Emit | DropPayload | Prepare | Work | StopWork | Log | End

@@ -27,7 +27,7 @@ class OrderGuard:
         self._refusals = 0
 
     @property
-    def has_had_enough(self) -> bool:
+    def has_reached_limit(self) -> bool:
         return self._refusals >= MOST_REFUSALS
 
     def objection(self, welcome: Welcome) -> str:
@@ -46,7 +46,7 @@ class OrderGuard:
         """Why the plan does not permit this order; None if it does."""
         return None if self._terms is None else self._terms.refusal(order)
 
-    def complain(self, refusal: Refusal, about: Step) -> list[Action]:
+    def report_refusal(self, refusal: Refusal, about: Step) -> list[Action]:
         """Count a refusal, log it, and report it to the coordinator."""
         self._refusals += 1
         facts = {"code": refusal.code, "reason": refusal.reason, "refused": self._refusals}

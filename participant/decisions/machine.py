@@ -1,5 +1,4 @@
-"""The participant's state machine: decides when to send hello, work, report, send heartbeats, reconnect, give up and
-end.
+"""The participant's state machine: decides when to send hello, work, report, reconnect, give up and end.
 
 Pure: takes events and the time, returns actions. It must not know sockets, files, threads, models or clocks. The line
 to the coordinator (`reconnection`) and the local work change independently: training continues while the line is down.
@@ -14,11 +13,11 @@ from typing import assert_never
 
 from fedap_core.exit_codes import DONE, FAILED, WRONG_INPUT
 from participant.decisions import events
-from participant.decisions.actions import Action, CloseLine, Emit, End, LetGo, Log, Order, Prepare, StopWork, Work
+from participant.decisions.actions import Action, CloseLine, DropPayload, Emit, End, Log, Order, Prepare, StopWork, Work
 from participant.decisions.consent import Consent, Refusal, agreed_facts
 from participant.decisions.events import Event, FromWork, Prepared, Report
 from participant.decisions.guard import OrderGuard
-from participant.decisions.reconnection import UNREADABLE_ANSWERS, Lifeline
+from participant.decisions.reconnection import UNREADABLE_ANSWERS, ConnectionState
 from participant.decisions.rejection import Rejections
 from participant.decisions.steps import Activity, offered_bytes, order_after, order_step_of, require_had, step_of
 from protocol.delivery import Outbox
@@ -48,9 +47,10 @@ class AgentMachine:
     consent: what the coordinator may ask for; None permits anything, for simulations of the protocol alone.
     """
 
-    def __init__(self, *, hello: Hello, lifeline: Lifeline, model_bytes: int, consent: Consent | None = None) -> None:
-        self._hello = hello
-        self._line = lifeline
+    def __init__(
+        self, *, hello: Hello, line: ConnectionState, model_bytes: int, consent: Consent | None = None
+    ) -> None:
+        self._hello, self._line = hello, line
         self._model_bytes = model_bytes
         self._guard = OrderGuard(consent)
         self._stored_run = hello.run
@@ -139,7 +139,7 @@ class AgentMachine:
 
     def _send_hello(self, now: float) -> list[Action]:
         """Send hello. It names the run whose initial model is stored here."""
-        self._line.greeted(now)
+        self._line.hello_sent(now)
         return [Emit(message=replace(self._hello, run=self._stored_run))]
 
     def _on_tick(self, now: float) -> list[Action]:
@@ -148,7 +148,7 @@ class AgentMachine:
             return self._end(DONE, f"run {self._stored_run} is over; its final model is here, and nobody asks for more")
         if due.gave_up:
             last = f"; at last: {self._line.last_loss}" if self._line.last_loss else ""
-            return self._end(FAILED, f"no coordinator for {self._line.patience.give_up_s:g} s{last}")
+            return self._end(FAILED, f"no coordinator for {self._line.timeouts.give_up_s:g} s{last}")
         if due.farewell_over:
             return self._end(DONE, "the run is over; the coordinator did not confirm the last message")
         actions = [*due.actions, *(self._send_hello(now) if due.hello else [])]
@@ -222,8 +222,8 @@ class AgentMachine:
             return []
         refusal = self._guard.refusal(message)
         if refusal is not None and isinstance(message, Finish):  # a run may end at any time
-            told = self._guard.complain(refusal, step_of(message)) if self._is_new(message) else []
-            return [*told, *self._on_order(replace(message, weights=None))]
+            actions = self._guard.report_refusal(refusal, step_of(message)) if self._is_new(message) else []
+            return [*actions, *self._on_order(replace(message, weights=None))]
         if refusal is not None:
             return self._on_order(message)
         return [] if self._is_new(message) else self._on_order(message)
@@ -273,8 +273,8 @@ class AgentMachine:
         return [StopWork()] if isinstance(order, Finish) else []
 
     def _refuse(self, refusal: Refusal, about: Step) -> list[Action]:
-        actions = self._guard.complain(refusal, about)
-        if self._guard.has_had_enough:
+        actions = self._guard.report_refusal(refusal, about)
+        if self._guard.has_reached_limit:
             why = f"the coordinator keeps asking for what was not agreed to; the latest: {refusal.reason}"
             actions += [StopWork(), *self._leave(why[:TEXT_CHARS]), *self._end(WRONG_INPUT, why)]
         return actions
@@ -301,7 +301,7 @@ class AgentMachine:
             if isinstance(self._report, Goodbye):
                 return self._end(DONE, "the run is over")
             self._kept = order_step_of(self._report)
-            return [LetGo()]
+            return [DropPayload()]
         return self._send_owed() if again is not None else []
 
     def _is_wanted_again(self, beat: Heartbeat) -> bool:

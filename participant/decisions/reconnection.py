@@ -22,7 +22,7 @@ from participant.decisions.actions import Action, CloseLine, Log, OpenLine
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class Timeouts:
     """The timeouts of a participant.
 
     reconnect_s: first pause before reconnecting; reconnect_cap_s: longest. answer_s: time until hello is repeated,
@@ -75,22 +75,22 @@ class Due:
     farewell_over: bool = False
 
 
-class Lifeline:
+class ConnectionState:
     """The line's state: closed (retry at a time), opening, open, open and member.
 
     has_finished: nothing is left to do, because the run ended before a restart: its final model is on disk.
     """
 
-    def __init__(self, patience: Patience, rng: np.random.Generator, *, has_finished: bool = False) -> None:
-        self.patience = patience
+    def __init__(self, timeouts: Timeouts, rng: np.random.Generator, *, has_finished: bool = False) -> None:
+        self.timeouts = timeouts
         self.has_finished = has_finished
         self._rng = rng
         self._retry_at: float | None = None
         self._opening_until: float | None = None
         self._hello_at: float | None = None
         self._beat_at: float | None = None
-        self._pause = patience.reconnect_s
-        self._heartbeat_s = patience.answer_s
+        self._pause = timeouts.reconnect_s
+        self._heartbeat_s = timeouts.answer_s
         self._heard_at = 0.0
         self._contact_at = 0.0
         self._farewell_at: float | None = None
@@ -117,10 +117,10 @@ class Lifeline:
         self._heard_at = now
         self._needed, self._has_delivered = 1, False
 
-    def greeted(self, now: float) -> None:
+    def hello_sent(self, now: float) -> None:
         """Note that a hello was sent, and schedule its repetition."""
         self.is_member, self._beat_at = False, None
-        self._hello_at = now + self._allowed * self.patience.answer_s
+        self._hello_at = now + self._allowed * self.timeouts.answer_s
         self._heard_this_hello = self._is_being_answered = False
 
     def unreadable_answer(self) -> bool:
@@ -134,7 +134,7 @@ class Lifeline:
     def welcomed(self, heartbeat_s: float, now: float) -> None:
         self.is_member, self._hello_at = True, None
         self._unreadable = 0
-        self._heartbeat_s, self._pause = heartbeat_s, self.patience.reconnect_s
+        self._heartbeat_s, self._pause = heartbeat_s, self.timeouts.reconnect_s
         self._beat_at = now + heartbeat_s
         self._contact_at = now
 
@@ -154,7 +154,7 @@ class Lifeline:
         if self._hello_at is not None:
             self._hello_at, self._is_being_answered = now + self._allowed * self._least_silence_s(), True
         if self._farewell_at is not None:
-            self._farewell_at = max(self._farewell_at, now + self.patience.farewell_s)
+            self._farewell_at = max(self._farewell_at, now + self.timeouts.farewell_s)
 
     def delivered(self) -> None:
         """Note that an order or a report got through: the line works, however slow it is."""
@@ -168,7 +168,7 @@ class Lifeline:
         """Close, and reconnect after a pause: a random fraction, at least half, of a length that doubles each time."""
         self.last_loss = reason
         wait = min(self._pause * (0.5 + 0.5 * float(self._rng.random())), at_most_s)
-        self._pause = min(2.0 * self._pause, self.patience.reconnect_cap_s)
+        self._pause = min(2.0 * self._pause, self.timeouts.reconnect_cap_s)
         self.closed()
         self._retry_at = now + wait
         facts = {"reason": reason, "again_in_s": round(wait, 3)}
@@ -181,7 +181,7 @@ class Lifeline:
     def said_goodbye(self, now: float) -> None:
         """The work is done: from now on wait only for the confirmation, for a limited time."""
         if self._farewell_at is None:
-            self._farewell_at = now + self.patience.farewell_s
+            self._farewell_at = now + self.timeouts.farewell_s
 
     def goes_on(self) -> None:
         """Cancel the farewell: there may be work after all."""
@@ -226,7 +226,7 @@ class Lifeline:
 
     def _open(self, now: float) -> list[Action]:
         """Open a line. An encrypted handshake takes several messages, so a slow line gets more time for it as well."""
-        self._retry_at, self._opening_until = None, now + self._allowed * UNANSWERED_HELLOS * self.patience.answer_s
+        self._retry_at, self._opening_until = None, now + self._allowed * UNANSWERED_HELLOS * self.timeouts.answer_s
         return [OpenLine()]
 
     def _silent_at(self) -> float:
@@ -234,11 +234,11 @@ class Lifeline:
 
     def _least_silence_s(self) -> float:
         if self.is_member:
-            return self.patience.silence_beats * self._heartbeat_s
-        return UNANSWERED_HELLOS * self.patience.answer_s
+            return self.timeouts.silence_beats * self._heartbeat_s
+        return UNANSWERED_HELLOS * self.timeouts.answer_s
 
     def _allow_more(self) -> None:
         self._allowed = min(2 * self._allowed, LONGEST_SILENCE)
 
     def _gives_up_at(self) -> float | None:
-        return None if self.patience.give_up_s is None or self.is_member else self._contact_at + self.patience.give_up_s
+        return None if self.timeouts.give_up_s is None or self.is_member else self._contact_at + self.timeouts.give_up_s

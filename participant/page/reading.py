@@ -62,7 +62,7 @@ class HomeOverview:
     rounds: int
     done: float
     loss: float | None
-    told_s: float | None
+    age_s: float | None
     scores: tuple[tuple[int, float], ...]
     candidates: tuple[Candidate, ...]
     choice: Choice | None
@@ -102,7 +102,7 @@ class HomeFollower:
             rounds=int(progress.get("rounds", 0)),
             done=_share(progress),
             loss=progress.get("loss"),
-            told_s=max(time.time() - progress["written_s"], 0.0) if "written_s" in progress else None,
+            age_s=max(time.time() - progress["written_s"], 0.0) if "written_s" in progress else None,
             scores=tuple(_scores(self._state / ROUNDS, run, saved)),
             candidates=tuple(judged),
             choice=choose(judged) if judged else None,

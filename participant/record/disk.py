@@ -41,7 +41,7 @@ class Disk:
         """Make every write, waiting or later, raise its error instead of waiting."""
         self._given_up.set()
 
-    def patiently(self, what: str, write: Callable[[], T]) -> T:
+    def retry_while_full(self, what: str, write: Callable[[], T]) -> T:
         """Call `write`, which must be atomic, and retry it while the disk is full."""
         waiting = False
         while True:

@@ -81,11 +81,11 @@ class RunState:
     def write_start(self, state: State) -> None:
         """Write the model that training starts from: every tensor."""
         path, notes = self.path / "start.safetensors", {_DIGEST: _digest(state, "")}
-        self._disk.patiently(path.name, lambda: write_model(path, self._spec, state, notes, private=True))
+        self._disk.retry_while_full(path.name, lambda: write_model(path, self._spec, state, notes, private=True))
 
     def write_note(self, name: str, text: str) -> None:
         """Write a small text file of the run."""
-        self._disk.patiently(name, lambda: replace_text(self.path / name, text))
+        self._disk.retry_while_full(name, lambda: replace_text(self.path / name, text))
 
     def read_start(self) -> State:
         return self._read_intact(self.path / "start.safetensors")[1]
@@ -95,7 +95,7 @@ class RunState:
         kept beside the final one, in case the final one turns out to be worse."""
         name = f"round-{saved.round_no:07d}-{saved.kind}.safetensors"
         self._write(name, saved)
-        self._disk.patiently(LATEST, lambda: replace_text(self.path / LATEST, name + "\n", durable=False))
+        self._disk.retry_while_full(LATEST, lambda: replace_text(self.path / LATEST, name + "\n", durable=False))
         earlier = self._rounds()[:-1]
         for path in earlier if saved.kind == UPDATE else earlier[:-1]:
             path.unlink()
@@ -137,7 +137,9 @@ class RunState:
         tensors = {**saved.model, **{f"{_EXTRA}{key}": tensor for key, tensor in saved.extras.items()}}
         report = json.dumps(described)
         notes = {_REPORT: report, _DIGEST: _digest(tensors, report)}
-        self._disk.patiently(name, lambda: write_model(self.path / name, self._spec, tensors, notes, private=True))
+        self._disk.retry_while_full(
+            name, lambda: write_model(self.path / name, self._spec, tensors, notes, private=True)
+        )
 
     def _read(self, path: Path) -> SavedRound:
         spec, tensors, notes = self._read_intact(path)
@@ -204,7 +206,7 @@ class PrivateState:
         found = path.read_text(encoding="ascii", errors="replace").strip() if path.is_file() else ""
         if not re.fullmatch(r"[0-9a-f]{32}", found):
             made = found = secrets.token_hex(16)
-            self.disk.patiently(INSTANCE, lambda: replace_text(path, made + "\n", mode=0o600))
+            self.disk.retry_while_full(INSTANCE, lambda: replace_text(path, made + "\n", mode=0o600))
         return found
 
     @property
@@ -229,18 +231,18 @@ class PrivateState:
     def run(self, run: str, spec: ModelSpec) -> RunState:
         """Return the folder of that run, created if it is new."""
         path = self.folder / "state" / run
-        self.disk.patiently(str(path), lambda: path.mkdir(parents=True, exist_ok=True))
+        self.disk.retry_while_full(str(path), lambda: path.mkdir(parents=True, exist_ok=True))
         return RunState(path, spec, self.disk)
 
     def set_current(self, run: str) -> None:
         """Record which run a restarted process resumes; its start model must already be durable."""
         path = self.folder / "state" / "current"
-        self.disk.patiently(path.name, lambda: replace_text(path, run + "\n"))
+        self.disk.retry_while_full(path.name, lambda: replace_text(path, run + "\n"))
 
     def write_personal(self, spec: ModelSpec, state: State, notes: dict[str, str]) -> None:
         """Write the final model: batch norm included, with its description and provenance."""
         path = self.personal_path
-        self.disk.patiently(path.name, lambda: write_model(path, spec, state, notes, private=True))
+        self.disk.retry_while_full(path.name, lambda: write_model(path, spec, state, notes, private=True))
 
 
 def _digest(tensors: State, report: str) -> str:

@@ -35,7 +35,7 @@ class Feedback:
         if self._differs or self._outgoing.changes:
             self._delivered = None if values is None else values.copy()
 
-    def told(
+    def encode_update(
         self, saved: SavedRound, layout: Layout, before: SavedRound | None, start: State
     ) -> tuple[SavedRound, TensorSet | None]:
         """Return the round with everything its report depends on, and the difference to report: None for full weights.
@@ -44,7 +44,7 @@ class Feedback:
         """
         if not layout.elements or not (self._differs or self._outgoing.changes):
             return saved, None
-        values, told, kept = flat_weights(travelling_of(saved), layout), None, {}
+        values, difference, kept = flat_weights(travelling_of(saved), layout), None, {}
         base = self._delivered
         if base is not None and base.size != values.size:
             base = None
@@ -52,17 +52,17 @@ class Feedback:
             error = _kept(before, LOST, values.size)
             lost = np.zeros_like(values) if error is None else error
             if base is not None:
-                told, lost = self._outgoing.difference(
+                difference, lost = self._outgoing.difference(
                     layout, values, delivered=base, error=lost, round_no=saved.round_no
                 )
-                kept[ARRIVED] = told.flat() if told.in_full is None else told.in_full.flat()
+                kept[ARRIVED] = difference.flat() if difference.in_full is None else difference.in_full.flat()
             kept[LOST] = lost
         if self._outgoing.changes and ARRIVED not in kept:
             base = _kept(before, ARRIVED, values.size) if base is None else base
             base = flat_weights(start, layout) if base is None else base
             kept[ARRIVED] = self._outgoing.weights(layout, values, round_no=saved.round_no, delivered=base).flat()
         extras = {name: torch.from_numpy(array.copy()) for name, array in kept.items()}
-        return replace(saved, extras=saved.extras | extras), told
+        return replace(saved, extras=saved.extras | extras), difference
 
 
 def _kept(saved: SavedRound | None, name: str, size: int) -> Float32Array | None:

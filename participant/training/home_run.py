@@ -143,8 +143,8 @@ class HomeRun:
             stats = self._statistics.measure(self._client, order, anchor)
             samples, arrays = stats.samples, dict(measures.arrays_of(stats))
         moments = self._outgoing.arrays("statistics", arrays, round_no=order.round_no)
-        told = Stats(run=order.run, round_no=order.round_no, samples=samples, moments=moments)
-        return told if self._sealed is None else self._sealed.statistics(told)
+        report = Stats(run=order.run, round_no=order.round_no, samples=samples, moments=moments)
+        return report if self._sealed is None else self._sealed.statistics(report)
 
     def train(self, order: Train, should_stop: Callable[[], bool]) -> Update | None:
         """Evaluate the delivered model, train it further and save the result. None if asked to stop: nothing is kept.
@@ -180,7 +180,7 @@ class HomeRun:
             },
         )
         layout = shared_layout(self._spec, self._strategy_of(order.phase))
-        saved, told = self._feedback.told(saved, layout, self._latest, self._start)
+        saved, difference = self._feedback.encode_update(saved, layout, self._latest, self._start)
         if self._sealed is not None:
             saved = self._sealed.noted(saved, order, self._latest)
         self._files.write_latest(saved)
@@ -189,7 +189,7 @@ class HomeRun:
         accuracy = judged_last["test"].accuracy if "test" in judged_last else None
         pace.done(loss, accuracy)  # only now: a round that is shown as done is never trained again
         update = update_of(self._welcome.run, saved, layout, self._outgoing, self._sealed)
-        return update if told is None else replace(update, weights=told)
+        return update if difference is None else replace(update, weights=difference)
 
     def finish(self, order: Finish) -> Goodbye:
         """Take the last weights, evaluate, and save the personal model. Unsound weights are refused: the personal model

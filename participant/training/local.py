@@ -30,7 +30,7 @@ from fedap_core.parts import Part
 from fedap_core.private_statistics import UnitMoments
 from fedap_core.strategies import Measure, Strategy
 from fedap_core.workspace import DELIVERED, HANDED_OVER
-from participant.training.workspace import HomeModel, HomeWorkspace, Trade
+from participant.training.workspace import HomeModel, HomeWorkspace, ModelSettings
 from protocol.plan import Compute, Sgd
 
 
@@ -99,7 +99,7 @@ class LocalClient:
             beside=plan.strategy.beside(spec),
             mirrored=mirrored,
         )
-        trade = Trade(
+        trade = ModelSettings(
             participant=name,
             samples=splits["train"],
             sgd=plan.sgd,

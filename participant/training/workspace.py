@@ -43,7 +43,7 @@ SHARED, COPY = "", "copy"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trade:
+class ModelSettings:
     """The training settings of all models of one participant. rounds: those after warm-up. progress: the share of them
     that are over before a round."""
 
@@ -176,7 +176,7 @@ class HomeWorkspace:
     """Call `begin_round` before every task; `kept` and `load` save and restore what must survive a crash besides the
     model."""
 
-    def __init__(self, flat: FlatModel, trade: Trade, *, keeps: Collection[str], classes: int) -> None:
+    def __init__(self, flat: FlatModel, trade: ModelSettings, *, keeps: Collection[str], classes: int) -> None:
         self.trade = trade
         self._classes = classes
         self.shared_model = HomeModel(SHARED, flat, self)

@@ -22,7 +22,7 @@ MOST_WAITING = 64
 """Messages kept while the disk is full: one window of slices and the small messages between them."""
 
 
-class Departure:
+class MessageSender:
     """Sends queued messages over a line, as far as the record and the socket accept them."""
 
     def __init__(self, sent: SentLog) -> None:

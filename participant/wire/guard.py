@@ -21,7 +21,7 @@ from protocol.host.tcp import count_received, cut, drop_packets, own_socket
 
 log = structlog.get_logger()
 
-LOOK_S = 0.05
+CHECK_INTERVAL_S = 0.05
 """Interval between two checks: the bytes a coordinator sends in between come on top of the bound."""
 
 IDLE_LOOK_S = 1.0
@@ -63,7 +63,7 @@ class WatchedConnection:
         return account.taken != taken or account.mark is not None or account.is_held
 
 
-class Sentry:
+class TrafficMonitor:
     """The watched lines of a process, and the thread that watches them while there are any."""
 
     def __init__(self) -> None:
@@ -105,4 +105,4 @@ class Sentry:
                 is_busy = sum(watched.look() for watched in self._watched) > 0  # sum, not any: check every one
             if not is_busy:
                 arrivals.poll(IDLE_LOOK_S)
-            self._never.wait(LOOK_S)
+            self._never.wait(CHECK_INTERVAL_S)

@@ -14,7 +14,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from fedap_core.errors import InvalidInput
-from participant.wire.guard import Sentry, WatchedConnection
+from participant.wire.guard import TrafficMonitor, WatchedConnection
 from participant.wire.keys import Keys
 from protocol.contracts import Buffer
 from protocol.endpoints import is_local
@@ -43,7 +43,7 @@ _UNLIKE = (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.EVENT_HANDSHAKE_FAILED_NO_DE
 _WRONG_KEY = "the coordinator at this address has another key than --coordinator-key, or uses no keys"
 _NO_KEYS = "the handshake failed: the coordinator uses keys (give --keys and --coordinator-key), or it is none"
 
-_SENTRY = Sentry()
+_MONITOR = TrafficMonitor()
 """One thread for all lines of this process."""
 
 Context = zmq.Context[zmq.Socket[bytes]]
@@ -111,7 +111,7 @@ class Line:
             return None
         if event == _MADE:
             self._let_go()
-            self._watched = _SENTRY.watch(int(told["value"]), encrypted=self._is_encrypted)
+            self._watched = _MONITOR.watch(int(told["value"]), encrypted=self._is_encrypted)
             return None
         self._let_go()
         if event in _UNLIKE:  # after a failed handshake the coordinator gives no reason
@@ -152,7 +152,7 @@ class Line:
 
     def _let_go(self) -> None:
         if self._watched is not None:
-            _SENTRY.let_go(self._watched)
+            _MONITOR.let_go(self._watched)
             self._watched = None
 
 

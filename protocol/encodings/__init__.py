@@ -152,7 +152,9 @@ def with_feedback(
     return wire, delivered + told, wanted - told
 
 
-def approached(values: Float32Array, *, base: Float32Array, encoding: Encoding) -> tuple[memoryview, Float32Array]:
+def encode_difference(
+    values: Float32Array, *, base: Float32Array, encoding: Encoding
+) -> tuple[memoryview, Float32Array]:
     """Encode the difference to a base that the receiver holds; return its bytes and the values the receiver decodes.
 
     All arrays are (elements,). The rounding error is not carried over: the next row is mixed from updates that were

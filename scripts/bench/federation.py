@@ -49,7 +49,7 @@ class Shape:
     sealed: bool = False
 
 
-class ForgetfulJournal(SqliteJournal):
+class NonDurableJournal(SqliteJournal):
     """A journal that lets the system decide when data reach the disk."""
 
     def __init__(self, path: Path) -> None:
@@ -169,7 +169,7 @@ class BenchFederation:
         return {name: {"keys": keys.secret_file, "coordinator_key": pair.public} for name, keys in made.items()}
 
 
-def _leave_it(fd: object) -> None:
+def _skip_fsync(fd: object) -> None:
     """Do nothing instead of fsync."""
 
 
@@ -179,8 +179,8 @@ def _lead(config: RunConfig, *, durable: bool) -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (65_536 if hard == resource.RLIM_INFINITY else hard, hard))
     if not durable:
-        os.fsync = _leave_it  # this process exists only to be measured: no other files are affected
-    federation = open_run(config, open_journal=SqliteJournal if durable else ForgetfulJournal)
+        os.fsync = _skip_fsync  # this process exists only to be measured: no other files are affected
+    federation = open_run(config, open_journal=SqliteJournal if durable else NonDurableJournal)
     sys.stdout.write(f"ready: run {config.run} at {federation.endpoint}\n")
     sys.stdout.flush()
     return 1 if federation.coordinator.run().aborted else 0

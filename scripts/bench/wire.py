@@ -48,7 +48,7 @@ WARM_UP = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Freight:
+class TransferredModel:
     """A model whose updates are sent: its name in the table, how it is built, and how many transfers make a pass."""
 
     shown: str
@@ -64,15 +64,15 @@ class Freight:
         write_model(path, spec, state)
 
 
-def lenet5(repeats: int) -> Freight:
+def lenet5(repeats: int) -> TransferredModel:
     """Return LeNet-5 as in the standard job."""
-    return Freight(shown="LeNet-5", model="lenet5", shape=(1, 28, 28), classes=11, repeats=repeats, bar=None)
+    return TransferredModel(shown="LeNet-5", model="lenet5", shape=(1, 28, 28), classes=11, repeats=repeats, bar=None)
 
 
 def measure(scope: BenchScope) -> PartResult:
     """Measure AlexNet (57 million parameters) and LeNet-5, plain and encrypted."""
     small = lenet5(repeats=scope.sized(20, 2))
-    large = Freight(shown="AlexNet", model="alexnet", shape=(1, 64, 64), classes=3, repeats=1, bar=BAR)
+    large = TransferredModel(shown="AlexNet", model="alexnet", shape=(1, 64, 64), classes=3, repeats=1, bar=BAR)
     findings: list[BenchResult] = []
     series: list[Measurements] = []
     for freight in [small] if scope.quick else [large, small]:
@@ -86,7 +86,7 @@ def measure(scope: BenchScope) -> PartResult:
     return PartResult(part="wire", findings=tuple(findings), series=tuple(series))
 
 
-def _findings(freight: Freight, found: dict[str, Measurements]) -> list[BenchResult]:
+def _findings(freight: TransferredModel, found: dict[str, Measurements]) -> list[BenchResult]:
     """Return the row with the bar first, then comparisons with sockets of the same duties."""
     raw, hashed, bare, plain, curve, filed, forced, beside, durable = found.values()
     update = f"{freight.shown} update"
@@ -100,7 +100,7 @@ def _findings(freight: Freight, found: dict[str, Measurements]) -> list[BenchRes
     ]
 
 
-def _rates(freight: Freight, initial: Path, folder: Path, passes: int) -> dict[str, Measurements]:
+def _rates(freight: TransferredModel, initial: Path, folder: Path, passes: int) -> dict[str, Measurements]:
     """Measure GB/s of the raw sockets, our sockets alone, the plain line and the encrypted one; then separately of what
     is compared with raw sockets with files, because their pending disk writes would disturb the others."""
     size = layout_of(initial).size_bytes("f32")

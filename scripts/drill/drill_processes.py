@@ -60,7 +60,7 @@ class DrillProcesses:
         self.parties = {name: Party(name) for name in PARTIES}
         self.struck = 0
 
-    def doom(self, death: Die) -> None:
+    def schedule_death(self, death: Die) -> None:
         self.parties[death.party].deaths.append(death)
 
     def start(self, name: str) -> None:
@@ -97,7 +97,7 @@ class DrillProcesses:
         party = self.parties[name]
         return party.child is not None and self._fork_server.signal(party.child, which)
 
-    def bury(self, timeout_s: float) -> list[Party]:
+    def collect_killed(self, timeout_s: float) -> list[Party]:
         """Return the parties killed by the drill since the last call, which are to be restarted."""
         dead = []
         for ended in self._fork_server.ended(timeout_s):

@@ -177,7 +177,7 @@ class _Play:
             self._spaces.change(fault)
             self._struck += 1
         elif isinstance(fault, Die):
-            self._processes.doom(fault)
+            self._processes.schedule_death(fault)
         elif isinstance(fault, Attack):
             self._at(self._began, lambda: self._attack(fault))
 
@@ -245,7 +245,7 @@ class _Play:
                 self._costs.look(self._processes.pids)
                 look_at = now + GLANCE_S
             wait_s = min([look_at, *(moment for moment, _, _ in self._due[:1])]) - now
-            dead = self._processes.bury(max(wait_s, 0.0))
+            dead = self._processes.collect_killed(max(wait_s, 0.0))
             self._repair.look()
             self._begin_again()
             for party in dead:

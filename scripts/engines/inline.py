@@ -20,7 +20,7 @@ import numpy as np
 from fedap_core.aggregation import mix_entries
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.bn_stats import BnStats
-from fedap_core.directions import Followed, withhold
+from fedap_core.directions import DirectionHistory, withhold
 from fedap_core.errors import InvalidInput
 from fedap_core.neighbours import NearestMembers
 from fedap_core.parts import TensorSpec
@@ -186,7 +186,7 @@ class InlineFederation:
         self._nearest: NearestMembers | None = None  # replaces `_mixing` if the whole W is not kept
         self._tensors = tensors
         self._trained = sum(tensor.size for tensor in tensors if tensor.trainable)
-        self._followed = Followed.of(len(cohort.clients)) if self._strategy.looks_at_directions else None
+        self._followed = DirectionHistory.of(len(cohort.clients)) if self._strategy.looks_at_directions else None
         self._transport = Transport(settings.encoding, pool.rows)
         self._sampling = Sampling(settings, len(cohort.clients))
         self._private = PrivateRows(settings, [client.name for client in cohort.clients], tensors)
@@ -202,7 +202,7 @@ class InlineFederation:
             self._mixing = None if self._nearest is not None else self._folder.read_mixing()
             if self._followed is not None:
                 text = (self._folder.models(first - 1) / DIRECTIONS).read_text(encoding="utf-8")
-                self._followed = Followed.from_plain(json.loads(text))
+                self._followed = DirectionHistory.from_plain(json.loads(text))
         unknown = self._mixing is None and self._nearest is None
         if unknown and self._strategy.first_measure is not Measure.NONE:
             if anchor is None:

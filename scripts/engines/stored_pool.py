@@ -69,13 +69,13 @@ class StoredPool:
         self._at_home = {
             _MODEL + one.name: entries[one.name].detach() for one in self._spec.tensors if one.name not in shared
         }
-        self._table, self._homes = rows, _HomeStates(folder, len(clients))
+        self._table, self._homes = rows, _LocalStates(folder, len(clients))
         self._rows: list[Float32Array] = [rows.array[place] for place in places or range(len(clients))]
         self._memory_bytes = memory_bytes
         self._entering: dict[int, int] = {}
         """Clients that received a model before their first round, and that round: the model is delivered to them when
         they are next instantiated."""
-        self._first_row = self._born(clients[0]).shared.copy() if clients else np.empty(0, dtype=np.float32)
+        self._first_row = self._instantiate(clients[0]).shared.copy() if clients else np.empty(0, dtype=np.float32)
         for row in self._rows:
             row[...] = self._first_row
 
@@ -116,7 +116,7 @@ class StoredPool:
     def _alive(self, chosen: Chosen, *, changes: bool = True) -> Iterator[tuple[int, LocalClient]]:
         """Yield one client after the other; its state is stored when the next one is requested."""
         for place in range(len(self._clients)) if chosen is None else chosen:
-            client = self._born(self._clients[place], self._homes.get(place))
+            client = self._instantiate(self._clients[place], self._homes.get(place))
             client.shared[...] = self._rows[place]
             entered = self._entering.pop(place, None)
             if entered is not None:
@@ -131,7 +131,7 @@ class StoredPool:
             self._table.let_go()
             self._homes.let_go()
 
-    def _born(self, client: Client, home: State | None = None) -> LocalClient:
+    def _instantiate(self, client: Client, home: State | None = None) -> LocalClient:
         """Instantiate a client from its stored state, without its shared weights. home None: before its first round."""
         if home is None:
             self._flat.flat.zero_()
@@ -175,7 +175,7 @@ _MODEL = "home/"
 """Prefix of the names of tensors of the model itself; others are kept by the algorithm."""
 
 
-class _HomeStates:
+class _LocalStates:
     """The named tensors that every client has beside its shared weights. Slots grow with the largest state."""
 
     def __init__(self, folder: Path, count: int) -> None:

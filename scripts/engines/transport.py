@@ -18,8 +18,8 @@ from protocol.encodings import (
     BOTH_WAYS,
     DIFFERENCES,
     Encoding,
-    approached,
     downward,
+    encode_difference,
     from_wire,
     to_wire,
     wire_bytes,
@@ -58,7 +58,7 @@ class Transport:
         for number in range(len(rows)) if chosen is None else chosen:
             row = rows[number]
             if self._told is not None and number in self.givers:
-                wire, row[...] = approached(row, base=self._told[number], encoding=self._encoding)
+                wire, row[...] = encode_difference(row, base=self._told[number], encoding=self._encoding)
                 self._count(wire)
             else:
                 row[...] = from_wire(to_wire(row, way), way, row.size)

@@ -28,11 +28,11 @@ from coordinator.decisions.roster import Link, Roster
 from coordinator.decisions.state import Recipe, State
 from coordinator.decisions.work import PendingWork
 from coordinator.wire.connections import Peer
-from coordinator.wire.exchange import HEARD_EVERY_S
+from coordinator.wire.exchange import LIFE_SIGN_EVERY_S
 from participant.decisions.machine import AgentMachine
-from participant.decisions.reconnection import Lifeline
+from participant.decisions.reconnection import ConnectionState
 from scripts.explore.world import World
-from scripts.inmemory.centre import Centre, Life
+from scripts.inmemory.centre import CoordinatorRun, MemoryCoordinator
 from scripts.inmemory.disk import Forms
 from scripts.inmemory.home import MemoryHome
 from scripts.inmemory.setup import DEAD_AFTER_S, HEARTBEAT_S, life_of
@@ -65,7 +65,7 @@ _TICKET = frozenset({"ticket"})
 
 _SHOWN: dict[type, dict[str, Callable[[Any], object]]] = {
     AgentMachine: {"_welcome": lambda machine: machine._welcome and machine._welcome.run},  # its round is `_ordered`
-    Lifeline: {
+    ConnectionState: {
         "_has_delivered": lambda line: line.is_open and line._has_delivered,
         "_needed": lambda line: line._needed if line.is_open else None,
         "_is_being_answered": lambda line: line._hello_at is not None and line._is_being_answered,
@@ -85,16 +85,16 @@ _LONG_AGO_S = -70.0
 _TIMES_THAT_MATTER: dict[tuple[type, str], Callable[[Any], bool]] = {
     (State, "began_at"): lambda _state: False,  # only compared with None
     (State, "opened_at"): lambda state: state.stage.is_over,  # other waits from it never end, or end at once
-    (Life, "_gathered_at"): lambda life: bool(life.uninspected),  # otherwise it is set before it is read
+    (CoordinatorRun, "_gathered_at"): lambda life: bool(life.uninspected),  # otherwise it is set before it is read
     (Link, "sent_at"): lambda link: link.connection is not None,  # heartbeats need a connection
-    (Lifeline, "_heard_at"): lambda line: line.is_open,  # opening resets it
+    (ConnectionState, "_heard_at"): lambda line: line.is_open,  # opening resets it
 }
 """Time fields that no decision reads in some states; the function gets their owner."""
 
 _REACH_S: dict[tuple[type, str], float] = {
     (Link, "heard_at"): -DEAD_AFTER_S,
     (Link, "sent_at"): -HEARTBEAT_S,
-    (Peer, "heard_told_at"): -HEARD_EVERY_S,
+    (Peer, "life_sign_at"): -LIFE_SIGN_EVERY_S,
 }
 """How far back a time can matter: until the wait from it is over."""
 
@@ -235,7 +235,7 @@ class _Walk:
         fields = {**value.__dict__, "_changed": {name: len(at) for name, at in value.__dict__["_changed"].items()}}
         return self.mapping(fields)
 
-    def centre(self, value: Centre) -> object:
+    def centre(self, value: MemoryCoordinator) -> object:
         """Handle the coordinator. Its times are on the run clock, which stops between processes and resumes at the last
         fact's time; that time counts only at the end, while the run waits for absent members."""
         if value.is_down:
@@ -320,7 +320,7 @@ _HANDLERS: dict[type, Callable[[_Walk, Any], object]] = {
     bytearray: _Walk.buffer,
     **dict.fromkeys((types.FunctionType, types.MethodType, types.BuiltinFunctionType, type), _Walk.nothing),
     types.MappingProxyType: _Walk.nothing,
-    Centre: _Walk.centre,
+    MemoryCoordinator: _Walk.centre,
     PendingWork: _Walk.work,
     Roster: _Walk.roster,
     Forms: _Walk.forms,

@@ -41,7 +41,7 @@ class Mutator:
         if way < 0.55:
             return (self._refilled(self._headers[at]), *self._corpus[at][1:])
         if way < 0.80:
-            return self._bitten(self._corpus[at])
+            return self._with_changed_bytes(self._corpus[at])
         if way < 0.92:
             return self._reframed(self._corpus[at])
         if way < 0.97:
@@ -95,7 +95,7 @@ class Mutator:
             items[key], items[other] = items[other], items[key]
         return items
 
-    def _bitten(self, frames: Frames) -> Frames:
+    def _with_changed_bytes(self, frames: Frames) -> Frames:
         rng = self.rng
         which = 0 if rng.random() < 0.8 else int(rng.random() * len(frames))
         bytes_ = bytearray(frames[which])

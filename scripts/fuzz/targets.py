@@ -95,7 +95,7 @@ def _read(tensors: TensorSet) -> None:
         return  # an infinity under f16
 
 
-class Talk:
+class ConversationTarget:
     """Conversations of both sides, with messages in any order."""
 
     EPISODE = 200
@@ -201,7 +201,7 @@ SETUPS = (
 )
 
 
-class Obedient(MemoryHome):
+class TolerantHome(MemoryHome):
     """A participant that may receive anything: wrong tensors end its work, as in the real worker."""
 
     def judge(self, frames: Frames) -> list[Event]:
@@ -300,7 +300,7 @@ class Participants:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._states, up, down = states(rng, Obedient)
+        self._states, up, down = states(rng, TolerantHome)
         said = [frames_of(message) for message in everything()]
         self._mutator = Mutator([*down, *down, *said, *up[:10]], rng)
         self.begin(0)
@@ -345,7 +345,7 @@ def _frames(value: object) -> Frames:
 TARGETS: Mapping[str, Callable[[random.Random], FuzzTarget]] = {
     "codec": Codec,
     "frames": Codec,
-    "conversation": Talk,
+    "conversation": ConversationTarget,
     "transfer": Transfers,
     "coordinator": Coordinators,
     "participant": Participants,

@@ -80,7 +80,7 @@ class Socket:
         """Do nothing: nobody sleeps."""
 
 
-class Life(Coordinator):
+class CoordinatorRun(Coordinator):
     """One process life of the real shell; its computing thread is a list."""
 
     def __init__(self, parts: Parts, clock: Clock) -> None:
@@ -111,7 +111,7 @@ class Life(Coordinator):
         return self._stopped is not None
 
 
-class Centre:
+class MemoryCoordinator:
     """The coordinator. is_down: its run and its process have ended. mark: its fingerprint, None once it changes."""
 
     def __init__(self, setup: Setup) -> None:
@@ -166,7 +166,7 @@ class Centre:
             list_fault=str,
             older_advice="",
         )
-        self.life = Life(parts, self.clock)
+        self.life = CoordinatorRun(parts, self.clock)
         self.is_down = machine.state.ended
         if not self.is_down:
             self.life.begin()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self
 
-from scripts.inmemory.centre import Addressed, Centre, Frames
+from scripts.inmemory.centre import Addressed, Frames, MemoryCoordinator
 from scripts.inmemory.copying import copied
 from scripts.inmemory.home import MemoryHome
 from scripts.inmemory.setup import Setup
@@ -29,7 +29,7 @@ class MemoryFederation:
         self.down: dict[str, list[Frames]] = {name: [] for name in setup.names}
         self.broken: set[str] = set()
         """Members whose connection the coordinator has lost: they notice when they have read everything."""
-        self.centre = Centre(setup)
+        self.centre = MemoryCoordinator(setup)
         self.homes: dict[str, MemoryHome] = {name: make_home(setup, name) for name in setup.names}
         self._own: set[str] = {"C", *setup.names}
 
@@ -55,7 +55,7 @@ class MemoryFederation:
         home.mark = None
         return home
 
-    def moving_centre(self) -> Centre:
+    def moving_centre(self) -> MemoryCoordinator:
         """Return the coordinator, which is about to change, and set which connections it can reach."""
         if "C" not in self._own:
             self.centre = copied(self.centre)

@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from participant.decisions.actions import Action, CloseLine, Emit, End, LetGo, OpenLine, Order, Prepare, StopWork, Work
+from participant.decisions.actions import (
+    Action,
+    CloseLine,
+    DropPayload,
+    Emit,
+    End,
+    OpenLine,
+    Order,
+    Prepare,
+    StopWork,
+    Work,
+)
 from participant.decisions.events import (
     Announced,
     Event,
@@ -26,7 +37,7 @@ from participant.decisions.events import (
     Ticked,
 )
 from participant.decisions.machine import AgentMachine
-from participant.decisions.reconnection import Lifeline, Patience
+from participant.decisions.reconnection import ConnectionState, Timeouts
 from participant.wire.post import Post
 from protocol.codec import offers
 from protocol.errors import LocalProtocolError
@@ -34,7 +45,7 @@ from protocol.messages import Anchor, Finish, Goodbye, Message, Stats, Update, W
 from scripts.inmemory.centre import Addressed, Clock, Frames
 from scripts.inmemory.setup import MOMENTS, RUN, SAMPLES, Setup
 
-PATIENCE = Patience(reconnect_s=0.5, reconnect_cap_s=4.0, answer_s=2.0, silence_beats=4.0, farewell_s=10.0)
+TIMEOUTS = Timeouts(reconnect_s=0.5, reconnect_cap_s=4.0, answer_s=2.0, silence_beats=4.0, farewell_s=10.0)
 
 
 class Steady:
@@ -80,7 +91,7 @@ class MemoryHome:
         self.lives += 1
         self.machine = AgentMachine(
             hello=self._setup.hello(self.name, self.disk.run, self.lives),
-            lifeline=Lifeline(PATIENCE, cast(Any, Steady()), has_finished=self.has_finished()),
+            line=ConnectionState(TIMEOUTS, cast(Any, Steady()), has_finished=self.has_finished()),
             model_bytes=self._setup.layout.size_bytes("f32"),
         )
         self.post = Post(self.machine.wants)
@@ -166,7 +177,7 @@ class MemoryHome:
                 case CloseLine():
                     self._flush()
                     self._close()
-                case LetGo():
+                case DropPayload():
                     self.post.let_go()
                 case End():
                     self.end = action

@@ -12,7 +12,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from participant.decisions.actions import Action, CloseLine, Emit, End, LetGo, OpenLine, Order, Prepare, StopWork, Work
+from participant.decisions.actions import (
+    Action,
+    CloseLine,
+    DropPayload,
+    Emit,
+    End,
+    OpenLine,
+    Order,
+    Prepare,
+    StopWork,
+    Work,
+)
 from participant.decisions.events import (
     Announced,
     Event,
@@ -27,7 +38,7 @@ from participant.decisions.events import (
     Ticked,
 )
 from participant.decisions.machine import AgentMachine
-from participant.decisions.reconnection import Lifeline, Patience
+from participant.decisions.reconnection import ConnectionState, Timeouts
 from participant.wire.post import Post
 from protocol.contracts import Buffer
 from protocol.conversation import PeerState
@@ -80,10 +91,10 @@ class SimulatedProcess:
 
     def start(self) -> None:
         """A new life."""
-        patience = Patience(reconnect_s=0.5, reconnect_cap_s=4.0, answer_s=2.0, silence_beats=4.0, farewell_s=500.0)
-        lifeline = Lifeline(patience, np.random.default_rng(1))
+        timeouts = Timeouts(reconnect_s=0.5, reconnect_cap_s=4.0, answer_s=2.0, silence_beats=4.0, farewell_s=500.0)
+        line = ConnectionState(timeouts, np.random.default_rng(1))
         greeting = replace(HELLO, run=self.disk[0])
-        self.machine = AgentMachine(hello=greeting, lifeline=lifeline, model_bytes=2**30)
+        self.machine = AgentMachine(hello=greeting, line=line, model_bytes=2**30)
         self.post = Post(self.machine.wants)
         self.is_up = False
         self.work: tuple[float, Event] | None = None
@@ -137,7 +148,7 @@ class SimulatedProcess:
                 case CloseLine():
                     self.is_up = False
                     self.post.lost()
-                case LetGo():
+                case DropPayload():
                     self.post.let_go()
                 case Prepare():
                     self.disk = (RUN, self.disk[1])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedap_core.arrays import Float32Array, FloatArray
-from fedap_core.directions import PIECE, WIDTH, Followed, Sketch, doubts, extended, sketch_of, withhold
+from fedap_core.directions import PIECE, WIDTH, DirectionHistory, Sketch, doubts, extended, sketch_of, withhold
 
 SIZE = 200_000
 
@@ -26,7 +26,7 @@ def unit(step: Float32Array) -> FloatArray:
 
 
 def judged(*rounds: list[Float32Array]) -> FloatArray:
-    followed = Followed.of(len(rounds[0]))
+    followed = DirectionHistory.of(len(rounds[0]))
     for one in rounds:
         followed.note(one)
     return followed.doubt
@@ -122,9 +122,9 @@ def test_where_everybody_else_is_doubted_a_personal_model_stays_alone_and_a_comm
 
 
 def test_what_is_followed_comes_back_to_the_bit() -> None:
-    followed = Followed.of(3)
+    followed = DirectionHistory.of(3)
     followed.note([*steps(2, agreement=0.3), np.zeros(SIZE, dtype=np.float32)])
-    again = Followed.from_plain(followed.plain())
+    again = DirectionHistory.from_plain(followed.plain())
     assert again.trends[2] is None
     assert [one.tobytes() for one in again.trends[:2] if one is not None] == [
         one.tobytes() for one in followed.trends[:2] if one is not None

@@ -93,7 +93,7 @@ class _Federation:
         if self._has_ended():  # an earlier call was interrupted while it wrote the results
             self._tell(self._make_start())
         else:
-            self._lead_to_its_end()
+            self._run_to_end()
         if self._options.keep_models:
             self._keep_models()
         if not self._options.keep_federation:
@@ -127,7 +127,7 @@ class _Federation:
 
     # ---- the run
 
-    def _lead_to_its_end(self) -> None:
+    def _run_to_end(self) -> None:
         """Run the federation to its end with overlapping start: the coordinator imports its modules while the model is
         made, and starts while participants are forked; samples are written at the same time."""
         with Children(self._home / "logs") as children:

@@ -71,9 +71,9 @@ def counter(tmp_path: Path) -> Iterator[Counter]:
     visitor.connect(federation.endpoint)
     made = Counter(router=parts.router, exchange=federation.exchange, visitor=visitor)
     made.say_as_visitor(model.hello("a"))
-    greeted = made.hear_one()
-    assert isinstance(greeted, HelloArrived)
-    made.connection = greeted.connection
+    hello_sent = made.hear_one()
+    assert isinstance(hello_sent, HelloArrived)
+    made.connection = hello_sent.connection
     made.exchange.send_welcome(made.connection, "a", WELCOME)
     yield made
     visitor.close(linger=0)

@@ -42,8 +42,8 @@ def rival(
 ) -> list[object]:
     """Another process says hello as a; what the bench knows as a's connection stays."""
     said = hello("a", life=life, process=process)
-    greeted = events.HelloArrived(connection=connection, identity=identity, hello=said)
-    return list(bench.do(greeted))
+    hello_sent = events.HelloArrived(connection=connection, identity=identity, hello=said)
+    return list(bench.do(hello_sent))
 
 
 def refusal(actions: list[object]) -> Reject:
@@ -186,7 +186,7 @@ def test_attempts_are_journalled_and_told_rarely_however_often_they_come() -> No
         told += len(messages(rival(bench, life=str(number)), "error"))  # type: ignore[arg-type]
     assert told == 1
     assert [fact.attempts for fact in bench.facts(facts.Contested)] == [1]
-    for at in range(21, int(instances.TOLD_EVERY_S) + 5, 4):
+    for at in range(21, int(instances.CONTESTED_EVERY_S) + 5, 4):
         bench.keep_alive("a", "b", at=float(at))
     rival(bench)
     assert [fact.attempts for fact in bench.facts(facts.Contested)] == [1, 200]

@@ -265,7 +265,7 @@ def test_late_warm_up_update_is_of_no_use_afterwards_and_its_sender_goes_on_to_m
 
 
 def test_convergence_ends_a_run_only_with_validation_scores() -> None:
-    """Patience 2, accuracies 0.5, 0.6, 0.6, 0.55: the best of the last two, 0.6, is not above the best before."""
+    """Timeouts 2, accuracies 0.5, 0.6, 0.6, 0.55: the best of the last two, 0.6, is not above the best before."""
     for scores, last in ((True, "converged"), (False, None)):
         bench = Bench(rules_for(rounds=50, members=open_members(2), paced=pace(patience=2)))
         bench.join("a", "b")

@@ -21,7 +21,7 @@ from tests.support.machines import Bench, open_members, orders, pace, rules_for,
 
 
 def test_run_without_barriers_converges_by_all_members_together() -> None:
-    """Patience 1, two members: means 0.5, then 0.5 again: not better, so it ends after four of twenty updates."""
+    """Timeouts 1, two members: means 0.5, then 0.5 again: not better, so it ends after four of twenty updates."""
     rules = rules_for(rounds=10, continuous=True, members=open_members(2), paced=pace(patience=1))
     bench = Bench(rules)
     bench.join("a", "b")

@@ -16,7 +16,7 @@ from participant.decisions.events import (
     Ticked,
 )
 from participant.decisions.machine import AgentMachine
-from participant.decisions.reconnection import Lifeline, Patience
+from participant.decisions.reconnection import ConnectionState, Timeouts
 from protocol.messages import (
     Finish,
     Goodbye,
@@ -29,7 +29,7 @@ from protocol.messages import (
 from protocol.tensors import TensorSet
 from tests.unit.protocol.samples import HELLO, RUN, WELCOME
 
-PATIENCE = Patience(reconnect_s=1.0, reconnect_cap_s=8.0, answer_s=2.0, silence_beats=3.0, farewell_s=10.0)
+TIMEOUTS = Timeouts(reconnect_s=1.0, reconnect_cap_s=8.0, answer_s=2.0, silence_beats=3.0, farewell_s=10.0)
 WEIGHTS = TensorSet.of({"w": np.zeros(2, dtype=np.float32)})
 
 
@@ -38,15 +38,15 @@ class Agent:
 
     def __init__(
         self,
-        patience: Patience = PATIENCE,
+        timeouts: Timeouts = TIMEOUTS,
         run: str | None = None,
         *,
         model_bytes: int = 10**6,
         has_finished: bool = False,
     ) -> None:
         self.now = 0.0
-        lifeline = Lifeline(patience, np.random.default_rng(0), has_finished=has_finished)
-        self.machine = AgentMachine(hello=replace(HELLO, run=run), lifeline=lifeline, model_bytes=model_bytes)
+        line = ConnectionState(timeouts, np.random.default_rng(0), has_finished=has_finished)
+        self.machine = AgentMachine(hello=replace(HELLO, run=run), line=line, model_bytes=model_bytes)
         self.actions = self.machine.start(self.now)
 
     def on(self, event: Event) -> list[Action]:
@@ -92,9 +92,9 @@ def prepared(report: Report | None = None) -> Prepared:
     return Prepared(run=RUN, report=report, train_samples=HELLO.train_samples, test_samples=HELLO.test_samples)
 
 
-def member(patience: Patience = PATIENCE, *, model_bytes: int = 10**6) -> Agent:
+def member(timeouts: Timeouts = TIMEOUTS, *, model_bytes: int = 10**6) -> Agent:
     """Welcomed, prepared, idle."""
-    agent = Agent(patience, model_bytes=model_bytes)
+    agent = Agent(timeouts, model_bytes=model_bytes)
     agent.on(LineOpened())
     agent.receive(replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS))
     agent.on(prepared())

@@ -13,7 +13,7 @@ import zmq
 from fedap_core.errors import InvalidInput
 from participant.record.disk import Disk
 from participant.record.private_state import PrivateState, SavedRound
-from participant.wire.departure import MOST_WAITING, Departure
+from participant.wire.departure import MOST_WAITING, MessageSender
 from participant.wire.line import Address, Line
 from participant.wire.post import Outgoing, Post
 from participant.wire.sent_log import SentLog
@@ -146,7 +146,7 @@ def test_what_waits_for_room_is_bounded_and_signs_of_life_pass_it(disk: Path) ->
         assert line.monitor.poll(int(1000 * LATE_S)), "no line"
         assert line.read_monitor() is None
     post, log = Post(lambda _message: True), SentLog(disk / "sent.jsonl")
-    departure = Departure(log)
+    departure = MessageSender(log)
     ballast = fill(disk, leave=0)
     fill_last_page(log)
     post.outbound.append(outgoing(update(0)))

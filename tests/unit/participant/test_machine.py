@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from participant.decisions.actions import Emit, End, LetGo, Log, Prepare, StopWork
+from participant.decisions.actions import DropPayload, Emit, End, Log, Prepare, StopWork
 from participant.decisions.events import (
     Announced,
     Failed,
@@ -77,7 +77,7 @@ def test_measuring_is_a_phase_and_wants_train_afterwards() -> None:
     agent.on(Reported(report=Stats(run=RUN, round_no=0, samples=3, moments=WEIGHTS)))
     agent.at(1.0)
     assert agent.said()[-1] == beat(want=Step(kind="train", round_no=0)), "statistics are not on disk"
-    assert agent.receive(beat(have=Step(kind="stats", round_no=0))) == [LetGo()]
+    assert agent.receive(beat(have=Step(kind="stats", round_no=0))) == [DropPayload()]
     agent.at(2.0)
     assert agent.said()[-1] == beat(have=Step(kind="anchor", round_no=0), want=Step(kind="train", round_no=0))
 
@@ -115,7 +115,7 @@ def test_report_is_said_again_after_being_wanted_twice_and_let_go_when_it_is_had
     assert agent.receive(want) == []
     agent.receive(want)
     assert agent.said() == [update(0)]
-    assert agent.receive(beat(have=Step(kind="update", round_no=0))) == [LetGo()]
+    assert agent.receive(beat(have=Step(kind="update", round_no=0))) == [DropPayload()]
     assert agent.receive(want) == []
     agent.receive(want)
     assert agent.said() == [update(0)], "the coordinator has lost what it had"

@@ -10,15 +10,15 @@ from participant.decisions.actions import Action, End, Prepare
 from participant.decisions.events import LineOpened, NotUnderstood, PayloadMoved
 from participant.decisions.reconnection import UNREADABLE_ANSWERS
 from protocol.messages import Error, Reject, Step
-from tests.unit.participant.agents import PATIENCE, WEIGHTS, Agent, beat, goodbye, member, prepared
+from tests.unit.participant.agents import TIMEOUTS, WEIGHTS, Agent, beat, goodbye, member, prepared
 from tests.unit.protocol.samples import RUN, WELCOME
 
 AGAIN = replace(WELCOME, heartbeat_s=1.0, initial=None)
 
 
-def finished(**patience: float) -> Agent:
+def finished(**timeouts: float) -> Agent:
     """One that was killed after it had saved its goodbye."""
-    return Agent(replace(PATIENCE, **patience), run=RUN, has_finished=True)
+    return Agent(replace(TIMEOUTS, **timeouts), run=RUN, has_finished=True)
 
 
 def end_of(actions: list[Action]) -> End:
@@ -36,8 +36,8 @@ def run_until(agent: Agent, now: float) -> list[Action]:
 
 @pytest.mark.parametrize("give_up_s", [None, 3.0])
 def test_a_finished_run_ends_well_though_nobody_is_there_any_more(give_up_s: float | None) -> None:
-    agent = Agent(replace(PATIENCE, give_up_s=give_up_s), run=RUN, has_finished=True)
-    end = end_of(run_until(agent, PATIENCE.farewell_s))
+    agent = Agent(replace(TIMEOUTS, give_up_s=give_up_s), run=RUN, has_finished=True)
+    end = end_of(run_until(agent, TIMEOUTS.farewell_s))
     assert (end.code, f"run {RUN} is over; its final model is here" in end.reason) == (0, True)
 
 
@@ -61,7 +61,7 @@ def test_a_goodbye_that_nobody_confirms_ends_well_too() -> None:
     agent.on(LineOpened())
     agent.receive(AGAIN)
     agent.on(prepared(goodbye(WELCOME.round_no)))
-    assert end_of(run_until(agent, 2 * PATIENCE.farewell_s)).code == 0
+    assert end_of(run_until(agent, 2 * TIMEOUTS.farewell_s)).code == 0
 
 
 def test_another_run_at_the_same_address_is_joined_however_long_its_model_takes() -> None:

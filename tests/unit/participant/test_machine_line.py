@@ -29,7 +29,7 @@ from protocol.messages import (
     Reject,
 )
 from tests.unit.participant.agents import (
-    PATIENCE,
+    TIMEOUTS,
     WEIGHTS,
     Agent,
     beat,
@@ -176,7 +176,7 @@ def test_taken_name_is_tried_again_by_one_who_comes_back_only() -> None:
 
 
 def test_gives_up_only_as_configured() -> None:
-    patient, hasty = Agent(), Agent(replace(PATIENCE, give_up_s=5.0))
+    patient, hasty = Agent(), Agent(replace(TIMEOUTS, give_up_s=5.0))
     for agent in (patient, hasty):
         agent.on(LineLost(reason="nobody"))
     assert not any(isinstance(action, End) for action in patient.at(1e6))
@@ -187,7 +187,7 @@ def test_gives_up_only_as_configured() -> None:
 
 def test_a_coordinator_whose_initial_model_is_on_its_way_is_not_given_up() -> None:
     """give_up_s is 5: slices at 4 and 8 move the end to 13."""
-    agent = Agent(replace(PATIENCE, give_up_s=5.0))
+    agent = Agent(replace(TIMEOUTS, give_up_s=5.0))
     agent.on(LineOpened())
     for now in (4.0, 8.0):
         agent.now = now

@@ -15,7 +15,7 @@ import zmq
 from participant.decisions.actions import End, Order
 from participant.decisions.events import Event, LeaveRequested, Reported
 from participant.decisions.machine import AgentMachine
-from participant.decisions.reconnection import UNREADABLE_ANSWERS, Lifeline, Patience
+from participant.decisions.reconnection import UNREADABLE_ANSWERS, ConnectionState, Timeouts
 from participant.shell import Shell, run_in_thread
 from participant.training.worker import Worker
 from participant.wire.line import Address
@@ -25,7 +25,7 @@ from protocol.codec import encode
 from protocol.contracts import Buffer
 from protocol.messages import Finish, HelloRequired, Message, Side, Step, Welcome
 from protocol.tensors import TensorSet
-from tests.unit.participant.agents import PATIENCE, WEIGHTS, beat, finish, goodbye, prepared, train, update
+from tests.unit.participant.agents import TIMEOUTS, WEIGHTS, beat, finish, goodbye, prepared, train, update
 from tests.unit.protocol.samples import HELLO, RUN, WELCOME
 
 ROUND = WELCOME.round_no + 1
@@ -138,9 +138,9 @@ class HoldingLog(SentLog):
         super().note(message, frames)
 
 
-def shell_at(endpoint: str, record: Path | SentLog, patience: Patience = PATIENCE, **sizes: int) -> Shell:
+def shell_at(endpoint: str, record: Path | SentLog, timeouts: Timeouts = TIMEOUTS, **sizes: int) -> Shell:
     machine = AgentMachine(
-        hello=HELLO, lifeline=Lifeline(patience, np.random.default_rng(0)), model_bytes=LARGE.size_bytes
+        hello=HELLO, line=ConnectionState(timeouts, np.random.default_rng(0)), model_bytes=LARGE.size_bytes
     )
     sent = record if isinstance(record, SentLog) else SentLog(record, **sizes)
     return Shell(address=Address(endpoint=endpoint), machine=machine, sent=sent)
@@ -249,7 +249,7 @@ def test_a_welcome_that_cannot_be_read_ends_the_participant_after_some_hellos(
 ) -> None:
     """Every hello is answered by a welcome that lacks its last bytes."""
     office = Office()
-    hasty = replace(PATIENCE, answer_s=0.1)
+    hasty = replace(TIMEOUTS, answer_s=0.1)
     desk.shell = shell_at(office.endpoint, SentLog(tmp_path / "sent.jsonl"), hasty)
     thread, office.ended = run_in_thread(desk.shell, desk)
     for _ in range(UNREADABLE_ANSWERS):

@@ -15,7 +15,7 @@ from fedap_core.nn.state import FlatModel, describe_tensors
 from fedap_core.parts import Part
 from fedap_core.preprocessing import Preprocessing
 from fedap_core.workspace import Objective
-from participant.training.workspace import HomeModel, HomeWorkspace, Trade, momentum_steps
+from participant.training.workspace import HomeModel, HomeWorkspace, ModelSettings, momentum_steps
 from protocol.plan import Sgd
 from tests.support.models import TINY_SHAPE, ZOO, draw, draw_labels
 
@@ -24,7 +24,7 @@ SAMPLES = Samples(x=draw(30, *TINY_SHAPE), y=draw_labels(30), preprocessing=Prep
 
 def workspace(*, momentum: float = 0.0, epochs: int = 2, keep_momentum: bool = False) -> HomeWorkspace:
     module = ZOO["tiny"].make()
-    trade = Trade(
+    trade = ModelSettings(
         participant="a",
         samples=SAMPLES,
         sgd=Sgd(learning_rate=0.05, batch_size=8, momentum=momentum, epochs=epochs, lr_schedule="cosine"),

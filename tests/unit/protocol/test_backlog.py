@@ -135,11 +135,11 @@ def test_a_stranger_whose_hello_was_taken_is_not_sent_away_for_others_of_its_add
     """Its welcome may be on its way; one that has more to say, or said nothing, is sent away."""
     remains = UnreadRemains()
     remains.gone(stranger(0, waiting=2 * UNREAD_BYTES), drains=0)
-    greeted, silent, busy = stranger(1), stranger(2, waiting=200), stranger(3)
-    for account, waiting in ((greeted, 200), (busy, 100_000)):
+    hello_sent, silent, busy = stranger(1), stranger(2, waiting=200), stranger(3)
+    for account, waiting in ((hello_sent, 200), (busy, 100_000)):
         account.read(1500)
         account.taken = 1500 + waiting
-    assert cut([greeted, silent, busy], remains=remains) == [silent, busy]
+    assert cut([hello_sent, silent, busy], remains=remains) == [silent, busy]
 
 
 def test_with_keys_strangers_leave_nothing_behind_beyond_the_handshakes_that_were_accepted() -> None:

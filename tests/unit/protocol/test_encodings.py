@@ -13,8 +13,8 @@ from protocol.encodings import (
     ENCODINGS,
     LARGEST_BLOCK,
     Encoding,
-    approached,
     downward,
+    encode_difference,
     encoding_of,
     from_wire,
     stored,
@@ -70,7 +70,7 @@ def test_coarse_is_off_by_at_most_half_a_step_and_compresses_to_two_bits_a_value
 
 def test_a_row_arrives_as_its_base_and_the_difference() -> None:
     base = VALUES + np.float32(0.01)
-    wire, arrived = approached(VALUES, base=base, encoding="coarse")
+    wire, arrived = encode_difference(VALUES, base=base, encoding="coarse")
     assert np.array_equal(arrived, base + from_wire(wire, "coarse", VALUES.size))
     assert np.square(arrived - VALUES).sum() < 0.15 * np.square(base - VALUES).sum()
 
