@@ -103,8 +103,8 @@ class MemberList:
             self.fault = str(error)
 
     def _is_settled(self, names: Mapping[str, str], mark: object) -> bool:
-        """Whether this list may replace the one in use."""
-        if self._names.items() <= names.items():
+        """Whether this list may replace the one in use: at once if every name is still there, with whatever key."""
+        if set(self._names.values()) <= set(names.values()):
             return True
         if self._shorter is None or self._shorter[0] != mark:
             self._shorter = mark, self._clock()
