@@ -214,7 +214,7 @@ def status_lines(past: StoredRun) -> Iterator[str]:
     else:
         where = _rounds_at_work(state, past.machine.rules)
         yield f"Run {config.run}: {state.stage} in {where}; running for {past.ran_s:.0f} s."
-        yield f"It waits: {past.machine.waiting_for(past.ran_s).reason}."
+        yield f"Waiting: {past.machine.waiting_for(past.ran_s).reason}."
     if state.paused_at is not None:
         yield f"Paused: {state.paused_reason}."
     yield from (f"ATTENTION: {sentence}." for sentence in past.notices())

@@ -22,7 +22,7 @@ NAME_DIGITS = 32
 MOST_THREADS = 4
 """Most threads that hash one payload: more would wait for memory."""
 
-Digest = Callable[[], bytes]
+PendingDigest = Callable[[], bytes]
 """Returns a slice's digest; waits for it if another thread computes it."""
 
 
@@ -31,7 +31,7 @@ def slice_digest(data: Buffer) -> bytes:
     return xxhash.xxh3_128_digest(data)
 
 
-def digest_at_once(data: Buffer) -> Digest:
+def digest_at_once(data: Buffer) -> PendingDigest:
     """Compute the digest of a slice in the caller's thread."""
     digest = slice_digest(data)
     return lambda: digest

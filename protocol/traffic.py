@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from protocol.contracts import Buffer
 from protocol.errors import BadChecksum, BadTransfer, LocalProtocolError
 from protocol.limits import IN_FLIGHT_BYTES, SLICE_BYTES, TRANSFERS_PER_PEER
-from protocol.naming import Digest, digest_at_once
+from protocol.naming import PendingDigest, digest_at_once
 from protocol.signals import Grant, Slice
 from protocol.transfer import Fate, IncomingTransfer, OutgoingTransfer, Span
 
@@ -51,7 +51,7 @@ class Intake:
         *,
         capacity_bytes: int = IN_FLIGHT_BYTES,
         slice_bytes: int = SLICE_BYTES,
-        digest: Callable[[Buffer], Digest] = digest_at_once,
+        digest: Callable[[Buffer], PendingDigest] = digest_at_once,
     ) -> None:
         _check_capacity(capacity_bytes, slice_bytes)
         self._capacity = capacity_bytes

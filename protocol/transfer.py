@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from protocol.contracts import Buffer
 from protocol.errors import BadChecksum, BadTransfer, LocalProtocolError
 from protocol.limits import SLICE_BYTES, WINDOW_SLICES
-from protocol.naming import Digest, cut, digest_at_once, name_of
+from protocol.naming import PendingDigest, cut, digest_at_once, name_of
 from protocol.signals import Grant, Slice
 
 
@@ -96,7 +96,7 @@ class IncomingTransfer:
         transfer: str,
         size_bytes: int,
         slice_bytes: int = SLICE_BYTES,
-        digest: Callable[[Buffer], Digest] = digest_at_once,
+        digest: Callable[[Buffer], PendingDigest] = digest_at_once,
     ) -> None:
         self.transfer = transfer
         self.size_bytes = size_bytes
@@ -104,7 +104,7 @@ class IncomingTransfer:
         self.until = 0
         self._slice = slice_bytes
         self._digest = digest
-        self._digests: list[Digest] = []
+        self._digests: list[PendingDigest] = []
         self._begun = False
         self._moved = False
         self._complained_at = -1

@@ -51,7 +51,7 @@ def _of_run(run: RunOverview) -> Iterator[Metric]:
         "fedap_round_open_seconds": ("How long the round has been open.", run.round_open_s),
         "fedap_round_last_seconds": ("How long the last closed round took.", run.last_round_s),
         "fedap_accuracy_mean": ("Mean test accuracy over members' latest scores.", run.mean_accuracy),
-        "fedap_accuracy_lowest": ("Lowest of them.", run.lowest_accuracy),
+        "fedap_accuracy_lowest": ("Lowest test accuracy among members' latest scores.", run.lowest_accuracy),
         "fedap_disk_free_bytes": ("Free disk where the run's folder lies.", run.disk_free_bytes),
         "fedap_disk_reserve_bytes": ("Free disk that a round must leave.", run.disk_reserve_bytes),
     }
@@ -73,7 +73,9 @@ def _of_run(run: RunOverview) -> Iterator[Metric]:
 def _of_members(run: RunOverview) -> Iterator[Metric]:
     labels = ["run", "member"]
     present = GaugeMetricFamily("fedap_member_present", "Whether the member is there.", labels=labels)
-    heard = GaugeMetricFamily("fedap_member_silent_seconds", "Since the member was last heard from.", labels=labels)
+    heard = GaugeMetricFamily(
+        "fedap_member_silent_seconds", "Seconds since the last message of the member.", labels=labels
+    )
     trained = GaugeMetricFamily("fedap_member_round", "Round that the member has trained last.", labels=labels)
     accuracy = GaugeMetricFamily("fedap_member_accuracy", "Its latest test accuracy.", labels=labels)
     strikes = GaugeMetricFamily("fedap_member_strikes", "Refused messages that count.", labels=labels)

@@ -68,7 +68,7 @@ def headline(run: RunOverview) -> str:
 def _waits(run: RunOverview) -> str:
     if not run.waits or run.stage in ("finished", "aborted"):
         return run.waits[:1].upper() + run.waits[1:]
-    return f"It waits: {run.waits}"
+    return f"Waiting: {run.waits}"
 
 
 def _mood(run: RunOverview) -> str:

@@ -21,7 +21,7 @@ from coordinator.record.blobs import opened, read_exactly, write_exactly
 from coordinator.record.disk import ReusableFiles
 from protocol.contracts import Buffer
 from protocol.limits import SLICE_BYTES, WINDOW_SLICES
-from protocol.naming import Digest, slice_digest
+from protocol.naming import PendingDigest, slice_digest
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class Incoming:
         self._inherited: set[Path] = set()
         """Files with slices received by an earlier process."""
 
-    def digest(self, data: Buffer) -> Digest:
+    def digest(self, data: Buffer) -> PendingDigest:
         """Compute the digest of a slice in another thread; the slice must not be written to meanwhile."""
         return self._digesting.do(partial(slice_digest, data)).result
 

@@ -42,7 +42,7 @@ def _of_run(fact: facts.RunFact) -> str:
         case facts.Began():
             return f"run {fact.run} began"
         case facts.StopAsked():
-            return "the operator asked for the end"
+            return "the operator asked the run to stop"
         case facts.Paused():
             return f"paused: {fact.reason or 'too little disk is free'}"
         case facts.Resumed():
@@ -64,7 +64,7 @@ def _of_member(fact: facts.MemberFact) -> str:
         case facts.Contested():
             return f"another process tried to join as {fact.member} and was refused"
         case facts.Lost():
-            return f"{fact.member} has been silent for {fact.silent_s:.0f} s; nobody waits for it"
+            return f"{fact.member} has been silent for {fact.silent_s:.0f} s; the run no longer waits for it"
         case facts.Left():
             return f"{fact.member} left: {fact.reason}"
         case facts.Refused():

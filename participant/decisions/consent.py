@@ -178,7 +178,7 @@ class Consent:
             raise InvalidInput("welcome.run", welcome.run, "another name: a file of the state folder has it")
         self.allowance.refuse_excess(welcome)
         if not self.keyed and welcome.participant != self.name:
-            raise InvalidInput("welcome.participant", welcome.participant, f"{self.name}, the name that was said")
+            raise InvalidInput("welcome.participant", welcome.participant, f"{self.name}, the name in hello")
         if before is not None:
             self._require_same(before, welcome)
         strategy = strategy_of(plan, self.trusted)

@@ -145,7 +145,7 @@ class AgentMachine:
     def _on_tick(self, now: float) -> list[Action]:
         due = self._line.tick(now)
         if (due.gave_up or due.farewell_over) and self._line.has_finished:
-            return self._end(DONE, f"run {self._stored_run} is over; its final model is here, and nobody asks for more")
+            return self._end(DONE, f"run {self._stored_run} is over; its final model is here")
         if due.gave_up:
             last = f"; at last: {self._line.last_loss}" if self._line.last_loss else ""
             return self._end(FAILED, f"no coordinator for {self._line.timeouts.give_up_s:g} s{last}")

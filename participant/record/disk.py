@@ -52,7 +52,7 @@ class Disk:
                 if not is_full(found) or self._given_up.is_set():
                     raise
                 if not waiting:
-                    log.warning("disk.full", what=what, reason=str(found), so="it waits for room and goes on by itself")
+                    log.warning("disk.full", what=what, reason=str(found), so="waiting for free space, then continuing")
                 waiting = True
                 self._given_up.wait(self._retry_s)
                 continue

@@ -167,7 +167,7 @@ def markdown(card: Card) -> Iterator[str]:
     yield "## Privacy"
     yield ""
     hidden = "hidden from the coordinator (sealed mode)" if card["privacy"]["sealed"] else "seen by the coordinator"
-    yield f"Stayed home: {card['privacy']['stayed_home']}. Updates were {hidden}."
+    yield f"Never sent: {card['privacy']['stayed_home']}. Updates were {hidden}."
     yield ""
     yield "## Limits of use"
     yield ""

@@ -134,7 +134,9 @@ class Reserve:
                 os.pwrite(self._file, bytes(missing), size - missing)
                 os.fsync(self._file)
         except OSError as error:
-            log.warning("reserve.missing", path=str(path), reason=str(error), so="on a full disk it falls silent")
+            log.warning(
+                "reserve.missing", path=str(path), reason=str(error), so="nothing will be logged on a full disk"
+            )
         if self._file is not None:
             self._size = os.fstat(self._file).st_size
             found = os.pread(self._file, self._size, 0).find(b"\0")

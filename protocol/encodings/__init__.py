@@ -38,9 +38,9 @@ BOTH_WAYS: frozenset[Encoding] = frozenset({"coarse"})
 one (`tensors.differs_downwards`)."""
 
 ENCODING_HELP = (
-    "How weights travel: f32; f16 or bf16 (half the bytes, rounded); int8 (a quarter), int4 or topk (a fifth and less):"
-    " updates as differences whose rounding errors are carried over to the next round; coarse (a tenth): models as"
-    " differences, too."
+    "How weights are encoded: f32; f16 or bf16 (half the bytes, rounded); int8 (a quarter), int4 or topk (a fifth and"
+    " less): updates as differences whose rounding errors are carried over to the next round; coarse (a tenth): models"
+    " as differences, too."
 )
 
 _Wire = NDArray[Any]

@@ -215,13 +215,13 @@ def _attack(name: str) -> Callable[[Drill, Rng], list[Fault]]:
 
 KINDS: dict[str, Kind] = {
     "kill": Kind(about="SIGKILL of any party at any moment, started again", make=_kills),
-    "step": Kind(about="SIGKILL beside a chosen step of a party's own record, life after life", make=_deaths),
+    "step": Kind(about="SIGKILL right before or after a chosen write of a party, several times in a row", make=_deaths),
     "cut": Kind(about="connections that break in the middle of anything", make=_cuts, uses_proxy=True),
     "freeze": Kind(about="SIGSTOP and SIGCONT of any party", make=_freezes),
     "half-open": Kind(about="connections that stay open and deliver nothing", make=_half_open, uses_proxy=True),
-    "stall": Kind(about="lines that hold everything back and then deliver it late", make=_stalls, uses_proxy=True),
-    "delay": Kind(about="lines that delay every piece by a varying time", make=_slow, uses_proxy=True),
-    "twin": Kind(about="lines whose bytes reach the coordinator twice", make=_twins, uses_proxy=True),
+    "stall": Kind(about="connections that hold everything back and deliver it late", make=_stalls, uses_proxy=True),
+    "delay": Kind(about="connections that delay every chunk by a varying time", make=_slow, uses_proxy=True),
+    "twin": Kind(about="connections whose bytes reach the coordinator twice", make=_twins, uses_proxy=True),
     "mixed": Kind(about="kills together with two other kinds", make=_mixed, uses_proxy=True),
 }
 
@@ -232,11 +232,13 @@ KINDS |= {
         make=lambda _drill, rng: _damaged("blob", rng),
     ),
     "state": Kind(
-        about="damaged files of a participant: it must say which, and go on after it has joined anew",
+        about="damaged files of a participant: it must say which, and go on after it has joined again",
         make=lambda _drill, rng: _damaged("state", rng, str(rng.choice(MEMBERS))),
     ),
-    "cable": Kind(about="cables that are pulled and put back", make=_unplugged, uses_namespaces=True),
-    "rate": Kind(about="thin lines of different rates", make=_thin_lines, uses_namespaces=True),
+    "cable": Kind(
+        about="network interfaces that are disconnected and reconnected", make=_unplugged, uses_namespaces=True
+    ),
+    "rate": Kind(about="low bandwidth, a different rate for each party", make=_thin_lines, uses_namespaces=True),
     "weather": Kind(
         about="loss, delay, reordering and rates, packet by packet",
         make=_weather,

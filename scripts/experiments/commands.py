@@ -95,7 +95,7 @@ def compare(
     start_from: Annotated[str, typer.Option(help="initial or anchor, the same for all algorithms.")] = "initial",
     evaluate_every: Annotated[int, typer.Option(help="Evaluate in every k-th round and in the last ten.")] = 1,
     participation: Annotated[float, typer.Option(help="Share of the clients that train in each round.")] = 1.0,
-    encoding: Annotated[str, typer.Option(help=f"How weights travel: {', '.join(ENCODINGS)}.")] = "f32",
+    encoding: Annotated[str, typer.Option(help=f"How weights are encoded: {', '.join(ENCODINGS)}.")] = "f32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
     layers: Annotated[str, typer.Option(help="tiled, or stock: torch's own; equal up to rounding.")] = "tiled",
     engine: Engine = "inline",

@@ -23,7 +23,7 @@ from fedap_core.arrays import Float32Array
 from fedap_core.strategies import Phase
 from protocol.contracts import Buffer
 from protocol.limits import SLICE_BYTES
-from protocol.naming import Digest, content_name, digest_at_once
+from protocol.naming import PendingDigest, content_name, digest_at_once
 from protocol.tensors import Layout, TensorSet
 from scripts.inmemory.setup import Setup
 
@@ -76,7 +76,7 @@ class MemoryIncoming:
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
 
-    def digest(self, data: Buffer) -> Digest:
+    def digest(self, data: Buffer) -> PendingDigest:
         return digest_at_once(data)
 
     def held(self, member: str, transfer: str, size_bytes: int) -> Iterator[Buffer]:

@@ -107,7 +107,7 @@ def test_a_path_that_cannot_be_used_is_wrong_input_and_a_failing_disk_is_not(
     ("complaint", "described", "expected"),
     [
         ("Input should be greater than 0", None, "greater than 0"),
-        ("Input should be 'f32' or 'f16'", "How weights travel.", "'f32' or 'f16'"),
+        ("Input should be 'f32' or 'f16'", "How weights are encoded.", "'f32' or 'f16'"),
         ("String should match pattern '^[a-z]$'", "Name of the run: a-z.", "name of the run: a-z"),
         ("String should match pattern '^[A-Z]$'", None, "string should match pattern '^[A-Z]$'"),
     ],
