@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change is handed in: lint, format, types, documentation, tests. Every check runs, even after
 # another has failed; the exit code is 0 only when all passed. `--slow` runs the tests marked slow instead of the
-# default ones; other arguments go to pytest (paths count from the repository). The default tests run in one process
-# more than there are cores, file by file, because many of them wait for others; `-n 0` runs them in one.
-# PYTHON=... chooses the interpreter.
+# default ones; other arguments go to pytest (paths count from the repository). The default tests run in as many
+# processes as there are cores, file by file; `-n 0` runs them in one. PYTHON=... chooses the interpreter.
 set -uo pipefail
 # shellcheck source=scripts/venv.sh
 source "$(dirname "${BASH_SOURCE[0]}")/venv.sh" || exit 1
 # shellcheck source=scripts/browser.sh
 source "$(dirname "${BASH_SOURCE[0]}")/browser.sh" || exit 1
 
-pytest_arguments=(-n "$(($(getconf _NPROCESSORS_ONLN) + 1))" --dist loadfile --no-loadscope-reorder)
+pytest_arguments=(-n auto --dist loadfile --no-loadscope-reorder)
 for argument in "$@"; do
     case "$argument" in
         --slow) pytest_arguments+=(-m slow -n 0) ;;  # some measure memory and speed
