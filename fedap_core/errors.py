@@ -48,9 +48,9 @@ def in_words(complaint: str, described: str | None = None) -> str:
     return begun.removeprefix("input should be ").removeprefix("value error, ")
 
 
-def shortened(names: Sequence[str], most: int, *, none: str = "nobody") -> str:
+def shortened(names: Sequence[str], most: int) -> str:
     """Join names for a sentence; of many, the first ones and how many more."""
-    shown = ", ".join(names[:most]) or none
+    shown = ", ".join(names[:most]) or "nobody"
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 

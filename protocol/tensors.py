@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from protocol.contracts import Buffer
 from protocol.encodings import (
-    BOTH_WAYS,
     CODECS,
     ENCODINGS,
     Encoding,
+    differs_downwards,
     downward,
     from_wire,
     is_blocked,
@@ -282,15 +282,14 @@ class TensorSet:
         return self.data
 
 
-def differs_downwards(layout: Layout, encoding: Encoding) -> bool:
-    """Whether mixed rows of this layout travel as differences under a plan's encoding: where they fit one message, for
-    slices are not compressed."""
-    return encoding in BOTH_WAYS and layout.is_float32 and layout.size_bytes("f32") <= SLICE_BYTES
+def rows_differ(layout: Layout, encoding: Encoding) -> bool:
+    """Whether mixed rows of this layout are sent as differences under a plan's encoding; sealed ones never are."""
+    return layout.is_float32 and differs_downwards(encoding, layout.elements)
 
 
 def row_encoding(layout: Layout, encoding: Encoding) -> Encoding:
     """Return how mixed rows of this layout are sent under a plan's encoding, except to members without a report."""
-    return encoding if differs_downwards(layout, encoding) else downward(encoding)
+    return encoding if rows_differ(layout, encoding) else downward(encoding)
 
 
 def names_digest(names: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ from fedap_core.robust import Mixture, Robustness, robust_mix
 from protocol.encodings import Encoding, encode_difference, to_wire, wire_bytes
 from protocol.limits import SLICE_BYTES
 from protocol.naming import Naming
-from protocol.tensors import Layout, TensorSet, differs_downwards
+from protocol.tensors import Layout, TensorSet, rows_differ
 
 
 @dataclass(kw_only=True)
@@ -57,10 +57,10 @@ class OwnUpdate:
 
 @dataclass(frozen=True, kw_only=True)
 class RowForms:
-    """How rows of a layout are kept. own: one entry for each row.
+    """How rows of a layout are stored. own: for each row, its receiver's update to which it is sent as a difference.
 
-    A row without an own update lies in `encoding`, as it is sent. One with it becomes what its receiver makes of the
-    difference to that update as `difference`, and lies as f32 beside that difference.
+    A row without one is stored in `encoding`, as it is sent. A row with one takes the values that its receiver decodes
+    from the difference, encoded as `difference`; it is stored as f32 beside that difference.
     """
 
     layout: Layout
@@ -72,9 +72,9 @@ class RowForms:
     def of(
         action: Aggregate, givers: Sequence[StoredSet], layout: Layout, *, encoding: Encoding, upward: Encoding
     ) -> RowForms:
-        """Differences where the plan wants them and the receiver is among the givers."""
+        """Return differences if the plan asks for them, for receivers that are among the givers."""
         known: dict[str, OwnUpdate] = {}
-        if differs_downwards(layout, upward):
+        if rows_differ(layout, upward):
             for ref, stored in zip(action.givers, givers, strict=True):
                 known[ref.member] = OwnUpdate(round_no=ref.round_no, stored=stored)
         own = [known.get(row.member) for row in action.receivers]
@@ -82,54 +82,42 @@ class RowForms:
 
     @staticmethod
     def values(layout: Layout, encoding: Encoding, count: int) -> RowForms:
-        """So many rows, none of them a difference."""
+        """Return the forms of rows none of which is a difference."""
         return RowForms(layout=layout, encoding=encoding, difference=encoding, own=(None,) * count)
 
     def encoding_of(self, own: OwnUpdate | None) -> Encoding:
-        """Of the row itself."""
+        """Return how a row is stored, given its receiver's update."""
         return self.encoding if own is None else "f32"
-
-    def payload(
-        self, row: int, differences: Sequence[_Difference | None], path: Path, data: memoryview | None, name: str | None
-    ) -> Payload:
-        """A finished row."""
-        own, made = self.own[row], differences[row]
-        told = None if own is None or made is None else RowDifference(base=own.round_no, tensors=made.tensors)
-        return Payload(
-            path=path,
-            layout=self.layout,
-            encoding=self.encoding_of(own),
-            transfer=name,
-            data=data,
-            difference=told,
-        )
 
 
 class _Difference:
-    """One row as the difference to its receiver's update, tile by tile."""
+    """Encodes one row as the difference to its receiver's update, tile by tile."""
 
-    def __init__(self, reader: FloatReader, layout: Layout, encoding: Encoding) -> None:
+    def __init__(self, reader: FloatReader, base: int, forms: RowForms) -> None:
         self._reader = reader
-        self._layout = layout
-        self._encoding: Encoding = encoding
-        self._wire = np.empty(layout.size_bytes(encoding), dtype=np.uint8)
+        self._base = base
+        self._layout = forms.layout
+        self._encoding: Encoding = forms.difference
+        self._wire = np.empty(forms.layout.size_bytes(forms.difference), dtype=np.uint8)
 
-    def arriving(self, start: int, values: Float32Array) -> Float32Array:
-        """What the receiver will have of these values."""
+    def encode(self, start: int, values: Float32Array) -> Float32Array:
+        """Encode these values and return those that the receiver will decode."""
         base = self._reader.block(start, values.size)
         wire, arrived = encode_difference(values, base=base, encoding=self._encoding)
         first = wire_bytes(self._encoding, start)
         self._wire.data[first : first + wire.nbytes] = wire
         return arrived
 
-    @property
-    def tensors(self) -> TensorSet:
-        return TensorSet(layout=self._layout, encoding=self._encoding, data=self._wire.data.toreadonly())
+    def finished(self) -> RowDifference:
+        wire = self._wire.data.toreadonly()
+        return RowDifference(
+            base=self._base, tensors=TensorSet(layout=self._layout, encoding=self._encoding, data=wire)
+        )
 
 
 def _differences(forms: RowForms, files: ExitStack) -> list[_Difference | None]:
     return [
-        None if own is None else _Difference(files.enter_context(reading(own.stored)), forms.layout, forms.difference)
+        None if own is None else _Difference(files.enter_context(reading(own.stored)), own.round_no, forms)
         for own in forms.own
     ]
 
@@ -161,22 +149,25 @@ def mix_files(product: Product, givers: Sequence[StoredSet], paths: Sequence[Pat
     for folder in {path.parent for path in paths}:
         folder.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    encodings = [forms.encoding_of(own) for own in forms.own]
     with ExitStack() as files:
         differences = _differences(forms, files)
-        writers = []
-        for path, own in zip(paths, forms.own, strict=True):
-            encoding = forms.encoding_of(own)
-            named = forms.layout.size_bytes(encoding) > SLICE_BYTES
-            writers.append(_RowWriter(files.enter_context(opened(path, flags)), encoding, named))
+        writers = [
+            _RowWriter(
+                files.enter_context(opened(path, flags)), encoding, forms.layout.size_bytes(encoding) > SLICE_BYTES
+            )
+            for path, encoding in zip(paths, encodings, strict=True)
+        ]
 
         def write(start: int, mixed: Float32Array) -> None:
             for row, writer, difference in zip(mixed, writers, differences, strict=True):
-                writer.write(start, row if difference is None else difference.arriving(start, row))
+                writer.write(start, row if difference is None else difference.encode(start, row))
 
         _mix(product, givers, write)
+    finished = [None if one is None else one.finished() for one in differences]
     return [
-        forms.payload(row, differences, path, None, writer.name)
-        for row, (path, writer) in enumerate(zip(paths, writers, strict=True))
+        Payload(path=path, layout=forms.layout, encoding=encoding, transfer=writer.name, difference=difference)
+        for path, writer, encoding, difference in zip(paths, writers, encodings, finished, strict=True)
     ]
 
 
@@ -189,13 +180,23 @@ def mix_in_memory(product: Product, givers: Sequence[StoredSet], forms: RowForms
 
         def write(start: int, mixed: Float32Array) -> None:
             for row, encoding, values, difference in zip(rows, encodings, mixed, differences, strict=True):
-                wire = to_wire(values if difference is None else difference.arriving(start, values), encoding)
+                wire = to_wire(values if difference is None else difference.encode(start, values), encoding)
                 first = wire_bytes(encoding, start)
                 row.data[first : first + wire.nbytes] = wire
 
         _mix(product, givers, write)
-    nowhere = Path()
-    return [forms.payload(place, differences, nowhere, row.data.toreadonly(), None) for place, row in enumerate(rows)]
+    nowhere, finished = Path(), [None if one is None else one.finished() for one in differences]
+    return [
+        Payload(
+            path=nowhere,
+            layout=forms.layout,
+            encoding=encoding,
+            transfer=None,
+            data=row.data.toreadonly(),
+            difference=difference,
+        )
+        for row, encoding, difference in zip(rows, encodings, finished, strict=True)
+    ]
 
 
 def _mix(product: Product, givers: Sequence[StoredSet], write: TileAccess) -> None:

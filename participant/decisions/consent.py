@@ -22,7 +22,7 @@ from protocol.encodings import downward, encoding_of
 from protocol.messages import Anchor, Finish, Plan, Train, Welcome
 from protocol.plan import RESERVED_RUNS
 from protocol.sealed_sets import row_layout
-from protocol.tensors import Layout, TensorSet, differs_downwards
+from protocol.tensors import Layout, TensorSet, rows_differ
 
 _SHOWN_CHANGES = 6
 
@@ -138,7 +138,7 @@ class Terms:
             layout = Layout(())  # weights that were not mixed are already at home
         planned = encoding_of(self._plan.encoding)
         expected: tuple[str, ...] = (encoding or downward(planned),)
-        if not encoding and differs_downwards(layout, planned):  # a row as a difference, or in full as it would arrive
+        if not encoding and rows_differ(layout, planned):  # a row as a difference, or in full as it would arrive
             expected = (planned,) if base is not None else (downward(planned), "f32")
         elif base is not None:
             return _odd(what, "base", str(base), "none: the plan has no differences to updates")

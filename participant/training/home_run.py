@@ -39,7 +39,7 @@ from participant.training.outgoing import OutgoingTensors, score_of, tables_of
 from participant.training.pace import Pace, Progress
 from participant.training.private_release import OutgoingStatistics
 from participant.training.private_updates import steps_of
-from participant.training.reports import goodbye_of, saved_scores, told_values, update_of
+from participant.training.reports import goodbye_of, reported_values, saved_scores, update_of
 from protocol.encodings import encoding_of
 from protocol.messages import Anchor, Finish, Goodbye, Score, Stats, Train, Update, Welcome
 from protocol.tensors import Layout, TensorSet
@@ -317,7 +317,7 @@ class HomeRun:
         if self._sealed is not None:
             weights, self.refused = self._sealed.opened(order, layout, self._client.shared, self._latest)
         if weights is not None and order.base is not None:
-            base = told_values(self._latest, order.base, layout, self._outgoing)
+            base = reported_values(self._latest, order.base, layout, self._outgoing)
             weights = self._outgoing.in_full(layout, base + weights.flat())
         if weights is None or self.refused is not None:
             return

@@ -99,7 +99,7 @@ class LocalClient:
             beside=plan.strategy.beside(spec),
             mirrored=mirrored,
         )
-        trade = ModelSettings(
+        settings = ModelSettings(
             participant=name,
             samples=splits["train"],
             sgd=plan.sgd,
@@ -109,7 +109,7 @@ class LocalClient:
             rounds=plan.rounds,
             progress=plan.progress,
         )
-        self._work = HomeWorkspace(self._model, trade, keeps=plan.strategy.kept_models, classes=len(spec.classes))
+        self._work = HomeWorkspace(self._model, settings, keeps=plan.strategy.kept_models, classes=len(spec.classes))
         self._finished: FlatModel | None = None
         """The model to hand over, cached until something changes."""
         plan.strategy.begin(self._work)

@@ -60,7 +60,7 @@ def flat_weights(state: State, layout: Layout) -> Float32Array:
     return flat
 
 
-def told_values(saved: SavedRound | None, round_no: int, layout: Layout, outgoing: OutgoingTensors) -> Float32Array:
+def reported_values(saved: SavedRound | None, round_no: int, layout: Layout, outgoing: OutgoingTensors) -> Float32Array:
     """The weights that the coordinator has of a round, (elements,); OrderRefused if it is not the latest finished."""
     fits = saved is not None and (ARRIVED not in saved.extras or saved.extras[ARRIVED].numel() == layout.elements)
     if saved is None or not fits or (saved.kind, saved.round_no) != (Update.KIND, round_no):

@@ -26,6 +26,7 @@ from protocol.contracts import Buffer
 from protocol.encodings import blocks, coarse, halves, largest
 from protocol.encodings.halves import Float32Array
 from protocol.errors import InvalidField
+from protocol.limits import SLICE_BYTES
 
 Encoding = Literal["f32", "f16", "bf16", "int8", "int4", "topk", "coarse"]
 ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
@@ -35,7 +36,7 @@ DIFFERENCES: frozenset[Encoding] = frozenset({"int8", "int4", "topk", "coarse"})
 
 BOTH_WAYS: frozenset[Encoding] = frozenset({"coarse"})
 """Those of DIFFERENCES under which a mixed row is sent as the difference to its receiver's latest update, if there is
-one (`tensors.differs_downwards`)."""
+one (`differs_downwards`)."""
 
 ENCODING_HELP = (
     "How weights are encoded: f32; f16 or bf16 (half the bytes, rounded); int8 (a quarter), int4 or topk (a fifth and"
@@ -107,6 +108,12 @@ def downward(encoding: Encoding) -> Encoding:
     return "int8" if encoding in DIFFERENCES else encoding
 
 
+def differs_downwards(encoding: Encoding, elements: int) -> bool:
+    """Whether mixed rows of this many values are sent as differences under a plan's encoding: only if they fit one
+    message, because slices are not compressed."""
+    return encoding in BOTH_WAYS and wire_bytes("f32", elements) <= SLICE_BYTES
+
+
 def stored(encoding: Encoding) -> Encoding:
     """Return how the coordinator stores updates under a plan's encoding, which is also the largest form of an update:
     a difference is stored, and sent again, in full."""
@@ -148,8 +155,8 @@ def with_feedback(
     """
     wanted = (values - delivered) + error
     wire = to_wire(wanted, encoding)
-    told = from_wire(wire, encoding, values.size)
-    return wire, delivered + told, wanted - told
+    decoded = from_wire(wire, encoding, values.size)
+    return wire, delivered + decoded, wanted - decoded
 
 
 def encode_difference(

@@ -15,17 +15,15 @@ from numpy.typing import NDArray
 from fedap_core.arrays import Float32Array
 from protocol.compression import COMPRESSED, compressed
 from protocol.encodings import (
-    BOTH_WAYS,
     DIFFERENCES,
     Encoding,
+    differs_downwards,
     downward,
     encode_difference,
     from_wire,
     to_wire,
-    wire_bytes,
     with_feedback,
 )
-from protocol.limits import SLICE_BYTES
 
 FEEDBACK = "feedback.npy"
 """File beside saved models: what every client received, and its encoding error so far; (2, clients, values). With
@@ -40,9 +38,9 @@ class Transport:
         differs = encoding in DIFFERENCES
         self._lost = np.zeros((len(rows), rows[0].size), dtype=np.float32) if differs else None
         self._given = np.zeros_like(self._lost) if self._lost is not None else None
-        both = encoding in BOTH_WAYS and wire_bytes("f32", rows[0].size) <= SLICE_BYTES
-        self._told = np.zeros_like(self._lost) if self._lost is not None and both else None
-        """The latest update of everybody, where rows are differences to it."""
+        both = differs_downwards(encoding, rows[0].size)
+        self._reported = np.zeros_like(self._lost) if self._lost is not None and both else None
+        """Everybody's latest update as it arrived, if rows are differences to it."""
         self.givers: Collection[int] = ()
         """Whose updates the rows to deliver were mixed from."""
         self.kept_share: float | None = None
@@ -57,8 +55,8 @@ class Transport:
         way = downward(self._encoding)
         for number in range(len(rows)) if chosen is None else chosen:
             row = rows[number]
-            if self._told is not None and number in self.givers:
-                wire, row[...] = encode_difference(row, base=self._told[number], encoding=self._encoding)
+            if self._reported is not None and number in self.givers:
+                wire, row[...] = encode_difference(row, base=self._reported[number], encoding=self._encoding)
                 self._count(wire)
             else:
                 row[...] = from_wire(to_wire(row, way), way, row.size)
@@ -79,8 +77,8 @@ class Transport:
                 wire, row[...], self._lost[number] = with_feedback(
                     row, delivered=self._given[number], error=self._lost[number], encoding=self._encoding
                 )
-            if self._told is not None:
-                self._told[number] = row
+            if self._reported is not None:
+                self._reported[number] = row
             self._count(wire)
 
     def _count(self, wire: memoryview) -> None:
@@ -102,4 +100,4 @@ class Transport:
 
     @property
     def _kept(self) -> list[NDArray[np.float32]]:
-        return [table for table in (self._given, self._lost, self._told) if table is not None]
+        return [table for table in (self._given, self._lost, self._reported) if table is not None]

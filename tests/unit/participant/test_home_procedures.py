@@ -16,7 +16,7 @@ from participant.record.private_state import PERSONAL
 from participant.training.home_run import HomeRun
 from protocol.encodings import DIFFERENCES, downward
 from protocol.messages import Finish, Plan, Score, Sgd, Update
-from protocol.tensors import TensorSet, differs_downwards
+from protocol.tensors import TensorSet, rows_differ
 from tests.unit.participant.test_home_run import INITIAL, RUN, SPEC, opened, order, plan, shared, trained
 
 ROUNDS = 3
@@ -54,7 +54,7 @@ def mixed(update: Update) -> tuple[TensorSet, int | None]:
     difference."""
     weights = update.weights
     values = weights.flat() if weights.in_full is None else weights.in_full.flat()
-    if differs_downwards(weights.layout, weights.encoding):
+    if rows_differ(weights.layout, weights.encoding):
         return TensorSet.of_flat(weights.layout, -values * np.float32(0.1), weights.encoding), update.round_no
     return TensorSet.of_flat(weights.layout, values * 0.9, downward(weights.encoding)), None
 
