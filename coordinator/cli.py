@@ -55,13 +55,17 @@ RunsFolder = Annotated[
 ]
 MemberLink = Annotated[
     str | None,
-    typer.Option("--link", help="Estimate rounds over lines of this speed at the members, such as 10Mbit/s."),
+    typer.Option("--link", help="Estimate round times for members with links of this speed, such as 10Mbit/s."),
 ]
 CoordinatorLink = Annotated[
-    str | None, typer.Option("--coordinator-link", help="The line that all members share; default: no limit.")
+    str | None,
+    typer.Option(
+        "--coordinator-link", help="Speed of the coordinator's link, which all members share; default: unlimited."
+    ),
 ]
 EpochSeconds = Annotated[
-    float | None, typer.Option("--epoch-seconds", help="With --link: one epoch at the slowest member.", min=0.001)
+    float | None,
+    typer.Option("--epoch-seconds", help="With --link: seconds per epoch at the slowest member.", min=0.001),
 ]
 Folder = Annotated[Path, typer.Argument(help="Folder of the run.")]
 
@@ -98,7 +102,7 @@ def serve(given: Given, config: ConfigFile = None, runs: RunsFolder = None) -> N
     _allow_many_files()
     page = _start_page(settings)
     federation = open_run(settings, config_file=config)
-    _on_stop(federation.coordinator.request_stop, "the run ends after this round")
+    _on_stop(federation.coordinator.request_stop, "the run ends after the current round")
     typer.echo(f"ready: run {settings.run} at {federation.endpoint}")
     if page is not None:
         typer.echo(page.words)
@@ -109,7 +113,7 @@ def serve(given: Given, config: ConfigFile = None, runs: RunsFolder = None) -> N
     counts = {**federation.exchange.counts, "cut": federation.exchange.cut_connections}
     structlog.get_logger().info("coordinator.ended", sentence=stopped.sentence, aborted=stopped.aborted, **counts)
     if stopped.halted:
-        fix = f"The run is as it was; `fedap-coordinator recover {settings.folder}` says how to resume it."
+        fix = f"The run was not changed; `fedap-coordinator recover {settings.folder}` prints how to resume it."
         raise InvalidInput(str(settings.folder), stopped.sentence, "a run that can be resumed", fix)
     typer.echo(f"{'aborted' if stopped.aborted else 'ended'}: {stopped.sentence}")
     if stopped.aborted:
@@ -128,14 +132,14 @@ def _start_page(settings: RunConfig) -> PageProcess | None:
 
 def _supervise(folder: Path, *, alone: bool) -> None:
     if not alone:
-        raise InvalidInput("runs", "other options beside it", "--runs alone", "Settings stand in the files.")
+        raise InvalidInput("runs", "other options as well", "--runs alone", "Settings are read from the files.")
 
     def print_line(line: str) -> None:
         typer.echo(line)
         sys.stdout.flush()
 
     supervisor = Supervisor(find_runs(folder), print_line)
-    _on_stop(supervisor.request_stop, "every run ends after its round")
+    _on_stop(supervisor.request_stop, "every run ends after its current round")
     raise typer.Exit(supervisor.run())
 
 
@@ -170,7 +174,7 @@ def check(
 ) -> None:
     """Check a configuration and print who takes part, what stays local and when rounds close. Starts nothing.
 
-    With --link also how long rounds take over such a line, how many bytes travel, and which setting suits it.
+    With --link, also estimate how long rounds take and how many bytes are sent, and suggest settings.
     """
     settings = overlaid(config, given)
     require_safe(settings.network)
@@ -188,7 +192,7 @@ def check(
         for line in link_lines(link_job(plan, rules, model.spec, speeds)):
             typer.echo(line)
     elif coordinator_link is not None or epoch_seconds is not None:
-        raise InvalidInput("link", "none", "the speed of a member's line beside these options, such as 10Mbit/s")
+        raise InvalidInput("link", "none", "the speed of a member's link with these options, such as 10Mbit/s")
 
 
 @app.command("config")
@@ -279,7 +283,7 @@ def recover(
         typer.echo(line)
     if found.asks:
         raise InvalidInput("folder", str(folder), found.expects, found.asks)
-    typer.echo("done: `serve` resumes the run" if done else "nothing was changed: --yes carries out the steps")
+    typer.echo("done; resume the run with `serve`" if done else "nothing was changed; carry out the steps with --yes")
 
 
 @app.command()

@@ -62,14 +62,17 @@ class RunConfig(BaseModel):
         default=VALIDATION_SHARE,
         ge=0.0,
         le=0.5,
-        description="Share of the training samples that participants hold back to choose between models; 0: none.",
+        description="Fraction of the training samples that participants hold back to choose between models; 0: none.",
     )
     start_from: Literal["initial", "anchor"] = Field(default="initial", description="The model of the first round.")
     evaluate_every: int = Field(
         default=1, ge=1, description="Rounds between evaluations; the last ten rounds are always evaluated."
     )
     participation: float = Field(
-        default=1.0, gt=0.0, le=1.0, description="Share of the members that takes part in each round, drawn at random."
+        default=1.0,
+        gt=0.0,
+        le=1.0,
+        description="Fraction of the members, drawn at random, that take part in each round.",
     )
     choose_from: Literal["members", "present"] = Field(
         default="members", description="Draw from all members, or from those present when the round begins."
@@ -120,7 +123,7 @@ class RunConfig(BaseModel):
     @classmethod
     def _not_reserved(cls, run: str) -> str:
         if run in RESERVED_RUNS:
-            raise InvalidInput("run", run, "another name", "Participants keep a file of this name beside their runs.")
+            raise InvalidInput("run", run, "another name", "Participants store a file of this name next to their runs.")
         return run
 
 
@@ -150,8 +153,8 @@ def require_safe(network: NetworkSection) -> None:
     """Require keys (or --insecure) except on loopback and ipc."""
     if network.secret_key is None and not network.insecure and not is_local(network.endpoint):
         raise InvalidInput(
-            "network.endpoint", network.endpoint, "an address on this machine where no keys are used",
-            "Make keys (`fedap-coordinator keygen`) and set network.secret_key, or accept the risk with --insecure.",
+            "network.endpoint", network.endpoint, "an address on this machine, because no keys are used",
+            "Create keys (`fedap-coordinator keygen`) and set network.secret_key, or accept the risk with --insecure.",
         )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def export_weights(past: StoredRun, participant: str, out: Path) -> str:
         fix = "Members write theirs with `fedap-participant export`."
         raise InvalidInput("folder", str(past.folder), "a run that is not sealed: its weights cannot be read here", fix)
     if not members:
-        raise InvalidInput("participant", participant, "a member, and nobody has joined this run yet")
+        raise InvalidInput("participant", participant, "a member; nobody has joined this run yet")
     if participant not in members:
         raise unknown_name("participant", participant, members)
     with tempfile.TemporaryDirectory(prefix="fedap-export-") as scratch:

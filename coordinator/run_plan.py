@@ -60,7 +60,7 @@ def _require_sealable(config: RunConfig, strategy: Strategy) -> None:
     if refused:
         raise InvalidInput("algorithm.name", name, f"one that can be mixed without seeing values: {refused}")
     if config.encoding != "f32":
-        raise InvalidInput("encoding", config.encoding, "f32: sealed values have a width of their own")
+        raise InvalidInput("encoding", config.encoding, "f32: sealed values have a fixed width")
     if sealing.scores == "sealed" and config.pace.patience is not None:
         raise InvalidInput("pace.patience", config.pace.patience, "none where scores are sealed")
 
@@ -114,9 +114,9 @@ def _require_possible(config: RunConfig, spec: ModelSpec, strategy: Strategy) ->
             "Use fedavg, fedprox, fedper or base.",
         )  # fmt: skip
     if config.members.names and config.network.secret_key is not None:
-        raise InvalidInput("members.names", config.members.names, "members.keys, as this run uses keys")
+        raise InvalidInput("members.names", config.members.names, "members.keys, because this run uses keys")
     if config.members.keys is not None and config.network.secret_key is None:
-        raise InvalidInput("members.keys", str(config.members.keys), "network.secret_key beside it", "Use keygen.")
+        raise InvalidInput("members.keys", str(config.members.keys), "network.secret_key as well", "Use keygen.")
     if config.pace.patience is not None and config.split == "paper" and config.validation == 0.0:
         expected = 'none where split is "paper" and validation is 0'
         raise InvalidInput("pace.patience", config.pace.patience, expected, "Set validation = 0.2.")

@@ -183,7 +183,7 @@ def _assemble(
         release=release,
         observers=watching,
         list_fault=lambda: listed.fault if listed is not None else "",
-        older_advice=f"Stop it and put back the newer folder, or agree to go on from what the members hold: "
+        older_advice=f"Stop it and restore the newer folder, or continue from the members' state: "
         f"`fedap-coordinator recover {config.folder} --accept-older --yes`",
         missing=missing,
     )
@@ -263,7 +263,7 @@ def _introduce(
         if (named := journal.metadata("run")) != config.run:
             raise InvalidInput("run", config.run, f"{named}, whose folder this is")
         if journal.metadata("model") != _described(spec):
-            raise InvalidInput("initial", str(config.initial), "the model with which this run began")
+            raise InvalidInput("initial", str(config.initial), "the model that this run began with")
     journal.set_metadata("config", config.model_dump_json())
     note_models(journal, models)
     if before is None:

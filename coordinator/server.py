@@ -182,13 +182,13 @@ class Coordinator:
         self._parts.observers.on_notice("folder", f"{sentence}{advice}")
         if self._listed is not None:
             fault = self._parts.list_fault()
-            sentence = f"{fault}; the list before still counts" if fault else ""
+            sentence = f"{fault}; the previous list stays in effect" if fault else ""
             self._parts.observers.on_notice("members_file", sentence)
 
     def _extend_deadlines(self, meant_s: float | None) -> None:
         """Extend deadlines if this process was suspended, or its disk or machine stalled: members are not at fault."""
         if (seconds := self._clock.forgive_stall(meant_s)) > 0.0:
-            log.warning("coordinator.held_up", seconds=round(seconds, 1), so="deadlines wait as long")
+            log.warning("coordinator.held_up", seconds=round(seconds, 1), effect="deadlines are extended by this time")
 
     def _wait_for_journal(self) -> None:
         """Wait while the journal cannot be written: nothing is received or sent until it can. A stop request ends the
@@ -241,7 +241,7 @@ class Coordinator:
             written = self._parts.ledger.commit(self._machine.state)
         except NotWritten as error:
             if not self._not_written:
-                log.error("journal.not_written", reason=str(error), so="the run stands still until there is room")
+                log.error("journal.not_written", reason=str(error), effect="the run waits for free disk space")
             self._not_written = str(error)
             return
         self._parts.observers.on_facts(written, self._machine.state)
@@ -249,7 +249,7 @@ class Coordinator:
             self._accepts_older = False
             self._parts.journal.set_metadata(ACCEPTS_OLDER, "")
         if self._not_written:
-            log.info("journal.written", so="the run goes on")
+            log.info("journal.written", effect="the run continues")
         self._not_written = ""
         due, self._due = self._due, []
         for action in due:
@@ -356,9 +356,9 @@ class Coordinator:
             kept = self._parts.store.set_aside(ref)
             aside = str(kept) if kept is not None else None
             log.error("report.damaged", participant=ref.member, file=str(path), wrong=wrong, kept_as=aside,
-                      so="its member is asked for it again")  # fmt: skip
+                      effect="its member is asked to send it again")  # fmt: skip
         return events.WorkDamaged(ticket=ticket, blobs=tuple(error.faults))
 
     def _disk_failed(self, reason: str) -> events.StorageLow:
-        log.error("disk.failed", reason=reason, so="the run pauses until it can be written again")
+        log.error("disk.failed", reason=reason, effect="the run pauses until the disk can be written")
         return self._parts.space.failed(reason[:400])

@@ -44,7 +44,7 @@ _PARTS = {Part.BODY: "the body", Part.HEAD: "the head", Part.BATCH_NORM: "batch 
 
 def explain(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> Iterator[str]:
     """Yield sentences that describe what a run will do."""
-    yield f"Run {config.run}: {plan.strategy} over {plan.rounds} rounds of {spec.model}, kept in {config.folder}."
+    yield f"Run {config.run}: {plan.strategy} with model {spec.model}, {plan.rounds} rounds, folder {config.folder}."
     yield _who(config, rules)
     yield _where(config)
     yield _what_travels(plan, rules, spec)
@@ -55,7 +55,7 @@ def explain(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> Ite
     yield _mixed(rules)
     least = rules.strategy.least_similarity
     if least:
-        yield f"Alone: a member less than {least:g} similar to everybody keeps its own model (min_similarity)."
+        yield f"Outliers: a member less than {least:g} similar to all others keeps its own model (min_similarity)."
     yield _disk(config, plan, rules, spec)
 
 
@@ -63,11 +63,11 @@ def _who(config: RunConfig, rules: Rules) -> str:
     members = rules.members
     if members.allowed is None:
         keys = "with any key" if config.network.secret_key is not None else "on this machine"
-        return (
-            f"Who: anybody {keys}, up to {members.at_most}; {_start(rules)}. Each needs {members.min_samples} samples."
-        )
-    names = shortened([name for _, name in members.allowed], _SHOWN_NAMES)
-    return f"Who: {len(members.allowed)} members ({names}); {_start(rules)}. Each needs {members.min_samples} samples."
+        who = f"anybody {keys}, up to {members.at_most}"
+    else:
+        names = shortened([name for _, name in members.allowed], _SHOWN_NAMES)
+        who = f"{len(members.allowed)} ({names})"
+    return f"Members: {who}; {_start(rules)}. Each needs {members.min_samples} samples."
 
 
 def _start(rules: Rules) -> str:
@@ -75,15 +75,15 @@ def _start(rules: Rules) -> str:
     late = "others may join later" if members.late_join else "nobody may join later"
     if math.isinf(members.enrolment_s):
         everyone = "all of them are" if members.allowed is not None else f"{members.at_least} are"
-        return f"it starts when {everyone} there, {late}"
-    return f"it starts after {members.enrolment_s:g} s if {members.at_least} are there, {late}"
+        return f"the run starts when {everyone} present, {late}"
+    return f"the run starts after {members.enrolment_s:g} s if {members.at_least} are present, {late}"
 
 
 def _where(config: RunConfig) -> str:
     if config.network.secret_key is not None:
-        return f"Where: {config.network.endpoint}, encrypted, members known by their keys."
+        return f"Address: {config.network.endpoint}, encrypted; members are verified by their keys."
     reach = "this machine only" if is_local(config.network.endpoint) else "ANYBODY WHO CAN REACH IT (--insecure)"
-    return f"Where: {config.network.endpoint}, without keys: {reach}, members are not verified."
+    return f"Address: {config.network.endpoint}, without keys: {reach}; members are not verified."
 
 
 def _what_travels(plan: Plan, rules: Rules, spec: ModelSpec) -> str:
@@ -94,13 +94,13 @@ def _what_travels(plan: Plan, rules: Rules, spec: ModelSpec) -> str:
     values = f"{layout.elements:,} values of {len(layout.specs)} tensors"
     if plan.sealed is not None:
         size = update_layout(layout.elements).size_bytes("f32")
-        return f"What: {kept} stays home; {values}, {size:,} sealed bytes travel each way, per member and round."
+        return f"Traffic: {kept} stays local; {values}, {size:,} sealed bytes each way, per member and round."
     back = row_encoding(layout, encoding)
     up, down = layout.size_bytes(encoding), layout.size_bytes(back)
     if up == down:
-        return f"What: {kept} stays home; {values}, {up:,} bytes as {encoding} travel each way, per member and round."
+        return f"Traffic: {kept} stays local; {values}, {up:,} bytes as {encoding} each way, per member and round."
     ways = f"{up:,} bytes as {encoding} to the coordinator and {down:,} as {back} back"
-    return f"What: {kept} stays home; {values} travel, {ways}, per member and round."
+    return f"Traffic: {kept} stays local; {values}, {ways}, per member and round."
 
 
 def _sealed(plan: Plan) -> Iterator[str]:
@@ -110,7 +110,7 @@ def _sealed(plan: Plan) -> Iterator[str]:
     statistics = "statistics and sample counts" if sealing.statistics_to == "members" else ""
     scores = "losses and scores" if sealing.scores == "sealed" else ""
     hidden = ", ".join(filter(None, ("updates", statistics, scores)))
-    most = f"One peer gives at most {sealing.max_peer_weight:g}, more where members are few."
+    most = f"A peer's weight is at most {sealing.max_peer_weight:g}, more if there are few members."
     yield f"Sealed: {hidden} cannot be read here. {most}"
     for line in cannot_be_had(statistics_to_members=sealing.statistics_to == "members"):
         yield f"Sealed: {line}"
@@ -119,40 +119,40 @@ def _sealed(plan: Plan) -> Iterator[str]:
 def _when(plan: Plan, rules: Rules) -> Iterator[str]:
     pace = rules.pace
     if rules.warmup_rounds:
-        yield f"When: the first {rules.warmup_rounds} rounds average everything and make the anchor; training restarts."
+        yield f"Rounds: {rules.warmup_rounds} warm-up rounds average everything into the anchor; training restarts."
     if rules.asks_first and rules.first_measure is Measure.NONE:
-        yield "When: members first take the anchor, with what stays home, and start from it."
+        yield "Rounds: members start from the whole anchor, including what stays local."
     elif rules.asks_first:
         under = {"file": "the anchor file", "warmup": "the anchor", "none": "the initial model"}[plan.anchor]
-        yield f"When: members first send moments of their {rules.first_measure} under {under}."
+        yield f"Rounds: members first send moments of their {rules.first_measure} under {under}."
     if rules.continuous:
-        yield "When: no rounds are waited for; whoever reports gets a mix with the latest of the others at once."
+        yield "Rounds: not synchronised; whoever reports gets a mix with the others' latest updates at once."
     elif not pace.has_deadline:
-        yield "When: a round closes when every member that is there has reported."
+        yield "Rounds: one closes when all present members have reported."
     else:
-        yield f"When: a round closes when all have reported, or after {pace.deadline_s:g} s with {pace.quorum} updates."
+        yield f"Rounds: one closes when all have reported, or after {pace.deadline_s:g} s with {pace.quorum} updates."
     old = "is dropped" if math.isinf(pace.age_exponent) else f"counts (1 + age)^-{pace.age_exponent:g}"
-    yield f"When somebody is missing: silent for {pace.dead_after_s:g} s is not waited for; its last update {old}."
+    yield f"Absent members: rounds do not wait for a member silent for {pace.dead_after_s:g} s; its last update {old}."
     if not pace.has_deadline and not math.isinf(pace.stalled_after_s):
         yield (
-            f"When somebody is there and does not report: after {pace.stalled_after_s:g} s a round closes without it,"
-            f" with {pace.quorum} updates; it is not waited for again before it reports."
+            f"Present members that do not report: after {pace.stalled_after_s:g} s a round closes without them,"
+            f" with {pace.quorum} updates; later rounds do not wait for them until they report."
         )
     yield _end(pace)
 
 
 def _end(pace: PaceRules) -> str:
-    here = "however long it takes" if math.isinf(pace.longest_goodbye_s) else f"{pace.longest_goodbye_s:g} s"
-    return f"End: members that are there have {here} to say goodbye, absent ones {pace.linger_s:g} s to come back."
+    here = "unlimited time" if math.isinf(pace.longest_goodbye_s) else f"{pace.longest_goodbye_s:g} s"
+    return f"End: present members have {here} to fetch their last model, absent ones {pace.linger_s:g} s to return."
 
 
 def _admitted(rules: Rules) -> str:
     bounds, members = rules.admission, rules.members
     return (
-        f"Admitted: weights up to {bounds.max_value:g}, statistics up to {bounds.max_statistic:g}, steps up to"
+        f"Limits: weights up to {bounds.max_value:g}, statistics up to {bounds.max_statistic:g}, steps up to"
         f" {bounds.max_step:g} lengths of the initial model and {bounds.max_outlier:g} typical steps of the run, up to"
-        f" {members.max_samples:,} samples; {members.strikes} refusals exclude, {members.forgive_after} good updates"
-        " take one back."
+        f" {members.max_samples:,} samples; {members.strikes} refused messages exclude a member,"
+        f" {members.forgive_after} admitted updates in a row cancel one."
     )
 
 
@@ -166,27 +166,27 @@ def measured_step_lines(config: RunConfig, plan: Plan, initial: ModelFile) -> It
     elif measured.covers(plan.sgd):
         use = f"{SLACK:g} times that is admitted (admission.max_step)"
     else:
-        use = "it is not used, because this run's training goes further; set admission.max_step, or measure anew"
-    yield f"Measured: one round of training went {measured}; {use}."
+        use = "it is not used, because this run trains more per round; set admission.max_step, or measure again"
+    yield f"Measured step: one round of training moved {measured}; {use}."
 
 
 def _mixed(rules: Rules) -> str:
     robustness = rules.strategy.robustness
     if robustness.rule == "none":
-        return "Mixed: every admitted update counts as the algorithm says (robust = none)."
+        return "Mixing: every admitted update counts as the algorithm says (robust = none)."
     if robustness.rule == "limit":
         return (
-            f"Mixed: outliers are scaled back, and one member gives at most {robustness.max_share:.0%} of a common"
-            " model, or of what a personal one takes from others; more where members are few (robust = limit)."
+            f"Mixing: outliers are scaled back, and one member gives at most {robustness.max_share:.0%} of a shared"
+            " model, or of the others' part of a personal one; more if there are few members (robust = limit)."
         )
-    return f"Mixed: what members take from others is the {robustness.rule} of every value (robust)."
+    return f"Mixing: the others' part of a model is the {robustness.rule} of every value (robust = {robustness.rule})."
 
 
 def _disk(config: RunConfig, plan: Plan, rules: Rules, spec: ModelSpec) -> str:
     layouts = [shared_layout(spec, rules.strategy), *([floating_layout(spec)] if rules.warmup_rounds else [])]
     row = max(layout.size_bytes(stored(encoding_of(plan.encoding))) for layout in layouts)
     reserve = config.storage.reserve_bytes
-    return f"Disk: at most {4 * row:,} bytes per member at a time, and {reserve:,} free; with less the run pauses."
+    return f"Disk: at most {4 * row:,} bytes per member; the run pauses if less than {reserve:,} bytes are free."
 
 
 def link_job(plan: Plan, rules: Rules, spec: ModelSpec, speeds: LinkSpeeds) -> LinkJob:
@@ -223,7 +223,7 @@ def status_lines(past: StoredRun) -> Iterator[str]:
     if evaluated := latest_evaluations(past):
         yield evaluation_line(evaluated)
     if config.seals_scores:
-        yield "Scores are sealed: members open them with their key."
+        yield "Scores are sealed; members can read them with `fedap-participant scores`."
 
 
 def _rounds_at_work(state: State, rules: Rules) -> str:
@@ -265,9 +265,9 @@ def stranger_lines(past: StoredRun) -> Iterator[str]:
     if not isinstance(fact, facts.Weighed):
         return
     least = strategy_of(past.config).least_similarity or 0.0
-    follows = "it keeps its own model" if least else "it is mixed with others all the same (min_similarity = 0)"
+    follows = "it keeps its own model" if least else "it is mixed with others nevertheless (min_similarity = 0)"
     for name, similarity in strangers(fact.members, fact.similarity, least):
-        yield f"Fits nobody: {name}, {similarity:.2f} similar to the member most like it; {follows}."
+        yield f"Outlier: {name}, similarity {similarity:.2f} to the most similar member; {follows}."
 
 
 def history_lines(past: StoredRun) -> Iterator[str]:

@@ -47,7 +47,7 @@ def find_runs(folder: Path) -> dict[Path, RunConfig]:
         before: dict[str, Path] = {}
         for path, config in found.items():
             if (value := taken(config)) and (other := before.setdefault(value, path)) != path:
-                raise InvalidInput(f"{field_name} of {path.name}", value, f"another one than {other.name} has")
+                raise InvalidInput(f"{field_name} of {path.name}", value, f"a different one than in {other.name}")
     return found
 
 
@@ -122,7 +122,7 @@ class Supervisor:
     def _look_after(self, one: Supervised, now: float) -> None:
         if one.process is None:
             if self._stopping:
-                self._end(one, DONE, "not running; its folder resumes it")
+                self._end(one, DONE, "not running; start it again to resume")
             elif now >= one.start_at:
                 self._start(one, now)
         elif (code := one.process.poll()) is not None:
@@ -141,17 +141,17 @@ class Supervisor:
         if code == DONE:
             self._end(one, DONE, "ended")
         elif code == WRONG_INPUT:
-            self._end(one, code, "refused, see the line above; correct it and start again")
+            self._end(one, code, "refused, see the error above; correct it and start again")
         elif self._stopping or has_ended(one.config):
             self._end(one, code, f"ended with exit code {code}")
         else:
             wait = one.backoff.after(now - one.started_at)
             one.start_at = now + wait
-            self._print(f"died: run {one.config.run}, {_how(code)}; started again in {wait:g} s")
+            self._print(f"exited: run {one.config.run}, {_how(code)}; restarting in {wait:g} s")
 
     def _end(self, one: Supervised, code: int, words: str) -> None:
         one.code = code
-        self._print(f"over: run {one.config.run}, {words}")
+        self._print(f"stopped: run {one.config.run}, {words}")
 
 
 def has_ended(config: RunConfig) -> bool:

@@ -200,7 +200,7 @@ def subject_of(
     if sealing is not None and (refused := sealing_objection(strategy)):
         raise InvalidInput("algorithm", algorithm, f"one that can be sealed: {refused}")
     if sealing is not None and encoding != "f32":
-        raise InvalidInput("encoding", encoding, "f32: sealed values have a width of their own")
+        raise InvalidInput("encoding", encoding, "f32: sealed values have a fixed width")
     spec = home.spec
     module = module_of(spec, {})  # refuses a model whose code has changed
     if strategy.needs_batch_norm:

@@ -170,7 +170,7 @@ class Jobs:
     def _judge(self, action: Inspect, refs: Sequence[BlobRef]) -> tuple[Judgement, dict[BlobRef, int]]:
         """Return the verdict and, if the report is admitted, the checksums of its tensor sets."""
         if not all(map(self._store.is_staged, refs)):
-            reason = "the update came without the statistics it was asked for"
+            reason = "the update lacks the requested statistics"
             return Judgement(code="bad-statistics", reason=reason), {}
         staged = [self._store.staged(ref) for ref in refs]
         try:
@@ -178,7 +178,7 @@ class Jobs:
             if action.kind == UPDATE:
                 judged, passed = self._judge_update(action, staged[0])
             elif action.measure is Measure.NONE and staged[0].layout.specs and not self._rules.members_compute_rows:
-                judged = Judgement(code="bad-statistics", reason="statistics where none were asked for")
+                judged = Judgement(code="bad-statistics", reason="statistics that were not requested")
             boxed = self._rules.members_compute_rows and action.kind != UPDATE
             if judged.code is None and (action.measure is not Measure.NONE or boxed):
                 statistics = self._judge_statistics(action, staged[-1])

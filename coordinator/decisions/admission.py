@@ -85,7 +85,7 @@ def refuse_hello(hello: Hello, identity: str, state: State, rules: Rules) -> Rej
     if known is not None and known.identity != identity and _is_listed(known, state):
         return Reject(code="name-taken", reason=f"another participant has the name {name}")
     if known is None and name.lower() in map(str.lower, state.members):
-        return Reject(code="name-taken", reason=f"another participant has the name {name} but for upper and lower case")
+        return Reject(code="name-taken", reason=f"another participant has a name that differs from {name} only in case")
     sealed = _differing_key(hello, rules)
     if sealed is not None:
         return sealed
@@ -102,9 +102,9 @@ def _differing_key(hello: Hello, rules: Rules) -> Reject | None:
     if hello.group_key == ours:
         return None
     if ours is None:
-        reason = "this run is not sealed, and the participant has a group key: join without --group-key, or leave it"
+        reason = "this run is not sealed, and the participant has a group key: join without --group-key, or do not join"
     elif hello.group_key is None:
-        reason = "this run is sealed: join with --group-key and the key that its members have"
+        reason = "this run is sealed: join with --group-key and the members' key"
     else:
         reason = "the group key is not the one of this run's members: ask them for it"
     return Reject(code="wrong-group-key", reason=reason, ours=ours or "none", yours=hello.group_key or "none")
@@ -145,7 +145,9 @@ def _grown(hello: Hello, known: Member | None, rules: Rules) -> Reject | None:
     if first / factor <= hello.train_samples <= first * factor:
         return None
     expected = f"from {math.ceil(first / factor)} to {math.floor(first * factor)}: it joined with {first}"
-    return _samples("too-many-samples", "another number of training samples than it joined with", expected, hello)
+    return _samples(
+        "too-many-samples", "the number of training samples has changed too much since it joined", expected, hello
+    )
 
 
 def _no_room(known: Member | None, state: State, rules: Rules) -> Reject | None:
@@ -231,7 +233,7 @@ def _too_far(update: CheckedUpdate) -> Judgement | None:
     distance, limit = update.distance, update.bounds.limit
     if distance is None or limit is None or distance <= limit:
         return None
-    return Judgement(code="too-far", reason=f"{distance:.3g} away from what was sent, admitted are {limit:.3g}")
+    return Judgement(code="too-far", reason=f"{distance:.3g} away from what was sent, the limit is {limit:.3g}")
 
 
 UPDATE_RULES: tuple[Callable[[CheckedUpdate], Judgement | None], ...] = (_too_far,)
@@ -278,9 +280,9 @@ def inspect_update(
 def _magnitude(values: Float32Array, most: float) -> Judgement | None:
     largest = float(np.abs(values).max()) if values.size else 0.0
     if not math.isfinite(largest):
-        return Judgement(code="not-finite", reason="the update holds a NaN or an infinity")
+        return Judgement(code="not-finite", reason="the update contains a NaN or an infinity")
     if largest > most:
-        return Judgement(code="out-of-range", reason=f"a value of {largest:.3g}, admitted are {most:.3g}")
+        return Judgement(code="out-of-range", reason=f"a value of {largest:.3g}, the limit is {most:.3g}")
     return None
 
 
@@ -311,12 +313,12 @@ def inspect_stats(
     channels: the required layers, in the model's order, and the number of channels of each.
     """
     if samples < min_samples:
-        return _bad(f"measured on {samples} samples, at least {min_samples} are asked for")
+        return _bad(f"measured on {samples} samples, at least {min_samples} are required")
     parts = ("count", "mean", "variance", *(("covariance",) if covariance else ()))
     expected = {f"{layer}/{part}" for layer in channels for part in parts}
     if set(moments) != expected:
         odd = sorted(set(moments) ^ expected)
-        return _bad(f"{len(odd)} tensors too many or too few, {odd[0]} for one")
+        return _bad(f"{len(odd)} missing or unexpected tensors, such as {odd[0]}")
     try:
         layers = tuple(_layer(name, size, moments, covariance) for name, size in channels.items())
         return BnStats(samples=samples, layers=layers)
@@ -357,7 +359,7 @@ def implausible(stats: BnStats, *, announced: int, max_statistic: float, per_pos
             return _bad(f"{layer.name}: a count of {layer.count} from {stats.samples} samples")
         largest = float(max(np.abs(layer.mean).max(), math.sqrt(layer.variance.max())))
         if largest > max_statistic:
-            return _bad(f"{layer.name}: a mean or deviation of {largest:.3g}, admitted are {max_statistic:.3g}")
+            return _bad(f"{layer.name}: a mean or deviation of {largest:.3g}, the limit is {max_statistic:.3g}")
     return None
 
 

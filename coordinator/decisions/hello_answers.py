@@ -37,7 +37,7 @@ def answer(
     fact = _change(name, event.identity, hello, known, instance)
     if known is not None and fact is not None and not roster.may_change(name, now):
         if not known.is_active:
-            reason = f"{name} left and came back {CHANGES} times within {CHANGES_S:.0f} s"
+            reason = f"{name} left and rejoined {CHANGES} times within {CHANGES_S:.0f} s"
             return Reject(code="name-in-use", reason=reason, wait_s=CHANGES_S), None, None
         if known.status is Status.PRESENT and known.instance == instance:
             fact = None  # its previous sample counts stay in use

@@ -53,10 +53,10 @@ def refuse_rival(
     silent_s = now - link.heard_at
     wait_s = max(dead_after_s - silent_s, 0.01)
     reason = (
-        f"the name {member.name}, or its key, is in use: process {member.instance} has had it for"
-        f" {now - member.held_since:.0f} s and was heard {silent_s:.1f} s ago, this is process {instance}; end one of"
-        " the two, or give this one another --name, --state and key. If the other one is dead and this one, with a new"
-        f" --state folder, is to replace it: without a sign of life from it the name is free in {wait_s:.0f} s"
+        f"the name {member.name}, or its key, is in use by process {member.instance}, for"
+        f" {now - member.held_since:.0f} s, last message {silent_s:.1f} s ago; this is process {instance}. Stop one of"
+        " them, or give this one another --name, --state and key. If the other one is dead and this one, with a new"
+        f" --state folder, replaces it: the name is free in {wait_s:.0f} s unless the other one sends a message"
     )
     return Reject(code="name-in-use", reason=reason[:500], wait_s=wait_s)
 
@@ -68,7 +68,7 @@ def _copied(member: Member, link: Link) -> Reject | None:
         return None
     reason = (
         f"the name {member.name} was taken over by another process with a copy of this one's --state folder (process"
-        f" {member.instance}); end one of the two, or give one another --name, --state and key"
+        f" {member.instance}); stop one of them, or give one another --name, --state and key"
     )
     return Reject(code="name-in-use", reason=reason[:500])
 

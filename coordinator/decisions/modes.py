@@ -82,7 +82,7 @@ class Mode(ABC):
                 reason = f"excluded after {member.strikes} refused messages (limit {limit})"
                 return Quarantined(member=member.name, code="quarantined", reason=reason)
             if admitted is not None and (member.identity, member.name) not in admitted:
-                return Quarantined(member=member.name, code="unknown-key", reason="the key was taken off the list")
+                return Quarantined(member=member.name, code="unknown-key", reason="the key was removed from the list")
         return None
 
     # ---- ends other than by the last round
@@ -114,7 +114,7 @@ class Mode(ABC):
 
     def _requested(self, state: State, now: float) -> Finished | None:
         if state.stops_asked > 1:
-            return Finished(reason="aborted", sentence="stopped at once on repeated request")
+            return Finished(reason="aborted", sentence="stopped immediately on a second request")
         if not state.stops_asked:
             return None
         waiting = state.is_enrolling or state.is_measuring or state.paused_at is not None
@@ -134,7 +134,7 @@ class Mode(ABC):
         if verdict.hopeless and not self._may_replace(state):
             return Finished(reason="aborted", sentence=verdict.reason)
         if now >= state.opened_at + self._patience_s(state) + self.rules.pace.give_up_s:
-            return Finished(reason="aborted", sentence=f"given up: {verdict.reason}")
+            return Finished(reason="aborted", sentence=f"gave up: {verdict.reason}")
         return None
 
     def _may_replace(self, state: State) -> bool:

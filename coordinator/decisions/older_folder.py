@@ -71,11 +71,11 @@ class OlderFolder:
         names = sorted(ahead)
         shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
         rounds, who = max(ahead.values()), f"{len(ahead)} of {len(state.active())} members ({shown})"
-        found = f"the folder is older than the federation by {rounds} round{'s' if rounds > 1 else ''}: {who} know more"
+        found = f"the folder is older than the federation by {rounds} round{'s' if rounds > 1 else ''}: {who} are ahead"
         if obstacle := self.obstacle(state):
-            return f"{found} than its journal of round {state.round_no + 1}. It cannot be made up for: {obstacle}"
+            return f"{found} of its journal in round {state.round_no + 1}. The run cannot continue: {obstacle}"
         waits = "; the run waits" if self.holds(state) else ""
-        return f"{found} than its journal of round {state.round_no + 1}{waits}"
+        return f"{found} of its journal in round {state.round_no + 1}{waits}"
 
     def halts(self, state: State) -> list[Stop]:
         """After the operator agreed: stop if most members have already received `finish`."""
@@ -128,10 +128,10 @@ class OlderFolder:
     def obstacle(self, state: State) -> str:
         """Return why the run cannot continue from what members hold; empty if it can."""
         if any(map(_is_finish, self._beats.values())):
-            return "members have been told that the run is over, and hold their last models; put back the newer folder"
+            return "members were already told to finish and have their last models; restore the newer folder"
         warmup, held = self._rules.warmup_rounds, self._held(state)
         if warmup and held and max(held.values()) >= warmup and state.anchor is None:
-            return "the anchor that warm-up made is lost; put back the newer folder"
+            return "the anchor from the warm-up is lost; restore the newer folder"
         return ""
 
 

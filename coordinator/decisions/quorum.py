@@ -60,20 +60,22 @@ def enrolment(state: State, rules: Rules, now: float) -> Readiness:
         missing = sorted(names - set(excluded) - {member.name for member in state.present()})
         without = f" ({_names(excluded)} excluded)" if excluded else ""
         if not missing and here >= least:
-            return Readiness(ready=True, reason=f"all {here} listed members are there{without}")
+            return Readiness(ready=True, reason=f"all {here} listed members are present{without}")
         if excluded and len(names) - len(excluded) < least:
-            reason = f"{len(names) - len(excluded)} of at least {least} members can come: {_names(excluded)} excluded"
+            reason = f"{len(names) - len(excluded)} of at least {least} members can join: {_names(excluded)} excluded"
             return Readiness(ready=False, hopeless=True, reason=reason)
     if here < least:
-        return Readiness(ready=False, reason=f"{here} of at least {least} members are there after {_s(waited)}")
+        return Readiness(ready=False, reason=f"{here} of at least {least} members are present after {_s(waited)}")
     if now >= state.opened_at + rules.members.enrolment_s:
-        return Readiness(ready=True, reason=f"{here} members are there, enrolment was open for {_s(waited)}")
+        return Readiness(ready=True, reason=f"{here} members are present, enrolment was open for {_s(waited)}")
     left = rules.members.enrolment_s - waited
     waits_for = f", {_names(missing)} missing" if listed is not None else ""
     if math.isinf(left):
-        return Readiness(ready=False, reason=f"{here} members are there{waits_for}, it starts with everybody listed")
+        return Readiness(
+            ready=False, reason=f"{here} members are present{waits_for}, the run starts when all are present"
+        )
     return Readiness(
-        ready=False, reason=f"{here} members are there{waits_for}, enrolment is open for another {_s(left)}"
+        ready=False, reason=f"{here} members are present{waits_for}, enrolment is open for another {_s(left)}"
     )
 
 
@@ -112,20 +114,20 @@ def _judge(state: State, rules: Rules, now: float, *, members: list[Member], got
     late = now >= state.opened_at + rules.pace.longest_wait_s
     counted = f"{got} {_WORDS[settled.kind]} from {len(members)} members after {_s(waited)}, quorum {quorum}"
     if got >= quorum and not awaited:
-        absent = f"; {_names(lost)} not there" if lost else ""
+        absent = f"; {_names(lost)} absent" if lost else ""
         absent += f"; not waiting for {_names(stalled)}, which did not report before" if stalled else ""
-        return Readiness(ready=True, late=late, reason=f"{counted}: everyone who is there has answered{absent}")
+        return Readiness(ready=True, late=late, reason=f"{counted}: all present members have answered{absent}")
     if got >= quorum and late:
         return Readiness(
             ready=True,
             late=True,
-            reason=f"{counted}: the deadline is over; without {_names(awaited + stalled + lost)}",
+            reason=f"{counted}: the deadline has passed; without {_names(awaited + stalled + lost)}",
         )
     if not waiting:
-        reason = f"{counted}: nobody is left to answer"
+        reason = f"{counted}: no members are left to answer"
         return Readiness(ready=False, stuck=True, hopeless=not _has_leavers(state), late=late, reason=reason)
     left = state.opened_at + rules.pace.longest_wait_s - now
-    until = "" if math.isinf(left) else f", deadline in {_s(left)}" if left > 0 else ", deadline over"
+    until = "" if math.isinf(left) else f", deadline in {_s(left)}" if left > 0 else ", deadline passed"
     reason = f"{counted}: waiting for {_names(awaited + stalled + lost)}{until}"
     return Readiness(ready=False, stuck=not awaited, late=late, reason=reason)
 
@@ -134,7 +136,7 @@ def silence(state: State, now: float) -> Readiness:
     """Return why a run without barriers makes no progress. It never closes a round, so this is never ready."""
     hopeless = not state.active() and not _has_leavers(state)
     here, waited = len(state.present()), now - state.opened_at
-    reason = f"{state.accepted} updates, {here} members there, none reported for {_s(waited)}"
+    reason = f"{state.accepted} updates, {here} members present, none has reported for {_s(waited)}"
     return Readiness(ready=False, hopeless=hopeless, reason=reason)
 
 

@@ -90,7 +90,7 @@ class LostReports:
         return next((ref for ref in refs if self._gone.get(ref, False)), None)
 
 
-_FAULTS = {True: "the coordinator's disk failed", False: "the coordinator no longer has what this builds on"}
+_FAULTS = {True: "the coordinator's disk failed", False: "the coordinator no longer has the base of this difference"}
 
 
 class Inspections:

@@ -39,9 +39,9 @@ def row_objection(rules: Rules, member: Member, round_no: int, row: tuple[tuple[
     """Return why the row of an update (or its absence) is refused; empty: it is not."""
     given = given_with(member, round_no)
     if not given:
-        return "" if not row else "a row that nobody asked for"
+        return "" if not row else "a row that was not requested"
     if not row:
-        return "no row, although the order brought the statistics for one"
+        return "no row, although the order contained the statistics for one"
     phase = rules.round_plan(round_no).phase
     if len(dict(row)) != len(row):
         return "a row that names a member twice"

@@ -53,7 +53,7 @@ class PendingWork:
         if lost is None:
             return []
         what = f"blobs/{lost.kind}/{lost.round_no:07d}/{lost.member} is damaged or missing"
-        sentence = f"{what}, {lost.member} no longer holds it, and {member.name} waits for what is mixed from it"
+        sentence = f"{what}, {lost.member} no longer holds it, and {member.name} needs it"
         return [Stop(aborted=True, sentence=sentence, halted=True, lost=lost)]
 
     def _lost_report(self, state: State, row: RowRef | None) -> BlobRef | None:

@@ -105,4 +105,4 @@ class Observers:
                 getattr(one, method)(*values)
             except Exception as error:  # no error of an observer may end the run
                 self._observers.remove(one)
-                log.error("observer.dropped", observer=type(one).__name__, exc_info=error, so="the run goes on")
+                log.error("observer.dropped", observer=type(one).__name__, exc_info=error, effect="the run continues")

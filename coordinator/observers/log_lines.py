@@ -133,9 +133,9 @@ class LogLines(Observer):
 
     def on_notice(self, subject: str, sentence: str) -> None:
         if sentence:
-            _logger().error(f"{subject}.wrong", sentence=sentence)
+            _logger().error(f"{subject}.problem", sentence=sentence)
         else:
-            _logger().warning(f"{subject}.right", so="what was wrong with it is over")
+            _logger().warning(f"{subject}.solved", effect="the problem is solved")
 
 
 def _short(value: object) -> object:

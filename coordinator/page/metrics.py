@@ -38,12 +38,12 @@ class RunMetrics(Collector):
 def _of_run(run: RunOverview) -> Iterator[Metric]:
     plain: dict[str, tuple[str, float | None]] = {
         "fedap_coordinator_running": (
-            "Whether a coordinator's process serves the run.",
+            "Whether a coordinator process serves the run.",
             None if run.running is None else run.running,
         ),
         "fedap_run_ended": ("Whether the run has ended.", run.ended),
         "fedap_run_paused": ("Whether the run is paused because of its disk.", bool(run.paused)),
-        "fedap_run_notices": ("Notices to the operator that hold.", len(run.notices)),
+        "fedap_run_notices": ("Active notices to the operator.", len(run.notices)),
         "fedap_run_seconds": ("Time on the run clock.", run.ran_s),
         "fedap_run_seconds_left": ("Expected time until all rounds are trained.", run.seconds_left),
         "fedap_round": ("The round that is open, from 1.", run.round),
@@ -52,8 +52,8 @@ def _of_run(run: RunOverview) -> Iterator[Metric]:
         "fedap_round_last_seconds": ("How long the last closed round took.", run.last_round_s),
         "fedap_accuracy_mean": ("Mean test accuracy over members' latest scores.", run.mean_accuracy),
         "fedap_accuracy_lowest": ("Lowest test accuracy among members' latest scores.", run.lowest_accuracy),
-        "fedap_disk_free_bytes": ("Free disk where the run's folder lies.", run.disk_free_bytes),
-        "fedap_disk_reserve_bytes": ("Free disk that a round must leave.", run.disk_reserve_bytes),
+        "fedap_disk_free_bytes": ("Free disk space of the run's folder.", run.disk_free_bytes),
+        "fedap_disk_reserve_bytes": ("Free disk space to keep.", run.disk_reserve_bytes),
     }
     for name, (meaning, value) in plain.items():
         metric = GaugeMetricFamily(name, meaning, labels=["run"])
@@ -72,13 +72,13 @@ def _of_run(run: RunOverview) -> Iterator[Metric]:
 
 def _of_members(run: RunOverview) -> Iterator[Metric]:
     labels = ["run", "member"]
-    present = GaugeMetricFamily("fedap_member_present", "Whether the member is there.", labels=labels)
+    present = GaugeMetricFamily("fedap_member_present", "Whether the member is present.", labels=labels)
     heard = GaugeMetricFamily(
         "fedap_member_silent_seconds", "Seconds since the last message of the member.", labels=labels
     )
-    trained = GaugeMetricFamily("fedap_member_round", "Round that the member has trained last.", labels=labels)
+    trained = GaugeMetricFamily("fedap_member_round", "Last round that the member trained.", labels=labels)
     accuracy = GaugeMetricFamily("fedap_member_accuracy", "Its latest test accuracy.", labels=labels)
-    strikes = GaugeMetricFamily("fedap_member_strikes", "Refused messages that count.", labels=labels)
+    strikes = GaugeMetricFamily("fedap_member_strikes", "Refused messages that count towards exclusion.", labels=labels)
     samples = GaugeMetricFamily("fedap_member_train_samples", "Its training samples.", labels=labels)
     moved = CounterMetricFamily(
         "fedap_member_bytes", "Bytes received from and sent to it.", labels=[*labels, "direction"]

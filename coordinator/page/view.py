@@ -59,7 +59,7 @@ def headline(run: RunOverview) -> str:
         "measuring": "Members measure statistics.",
         "training": f"Round {run.round} of {run.rounds}: members train.",
         "aggregating": f"Round {run.round} of {run.rounds}: models are mixed.",
-        "finished": "All rounds are done; members take their last models.",
+        "finished": "All rounds are done; members fetch their last models.",
         "aborted": "The run is being aborted.",
     }
     return words[run.stage]
@@ -132,8 +132,8 @@ def _heat(run: RunOverview) -> Svg | None:
 
 def _no_heat(run: RunOverview) -> str:
     if run.weights:
-        return f"Weights of {len(run.weights_members)} members: too many to draw; `state.json` has them."
-    return "No weights yet, or the algorithm takes the same from everybody."
+        return f"Weights of {len(run.weights_members)} members: too many to draw; they are in `state.json`."
+    return "No weights yet, or the algorithm weights all members equally."
 
 
 def _neighbours(run: RunOverview) -> list[str]:

@@ -21,7 +21,7 @@ from fedap_core.errors import InvalidInput
 _TRIES = 20
 """Each try takes as long as copying; for a run that opens rounds faster than that, a consistent copy is luck."""
 
-_ADVICE = "`fedap-coordinator recover` says whether one is damaged."
+_ADVICE = "`fedap-coordinator recover` prints whether one is damaged."
 
 _BESIDE = ("run.toml", "traffic.jsonl", "tables")
 """Results and reports, copied if they exist."""
@@ -40,9 +40,7 @@ def back_up(folder: Path, out: Path, rules: Rules) -> str:
             break
         shutil.rmtree(part)
     else:
-        raise InvalidInput(
-            "folder", str(folder), f"files that can be copied, and none could in {_TRIES} tries", _ADVICE
-        )
+        raise InvalidInput("folder", str(folder), f"files that can be copied; {_TRIES} attempts failed", _ADVICE)
     for name in _BESIDE:
         source = folder / name
         if source.is_dir():

@@ -131,7 +131,7 @@ def fault_of(path: Path) -> str:
                 passed.update(piece)
     except InvalidInput as error:
         return f"is cut off or damaged ({error.fix or error.got})"
-    return "" if passed.intdigest() == found.checksum else "is damaged: its bytes are not those that were written"
+    return "" if passed.intdigest() == found.checksum else "is damaged: its bytes have changed since they were written"
 
 
 @contextmanager

@@ -29,7 +29,7 @@ REFETCH = "refetch"
 NOT_HELD = "not held"
 """Name of the metadata that lists requested reports which their members no longer hold."""
 
-_ADVICE = "Nothing was changed. `fedap-coordinator recover {}` says how to resume it"
+_ADVICE = "Nothing was changed. `fedap-coordinator recover {}` prints how to resume it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,5 +135,5 @@ def _require_same_models(facts: Mapping[str, str], models: Mapping[str, Path | N
     for name, path in models.items():
         before = facts.get(f"digest of {name}")
         if before is not None and digest_of(path) != before:
-            fix = "Nothing was changed. Put back the file as it was, or give another run another folder."
-            raise InvalidInput(f"{name} model", str(path), "the values with which this run began", fix)
+            fix = "Nothing was changed. Restore the file as it was, or use another folder for another run."
+            raise InvalidInput(f"{name} model", str(path), "the values that this run began with", fix)

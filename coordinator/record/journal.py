@@ -151,7 +151,7 @@ class SqliteJournal:
         if found is None and not read_only:
             self.set_metadata("format", str(FORMAT))
         elif found != str(FORMAT) and not (read_only and found in READABLE):
-            fix = "Go on with the version that began this run."
+            fix = "Continue with the version that began this run."
             raise InvalidInput("journal", f"{path} of format {found}", f"format {FORMAT}", fix)
 
     def append(self, drafts: Sequence[Draft]) -> int:

@@ -91,7 +91,7 @@ def _read_into(db: sqlite3.Connection, sound: list[Entry], facts: list[FactRow])
         entry = Entry(serial=serial, time_s=time_s, kind=kind, body=body)
         chain = chained(chain, entry)
         if serial != len(sound) + 1 or chain != written:
-            return f"is damaged: entry {len(sound) + 1} is not as it was written"
+            return f"is damaged: entry {len(sound) + 1} has changed since it was written"
         sound.append(entry)
     found = str(db.execute("pragma quick_check(1)").fetchone()[0])
     return wrong or ("" if found == "ok" else f"is damaged: {found}")

@@ -50,7 +50,7 @@ class Recovery:
 
     def lines(self) -> Iterator[str]:
         """Yield faults and steps as lines for people."""
-        yield from (f"found: {one}" for one in self.found or ["nothing that is damaged or missing"])
+        yield from (f"found: {one}" for one in self.found or ["nothing damaged or missing"])
         yield from (f"will: {one}" for one in self.steps or ["change nothing"])
 
 
@@ -60,7 +60,7 @@ def recovery_of(folder: Path, *, accept_older: bool, backup: Path | None, make_r
     journal = read_journal(folder)
     if obstacle := dict(journal.facts).get(OBSTACLE):
         recovery.found.append(obstacle)
-        recovery.expects, recovery.asks = "the newer folder, or a backup, in its place", f"{obstacle}."
+        recovery.expects, recovery.asks = "the newer folder, or a backup", f"{obstacle}."
         return recovery
     if journal.wrong:
         journal = _mend_journal(recovery, journal, backup, accept_older=accept_older)
@@ -68,7 +68,7 @@ def recovery_of(folder: Path, *, accept_older: bool, backup: Path | None, make_r
         not_held = frozenset() if accept_older else listed_reports(dict(journal.facts).get(NOT_HELD))
         _mend_blobs(recovery, faults, backup, not_held=not_held)
     if accept_older:
-        step = "ask every member what it holds when it comes, and go on from the latest round that they know"
+        step = "ask every member for its state when it connects, and continue from their latest round"
         recovery.plan(step, lambda: _with_journal(folder, lambda one: one.set_metadata(ACCEPTS_OLDER, "yes")))
     return recovery
 
@@ -78,7 +78,7 @@ def _mend_journal(
 ) -> JournalState:
     """Plan a journal of the intact entries, here or in the backup, whichever has more; return the chosen journal."""
     folder = recovery.folder
-    recovery.found.append(f"{journal.path} {journal.wrong}; {len(journal.sound)} entries can be believed")
+    recovery.found.append(f"{journal.path} {journal.wrong}; {len(journal.sound)} entries are intact")
     chosen = journal
     if backup is not None:
         kept = read_journal(backup)
@@ -91,10 +91,10 @@ def _mend_journal(
     if (lost or not journal.exists or not chosen.sound) and not accept_older:
         known = f"{lost} entries" if lost else "its entries"
         recovery.asks = (
-            f"{known} of the journal are lost. Put back a newer backup, or agree with --accept-older to go on from "
-            "what the members hold: no round is trained twice, and members that lag behind enter at the round after."
+            f"{known} of the journal are lost. Restore a newer backup, or use --accept-older to continue from the "
+            "members' state: no round is trained twice, and members that are behind join in the next round."
         )
-    step = f"write a journal of the {len(chosen.sound)} entries that can be believed, and keep the old one in damaged/"
+    step = f"write a journal of the {len(chosen.sound)} intact entries, and move the old one to damaged/"
     facts = dict(chosen.facts) or dict(journal.facts)
     recovery.plan(step, lambda: _write_journal(folder, chosen.sound, facts))
     return chosen
@@ -143,23 +143,23 @@ def _mend_blobs(
         recovery.found.append(f"{fault.path} {fault.wrong}")
         kept = None if backup is None else backup / fault.path.relative_to(folder)
         if fault.path.exists():
-            recovery.plan(f"keep {fault.path} in damaged/", partial(set_aside, folder, fault.path))
+            recovery.plan(f"move {fault.path} to damaged/", partial(set_aside, folder, fault.path))
         if kept is not None and not fault_of(kept):
-            step = f"take {fault.path.relative_to(folder)} from {backup}"
+            step = f"restore {fault.path.relative_to(folder)} from {backup}"
             recovery.plan(step, partial(_copy, kept, fault.path))
         else:
             asked.append(fault)
     if useless := [one for one in asked if one.ref in not_held]:
         name, path = useless[0].ref.member, useless[0].path
         recovery.asks = (
-            f"{path} is lost, {name} no longer holds it, and somebody waits for what is mixed from it. Take it from a "
-            "backup with --from, or agree with --accept-older to go on from what the members hold: members that lag "
-            "behind enter at the round after."
+            f"{path} is lost, {name} no longer holds it, and another member needs it. Restore it from a "
+            "backup with --from, or use --accept-older to continue from the members' state: members that are "
+            "behind join in the next round."
         )
     elif asked:
         names = ", ".join(sorted({one.ref.member for one in asked}))
-        what = "send their last update again, or measure again where statistics are lost"
-        step = f"have {names} {what}, when `serve` resumes the run"
+        what = "to send their last update again, or to measure again if statistics are lost"
+        step = f"ask {names} {what}, when `serve` resumes the run"
         recovery.plan(step, lambda: _with_journal(folder, lambda one: mark_refetch(one, [f.ref for f in asked])))
 
 

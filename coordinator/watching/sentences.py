@@ -23,12 +23,12 @@ def sentence_of(fact: facts.Fact) -> str:
         case facts.MeasuringOpened():
             return f"members measure statistics before round {fact.round_no + 1}"
         case facts.RoundClosed():
-            missing = f"; without {_names(fact.missing)}" if fact.missing else ""
+            missing = f"; missing {_names(fact.missing)}" if fact.missing else ""
             return f"round {fact.round_no + 1} closed: {len(fact.reported)} updates{missing}"
         case facts.Weighed():
-            return f"weights between {len(fact.members)} members were computed"
+            return f"mixing weights of {len(fact.members)} members were computed"
         case facts.CaughtUp():
-            return f"round {fact.round_no + 1} is open again, from what the members hold"
+            return f"round {fact.round_no + 1} is open again, recovered from the members"
         case facts.StatisticsLost():
             return f"statistics of {fact.member} were damaged; it measures again"
         case facts.GoodbyeAccepted():
@@ -46,11 +46,11 @@ def _of_run(fact: facts.RunFact) -> str:
         case facts.Paused():
             return f"paused: {fact.reason or 'too little disk is free'}"
         case facts.Resumed():
-            return "resumed: there is room on the disk again"
+            return "resumed: there is free disk space again"
         case facts.Finished():
             return fact.sentence
         case facts.Ended():
-            return f"ended; {_names(fact.absent)} did not take the last model" if fact.absent else "ended"
+            return f"ended; {_names(fact.absent)} did not fetch the last model" if fact.absent else "ended"
         case facts.AllowListSet():
             return f"the list of members changed: {len(fact.allowed)} members"
 

@@ -245,9 +245,7 @@ class ConnectionGuard:
         self._is_shut = shut
         drop_packets(self._listener, drop=shut)
         if shut:
-            log.warning(
-                "connections.paused", reason="more than can be read came from connections that were not welcomed"
-            )
+            log.warning("connections.paused", reason="connections that were not admitted sent more than can be read")
 
     def _hold(self, watched: _Watched) -> None:
         """Drop a member's packets for a while, or stop dropping them; TCP retransmits what was dropped."""

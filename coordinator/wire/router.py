@@ -96,7 +96,7 @@ class Router:
             ConnectionGuard(self._socket, bounds=bounds, accepted=accepted, wake=self.wake) if guarded else None
         )
         if self._guard is None and endpoint.startswith("tcp://"):
-            log.warning("guard.off", so="messages that never end are not noticed on this system")
+            log.warning("guard.off", effect="endless messages are not detected on this system")
         try:
             self._socket.bind(endpoint)
         except zmq.ZMQError as error:

@@ -52,10 +52,10 @@ class Disk:
                 if not is_full(found) or self._given_up.is_set():
                     raise
                 if not waiting:
-                    log.warning("disk.full", what=what, reason=str(found), so="waiting for free space, then continuing")
+                    log.warning("disk.full", what=what, reason=str(found), effect="waiting for free space")
                 waiting = True
                 self._given_up.wait(self._retry_s)
                 continue
             if waiting:
-                log.info("disk.free", what=what, so="it goes on")
+                log.info("disk.free", what=what, effect="continuing")
             return done

@@ -49,7 +49,7 @@ class MessageSender:
             if self._sent.is_on_reserve:
                 self._note_full("recorded in the room set aside", now)
             elif self.retry_at is not None:
-                log.info("disk.free", what="sent.jsonl", so="messages leave again")
+                log.info("disk.free", what="sent.jsonl", effect="messages are sent again")
                 self.retry_at = None
             if not line.send(outgoing.frames):
                 return
@@ -57,7 +57,9 @@ class MessageSender:
 
     def _note_full(self, reason: str, now: float) -> None:
         if self.retry_at is None:
-            log.warning("disk.full", what="sent.jsonl", reason=reason, so="only signs of life leave until there is")
+            log.warning(
+                "disk.full", what="sent.jsonl", reason=reason, effect="only heartbeats are sent until there is space"
+            )
         self.retry_at = now + RETRY_S
 
     def _pass(self, line: Line, outbound: deque[Outgoing]) -> None:

@@ -135,7 +135,10 @@ class Reserve:
                 os.fsync(self._file)
         except OSError as error:
             log.warning(
-                "reserve.missing", path=str(path), reason=str(error), so="nothing will be logged on a full disk"
+                "reserve.missing",
+                path=str(path),
+                reason=str(error),
+                effect="messages cannot be recorded on a full disk",
             )
         if self._file is not None:
             self._size = os.fstat(self._file).st_size

@@ -237,7 +237,7 @@ def test_the_model_of_the_start_must_be_the_one_the_run_began_with(tmp_path: Pat
     with halted(tmp_path) as run:
         kept = (tmp_path / "initial.safetensors").read_bytes()
         tiny_model(seed=1).write(tmp_path / "initial.safetensors")
-        assert "the values with which this run began" in run.refused()
+        assert "the values that this run began with" in run.refused()
         (tmp_path / "initial.safetensors").write_bytes(kept)
         run.ends_alike()
 

@@ -56,7 +56,7 @@ def test_from_keys_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "members": {"keys": "members"}, "network": {"endpoint": "tcp://127.0.0.1:*", "secret_key": "coordinator.key"},
     }  # fmt: skip
     config = config_file(tmp_path / "run.toml", chosen)
-    assert "Who: 2 members" in require(run_command(coordinator, "check", "--config", str(config)))
+    assert "Members: 2 (" in require(run_command(coordinator, "check", "--config", str(config)))
     leaves = require(run_command(participant, "check", *DATA, "--model-file", "initial.safetensors", "--rounds", "2"))
     assert "stays home" in leaves
     with ExitStack() as stack:

@@ -46,7 +46,7 @@ def test_the_measured_step_bounds_updates_where_the_configuration_leaves_it_open
     [
         ((), "10 times that is admitted"),
         (("--admission-max-step", "4"), "not used, because admission.max_step is set"),
-        (("--training-epochs", "3"), "not used, because this run's training goes further"),
+        (("--training-epochs", "3"), "not used, because this run trains more per round"),
     ],
 )
 def test_check_says_which_bound_applies_and_why(

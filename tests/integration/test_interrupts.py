@@ -96,8 +96,15 @@ def test_interrupt_is_answered_with_a_sentence_and_130(words: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("signals", "said", "code"),
     [
-        (1, ["stopping: the run ends after this round; a second signal stops at once", "ended: stopped on request"], 0),
-        (2, ["stopping: ", "stopping at once", "aborted: stopped at once on repeated request"], 1),
+        (
+            1,
+            [
+                "stopping: the run ends after the current round; a second signal stops at once",
+                "ended: stopped on request",
+            ],
+            0,
+        ),
+        (2, ["stopping: ", "stopping at once", "aborted: stopped immediately on a second request"], 1),
     ],
     ids=["once", "twice"],
 )

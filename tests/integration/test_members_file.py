@@ -228,13 +228,13 @@ def test_a_list_that_cannot_be_used_is_told_and_the_one_before_stays_in_force(tm
         assert (a.log.trained, a.log.finish_reason, again.log.finish_reason) == ([0, 1, 2], "rounds", "rounds")
         assert not run.told(facts.Quarantined)
         events = [line["event"] for line in run.log()]
-        assert events.count("members_file.wrong") == len(edits)
-        assert events.count("members_file.right") == 1
+        assert events.count("members_file.problem") == len(edits)
+        assert events.count("members_file.solved") == 1
 
 
 def attention(run: Keyed, said: str) -> bool:
     lines = [line for line in run.status().splitlines() if line.startswith("ATTENTION")]
-    return len(lines) == 1 and said in lines[0] and "the list before still counts" in lines[0]
+    return len(lines) == 1 and said in lines[0] and "the previous list stays in effect" in lines[0]
 
 
 def keys_refused(run: Keyed) -> list[str]:

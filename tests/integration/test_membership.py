@@ -54,7 +54,7 @@ def test_who_is_listed_and_never_comes_changes_no_bit_for_the_others(reference: 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("pace", "reason"),
-    [({"dead_after_s": 4.0}, "not there"), ({"dead_after_s": 12.0, "deadline_s": 1.0}, "the deadline is over")],
+    [({"dead_after_s": 4.0}, "absent"), ({"dead_after_s": 12.0, "deadline_s": 1.0}, "the deadline has passed")],
     ids=["found dead", "past the deadline"],
 )
 def test_a_member_that_dies_does_not_stop_the_others(

@@ -40,7 +40,7 @@ def test_status_and_page_say_that_scores_are_sealed(finished: tuple[Path, Refere
     folder, _ = finished
     shown = run_command(coordinator_main, "status", str(folder / "run"))
     assert (shown.code, shown.complaint) == (0, "")
-    assert "Scores are sealed: members open them with their key." in shown.out
+    assert "Scores are sealed; members can read them with `fedap-participant scores`." in shown.out
     overview = RunFollower(folder / "run").refresh()
     assert overview.scores_sealed
     assert overview.weights_members == ("c1", "c2", "c3")

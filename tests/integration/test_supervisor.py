@@ -61,7 +61,7 @@ def test_killed_run_is_started_again_beside_one_that_does_not_notice(tmp_path: P
             pids[words[2]] = int(words[-1])
         wait_for(process, "ready:", also="liver")
         os.kill(pids["liver"], signal.SIGKILL)
-        assert wait_for(process, "died:") == "died: run liver, by SIGKILL; started again in 1 s"
+        assert wait_for(process, "exited:") == "exited: run liver, by SIGKILL; restarting in 1 s"
         again = wait_for(process, "started:", also="liver")
         assert int(again.split()[-1]) != pids["liver"]
         both = [*peers_of(tmp_path, "liver", model), *peers_of(tmp_path, "lung", model)]
@@ -69,8 +69,8 @@ def test_killed_run_is_started_again_beside_one_that_does_not_notice(tmp_path: P
             assert all(peer.ended.wait(WAIT_S) for peer in both)
         assert process.wait() == 0
         require_rows(both, expected_rows(model, "fedap", rounds=2))
-        over = sorted(line for line in process.lines.queue if line.startswith("over:"))
-        assert over == ["over: run liver, ended", "over: run lung, ended"]
+        over = sorted(line for line in process.lines.queue if line.startswith("stopped:"))
+        assert over == ["stopped: run liver, ended", "stopped: run lung, ended"]
     finally:
         process.close()
 
@@ -83,10 +83,10 @@ def test_signal_ends_every_run_and_a_refused_one_is_not_started_again(tmp_path: 
     try:
         seen = [process.lines.get(timeout=WAIT_S) for _ in range(4)]
         assert any(line.startswith("ready:") and "liver" in line for line in seen), seen
-        assert "over: run lung, refused, see the line above; correct it and start again" in seen
+        assert "stopped: run lung, refused, see the error above; correct it and start again" in seen
         process.terminate()
         assert process.wait() == 1
-        assert "over: run liver" in "\n".join(process.lines.queue)
+        assert "stopped: run liver" in "\n".join(process.lines.queue)
     finally:
         process.close()
 
@@ -97,7 +97,7 @@ def test_runs_that_cannot_live_beside_each_other_are_refused_by_name(tmp_path: P
     text = (runs / "liver.toml").read_text()
     other_run = text.replace('run = "liver"', 'run = "lung"')
     for written, said in (
-        (text, r"run of lung.toml: got liver, expected another one than liver.toml has"),
+        (text, r"run of lung.toml: got liver, expected a different one than in liver.toml"),
         (other_run, r"folder of lung.toml: got .*/state/liver"),
         (other_run.replace("state/liver", "state/lung"), r"network.endpoint of lung.toml: got ipc://"),
     ):

@@ -63,10 +63,10 @@ def test_check_says_who_comes_what_stays_home_and_when_rounds_close(command: Com
     config = config_file(tmp_path / "run.toml", fields(tmp_path / "run", initial))
     code, out, err = command("check", "--config", str(config))
     assert (code, err) == (0, "")
-    assert "3 members (a, b, c)" in out
-    assert "batch norm stays home; 1,008 values of 3 tensors, 4,032 bytes as f32" in out
+    assert "Members: 3 (a, b, c)" in out
+    assert "batch norm stays local; 1,008 values of 3 tensors, 4,032 bytes as f32" in out
     assert "every admitted update counts as the algorithm says (robust = none)" in out
-    assert "a round closes when every member that is there has reported" in out
+    assert "one closes when all present members have reported" in out
     assert not (tmp_path / "run").exists()
 
 
@@ -75,7 +75,7 @@ def test_flags_override_the_file(command: Command, tmp_path: Path) -> None:
     config = config_file(tmp_path / "run.toml", fields(tmp_path / "run", initial))
     code, out, _ = command("check", "--config", str(config), "--algorithm", "fedavg", "--rounds", "7")
     assert code == 0
-    assert "fedavg over 7 rounds" in out
+    assert "fedavg with model tiny, 7 rounds" in out
 
 
 @pytest.mark.parametrize(

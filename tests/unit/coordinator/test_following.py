@@ -34,7 +34,7 @@ STARTED: Told = (
     (0.0, facts.Began(run="wards")),
     (1.0, joined("a")),
     (1.0, joined("b")),
-    (2.0, facts.EnrolmentClosed(members=("a", "b"), reason="all 2 listed members are there")),
+    (2.0, facts.EnrolmentClosed(members=("a", "b"), reason="all 2 listed members are present")),
     (2.0, opened(0)),
 )
 ONE_ROUND: Told = ((4.0, update("a", 0)), (5.0, update("b", 0)), (5.0, closed(0)), (6.0, opened(1)))

@@ -60,7 +60,7 @@ def test_another_process_is_refused_while_the_first_is_heard_and_both_are_told(k
     actions = rival(bench, identity="key-a" if keys else "a")
     refused = refusal(actions)
     assert (refused.code, refused.wait_s) == ("name-in-use", 4.0)
-    assert "has had it for 4 s and was heard 1.0 s ago" in refused.reason
+    assert "for 4 s, last message 1.0 s ago" in refused.reason
     (warned,) = messages(actions, "error")  # type: ignore[arg-type]
     assert isinstance(warned.message, Error)
     assert (warned.connection, warned.message.code) == (bench.peers["a"].connection, "name-in-use")

@@ -127,7 +127,7 @@ def test_a_round_without_its_quorum_waits_beyond_its_deadline() -> None:
     bench.run_until(50.0)
     assert bench.stage == "training"
     assert bench.machine.waiting_for(50.0).reason == (
-        "1 updates from 3 members after 50 s, quorum 2: waiting for b, c, deadline over"
+        "1 updates from 3 members after 50 s, quorum 2: waiting for b, c, deadline passed"
     )
     bench.update("b", 0)
     assert bench.machine.state.round_no == 1

@@ -41,7 +41,7 @@ def test_a_run_halts_when_somebody_waits_for_a_mix_of_a_report_that_its_member_h
     assert not find(beat(bench, "a", 1), Stop)
     (stop,) = find(beat(bench, "b", 0), Stop)
     assert (stop.halted, stop.lost) == (True, LOST)
-    assert "a no longer holds it, and b waits" in stop.sentence
+    assert "a no longer holds it, and b needs it" in stop.sentence
 
 
 @pytest.mark.parametrize("mode", ["barrier", "continuous"])
@@ -71,7 +71,7 @@ def test_a_lost_run_whose_members_were_told_its_end_halts_when_most_have_said_so
     assert not find(bench.beat("a", have=over, want=over), Stop)
     (stop,) = find(bench.beat("b", have=over, want=over), Stop)
     assert stop.halted
-    assert "told that the run is over" in stop.obstacle
+    assert "told to finish" in stop.obstacle
 
 
 def test_a_last_mix_whose_giver_has_said_goodbye_is_given_up_only_when_the_operator_agrees() -> None:

@@ -54,7 +54,7 @@ def test_names_are_never_markup(tmp_path: Path) -> None:
     ("more", "said"),
     [
         ((), "members train"),
-        (((7.0, facts.Finished(reason="rounds", sentence="done")),), "members take their last models"),
+        (((7.0, facts.Finished(reason="rounds", sentence="done")),), "members fetch their last models"),
         (
             ((7.0, facts.Finished(reason="aborted", sentence="gave up")), (8.0, facts.Ended(absent=()))),
             "The run has been aborted",

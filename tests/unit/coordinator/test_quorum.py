@@ -38,7 +38,7 @@ def rules(**paced: object) -> Rules:
 def test_everyone_present_is_enough_at_any_time() -> None:
     verdict = quorum.round_closing(training(a=3, b=3), rules(quorum=2), 100.0)
     assert verdict.ready
-    assert verdict.reason == "2 updates from 2 members after 0 s, quorum 2: everyone who is there has answered"
+    assert verdict.reason == "2 updates from 2 members after 0 s, quorum 2: all present members have answered"
 
 
 def test_update_of_another_round_does_not_count() -> None:
@@ -59,7 +59,7 @@ def test_lost_members_are_not_waited_for_but_named() -> None:
     state.members["c"].status = Status.LOST
     verdict = quorum.round_closing(state, rules(quorum=2), 101.0)
     assert verdict.ready
-    assert "c not there" in verdict.reason
+    assert "c absent" in verdict.reason
 
 
 def test_nobody_there_to_answer_is_stuck_and_without_leavers_hopeless() -> None:
@@ -88,7 +88,7 @@ def test_enrolment_does_not_wait_for_a_listed_member_that_was_excluded() -> None
     bench = Bench(rules_for(members=open_members(2, allowed=listed, enrolment_s=math.inf)))
     bench.join("a", "c")
     waits = bench.machine.waiting_for(bench.now).reason
-    assert waits == "2 members are there, b missing, it starts with everybody listed"
+    assert waits == "2 members are present, b missing, the run starts when all are present"
     excluded(bench, "c")
     assert bench.stage == "enrolling"
     bench.join("b")
@@ -101,7 +101,7 @@ def test_enrolment_ends_when_an_exclusion_leaves_too_few_to_come() -> None:
     bench.join("a")
     excluded(bench, "a")
     assert bench.stage == "aborted"
-    assert bench.machine.state.sentence == "1 of at least 2 members can come: a excluded"
+    assert bench.machine.state.sentence == "1 of at least 2 members can join: a excluded"
 
 
 def test_measuring_counts_statistics_and_a_report_of_training_is_none() -> None:
@@ -121,16 +121,16 @@ def test_having_measured_is_not_having_trained() -> None:
 def test_enrolment_says_how_many_are_missing() -> None:
     state = State(members=members(a=None), opened_at=0.0)
     verdict = quorum.enrolment(state, rules_for(members=open_members(3)), 7.0)
-    assert (verdict.ready, verdict.reason) == (False, "1 of at least 3 members are there after 7 s")
+    assert (verdict.ready, verdict.reason) == (False, "1 of at least 3 members are present after 7 s")
     window = rules_for(members=open_members(1, enrolment_s=10.0))
-    assert quorum.enrolment(state, window, 7.0).reason == "1 members are there, enrolment is open for another 3 s"
+    assert quorum.enrolment(state, window, 7.0).reason == "1 members are present, enrolment is open for another 3 s"
     assert quorum.enrolment(state, window, 10.0).ready
 
 
 def test_silence_is_told_in_numbers() -> None:
     state = training(a=None)
     state.accepted = 7
-    assert quorum.silence(state, 160.0).reason == "7 updates, 1 members there, none reported for 60 s"
+    assert quorum.silence(state, 160.0).reason == "7 updates, 1 members present, none has reported for 60 s"
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_the_first_order_brings_everybodys_statistics_and_later_ones_none() -> N
         ({"a": WHOLE, "b": 0, "c": 0, "d": 0}, "of its own, expected 0.5"),
         ({"a": WHOLE // 2, "b": WHOLE // 4, "c": WHOLE // 4}, "d for one"),
         ({"a": WHOLE // 2, "b": WHOLE // 4, "c": WHOLE // 4, "d": 1}, "sums to"),
-        ({}, "no row, although the order brought the statistics"),
+        ({}, "no row, although the order contained the statistics"),
     ],
 )
 def test_a_row_that_asks_for_too_much_is_refused_and_asked_for_again(row: dict[str, int], says: str) -> None:
@@ -126,7 +126,7 @@ def test_a_member_cannot_change_its_row_while_the_statistics_are_the_same() -> N
     bench = sealed_bench()
     play_round(bench)
     other = {"a": WHOLE // 2, "b": WHOLE // 4, "c": WHOLE // 4, "d": 0}
-    assert refusal(report(bench, "a", other)) == "a row that nobody asked for"
+    assert refusal(report(bench, "a", other)) == "a row that was not requested"
 
 
 def test_a_newcomer_brings_everybody_the_statistics_for_a_new_row() -> None:
