@@ -320,8 +320,8 @@ class Jobs:
         product = Product(mixture=mixture, rule=self._rules.strategy.robustness)
         layout = self._forms.rows(action.phase)
         forms = RowForms.of(action, blobs, layout, encoding=self._forms.encoding, upward=self._forms.upward)
-        size = max((layout.size_bytes(forms.encoding_of(own)) for own in forms.own), default=0)
-        small = size <= SLICE_BYTES and self._forms.held_bytes + len(action.receivers) * size <= ROWS_HELD_BYTES
+        fit = max(forms.row_sizes, default=0) <= SLICE_BYTES
+        small = fit and self._forms.held_bytes + forms.held_bytes <= ROWS_HELD_BYTES
         paths = self._store.expect_rows(() if small else action.receivers)
         try:
             if self._rules.sealing is not None:

@@ -1,9 +1,9 @@
 """Mixes stored updates: reads blobs, applies `fedap_core.aggregation`, returns rows.
 
-Reads every giver in order, tile by tile (twice under the rule `limit`, which compares them first), and discards the
-whole result if a byte has changed since it was stored. Rows are written to files, which needs memory for one tile per
-giver and receiver, whatever the size of the model; if they are small and few, they stay in memory. The weights, and
-where rows go, are decided elsewhere.
+Reads every giver in order, tile by tile (twice under the rule `limit`, which compares them first; a receiver's own
+update once more if its row is sent as the difference to it), and discards the whole result if a byte has changed since
+it was stored. Rows are written to files, which needs memory for one tile per giver and receiver, whatever the size of
+the model; if they are small and few, they stay in memory. The weights, and where rows go, are decided elsewhere.
 """
 
 from __future__ import annotations
@@ -88,6 +88,17 @@ class RowForms:
     def encoding_of(self, own: OwnUpdate | None) -> Encoding:
         """Return how a row is stored, given its receiver's update."""
         return self.encoding if own is None else "f32"
+
+    @property
+    def row_sizes(self) -> list[int]:
+        """Bytes of each row as it is stored."""
+        return [self.layout.size_bytes(self.encoding_of(own)) for own in self.own]
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that all rows and their differences need together."""
+        differences = sum(own is not None for own in self.own) * self.layout.size_bytes(self.difference)
+        return sum(self.row_sizes) + differences
 
 
 class _Difference:

@@ -56,6 +56,12 @@ class Payload:
     def size_bytes(self) -> int:
         return self.layout.size_bytes(self.encoding)
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory used: by the bytes if there is no file, and by the difference."""
+        difference = 0 if self.difference is None else self.difference.tensors.size_bytes
+        return difference + (0 if self.data is None else self.size_bytes)
+
     def tensor_set(self) -> TensorSet:
         """Return the tensor set for a message: with its bytes if they fit, otherwise as an offer."""
         data = None if self.transfer is not None else memoryview(self.read(0, self.size_bytes)).toreadonly()
@@ -192,7 +198,7 @@ class ModelForms:
     @property
     def held_bytes(self) -> int:
         """Memory used by rows."""
-        return sum(row.size_bytes for row in self._rows.values() if row.data is not None)
+        return sum(row.held_bytes for row in self._rows.values())
 
     def add_row(self, ref: RowRef, payload: Payload) -> None:
         """Add a row that was mixed and can be sent."""

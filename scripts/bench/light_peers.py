@@ -23,6 +23,8 @@ from protocol.tensors import Layout, TensorSet, names_digest
 PATIENCE_S = 120.0
 """Longest wait for an expected answer."""
 _TURN_MS = 1
+_TURN_ALONE_MS = 100
+"""Longest waits for something to arrive at the first of several peers, which stands for all, and at a peer alone."""
 
 
 def hello_of(initial: Path, name: str, *, run: str | None = None) -> Hello:
@@ -82,9 +84,9 @@ class LightPeer:
             self._flush()
         self._flush()
 
-    def nap(self) -> None:
-        """Wait a moment for something to arrive."""
-        (self._line.socket if self._line.is_up else self._line.monitor).poll(_TURN_MS)
+    def nap(self, timeout_ms: int) -> None:
+        """Wait for something to arrive."""
+        (self._line.socket if self._line.is_up else self._line.monitor).poll(timeout_ms)
 
     def report(self, weights: TensorSet) -> None:
         """Answer the current order."""
@@ -124,4 +126,4 @@ def wait_until(peers: Sequence[LightPeer], done: Callable[[], bool]) -> None:
             return
         if time.monotonic() > until:
             raise RuntimeError(f"nothing happened for {PATIENCE_S:.0f} s")
-        peers[0].nap()
+        peers[0].nap(_TURN_MS if len(peers) > 1 else _TURN_ALONE_MS)

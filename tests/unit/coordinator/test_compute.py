@@ -88,7 +88,10 @@ def test_a_row_is_what_its_receiver_makes_of_the_difference_to_its_own_update(tm
     forms = RowForms(layout=blobs[0].layout, encoding="int8", difference="coarse", own=own)
     product = Product.plain(weights, forms.layout)
     paths = [tmp_path / "rows" / str(n) for n in range(3)]
-    for rows in (mix_in_memory(product, blobs, forms), mix_files(product, blobs, paths, forms)):
+    in_memory, in_files = mix_in_memory(product, blobs, forms), mix_files(product, blobs, paths, forms)
+    assert sum(row.held_bytes for row in in_memory) == forms.held_bytes
+    assert sum(row.held_bytes for row in in_files) == 2 * forms.layout.size_bytes("coarse")  # only the differences
+    for rows in (in_memory, in_files):
         assert [row.encoding for row in rows] == ["f32", "f32", "int8"]
         assert rows[2].difference is None
         for row, base, round_no in ((rows[0], values[2], 7), (rows[1], values[0], 6)):
