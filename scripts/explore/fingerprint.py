@@ -37,7 +37,7 @@ from scripts.inmemory.disk import Forms
 from scripts.inmemory.home import MemoryHome
 from scripts.inmemory.setup import DEAD_AFTER_S, HEARTBEAT_S, life_of
 
-TIMES = frozenset({"until", "_deadline", "_opening_until", "at"})
+TIMES = frozenset({"until", "_deadline", "_opening_until"})
 """Fields that hold an absolute time, besides those whose name ends with `_at`."""
 
 DUE = frozenset({"until", "_deadline", "_opening_until", "_retry_at", "_hello_at", "_beat_at", "_farewell_at"})
@@ -45,16 +45,17 @@ DUE = frozenset({"until", "_deadline", "_opening_until", "_retry_at", "_hello_at
 
 IGNORED = frozenset(
     {
-        "counts", "_traffic", "_looked_at", "_contact_at", "serial", "lives", "heard_of", "left", "faults",
+        "counts", "_traffic", "_looked_at", "_contact_at", "serial", "lives", "heard_of", "faults",
         "lost_messages", "messages", "answers", "_allowances", "_addresses", "_all_strangers",
         "reachable", "moved", "announced", "refused", "last_loss", "accepted_at",
-        "setup", "_setup", "rules", "_rules", "clock", "_clock", "journal", "_handlers", "_perform", "_parts",
-        "_wants", "wants", "_compute", "socket", "_hello", "mark", "marked_for", "sent", "held_since",
+        "_setup", "rules", "_rules", "clock", "_clock", "journal", "_parts", "_wants", "_compute", "socket", "_hello",
+        "mark", "marked_for", "sent", "held_since", "latest_update_round",
     }
 )  # fmt: skip
 """Fields that are only counters, that end no wait in these runs, that are used only in texts or by a law, that are set
 before they are read, or that never change. They include ages of updates (`accepted_at`), which affect only weights, on
-which no step depends."""
+which no step depends, and the update that a connection brought last (`latest_update_round`), which is read only where
+rows are sent as differences; here they are sent whole."""
 
 _LEFT_OUT: dict[type, frozenset[str]] = {
     Recipe: frozenset({"weights"}),
