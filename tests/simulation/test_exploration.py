@@ -3,6 +3,7 @@ path ends; and it finds faults that were mended when they are put back."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -48,6 +49,22 @@ def test_reduction_leaves_out_second_ways_to_states_and_no_state() -> None:
     (states, fewer, ends), (all_states, transitions, all_ends) = seen
     assert (states, ends) == (all_states, all_ends)
     assert fewer < transitions
+
+
+def test_states_are_counted_alike_in_every_process_and_by_either_way_of_calling() -> None:
+    """Hashes of texts differ between the processes. The names in the tables of the fingerprint must be those of fields:
+    a renamed field would count as another difference between states."""
+    scope = Scope(members=1, rounds=1)
+    texts = [
+        subprocess.run(
+            [sys.executable, "-m", module, scope.write()],
+            capture_output=True, text=True, check=True, timeout=600, env=os.environ | {"PYTHONHASHSEED": seed},
+        ).stdout
+        for module, seed in (("scripts.explore", "1"), ("tests.simulation.explored.directly", "2"))
+    ]  # fmt: skip
+    by_command, directly = (re.findall(r"[\d,]+ states, [\d,]+ transitions(?! so far)", text)[0] for text in texts)
+    assert by_command == directly
+    assert "unknown names: []" in texts[1]
 
 
 def test_a_search_without_memory_stops_and_what_it_left_open_ends_well() -> None:
