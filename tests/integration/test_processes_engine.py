@@ -168,10 +168,11 @@ def test_clients_that_are_trained_in_turn_cannot_run_without_barriers(tmp_path: 
 
 
 @pytest.mark.slow
-def test_without_barriers_a_line_stands_for_as_many_updates_as_there_are_members(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["f32", "coarse"])
+def test_without_barriers_a_line_stands_for_as_many_updates_as_there_are_members(encoding: str, tmp_path: Path) -> None:
     """Four rounds of three members: at least twelve updates were admitted, four lines tell of them, and the last has
     everybody's final model."""
-    settings = small_run("fedap", rounds=4, mode="continuous")
+    settings = small_run("fedap", rounds=4, mode="continuous", encoding=encoding)
     folder = run_processes(settings, clients_of(settings), ProcessOptions(root=tmp_path))
     records = folder.rounds()
     assert [record["round"] for record in records] == [0, 1, 2, 3]
