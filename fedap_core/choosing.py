@@ -96,7 +96,9 @@ class Choice:
         """The comparison as a sentence: the validation accuracy of each model, and which one is kept."""
         name = _NAMES.get(self.name, self.name)
         if self.difference is None:
-            only = "there is no other model" if len(self.candidates) == 1 else "no samples were held back to choose by"
+            only = (
+                "there is no other model" if len(self.candidates) == 1 else "no samples were held back for the choice"
+            )
             return f"{only[0].upper()}{only[1:]}; export takes {name}."
         samples = next(one.validation.samples for one in self.candidates if one.validation is not None)
         best, second = (self.of(one).validation for one in (self.name, self.rival or self.name))
@@ -112,7 +114,7 @@ class Choice:
         if samples is None:
             return ""
         counted = f"{samples} test sample{'s' if samples > 1 else ''}"
-        return f"{_reached(self._told, 'test')} of {counted}, which had no part in the choice."
+        return f"{_reached(self._told, 'test')} of {counted}, which were not used for the choice."
 
     @property
     def _told(self) -> list[Candidate]:

@@ -243,7 +243,7 @@ def _check_distances(distances: FloatArray) -> None:
     if not np.isfinite(distances).all() or distances.min() < 0:
         raise InvalidInput("distances", distances, "finite numbers >= 0")
     if distances.diagonal().any():
-        raise InvalidInput("distances", distances.diagonal(), "0 from everyone to themselves")
+        raise InvalidInput("distances", distances.diagonal(), "0 on the diagonal")
     if not np.allclose(distances, distances.T, rtol=1e-9, atol=0.0):
         raise InvalidInput("distances", "an asymmetric matrix", "the same distance in both directions")
 
@@ -291,5 +291,5 @@ def _usable_others(
         others[row] = worth
         others[row, mine[1][row]] = 0.0
         if not others[row].any():
-            raise InvalidInput("usable", "nobody", "for every member an update of its own or of somebody else")
+            raise InvalidInput("usable", "nobody", "an update of its own or of another member for every member")
     return others

@@ -29,7 +29,7 @@ def require_participation(strategy: Strategy, share: float) -> None:
     if share == 1.0:
         return
     if strategy.needs_barrier:
-        expected = f"1: a round of {strategy.name} needs everyone's updates of that round"
+        expected = f"1: a round of {strategy.name} needs all updates of that round"
         raise InvalidInput("participation", share, expected, "Use another algorithm, for example fedap or fedavg.")
     if strategy.round_measure is not Measure.NONE:
         expected = f"1: {strategy.name} measures everyone in one of its rounds"

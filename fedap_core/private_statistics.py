@@ -65,7 +65,7 @@ def sensitivity(clip: float) -> float:
 def clipped_sum(vectors: FloatArray, clip: float) -> FloatArray:
     """Sum (units, d) to (d,), with longer vectors scaled down to norm `clip`. InvalidInput for NaN or infinity."""
     if not np.isfinite(vectors).all():
-        raise InvalidInput("layer inputs", "NaN or Inf", "finite values: noise bounds no others")
+        raise InvalidInput("layer inputs", "NaN or Inf", "finite values: noise cannot protect others")
     norms = np.linalg.norm(vectors, axis=1)
     scale = np.minimum(1.0, clip / np.maximum(norms, np.finfo(np.float64).tiny))
     return np.asarray((vectors * scale[:, None]).sum(axis=0), dtype=np.float64)

@@ -35,7 +35,7 @@ def privatise(
     """
     length = float(np.sqrt(sum(_squared(values, base[name]) for name, values in update.items())))
     if not np.isfinite(length):
-        raise InvalidInput("update", "NaN or Inf", "finite values: noise bounds no others")
+        raise InvalidInput("update", "NaN or Inf", "finite values: noise cannot protect others")
     scale, deviation = min(1.0, clip / max(length, np.finfo(np.float64).tiny)), noise_deviation(clip, noise_multiplier)
     for name, values in update.items():
         flat, start_values = values.reshape(-1), base[name].reshape(-1)

@@ -29,8 +29,8 @@ def unlike_sentence(similarity: float | None, own_share: float) -> str:
         return ""
     taken = "nothing" if own_share >= 1.0 else f"{1.0 - own_share:.0%}"
     return (
-        f"Your data are unlike those of every other member: {similarity:.2f} similar to the nearest, where "
-        f"{MIN_SIMILARITY:g} and more is usual. The federated model takes {taken} from others."
+        f"Your data differ from those of all other members: similarity {similarity:.2f} to the most similar one, where "
+        f"{MIN_SIMILARITY:g} or more is usual. The federated model takes {taken} from others."
     )
 
 

@@ -27,9 +27,7 @@ def participant(_version: VersionFlag = False) -> None:
 
 @app.command()
 def init(
-    data: Annotated[
-        str, typer.Option(help="Data to take the input shape and the classes from; no samples are stored.")
-    ],
+    data: Annotated[str, typer.Option(help="Data that determine input shape and classes; no samples are stored.")],
     model: Annotated[str, typer.Option(help=f"{', '.join(MODELS)}, monai:NAME or package.module:factory.")],
     out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("initial.safetensors"),
     classes: Annotated[
@@ -45,7 +43,7 @@ def init(
     data_root: Annotated[Path | None, typer.Option(help="Folder of the data files; default: FEDAP_DATA.")] = None,
     data_option: Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")] = None,
     measure_step: Annotated[
-        bool, typer.Option(help="Train one round on all of the data to note how far honest updates go.")
+        bool, typer.Option(help="Train one round on all of the data to record the size of honest updates.")
     ] = False,
     epochs: Annotated[int, typer.Option(help="With --measure-step: epochs of that round.", min=1)] = 1,
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
@@ -80,7 +78,7 @@ def init(
         f"values: body {sizes[Part.BODY]:,}, head {sizes[Part.HEAD]:,}, batch norm {sizes[Part.BATCH_NORM]:,}"
     )
     if weights is not None:
-        drawn = f"; drawn anew, because theirs do not fit: {', '.join(fresh)}" if fresh else ""
+        drawn = f"; newly initialised, because the shapes differ: {', '.join(fresh)}" if fresh else ""
         typer.echo(f"weights of {weights}{drawn}")
     if measured is not None:
         typer.echo(f"one round of training: {measured}; updates up to {measured.bound:.3g} lengths will be admitted")

@@ -66,7 +66,7 @@ def join(given: Given, config: Config = None) -> None:
     with watching(terminal=terminal) as watch, showing(settings.page_address(), settings.state) as note:
         end = join_run(settings, watch=lambda progress: (watch(progress), note(progress))[0])
     if end.code == WRONG_INPUT:
-        raise InvalidInput("join", settings.name, "a federation to take part in", end.reason)
+        raise InvalidInput("join", settings.name, "a federation to join", end.reason)
     typer.echo(end.reason, err=end.code != DONE)
     if end.code != DONE:
         sys.exit(end.code)
@@ -127,7 +127,7 @@ def check(
         sealing=_sealing_of(settings, scores),
     )
     typer.echo(text)
-    typer.echo("\na plan may ask for; anything else is refused, and ends the participant before it trains:")
+    typer.echo("\nlimits of a plan; a plan beyond them is refused before training, and the participant exits:")
     for line in allowance.lines():
         typer.echo(f"  {line}")
 
@@ -174,7 +174,7 @@ def scores(
 def predict(
     model: Annotated[Path, typer.Option(help="A model file or bundle from export.")],
     data: Annotated[str, typer.Option(help="Samples, with labels or without: a file, a folder or any data source.")],
-    out: Annotated[Path | None, typer.Option(help="The csv to write; default: print it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The CSV file to write; default: standard output.")] = None,
     data_option: DataOption = None,
     data_root: DataRoot = None,
 ) -> None:
@@ -197,7 +197,7 @@ def export(
     which: Annotated[
         str, typer.Option(help="federated, fine-tuned, alone, or best: the best one on your validation samples.")
     ] = BEST,
-    own: Annotated[bool, typer.Option(help="The model after your own last training, before the last mix.")] = False,
+    own: Annotated[bool, typer.Option(help="The model after your last local training, before the last mix.")] = False,
     form: Annotated[
         str | None,
         typer.Option("--format", help="safetensors, onnx or monai (a bundle); default: by the name of --out."),

@@ -57,7 +57,7 @@ class DataSettings(BaseModel):
         default=VALIDATION_SHARE,
         ge=0.0,
         le=0.5,
-        description="Share of the training samples held back to choose between models, assumed in the first hello.",
+        description="Fraction of the training samples held back to choose between models, assumed in the first hello.",
     )
     seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of the split assumed in the first hello.")
     share: tuple[Literal["class_counts", "comparison"], ...] = Field(
@@ -114,7 +114,7 @@ class JoinSettings(DataSettings):
     )
     also_local: bool = Field(
         default=True,
-        description="Also train a model alone between orders, to compare and to keep the better one.",
+        description="Also train a model on local data only, for comparison and to keep the better one.",
     )
     page: str | None = Field(
         default=None,

@@ -193,8 +193,8 @@ def _group_key(settings: JoinSettings) -> GroupKey | None:
     if settings.group_key is None:
         return None
     if settings.model_file is None:
-        fix = "A sealed run compares the model that the coordinator sends with it."
-        raise InvalidInput("model_file", "nothing", "your own copy of the initial model, beside group_key", fix)
+        fix = "A sealed run compares it with the coordinator's model."
+        raise InvalidInput("model_file", "nothing", "your own copy of the initial model, together with group_key", fix)
     return read_group_key(settings.group_key)
 
 
@@ -207,10 +207,10 @@ def _most_bytes(spec: ModelSpec, key: GroupKey | None) -> int:
 
 def _home_settings(settings: JoinSettings, key: GroupKey | None, *, hosted: bool) -> HomeSettings:
     if hosted and settings.threads == "auto":
-        raise InvalidInput("threads", "auto", "plan: others train in this process, and on these cores", "Leave it out.")
+        raise InvalidInput("threads", "auto", "plan, because other participants train in this process", "Leave it out.")
     threads = len(os.sched_getaffinity(0)) if settings.threads == "auto" else None
     if threads is not None:
-        log.warning("threads.chosen", threads=threads, note="results are not reproducible to the bit")
+        log.warning("threads.chosen", threads=threads, note="results are not reproducible bit for bit")
     return HomeSettings(
         share_class_counts=settings.shares_class_counts,
         share_comparison=settings.shares_comparison and settings.also_local,
@@ -247,7 +247,7 @@ def _wait(ended: queue.SimpleQueue[End | BaseException]) -> End | BaseException:
 
 def _ask_to_leave(shell: Shell, number: int) -> None:
     name = signal.Signals(number).name
-    shell.post(LeaveRequested(reason=f"asked to stop by {name}", code=cut_short_by(number)))
+    shell.post(LeaveRequested(reason=f"stopped by {name}", code=cut_short_by(number)))
 
 
 @contextmanager

@@ -46,16 +46,16 @@ MESSAGES_WITHOUT_TENSORS: tuple[type[Message], ...] = (Hello, Heartbeat, Error, 
 
 
 WHEN = {
-    "hello": "on every connection: who, a random number kept in the state folder and one of this process, digests of "
+    "hello": "on every connection: name, a random number kept in the state folder and one of this process, digests of "
     "model, classes and preprocessing, sample counts",
-    "heartbeat": "every few seconds: which round, what is waited for",
-    "error": "when a message was faulty, or an order was not agreed to",
-    "grant": "receipts for weights that arrive in pieces",
-    "cancel": "when such weights are not needed any more",
-    "leave": "when asked to stop, or when the coordinator asks for what was not agreed to",
+    "heartbeat": "every few seconds: the round, and what the participant waits for",
+    "error": "when a message is invalid, or an order is not allowed",
+    "grant": "acknowledges weights that arrive in slices",
+    "cancel": "when such weights are no longer needed",
+    "leave": "when asked to stop, or when the coordinator keeps sending orders that are not allowed",
 }
 
-HELLO_WITHOUT_COUNTS = WHEN["hello"].replace("sample counts", "0 in place of sample counts")
+HELLO_WITHOUT_COUNTS = WHEN["hello"].replace("sample counts", "0 instead of sample counts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,12 +110,12 @@ def what_leaves(subject: Subject) -> tuple[Leaving, ...]:
         messages.append(_update(subject, f"each of {rounds - len(measured)} rounds", weights))
     if measured:
         with_statistics = {**weights, "statistics": _moments(subject, subject.strategy.round_measure)}
-        when = f"in round {measured[0] + 1}, or a later one where the coordinator lacks them"
+        when = f"in round {measured[0] + 1}, or a later one if the coordinator lacks them"
         messages.append(_update(subject, when, with_statistics))
     compared = ", with the scores of the model trained alone" if subject.share_comparison else ""
     messages.append(_sealed(subject, Goodbye, f"once, at the end{compared}", _tables(subject), "f32"))
     if any(one.tensor_bytes > SLICE_BYTES for one in messages):
-        messages.append(_plain(Slice, "the bytes of tensors above, in pieces of at most 4 MiB"))
+        messages.append(_plain(Slice, "the bytes of the tensors above, in slices of at most 4 MiB"))
     return tuple(messages)
 
 
@@ -153,7 +153,7 @@ def describe(
         f"model: {home.spec.model}, input {home.spec.input_shape}, {len(home.spec.classes)} classes, {values:,} values",
         f"algorithm: {algorithm}, {rounds} rounds" + (f", {warmup_rounds} of them warm-up" if warmup_rounds else ""),
         "",
-        "stays home: every sample and label; which sample was classified how; "
+        "stays local: every sample and label; the prediction for every sample; "
         + ("class counts; confusion matrices; " if not subject.share_class_counts else "")
         + f"the tensors {', '.join(stays_home(subject)) or 'none'}"
         + "".join(f"; the model {name!r} that the algorithm keeps" for name in subject.strategy.kept_models),
@@ -167,7 +167,7 @@ def describe(
     if steps:
         for step in steps:
             find_step(step)
-        lines += [f"outgoing_steps: {', '.join(steps)}; every tensor below passes through them before it is sent", ""]
+        lines += [f"outgoing_steps: {', '.join(steps)}; applied to every tensor below before it is sent", ""]
     lines.append("leaves:")
     for one in what_leaves(subject):
         names = ", ".join(one.tensor_names) or "none"
@@ -176,7 +176,7 @@ def describe(
     if sealing is not None:
         lines += ["", *sealed_lines(sealing)]
     if len(parts["train"]) < MIN_TRAIN_SAMPLES:
-        lines += ["", f"note: {len(parts['train'])} training samples; most federations ask for {MIN_TRAIN_SAMPLES}."]
+        lines += ["", f"note: {len(parts['train'])} training samples; most federations require {MIN_TRAIN_SAMPLES}."]
     return "\n".join(lines)
 
 
@@ -238,11 +238,11 @@ def _statistics(subject: Subject) -> Leaving:
     first = subject.strategy.first_measure
     if first is not Measure.NONE:
         moments = {"moments": _moments(subject, first)}
-        return _sealed(subject, Stats, "once, before the first round proper", moments, "f32")
+        return _sealed(subject, Stats, "once, before the first regular round", moments, "f32")
     nothing = {"moments": Layout(())}
     if subject.sealing is not None and subject.sealing.statistics_to == "members":
-        return _sealed(subject, Stats, "once, before the first round proper", nothing, "f32")
-    return _with(Stats, "once, empty, where training starts from an anchor", nothing, "f32")
+        return _sealed(subject, Stats, "once, before the first regular round", nothing, "f32")
+    return _with(Stats, "once, empty, if training starts from an anchor", nothing, "f32")
 
 
 def _sealed(

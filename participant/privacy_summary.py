@@ -43,8 +43,8 @@ def privacy_lines(
     return [
         f"statistics_privacy: epsilon {privacy.epsilon:g}, delta {privacy.delta:g} per release, {limit}",
         f"  protects {protected}",
-        f"  noise {noise:.3g} in a distance; {halves:.3g} lie between random halves of your own data",
-        f"  clip {clip:.3g}, which shortens {cut:.0%} of the {unit}s (seen by you alone)",
+        f"  noise of {noise:.3g} in a distance; {halves:.3g} is the distance between random halves of your own data",
+        f"  clip {clip:.3g}, which shortens {cut:.0%} of the {unit}s (shown only to you)",
         "",
     ]
 
@@ -63,7 +63,7 @@ def update_lines(strategy: Strategy, privacy: UpdatePrivacy, *, rounds: int, val
     noise = f"{deviation * values**0.5:.3g} in an update ({deviation:.3g} in each of {values:,} values)"
     return [
         f"update_privacy: {cost}, {limit}",
-        "  protects the silo: all that your data contribute to updates; statistics, scores and counts are not covered",
+        "  protects the silo: everything that your data contribute to updates, but not statistics, scores and counts",
         f"  clip {privacy.clip:g}; noise of length {noise}",
         "",
     ]

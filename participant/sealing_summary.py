@@ -57,11 +57,11 @@ def sealed_lines(sealing: Sealing) -> list[str]:
     hides = sealing.statistics_to == "members"
     scores = "the coordinator" if sealing.scores == "clear" else "all members"
     return [
-        f"sealed under group key {sealing.fingerprint}; who can read what leaves:",
-        "  weights: nobody but you; the other members get sums of several members' updates",
+        f"sealed under group key {sealing.fingerprint}; who can read what is sent:",
+        "  weights: only you; the other members get sums of several members' updates",
         f"  statistics, number of samples: {'all members' if hides else 'the coordinator'}",
         f"  losses, scores, class tables: {scores}",
         "  your row of W, name, rounds, digests, sizes and times: the coordinator",
-        "cannot be had in a sealed run:",
+        "limitations of a sealed run:",
         *(f"  {line}" for line in cannot_be_had(statistics_to_members=hides)),
     ]

@@ -222,7 +222,7 @@ class Shell:
         try:
             self._departure.flush(self._line, self._post.outbound, time.monotonic())
         except OSError as error:
-            self._end = End(code=WRONG_INPUT, reason=f"what is sent cannot be recorded: {error}")
+            self._end = End(code=WRONG_INPUT, reason=f"cannot record what is sent: {error}")
 
 
 def _hand_over(action: Prepare | Work | StopWork, worker: Worker) -> None:

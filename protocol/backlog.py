@@ -180,7 +180,7 @@ def excesses(
     accounts = [account for account in accounts if not account.is_cut]
     strangers = [account for account in accounts if not account.is_member]
     found = [one for account in accounts if (one := _alone(account, bounds, now=now, drains=drains)) is not None]
-    reason = "others of this address left more than can be read"
+    reason = "other connections from this address have more than can be read waiting"
     found += [
         Excess(account=one, reason=reason)
         for one in strangers
@@ -193,9 +193,13 @@ def excesses(
 
 def _alone(account: Account, bounds: BacklogLimits, *, now: float, drains: int) -> Excess | None:
     if account.largest > bounds.message_bytes:  # it was complete before the first check
-        return Excess(account=account, reason=f"a message of {account.largest} bytes, {bounds.message_bytes} may be")
+        return Excess(
+            account=account, reason=f"a message of {account.largest} bytes, at most {bounds.message_bytes} are allowed"
+        )
     if not account.is_member and account.waiting > STRANGER_BYTES:
-        return Excess(account=account, reason=f"{account.waiting} bytes wait to be read, {STRANGER_BYTES} may")
+        return Excess(
+            account=account, reason=f"{account.waiting} bytes wait to be read, at most {STRANGER_BYTES} are allowed"
+        )
     if not account.is_member or account.waiting <= bounds.message_bytes:
         account.mark = None
         return None
@@ -205,7 +209,10 @@ def _alone(account: Account, bounds: BacklogLimits, *, now: float, drains: int) 
     elif now >= mark.at + SETTLED_S and drains >= mark.drains + SETTLED_DRAINS:
         if mark.taken - account.read_bytes > bounds.message_bytes:
             size = account.waiting
-            return Excess(account=account, reason=f"a message of more than {size} bytes, {bounds.message_bytes} may be")
+            return Excess(
+                account=account,
+                reason=f"a message of more than {size} bytes, at most {bounds.message_bytes} are allowed",
+            )
         account.mark = _Mark(taken=account.taken, at=now, drains=drains)
     return None
 
@@ -217,7 +224,12 @@ def _together(strangers: Sequence[Account]) -> list[Excess]:
         if total <= STRANGERS_BYTES:
             break
         total -= account.waiting
-        found.append(Excess(account=account, reason=f"strangers have more than {STRANGERS_BYTES} bytes waiting"))
+        found.append(
+            Excess(
+                account=account,
+                reason=f"connections that were not admitted have more than {STRANGERS_BYTES} bytes waiting",
+            )
+        )
     return found
 
 
@@ -228,5 +240,5 @@ def _crowd(strangers: Sequence[Account], bounds: BacklogLimits) -> list[Excess]:
         return []
     crowds = Counter(account.address for account in strangers)
     order = sorted(strangers, key=lambda one: (-crowds[one.address], one.serial))
-    reason = f"{len(strangers)} connections that were not welcomed, {bounds.strangers} may be"
+    reason = f"{len(strangers)} connections that were not admitted, at most {bounds.strangers} are allowed"
     return [Excess(account=account, reason=reason) for account in order[:surplus]]

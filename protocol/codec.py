@@ -53,7 +53,7 @@ def decode(frames: Sequence[Buffer]) -> Message:
     except InvalidField as fault:  # here the peer, not this program, broke the contract
         raise BadField(f"{kind.KIND}.{fault.field}", fault.got, fault.expected) from None
     if behind.left_over:
-        raise BadFrames(f"{kind.KIND}: {behind.left_over} frames more than the header announces")
+        raise BadFrames(f"{kind.KIND}: {behind.left_over} more frames than the header announces")
     return message
 
 

@@ -7,7 +7,7 @@ def cannot_be_had(*, statistics_to_members: bool) -> tuple[str, ...]:
     """Return one sentence for each limitation."""
     told = [
         "The coordinator cannot inspect values; each member checks what it receives and may refuse it.",
-        "One member together with the coordinator can open everybody's updates: all members have the same key.",
+        "One member together with the coordinator can read all updates, because all members have the same key.",
         "The coordinator still sees W, who takes part, sizes and times.",
         "In a federation of two, each member can compute the other's update.",
     ]

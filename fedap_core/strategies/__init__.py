@@ -101,9 +101,9 @@ def sealing_objection(strategy: Strategy) -> str:
     if strategy.robust != "none":
         return f"robust = {strategy.robust} compares updates"
     if strategy.mixes_by_values:
-        return f"the weights of {strategy.name} follow from the values of updates"
+        return f"the weights of {strategy.name} depend on the values of updates"
     if strategy.is_sparse:
-        return f"the peers of {strategy.name} are chosen anew in every round"
+        return f"the peers of {strategy.name} are chosen again in every round"
     if strategy.home >= frozenset(Part):
         return f"{strategy.name} shares nothing, so there is nothing to seal"
     return ""

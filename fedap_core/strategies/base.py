@@ -157,7 +157,7 @@ class Strategy:
     def require_continuous(self) -> None:
         """Refuse continuous mode if the algorithm's rounds must wait for all members."""
         if self.needs_barrier:
-            expected = f"barrier: a round of {self.name} needs everyone's updates of that round"
+            expected = f"barrier: a round of {self.name} needs all updates of that round"
             raise InvalidInput("mode", "continuous", expected, "Use mode = barrier.")
 
     @property

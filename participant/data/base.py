@@ -63,7 +63,7 @@ class Dataset:
             self._check_index("site", self.site, (samples,))
             self._check_range("site", self.site, self.site_names, "site_names")
         elif self.site_names:
-            raise InvalidInput(f"{self.name}: site_names", self.site_names, "no names where `site` is None")
+            raise InvalidInput(f"{self.name}: site_names", self.site_names, "no names if `site` is None")
 
     def _check_inputs(self) -> None:
         is_image = self.x.dtype == np.uint8
@@ -123,7 +123,7 @@ class Dataset:
         occurring = [self.classes[number] for number in np.unique(self.y)]
         unknown = [name for name in occurring if name not in classes]
         if unknown:
-            fix = "Name the classes of all hospitals when the model file is made: `init --classes a,b,c`."
+            fix = "Give the classes of all hospitals when the model file is created: `init --classes a,b,c`."
             raise InvalidInput(
                 f"{self.name}: classes of the data", ", ".join(unknown), f"some of {', '.join(classes)}", fix
             )

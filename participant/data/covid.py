@@ -31,7 +31,7 @@ def load(options: DataOptions) -> Dataset:
 def match_classes(base: Path) -> dict[str, Path]:
     """Return the sub-folder of each class; InvalidInput unless each word occurs in exactly one folder name, and no
     folder name has two."""
-    fix = "Unpack the publisher's archive there, or name its place with the data option folder=."
+    fix = "Unpack the publisher's archive there, or give its folder with the data option folder=."
     if not base.is_dir():
         raise InvalidInput(str(base), "no such folder", "the unpacked COVID-19 X-ray set", fix)
     matched: dict[str, Path] = {}

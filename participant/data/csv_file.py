@@ -73,9 +73,7 @@ def _inputs(table: Table, options: DataOptions) -> NewSamples:
     if math.prod(shape) != len(names):
         raise InvalidInput("data option 'shape'", options.text("shape", ""), f"{len(names)} values, as many as columns")
     if preprocessing.columns is not None and shape[0] != 1:
-        raise InvalidInput(
-            "data option 'shape'", options.text("shape", ""), "no shape where every column has constants"
-        )
+        raise InvalidInput("data option 'shape'", options.text("shape", ""), "no shape if every column has constants")
     identity = options.text("id", "")
     ids = table.texts(identity) if identity else [str(number + 1) for number in range(len(table.rows))]
     return NewSamples(x=values.reshape(len(values), *shape), names=tuple(ids), preprocessing=preprocessing)
@@ -101,7 +99,9 @@ def _columns(table: Table, options: DataOptions) -> tuple[tuple[str, ...], Prepr
         recipe |= dict(options.recipe_of("scale", "offset"))
         return names, Preprocessing(scale=scale, offset=offset, steps=steps, recipe=tuple(recipe.items()))
     if any(options.given(name) is not None for name in ("scale", "offset")):
-        raise InvalidInput("data option 'scale'", "scale or offset beside center or spread", "one of the two pairs")
+        raise InvalidInput(
+            "data option 'scale'", "scale or offset together with center or spread", "one of the two pairs"
+        )
     centers, spreads = centers or (0.0,) * len(names), spreads or (1.0,) * len(names)
     if 0.0 in spreads:
         raise InvalidInput("spread", f"0 for column {names[spreads.index(0.0)]!r}", "a number other than 0")
@@ -117,7 +117,7 @@ def _columns(table: Table, options: DataOptions) -> tuple[tuple[str, ...], Prepr
 def _scaling_file(path: Path, options: DataOptions) -> tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]:
     for other in ("columns", "center", "spread", "scale", "offset"):
         if other in options.options:
-            raise InvalidInput(f"data option {other!r}", options.options[other], "no such option beside scaling")
+            raise InvalidInput(f"data option {other!r}", options.options[other], "no such option together with scaling")
     table = read_table(path)
     table.numbers([table.position("center"), table.position("spread")])  # reports an entry that is not a number
     centers, spreads = (tuple(float(text) for text in table.texts(name)) for name in ("center", "spread"))

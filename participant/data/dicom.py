@@ -40,9 +40,9 @@ OPTIONS = {
     "all values that its bits can hold",
     "size": "width and height in pixels, to which all are resized; default: all have one size already",
     "channels": "1 (grey) or 3 (colour); default: 1 when all are grey",
-    "group": "patient (default), study, series, instance: what is never divided",
+    "group": "patient (default), study, series, instance: the unit that is never divided",
     "frames": "split: every frame of a multi-frame file is a sample; default: such files are refused",
-    "match": "file (default), patient, study, series, instance: the column of labels that is looked up",
+    "match": "file (default), patient, study, series, instance: the column of labels to look up",
     **LABEL_OPTIONS,
 }
 
@@ -147,7 +147,7 @@ def _frames(base: Path, files: Sequence[Path], options: DataOptions, hashing: _H
         is_grey = int(header.SamplesPerPixel) == 1
         count = int(header.get("NumberOfFrames") or 1)
         if count > 1 and multi == "refuse":
-            fix = "Say frames=split to make every frame a sample."
+            fix = "Use frames=split to make every frame a sample."
             raise InvalidInput(str(file), f"{count} frames", "one frame per file", fix)
         for number, frame in enumerate(pixels if count > 1 else [pixels]):
             values = _grey(file, header, frame, number, window=window, fixed=fixed) if is_grey else frame
@@ -167,7 +167,7 @@ def _read(file: Path) -> tuple[Header, NDArray[Any]]:
     except (InvalidDicomError, OSError, ValueError, EOFError) as error:
         raise InvalidInput(str(file), f"unreadable ({type(error).__name__})", "a DICOM file") from error
     if "PixelData" not in header:
-        fix = "Take it out of the folder."
+        fix = "Remove it from the folder."
         raise InvalidInput(str(file), "no pixels", "an image", fix)
     shown = str(header.get("PhotometricInterpretation"))
     if not shown.startswith(("MONOCHROME", "RGB", "YBR")):
@@ -232,7 +232,7 @@ def _own_window(file: Path, header: Header, frame: int, values: NDArray[np.float
         return shares
     source: Any = _functional_group(header, frame, "FrameVOILUTSequence") or header
     if source.get("WindowCenter") is None or source.get("WindowWidth") is None:
-        fix = "Say window=CENTER/WIDTH, or window=full."
+        fix = "Use window=CENTER/WIDTH, or window=full."
         raise InvalidInput(str(file), "no window", "WindowCenter and WindowWidth in every file", fix)
     center, width = (float(np.atleast_1d(source.get(name))[0]) for name in ("WindowCenter", "WindowWidth"))
     function = str(source.get("VOILUTFunction") or "LINEAR").upper()

@@ -26,7 +26,7 @@ LABEL_OPTIONS = {
     "labels": "a .csv with the columns file (path or name) and label; default: one sub-folder per class",
     "label": "column of the label in that .csv; default: label",
     "classes": "all classes in order; default: sorted",
-    "format": "images, dicom or nifti, where a folder holds several",
+    "format": "images, dicom or nifti, if a folder has several",
 }
 
 _MAGIC_AT, _MAGIC = 128, b"DICM"
@@ -99,7 +99,7 @@ def labels_of(
     if not table_name:
         tops = [name.partition("/")[0] if "/" in name else "" for name in names]
         if "" in tops:
-            fix = "Or say labels=FILE.csv, a table with the columns file and label."
+            fix = "Or use labels=FILE.csv, a table with the columns file and label."
             raise InvalidInput(str(files[tops.index("")]), "no label", "a file in the sub-folder of its class", fix)
         return named_labels(np.array(tops), options.texts("classes"), str(base))
     table = read_table(Path(table_name).expanduser())
@@ -110,7 +110,7 @@ def labels_of(
         wanted = [name, Path(name).name] if keys is None else [keys[number]]
         at = next((key for key in wanted if key in listed), None)
         if at is None:
-            fix = "Add a row, or take the file out of the folder."
+            fix = "Add a row, or remove the file from the folder."
             raise InvalidInput(name, "no label", f"a row for its {match} in {table.path}", fix)
         found.append(listed[at])
     return named_labels(np.array(found), options.texts("classes"), f"{table.path}: {label}")

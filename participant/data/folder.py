@@ -31,7 +31,7 @@ OPTIONS = {
     "channels": "1 (grey) or 3 (colour); default: 1 when all are grey",
     "group": "regular expression that captures the patient in the path, as in (P[0-9]+)_",
     "site": "regular expression that captures the client in the path, in the lab",
-    "window": "the window (center/width) that the images were exported with, where it was one for all",
+    "window": "the window (center/width) that the images were exported with, if it was the same for all",
     **LABEL_OPTIONS,
 }
 
@@ -46,7 +46,7 @@ def load(path: Path, options: DataOptions) -> Dataset:
         return _dataset(path.name, path, paths, y, classes, options, size=size)
     found = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     if not found:
-        fix = "Or say labels=FILE.csv, a table with the columns file and label."
+        fix = "Or use labels=FILE.csv, a table with the columns file and label."
         raise InvalidInput(str(path), "no sub-folders", "one sub-folder of images per class", fix)
     classes = options.texts("classes") or tuple(found)
     unlisted = [name for name in found if name not in classes]

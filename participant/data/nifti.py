@@ -27,7 +27,7 @@ PERCENTILES = (1.0, 99.0)
 OPTIONS = {
     "view": "volume (default): every file is a sample, for a model such as cnn3d; slices: images cut from it",
     "axis": "axial (default), coronal or sagittal: the slices' axis",
-    "slices": "how many of a file's slices, evenly spaced; 1 is the one in the middle; default: all",
+    "slices": "number of slices per file, evenly spaced; 1: the middle one; default: all",
     "window": "center/width, as in 40/400; percentiles (default): from the 1st to the 99th of each volume",
     "size": "depth x height x width, as in 32x32x32 (slices: one number), to which all are resized; default: all "
     "have one size already",

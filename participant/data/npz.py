@@ -25,14 +25,14 @@ SCALE, OFFSET, STEPS = "preprocessing_scale", "preprocessing_offset", "preproces
 RECIPE = "preprocessing_recipe"
 
 ARRAYS = {
-    "x": "uint8 images (n, H, W), (n, C, H, W), (n, H, W, C), which are resized where the model file's are, or volumes "
+    "x": "uint8 images (n, H, W), (n, C, H, W), (n, H, W, C), resized if the model file says so, or volumes "
     "(n, C, D, H, W); or numbers (n, T), (n, C, T), (n, C, H, W), (n, C, D, H, W)",
     "y": "(n,) whole numbers from 0, or text; not needed to predict",
     "classes": "names of all classes, in order",
-    "patient, group": "(n,) who or what a sample belongs to: never divided; one of the two",
+    "patient, group": "(n,) patient or recording of a sample, never divided; one of the two",
     "subject, site": "(n,) which client a sample belongs to, in the lab; one of the two",
     "span": "(n, 2) first and last + 1 time step of a window in its recording; overlapping windows are never divided",
-    "id": "(n,) what predictions call a sample; default: its number",
+    "id": "(n,) name of a sample in predictions; default: its number",
 }
 _GROUPS = ("group", "patient")
 _SITES = ("site", "subject")
@@ -137,7 +137,7 @@ def _labels(archive: Archive, samples: int) -> tuple[IndexArray, tuple[str, ...]
     y = labels.astype(np.int64)
     highest = int(y.max(initial=-1))
     if not listed and highest >= max(samples, 1000):
-        raise InvalidInput(f"{archive.path}: y", f"a label {highest}", "labels from 0 without holes")
+        raise InvalidInput(f"{archive.path}: y", f"a label {highest}", "labels from 0 without gaps")
     return y, listed or tuple(f"class {number}" for number in range(highest + 1))
 
 

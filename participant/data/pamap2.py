@@ -37,7 +37,9 @@ _UNITS = (3, 20, 37)
 According to the publisher the ±6 g accelerometer saturates and the orientation is invalid: neither is used."""
 _CHANNELS = tuple(unit + offset for unit in _UNITS for offset in (1, 2, 3, 7, 8, 9, 10, 11, 12))
 _SCALES = np.tile(np.repeat((1.0 / 9.80665, 1.0, 1.0 / 50.0), 3), len(_UNITS))
-_FIX = "Unpack PAMAP2_Dataset.zip below the data root, or name the folder above Protocol with the data option folder=."
+_FIX = (
+    "Unpack PAMAP2_Dataset.zip below the data root, or give the parent folder of Protocol with the data option folder=."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +94,8 @@ def read_segments(path: Path) -> list[Segment]:
     if np.any(np.diff(step) <= 0):
         raise InvalidInput(
             str(path),
-            f"a time stamp that does not grow at row {int(np.argmax(np.diff(step) <= 0)) + 2}",
-            "growing time stamps",
+            f"a time stamp that does not increase at row {int(np.argmax(np.diff(step) <= 0)) + 2}",
+            "increasing time stamps",
             _FIX,
         )
     unknown = set(np.unique(activity).tolist()) - ACTIVITIES.keys() - {0}

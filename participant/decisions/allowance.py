@@ -216,7 +216,7 @@ def _narrowed(expression: str, operator: str, value: str, limit: Limit, choices:
     if not math.isfinite(number):
         if limit.low == -math.inf and limit.high == math.inf and operator == "=":  # an option's word, true or false
             return Limit(values=tuple(part.strip() for part in value.split(",")), by=by)
-        raise InvalidInput("allow", expression, f"a finite number behind {operator}")
+        raise InvalidInput("allow", expression, f"a finite number after {operator}")
     if operator == "=":
         return Limit(low=number, high=number, by=by)
     return replace(limit, by=by, high=number) if operator == "<=" else replace(limit, by=by, low=number)
@@ -228,7 +228,7 @@ def _require(name: str, path: str, value: object, limit: Limit) -> None:
     fix = f"To agree, join again with --allow '{name}{_agreeing(value, limit)}'."
     if name == "algorithm":
         fix = f"To agree, join again with {'--trust-code' if ':' in str(value) else '--algorithm'} {value}."
-    raise InvalidInput(path, _text(value), f"{limit.words}: more is not allowed here ({limit.by})", fix)
+    raise InvalidInput(path, _text(value), f"{limit.words}, as allowed here ({limit.by})", fix)
 
 
 def _agreeing(value: object, limit: Limit) -> str:

@@ -115,7 +115,7 @@ class Terms:
         if order.weights is None:
             return None
         if plan.anchor == "none":
-            return _odd(what, "weights", "a model", "none: the plan measures under the initial model")
+            return _odd(what, "weights", "a model", "none, because the plan measures under the initial model")
         if plan.sealed is not None and plan.anchor == "warmup":
             return self._refuse_tensors(what, order.weights, self._everything, sealed=True)
         return self._refuse_tensors(what, order.weights, self._whole, encoding="f32", sealed=order.uploads is not None)
@@ -131,7 +131,7 @@ class Terms:
         base: int | None = None,
     ) -> Refusal | None:
         if sealed and self._plan.sealed is None:
-            return _odd(what, "uploads", "a list", "none: the run is not sealed")
+            return _odd(what, "uploads", "a list", "none, because the run is not sealed")
         if sealed:
             layout = row_layout(layout.elements)
         elif self._plan.sealed is not None and not encoding:
@@ -141,7 +141,7 @@ class Terms:
         if not encoding and rows_differ(layout, planned):  # a row as a difference, or in full as it would arrive
             expected = (planned,) if base is not None else (downward(planned), "f32")
         elif base is not None:
-            return _odd(what, "base", str(base), "none: the plan has no differences to updates")
+            return _odd(what, "base", str(base), "none, because the plan sends no differences to updates")
         if got.layout != layout:
             described = f"{len(got.layout.specs)} tensors with {got.layout.elements} values"
             wanted = f"the plan's {len(layout.specs)} tensors with {layout.elements} values"
@@ -175,7 +175,9 @@ class Consent:
         """
         plan = welcome.plan
         if welcome.run in RESERVED_RUNS:
-            raise InvalidInput("welcome.run", welcome.run, "another name: a file of the state folder has it")
+            raise InvalidInput(
+                "welcome.run", welcome.run, "another name, because the state folder has a file of this name"
+            )
         self.allowance.refuse_excess(welcome)
         if not self.keyed and welcome.participant != self.name:
             raise InvalidInput("welcome.participant", welcome.participant, f"{self.name}, the name in hello")
@@ -215,7 +217,7 @@ def strategy_of(plan: Plan, trusted: Collection[str]) -> Strategy:
     """Return the algorithm of a plan. A participant's own code is imported only if its configuration lists it."""
     if ":" in plan.strategy and plan.strategy not in trusted:
         fix = f"Nothing was imported. If this is your own code, join again with --trust-code {plan.strategy}."
-        raise InvalidInput("plan.strategy", plan.strategy, "a built-in algorithm, or code that is trusted here", fix)
+        raise InvalidInput("plan.strategy", plan.strategy, "a built-in algorithm, or trusted code (--trust-code)", fix)
     return make_strategy(plan.strategy, dict(plan.options))
 
 
@@ -230,7 +232,7 @@ def require_layouts(plan: Plan, spec: ModelSpec, strategy: Strategy) -> None:
 
 
 def _odd(what: str, field: str, got: str, expected: str) -> Refusal:
-    return Refusal(code="bad-field", reason=f"{what}: {field}: got {got}, expected {expected}, as the plan has it")
+    return Refusal(code="bad-field", reason=f"{what}: {field}: got {got}, expected {expected}, as in the plan")
 
 
 def terms_text(welcome: Welcome) -> str:
@@ -270,7 +272,7 @@ def changed_plan(before: Mapping[str, object], welcome: Welcome) -> InvalidInput
         return None
     fix = f"If you agree to the change, join again with --accept-plan {digest_of(text)}."
     shown = shortened(changes, _SHOWN_CHANGES)
-    return InvalidInput(f"plan of run {welcome.run}", shown, "the plan that was agreed to at first contact", fix)
+    return InvalidInput(f"plan of run {welcome.run}", shown, "the plan that was accepted at first contact", fix)
 
 
 def _flat(described: Mapping[str, object], path: str = "") -> Iterator[tuple[str, object]]:

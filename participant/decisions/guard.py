@@ -38,7 +38,7 @@ class OrderGuard:
         try:
             terms = self._consent.terms(welcome, before)
         except (InvalidInput, ProtocolError) as error:
-            return f"not agreed to: {error}"
+            return f"not allowed: {error}"
         self._terms, self._agreed = terms, welcome
         return ""
 

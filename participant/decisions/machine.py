@@ -145,9 +145,9 @@ class AgentMachine:
     def _on_tick(self, now: float) -> list[Action]:
         due = self._line.tick(now)
         if (due.gave_up or due.farewell_over) and self._line.has_finished:
-            return self._end(DONE, f"run {self._stored_run} is over; its final model is here")
+            return self._end(DONE, f"run {self._stored_run} is over; its final model is in the state folder")
         if due.gave_up:
-            last = f"; at last: {self._line.last_loss}" if self._line.last_loss else ""
+            last = f"; last error: {self._line.last_loss}" if self._line.last_loss else ""
             return self._end(FAILED, f"no coordinator for {self._line.timeouts.give_up_s:g} s{last}")
         if due.farewell_over:
             return self._end(DONE, "the run is over; the coordinator did not confirm the last message")
@@ -197,7 +197,7 @@ class AgentMachine:
                 if message.code == "name-in-use":
                     return [Log(name="name.contested", facts=facts, warn=True)]
                 if message.code == "version":
-                    return self._end(WRONG_INPUT, f"the coordinator speaks another protocol: {message.reason}")
+                    return self._end(WRONG_INPUT, f"the coordinator uses another protocol version: {message.reason}")
                 unanswered = [] if message.code == "rate" else self._on_no_answer(f"{message.code}: {message.reason}")
                 return [Log(name="message.refused", facts=facts, warn=True), *unanswered]
             case _:
@@ -207,14 +207,14 @@ class AgentMachine:
         """Handle an unusable answer to hello; end after too many, so that hello is not repeated forever."""
         if not self._line.unreadable_answer():
             return []
-        why = f"{UNREADABLE_ANSWERS} hellos in a row had no usable answer: {reason}"
+        why = f"{UNREADABLE_ANSWERS} hellos in a row got no valid answer: {reason}"
         return [StopWork(), *self._end(WRONG_INPUT, why)]
 
     def _on_announced(self, message: Message, now: float) -> list[Action]:
         """Handle a message whose payloads will not arrive. The run's initial model or the order may already be here;
         a payload larger than the model can never be used."""
         if (size := offered_bytes(message)) > self._model_bytes:
-            reason = f"the coordinator's {message.KIND} offers {size} bytes; this model has at most {self._model_bytes}"
+            reason = f"{message.KIND} announces {size} bytes; this model has at most {self._model_bytes}"
             return [StopWork(), *self._leave("an impossible offer"), *self._end(WRONG_INPUT, reason)]
         if isinstance(message, Welcome):
             return self._on_welcome(replace(message, initial=None), now)
@@ -275,7 +275,7 @@ class AgentMachine:
     def _refuse(self, refusal: Refusal, about: Step) -> list[Action]:
         actions = self._guard.report_refusal(refusal, about)
         if self._guard.has_reached_limit:
-            why = f"the coordinator keeps asking for what was not agreed to; the latest: {refusal.reason}"
+            why = f"the coordinator keeps sending orders that are not allowed; the latest: {refusal.reason}"
             actions += [StopWork(), *self._leave(why[:TEXT_CHARS]), *self._end(WRONG_INPUT, why)]
         return actions
 

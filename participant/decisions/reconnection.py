@@ -60,7 +60,7 @@ UNREADABLE_ANSWERS = 5
 """Consecutive hellos with an unreadable answer after which the participant ends."""
 
 
-NO_CONNECTION = "no connection: is the address right, and does a firewall let it through?"
+NO_CONNECTION = "no connection: check the address and the firewall"
 """Reported when nothing came back at all; a port without a listener refuses at once."""
 
 

@@ -52,7 +52,7 @@ class Rejections:
                 return RejectionVerdict(reason=f"refused, {reject.code}: {reject.reason}")
         if reject.code in RETRIED_REFUSALS and comes_back:
             return RejectionVerdict(reason=f"refused: {reject.reason}")
-        both = f" (the coordinator has {reject.ours}, here is {reject.yours})" if reject.ours or reject.yours else ""
+        both = f" (coordinator: {reject.ours}, this participant: {reject.yours})" if reject.ours or reject.yours else ""
         return RejectionVerdict(reason=f"refused, {reject.code}: {reject.reason}{both}", code=WRONG_INPUT)
 
     def _judge_name_in_use(self, reject: Reject, wait_s: float, now: float) -> RejectionVerdict:

@@ -44,9 +44,9 @@ def context_of(home: HomeOverview) -> Context:
 def headline(home: HomeOverview) -> str:
     """Say in one sentence what the participant is doing."""
     if home.finished:
-        return "The run is over; your model is here."
+        return "The run is over; your model is in the state folder."
     if home.running is False:
-        return "The participant is not running: start `join` again with the same state folder, and it goes on."
+        return "The participant is not running: start `join` again with the same state folder to continue."
     if home.run is None:
         return "Waiting for the coordinator."
     if not home.rounds:

@@ -16,7 +16,7 @@ from participant.record.private_state import DamagedState, RunState
 from protocol.messages import Welcome
 
 FILE = "agreement.json"
-_AGREE_ANEW = "Delete it and join again to agree anew."
+_AGREE_ANEW = "Delete it and join again to accept the present plan."
 
 
 def keep_agreement(files: RunState, welcome: Welcome, *, accepted: str | None = None) -> bool:
@@ -43,7 +43,7 @@ def refuse_another_algorithm(earlier: Path, welcome: Welcome) -> None:
     before = plan.get("strategy") if isinstance(plan, Mapping) else None
     if before is not None and before != welcome.plan.strategy:
         fix = f"If you agree, join again with --algorithm {welcome.plan.strategy}."
-        raise InvalidInput("plan.strategy", welcome.plan.strategy, f"{before}, as in the run before", fix)
+        raise InvalidInput("plan.strategy", welcome.plan.strategy, f"{before}, as in the previous run", fix)
 
 
 def read_terms(folder: Path) -> Mapping[str, object] | None:
@@ -55,7 +55,7 @@ def read_terms(folder: Path) -> Mapping[str, object] | None:
         kept = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         reason = f"{error}. {_AGREE_ANEW}"
-        raise DamagedState("state", str(path), "the plan that was agreed to, as JSON", reason) from error
+        raise DamagedState("state", str(path), "the plan that was accepted, as JSON", reason) from error
     if not isinstance(kept, dict) or not isinstance(kept.get("plan"), dict):
-        raise DamagedState("state", str(path), "the plan that was agreed to", _AGREE_ANEW)
+        raise DamagedState("state", str(path), "the plan that was accepted", _AGREE_ANEW)
     return kept

@@ -30,8 +30,8 @@ WRITERS: Mapping[str, Writer] = {"safetensors": write_model, "onnx": write_onnx,
 """Formats of an exported model: a file for this project, a file for any ONNX runtime, a folder for MONAI."""
 
 _MADE = {
-    ALONE: "trained alone on the participant's own data, beside the federation",
-    FINE_TUNED: "the federation's last one, fine-tuned at home",
+    ALONE: "trained only on the participant's own data, in parallel with the federation",
+    FINE_TUNED: "the last federated one, fine-tuned locally",
 }
 _PROVENANCE = ("run", "participant", "algorithm", "rounds")
 
@@ -66,11 +66,11 @@ def export_bundle(
 def _finished(state: Path) -> KeptModels:
     kept = kept_models(state)
     if kept is None:
-        fix = "The run must have ended; see `fedap-participant join`. With --own, your own latest training is taken."
+        fix = "The run must have ended; see `fedap-participant join`. --own exports your latest local training."
         raise InvalidInput("state", str(state), f"a folder with {PERSONAL}", fix)
     missing = [name for name in _PROVENANCE if name not in kept.notes]
     if missing:
-        raise InvalidInput(str(state / PERSONAL), f"no note on {missing[0]}", "a personal model written by join")
+        raise InvalidInput(str(state / PERSONAL), f"no entry {missing[0]}", "a personal model written by join")
     return kept
 
 
@@ -78,7 +78,7 @@ def _chosen_model(kept: KeptModels, which: str) -> tuple[ModelSpec, State, dict[
     """Return the requested model, with notes that say which it is and why."""
     name = kept.choice.of(which).name
     model, notes = kept.models[name], dict(kept.notes)
-    why = kept.choice.sentence if which == BEST else f"asked for by --which {which}"
+    why = kept.choice.sentence if which == BEST else f"requested by --which {which}"
     notes |= {"which": name, "why": why}
     if name != FEDERATED:
         tallies = {"test": model.candidate.test, "validation": model.candidate.validation}
@@ -101,4 +101,4 @@ def _trained_model(state: Path) -> tuple[ModelSpec, State, dict[str, str]]:
     algorithm = str(plan.get("strategy", "unknown")) if isinstance(plan, Mapping) else "unknown"
     rounds = str(saved.round_no + 1)
     notes = {"run": run, "participant": str(kept.get("participant")), "algorithm": algorithm, "rounds": rounds}
-    return spec, dict(saved.model), {**notes, "model": f"own training of round {rounds} (asked for by --own)"}
+    return spec, dict(saved.model), {**notes, "model": f"own training of round {rounds} (requested by --own)"}

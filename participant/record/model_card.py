@@ -44,7 +44,7 @@ def card_of(kept: KeptModels, which: str, terms: Mapping[str, Any] | None) -> Ca
         "model": kept.spec.model,
         "participant": kept.notes.get("participant", ""),
         "which": chosen.candidate.name,
-        "why": kept.choice.sentence if which == BEST else f"asked for by --which {which}",
+        "why": kept.choice.sentence if which == BEST else f"requested by --which {which}",
         "candidates": {name: _reached(one) for name, one in kept.models.items()},
         "data": {
             "input_shape": list(kept.spec.input_shape),
@@ -109,16 +109,16 @@ def _quality(judged: Mapping[str, Any]) -> dict[str, float]:
 
 def _limits(kept: KeptModels, model: KeptModel) -> Iterator[str]:
     yield "Research software: not a medical device, and not cleared for diagnosis."
-    yield "Judged on this participant's own samples only; other devices, sites and patients were not tried."
+    yield "Evaluated only on this participant's own samples; not tested on other devices, sites and patients."
     counts = _by_class(kept, model, "samples")
     never = [name for name, count in counts.items() if count == 0]
     few = [name for name, count in counts.items() if 0 < count < FEW]
     if never:
-        yield f"Classes without a test sample here, of which nothing is known: {', '.join(never)}."
+        yield f"Classes without test samples here, for which nothing was measured: {', '.join(never)}."
     if few:
-        yield f"Classes with fewer than {FEW} test samples, whose figures are uncertain: {', '.join(few)}."
+        yield f"Classes with fewer than {FEW} test samples, for which the figures are uncertain: {', '.join(few)}."
     if "test" in model.judged and _quality(model.judged["test"]).get("calibration_error") is None:
-        yield "How well its probabilities are calibrated was not measured."
+        yield "The calibration of its probabilities was not measured."
 
 
 # ---- as Markdown
@@ -138,7 +138,7 @@ def markdown(card: Card) -> Iterator[str]:
             for name, one in card["candidates"].items()
         ],
     )
-    yield "The model that this card belongs to is printed in bold. Test samples had no part in the choice."
+    yield "The model of this card is printed in bold. Test samples were not used to choose it."
     yield ""
     yield "## Data"
     yield ""
@@ -179,11 +179,11 @@ def _mixing(card: Card) -> Iterator[str]:
     shares = card["run"]["mixed_from"]
     if not shares:
         return
-    yield "The federated model was last mixed from the updates of these members (this participant's row of W):"
+    yield "Weights of the members' updates in the last federated model (this participant's row of W):"
     yield ""
     yield from _table(("member", "weight"), [(name, f"{100 * weight:.1f} %") for name, weight in shares.items()])
     if (similarity := card["run"]["similarity"]) is not None:
-        yield f"Similarity to the member most like it: {similarity:.2f} (1 is equal statistics)."
+        yield f"Similarity to the most similar member: {similarity:.2f} (1 is equal statistics)."
         yield ""
 
 

@@ -86,7 +86,7 @@ def write_model(
             temporary.unlink()
             raise
     except OSError as error:
-        raise InvalidInput("model file", str(path), "a place that can be written", str(error)) from error
+        raise InvalidInput("model file", str(path), "a path that can be written", str(error)) from error
 
 
 def read_spec(path: Path) -> ModelSpec:
@@ -114,7 +114,9 @@ def read_model(path: Path) -> tuple[ModelSpec, State, dict[str, str]]:
     spec = ModelSpec.from_metadata(metadata, source=str(path))
     for tensor in spec.tensors:
         if tensor.name not in state or tuple(state[tensor.name].shape) != tensor.shape:
-            raise InvalidInput(str(path), f"tensor {tensor.name} missing or misshapen", f"shape {tensor.shape}")
+            raise InvalidInput(
+                str(path), f"tensor {tensor.name} missing or of the wrong shape", f"shape {tensor.shape}"
+            )
         if not torch.isfinite(state[tensor.name]).all():
             raise InvalidInput(str(path), f"tensor {tensor.name} not finite", "finite values")
     return spec, state, notes_of(metadata)

@@ -63,7 +63,7 @@ def predict(model: Path, data: str, *, root: Path | None, options: Mapping[str, 
 
 def _require_fits(new: NewSamples, spec: ModelSpec) -> None:
     if new.preprocessing != spec.preprocessing:
-        fix = "Give the data as they were given for training."
+        fix = "Give the data with the same options as for training."
         raise InvalidInput("preprocessing of the data", str(new.preprocessing), f"{spec.preprocessing}", fix)
     if tuple(new.x.shape[1:]) != spec.input_shape:
         raise InvalidInput("input shape of the data", new.x.shape[1:], f"{spec.input_shape}, as in the model file")
@@ -72,7 +72,7 @@ def _require_fits(new: NewSamples, spec: ModelSpec) -> None:
 def write_predictions(out: Path, predictions: Predictions) -> None:
     """Write the table atomically."""
     if out.is_dir():
-        raise InvalidInput("out", str(out), "a file to write", "That is a folder.")
+        raise InvalidInput("out", str(out), "a file to write", "This is a folder.")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(
         "w", dir=out.parent, prefix=f".{out.name}.", delete=False, newline="", encoding="utf-8"

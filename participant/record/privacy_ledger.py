@@ -84,7 +84,9 @@ class PrivacyLedger:
             self._disk.retry_while_full(SECRET, lambda: replace_text(path, made + "\n", mode=0o600))
         found = path.read_text(encoding="ascii", errors="replace").strip()
         if len(found) != 64 or set(found) - set("0123456789abcdef"):
-            raise InvalidInput("state", path, "64 hex digits", "Restore it from a backup: earlier noise depends on it.")
+            raise InvalidInput(
+                "state", path, "64 hex digits", "Restore it from a backup: the noise of earlier releases depends on it."
+            )
         return found
 
     def _read(self) -> tuple[PrivateRelease, ...]:
@@ -97,7 +99,7 @@ class PrivacyLedger:
                 raise ValueError(f"format {described['format']}")
             return tuple(PrivateRelease(**one) for one in described["releases"])
         except (KeyError, TypeError, ValueError) as error:
-            fix = "Restore it from a backup: it counts what was spent."
+            fix = "Restore it from a backup: it records the budget spent so far."
             raise InvalidInput("state", path, "a privacy ledger of this program", f"{fix} ({error})") from error
 
 

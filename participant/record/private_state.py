@@ -169,7 +169,7 @@ class RunState:
         return spec, tensors, notes
 
     def _damaged(self, path: Path, reason: str) -> DamagedState:
-        fix = f"Restore {path.name} from a backup, or move {self.path} away and join again: training then starts anew"
+        fix = f"Restore {path.name} from a backup, or move {self.path} away and join again: training then restarts"
         return DamagedState("state", path, "the file as it was written", f"{reason}. {fix} from what the run delivers.")
 
 

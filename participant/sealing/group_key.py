@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from fedap_core.errors import InvalidInput
 
 KEY_BYTES = 32
-_HOW = "Make one with `fedap-participant group-key`, or ask whoever made it."
+_HOW = "Create one with `fedap-participant group-key`, or ask the member that created it."
 
 
 @dataclass(frozen=True, kw_only=True)

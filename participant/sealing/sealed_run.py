@@ -159,7 +159,7 @@ class SealedRun:
     ) -> None:
         """Raise BrokenSeal unless the announced uploads are those that this order must be mixed from."""
         if not isinstance(order, Anchor) and made.member != self._name:
-            raise BrokenSeal(f"the row of {made.member}, expected that of {self._name}")
+            raise BrokenSeal(f"the row of {made.member}, expected the row of {self._name}")
         late = made.round_no != order.round_no if isinstance(order, Train) else made.round_no > order.round_no
         if late:
             raise BrokenSeal(f"a row of round {made.round_no}, expected one of round {order.round_no}")

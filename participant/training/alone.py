@@ -44,7 +44,7 @@ def train_alone(
     if first > last:
         return True
     if tell:
-        log.info("alone.training", rounds_left=last + 1 - first, note="to compare with; interrupt to leave it out")
+        log.info("alone.training", rounds_left=last + 1 - first, note="for comparison; interrupt to skip it")
     client = make(start if done is None else done.model)
     if done is not None and client.velocity is not None and "velocity" in done.extras:
         client.velocity.copy_(done.extras["velocity"])

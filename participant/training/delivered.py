@@ -32,7 +32,7 @@ ANCHOR_FILE = "anchor.digest"
 def initial_model(welcome: Welcome, spec: ModelSpec, files: RunState, own_file: Path | None) -> State:
     """Return the model of round 0 from `welcome`. InvalidInput if it is unsound or differs from the own file."""
     if welcome.initial is None:
-        raise InvalidInput("state", str(files.path), "the initial model of this run", "Join it anew.")
+        raise InvalidInput("state", str(files.path), "the initial model of this run", "Join it again.")
     state = model_of(welcome.initial, spec, "initial model")
     refused = unsound_state(state, spec, "initial model")
     if refused is not None:
@@ -40,7 +40,7 @@ def initial_model(welcome: Welcome, spec: ModelSpec, files: RunState, own_file: 
     if own_file is not None:
         other = _differing(state, own_file)
         if other is not None:
-            fix = "Ask whoever leads the federation for its initial model file."
+            fix = "Ask the federation's operator for its initial model file."
             raise InvalidInput("welcome.initial", f"other values of {other}", f"those of {own_file}", fix)
     return state
 
@@ -96,7 +96,7 @@ def require_finite(state: State, round_no: int) -> None:
     """Raise InvalidInput if training produced values that are not finite; the previous model is kept."""
     bad = next((name for name, tensor in state.items() if not torch.isfinite(tensor).all()), None)
     if bad is not None:
-        fix = "The learning rate is too high for this data; the model of the round before is kept."
+        fix = "The learning rate is too high for this data; the model of the previous round is kept."
         raise InvalidInput(f"training of round {round_no + 1}", f"tensor {bad} not finite", "finite values", fix)
 
 

@@ -168,7 +168,7 @@ def model_of(tensors: TensorSet, spec: ModelSpec, what: str, *, fill: State | No
         if found is None and fill is not None and not tensor.floating:
             state[tensor.name] = fill[tensor.name].clone()
         elif found is None or found.shape != tensor.shape:
-            raise InvalidInput(what, f"tensor {tensor.name} missing or misshapen", f"shape {tensor.shape}")
+            raise InvalidInput(what, f"tensor {tensor.name} missing or of the wrong shape", f"shape {tensor.shape}")
         else:
             state[tensor.name] = torch.from_numpy(np.array(found))
     unknown = arrays.keys() - state.keys()

@@ -28,7 +28,7 @@ class PrivacyBudget(BaseModel):
     limit_epsilon: float | None = Field(
         default=None,
         gt=0.0,
-        description="Most that all releases of this kind from this state folder may spend together.",
+        description="Maximum total epsilon of all releases of this kind from this state folder.",
     )
 
     @property
@@ -49,7 +49,7 @@ class PrivacyBudget(BaseModel):
             raise InvalidInput(
                 f"{self.SECTION}.limit_epsilon", self.limit_epsilon,
                 f"at least {total:.3g} for {releases} ({before:.3g} spent at delta {self.delta:g})",
-                "Nothing was sent. Raise the limit, or stay out of this run.",
+                "Nothing was sent. Raise the limit, or do not join this run.",
             )  # fmt: skip
         return total
 
@@ -64,7 +64,7 @@ class StatisticsPrivacy(PrivacyBudget):
     SECTION: ClassVar[str] = "statistics_privacy"
 
     epsilon: float | None = Field(
-        default=None, gt=0.0, le=100.0, description="Privacy loss of one release; none: statistics are exact."
+        default=None, gt=0.0, le=100.0, description="Privacy loss of one release; none: exact statistics, no noise."
     )
     clip: float | None = Field(
         default=None,
@@ -74,7 +74,7 @@ class StatisticsPrivacy(PrivacyBudget):
     )
     unit: Literal["group", "sample"] = Field(
         default="group",
-        description="What is protected: group (a patient or recording, if the data have them) or sample.",
+        description="Unit of protection: group (a patient or recording, if the data have them) or sample.",
     )
 
     def clip_of(self, channels: int) -> float:
@@ -89,11 +89,9 @@ class UpdatePrivacy(PrivacyBudget):
     SECTION: ClassVar[str] = "update_privacy"
 
     epsilon: float | None = Field(
-        default=None, gt=0.0, le=1e6, description="Privacy loss of one round's update; without it updates are exact."
+        default=None, gt=0.0, le=1e6, description="Privacy loss of one round's update; none: exact updates, no noise."
     )
-    clip: float = Field(
-        default=1.0, gt=0.0, description="Longest step from the delivered model to the update; longer ones are scaled."
-    )
+    clip: float = Field(default=1.0, gt=0.0, description="Clipping norm of an update's step from the delivered model.")
 
 
 def noise_multiplier_of(epsilon: float, delta: float) -> float:

@@ -32,7 +32,7 @@ def refuse_unclipped(strategy: Strategy) -> None:
     if strategy.round_measure is not Measure.NONE:
         got = f"{strategy.name}, which sends running statistics of training"
         raise InvalidInput(
-            UpdatePrivacy.SECTION, got, "an algorithm whose training leaves as updates alone", "Use fedap."
+            UpdatePrivacy.SECTION, got, "an algorithm that sends training results only as updates", "Use fedap."
         )
 
 
@@ -68,9 +68,9 @@ class PrivateUpdates:
             return departing.arrays
         base = departing.delivered
         if base is None:
-            got = f"given, and round {departing.round_no + 1} of {self.run} is saved without noise"
-            fix = "Join without it until the run is over, or with another --state."
-            raise InvalidInput(UpdatePrivacy.SECTION, got, "the same from the beginning of a run", fix)
+            got = f"set, but round {departing.round_no + 1} of {self.run} was saved without noise"
+            fix = "Join without it until the run ends, or with another --state."
+            raise InvalidInput(UpdatePrivacy.SECTION, got, "the same setting throughout a run", fix)
         asked = {
             "run": self.run, "round_no": str(departing.round_no), "clip": repr(self.privacy.clip),
             "base": _digest(base), "data": _digest(departing.arrays),

@@ -56,7 +56,7 @@ def _unsound_tensor(piece: Float32Array, own: Float32Array | None, what: str) ->
         return None
     distance, reach = _root_mean_square(piece, own), FARTHEST * max(_root_mean_square(own), 1.0)
     if distance > reach:
-        words = f"is {distance:.3g} (root mean square) from one's own, at most {reach:.3g}"
+        words = f"is {distance:.3g} (root mean square) away from the local model, at most {reach:.3g}"
         return Refusal(code="too-far", reason=f"{what} {words}")
     return None
 

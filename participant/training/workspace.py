@@ -359,4 +359,4 @@ def _tensor(vector: Vector | None) -> Tensor | None:
     found: Any = vector
     if found is None or isinstance(found, Tensor):
         return found
-    raise InvalidInput("vector", type(found).__name__, "a vector of the workspace", "Make it with work.vector(...).")
+    raise InvalidInput("vector", type(found).__name__, "a vector of the workspace", "Create it with work.vector(...).")

@@ -47,7 +47,7 @@ class MessageSender:
                 self._note_full(str(error), now)
                 continue
             if self._sent.is_on_reserve:
-                self._note_full("recorded in the room set aside", now)
+                self._note_full("recorded in the reserved space", now)
             elif self.retry_at is not None:
                 log.info("disk.free", what="sent.jsonl", effect="messages are sent again")
                 self.retry_at = None

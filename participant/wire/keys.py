@@ -44,7 +44,7 @@ def make_keys(folder: Path, name: str) -> NewKeys:
 
 def read_keys(secret_file: Path, coordinator: str) -> Keys:
     """Read the participant's key pair and the coordinator's public key, given as text or as a file that holds it."""
-    pair = read_key_file(secret_file, "Make one with `fedap-participant keygen`.")
+    pair = read_key_file(secret_file, "Create one with `fedap-participant keygen`.")
     return Keys(public=pair.public, secret=pair.secret, coordinator=_public_key(coordinator.strip()))
 
 

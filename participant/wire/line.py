@@ -35,13 +35,15 @@ _UP = zmq.EVENT_HANDSHAKE_SUCCEEDED
 _MADE = zmq.EVENT_CONNECTED
 _DOWN = {
     zmq.EVENT_DISCONNECTED: "the connection broke",
-    zmq.EVENT_CLOSED: "the connection was refused: nobody listens at this address and port",
-    zmq.EVENT_CONNECT_RETRIED: "the connection was refused: nobody listens at this address and port",
+    zmq.EVENT_CLOSED: "the connection was refused: no process listens at this address and port",
+    zmq.EVENT_CONNECT_RETRIED: "the connection was refused: no process listens at this address and port",
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the coordinator does not admit this key",
 }
 _UNLIKE = (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
 _WRONG_KEY = "the coordinator at this address has another key than --coordinator-key, or uses no keys"
-_NO_KEYS = "the handshake failed: the coordinator uses keys (give --keys and --coordinator-key), or it is none"
+_NO_KEYS = (
+    "the handshake failed: the coordinator uses keys (give --keys and --coordinator-key), or it is not a coordinator"
+)
 
 _MONITOR = TrafficMonitor()
 """One thread for all lines of this process."""

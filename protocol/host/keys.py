@@ -40,7 +40,7 @@ def write_key_file(path: Path, pair: KeyPair) -> Path:
     return public
 
 
-def read_key_file(path: Path, make: str = "Make one with keygen.") -> KeyPair:
+def read_key_file(path: Path, make: str = "Create one with keygen.") -> KeyPair:
     """Read both halves; refused if others than the owner may read the file. make: advice on how to get such a file."""
     try:
         mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")

@@ -48,7 +48,7 @@ def test_three_hospitals_go_from_data_to_predictions(tmp_path: Path) -> None:
     assert "Run three-hospitals: finished" in out
     assert "killed the coordinator" in out
     assert "Fits nobody: east" in out
-    assert "Your data are unlike those of every other member" in (tmp_path / "east.txt").read_text()
+    assert "Your data differ from those of all other members" in (tmp_path / "east.txt").read_text()
     assert "takes nothing from others" in (tmp_path / "east-export.txt").read_text()
     predicted = {"north": "cyst", "south": "abscess", "east": "cyst"}
     for name, label in predicted.items():
@@ -69,7 +69,7 @@ def test_own_algorithm_is_compared_under_its_name(tmp_path: Path) -> None:
 def test_own_model_becomes_an_initial_model_file(tmp_path: Path) -> None:
     out = run("own-model/run.sh", tmp_path)
     assert "my_model:small for" in out
-    assert "stays home" in out
+    assert "stays local" in out
 
 
 def test_run_file_of_the_example_is_a_configuration() -> None:

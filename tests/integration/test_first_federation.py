@@ -58,7 +58,7 @@ def test_from_keys_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     config = config_file(tmp_path / "run.toml", chosen)
     assert "Members: 2 (" in require(run_command(coordinator, "check", "--config", str(config)))
     leaves = require(run_command(participant, "check", *DATA, "--model-file", "initial.safetensors", "--rounds", "2"))
-    assert "stays home" in leaves
+    assert "stays local" in leaves
     with ExitStack() as stack:
         serving = ServeProcess("serve", "--config", str(config), log=tmp_path / "coordinator.log")
         stack.callback(serving.close)

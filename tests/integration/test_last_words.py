@@ -29,5 +29,5 @@ def test_killed_behind_its_goodbye_it_ends_well_in_its_next_life(tmp_path: Path)
         made[name].start()
         wait_until(lambda: made[name].ended() is not None, "the end of its second life")
         assert made[name].ended() == 0
-    assert "is over; its final model is here" in made[name].log()
+    assert "is over; its final model is in the state folder" in made[name].log()
     assert final_bits(made) == reference.bits

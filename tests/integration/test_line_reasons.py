@@ -83,4 +83,4 @@ def test_port_where_nobody_listens_is_told_from_a_firewall() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else gets it
         found = why(f"tcp://127.0.0.1:{taken.getsockname()[1]}", keys(MEMBER, SERVER))
-    assert found == "the connection was refused: nobody listens at this address and port"
+    assert found == "the connection was refused: no process listens at this address and port"

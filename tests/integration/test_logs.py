@@ -95,7 +95,7 @@ def test_without_a_terminal_every_line_is_json_that_says_run_round_and_participa
         assert [line["round"] for line in lines if line["event"] == "round.trained"] == [1, 2]
         assert all(line["run"] == "whole" for line in lines if line["round"] is not None)
         sentences = text[len(told) :]
-        assert "No samples were held back to choose by; export takes the federated model." in sentences
+        assert "No samples were held back for the choice; export takes the federated model." in sentences
         assert not any(line.startswith("{") for line in sentences), "the last lines are for whoever started it"
 
 

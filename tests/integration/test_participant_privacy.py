@@ -135,7 +135,7 @@ def test_check_prints_the_list_and_no_batch_norm_leaves_under_fedap(tmp_path: Pa
     arguments = ["--data", "synthetic", "--model-file", str(tmp_path / "m"), *options, "--rounds", "3"]
     fedap = run_command(main, "check", "--algorithm", "fedap", *arguments)
     assert fedap.code == 0, fedap.complaint
-    (home,) = [line for line in fedap.out.splitlines() if line.startswith("stays home")]
+    (home,) = [line for line in fedap.out.splitlines() if line.startswith("stays local")]
     assert "bn1.weight" in home
     (update,) = [line for line in fedap.out.splitlines() if line.lstrip().startswith("update")]
     assert "bn1" not in update

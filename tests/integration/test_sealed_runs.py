@@ -101,7 +101,7 @@ def require_listed(player: Player, folder: Path, reference: Reference, key: Grou
     assert "bn1.weight" in stays_home(subject)
     assert "conv1.weight" not in stays_home(subject)
     entries = {one.kind: one for one in what_leaves(subject)}
-    assert ("0 in place of sample counts" in entries["hello"].when) == (statistics_to == "members")
+    assert ("0 instead of sample counts" in entries["hello"].when) == (statistics_to == "members")
     for line in player.sent():
         entry = entries[str(line["kind"])]
         names = [str(name) for name in line["names"]] if isinstance(line["names"], list) else []

@@ -38,7 +38,7 @@ def test_difference_within_chance_is_called_that() -> None:
     assert found.sentence.endswith(
         "compared with the federated model, this may be chance; export takes your own model."
     )
-    assert found.test_sentence.endswith("of 200 test samples, which had no part in the choice.")
+    assert found.test_sentence.endswith("of 200 test samples, which were not used for the choice.")
 
 
 def test_equal_models_leave_what_was_asked_for() -> None:
@@ -64,7 +64,7 @@ def test_order_of_the_others_has_no_part() -> None:
         ([candidate(FEDERATED, 50)], "There is no other model; export takes the federated model."),
         (
             [candidate(FEDERATED, None), candidate(ALONE, None)],
-            "No samples were held back to choose by; export takes the federated model.",
+            "No samples were held back for the choice; export takes the federated model.",
         ),
     ],
 )

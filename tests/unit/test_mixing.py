@@ -79,7 +79,7 @@ def test_self_weight_one_is_the_identity_and_zero_leaves_nothing_of_oneself() ->
         (np.array([[0.0, math.nan], [math.nan, 0.0]]), "finite"),
         (np.array([[0.0, math.inf], [math.inf, 0.0]]), "finite"),
         (np.array([[0.0, -1.0], [-1.0, 0.0]]), "numbers >= 0"),
-        (np.array([[0.0, 1.0], [1.0, 0.5]]), "to themselves"),
+        (np.array([[0.0, 1.0], [1.0, 0.5]]), "on the diagonal"),
         (np.array([[0.0, 1.0], [2.0, 0.0]]), "both directions"),
     ],
 )

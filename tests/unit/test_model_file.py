@@ -135,7 +135,7 @@ def test_tensors_that_contradict_the_description_are_refused_by_name(tmp_path: P
     spec, state = initial()
     wrong = {
         "missing": {name: tensor for name, tensor in state.items() if name != "fc.bias"},
-        "misshapen": state | {"fc.bias": torch.zeros(4)},
+        "of the wrong shape": state | {"fc.bias": torch.zeros(4)},
         "not finite": state | {"fc.bias": torch.tensor([0.0, float("nan"), 0.0])},
     }
     for fault, tensors in wrong.items():

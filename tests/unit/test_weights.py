@@ -49,7 +49,7 @@ def test_weights_of_a_file_are_where_the_federation_begins(form: str, tmp_path: 
 def test_a_head_for_other_classes_is_drawn_anew_and_said(tmp_path: Path) -> None:
     torch.save(pretrained(classes=7), tmp_path / "w.pt")
     made = init(tmp_path / "initial", tmp_path / "w.pt")
-    assert "drawn anew, because theirs do not fit: fc3.weight, fc3.bias" in made.out
+    assert "newly initialised, because the shapes differ: fc3.weight, fc3.bias" in made.out
     _, found, _ = read_model(tmp_path / "initial")
     assert found["fc3.weight"].shape == (3, 84)
     assert torch.equal(found["conv1.weight"], pretrained()["conv1.weight"])

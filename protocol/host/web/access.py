@@ -55,7 +55,7 @@ class Guarded:
         if not self._address.admits(headers.get("host", "")):
             return PlainTextResponse("unknown host name; allow it with --page-host\n", 421)
         if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("this page can only be read\n", 405)
+            return PlainTextResponse("this page is read-only\n", 405)
         if self._token is None:
             return None
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]

@@ -41,7 +41,7 @@ class PageAddress:
         if self.token is None and not (self.is_local and all(name in _LOCAL_NAMES for name in self.hosts)):
             raise InvalidInput(
                 "page", self.listen if not self.is_local else f"{self.listen} for {', '.join(self.hosts)}",
-                "an address on this machine where no token is used",
+                "an address on this machine, because no token is used",
                 "Give --page-token FILE, and --page-cert FILE or a proxy with TLS in front of it.",
             )  # fmt: skip
 
@@ -90,7 +90,7 @@ class PageAddress:
         opened = f"open it once as /?token=TOKEN; the token is in {self.token}"
         if self.is_local or self.certificate is not None:
             return opened
-        return f"{opened}. It speaks plain HTTP: put a proxy with TLS in front of it, or give --page-cert"
+        return f"{opened}. It uses plain HTTP: put a proxy with TLS in front of it, or give --page-cert"
 
     def words(self, listening: socket.socket) -> str:
         """Return the line that a command prints when the page is up."""

@@ -127,7 +127,7 @@ class LivePage:
 
     async def _events(self, _request: Request) -> Response:
         if self._streams >= MOST_STREAMS:
-            return PlainTextResponse(f"{MOST_STREAMS} browsers look at this page already\n", 503)
+            return PlainTextResponse(f"{MOST_STREAMS} browsers already have this page open\n", 503)
         return StreamingResponse(self._stream(), media_type="text/event-stream")
 
     async def _stream(self) -> AsyncIterator[str]:

@@ -179,7 +179,7 @@ WELCOMES: tuple[Scenario, ...] = (
     _refused("second-run", "A second run begins, with an algorithm that shares batch norm.",
              _second_run_with_more, "plan.strategy", updates=1),
     _refused("second-run-unpinned", "The same, and the operator has not named an algorithm.",
-             _second_run_with_more, "as in the run before", updates=1, settings={"algorithm": None}),
+             _second_run_with_more, "as in the previous run", updates=1, settings={"algorithm": None}),
     Scenario(name="traversal", does="The run's name is a path out of the state folder.",
              outcome="The message is not understood; the participant waits for one that is.",
              play=_malformed_then_honest(_set("run", "../../x"))),

@@ -142,7 +142,7 @@ def test_another_hospitals_table_is_read_by_the_recipe_of_the_model_file(tmp_pat
         ({"columns": "age,pulse", "spread": "1,1", "shape": "2x1"}, "no shape"),
         ({"columns": "age,puls"}, "Did you mean 'pulse'"),
         ({"scaling": "nowhere.csv"}, "nowhere.csv: got no such file"),
-        ({"scaling": "nowhere.csv", "columns": "age"}, "no such option beside scaling"),
+        ({"scaling": "nowhere.csv", "columns": "age"}, "no such option together with scaling"),
     ],
 )
 def test_wrong_constants_are_refused(options: dict[str, str], complaint: str, tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_labels_come_from_a_table_by_file_or_by_patient(tmp_path: Path) -> None:
 def test_frames_of_a_file_are_refused_or_become_samples_of_one_patient(tmp_path: Path) -> None:
     stored = np.stack([ramp(), ramp() + 20]).astype(np.int16)
     write_dicom(tmp_path / "a" / "1.dcm", stored, **WINDOW)
-    with pytest.raises(InvalidInput, match=r"2 frames, expected one frame per file\. Say frames=split"):
+    with pytest.raises(InvalidInput, match=r"2 frames, expected one frame per file\. Use frames=split"):
         loaded(tmp_path)
     data = loaded(tmp_path, frames="split")
     assert data.x[:, 0].tolist() == [[[0, 0], [102, 255]], [[0, 51], [153, 255]]]
@@ -170,7 +170,7 @@ def test_new_files_need_no_labels_and_keep_their_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("attributes", "options", "complaint"),
     [
-        ({}, {}, "no window, expected WindowCenter and WindowWidth in every file. Say window=CENTER/WIDTH"),
+        ({}, {}, "no window, expected WindowCenter and WindowWidth in every file. Use window=CENTER/WIDTH"),
         (WINDOW, {"window": "40"}, "center/width, as in 40/400, or file or full"),
         (WINDOW, {"window": "40/0"}, "center/width"),
         (WINDOW, {"group": "person"}, "one of instance, patient, series, study"),

@@ -112,7 +112,7 @@ LABELS = np.array([0, 1])
         ({"x": IMAGES, "y": np.array([0.0, 1.0])}, "whole numbers from 0"),
         ({"x": IMAGES, "y": np.array([0, -1])}, "values from -1 to 0"),
         ({"x": IMAGES, "y": np.array([0, 2]), "classes": np.array(["a", "b"])}, "values from 0 to 2"),
-        ({"x": IMAGES, "y": np.array([0, 70_000])}, "without holes"),
+        ({"x": IMAGES, "y": np.array([0, 70_000])}, "without gaps"),
         ({"x": np.zeros(2, dtype=np.uint8), "y": LABELS}, "images"),
         ({"x": np.zeros(2), "y": LABELS}, r"\(n, T\)"),
         ({"x": np.array([["a"], ["b"]]), "y": LABELS}, "uint8 images or numbers"),

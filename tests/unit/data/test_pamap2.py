@@ -133,7 +133,7 @@ def test_files_outside_the_format_are_named(tmp_path: Path) -> None:
     for text, complaint in (
         ("1.0 4 104\n", "row 1: got 3 columns, expected 54"),
         (good.replace(" 4 ", " 8 "), "column 2: got 8"),
-        (good + good, "time stamp that does not grow at row 31"),
+        (good + good, "time stamp that does not increase at row 31"),
         (good + "0.30 4 what\n", "unreadable rows"),
         (good, "no window of 2 s"),
         ("", "row 1: got 0 columns"),

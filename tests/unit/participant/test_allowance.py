@@ -150,7 +150,7 @@ def test_lines_for_people_name_every_bound_and_who_set_it() -> None:
 
 def test_more_of_one_peer_than_the_default_is_taken_only_where_the_operator_agrees() -> None:
     allowance("max_peer_weight<=0.5").refuse_excess(welcome(sealed=SEALED))
-    with pytest.raises(InvalidInput, match=r"at most 0.1: more is not allowed here \(--allow\)"):
+    with pytest.raises(InvalidInput, match=r"at most 0.1, as allowed here \(--allow\)"):
         allowance("max_peer_weight<=0.1").refuse_excess(welcome(sealed=replace(SEALED, max_peer_weight=0.2)))
 
 

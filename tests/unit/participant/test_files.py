@@ -52,7 +52,7 @@ def test_a_model_file_that_cannot_be_moved_into_place_leaves_nothing_behind(tmp_
     )
     target = tmp_path / "taken"
     target.mkdir()
-    with pytest.raises(Exception, match="a place that can be written"):
+    with pytest.raises(Exception, match="a path that can be written"):
         write_model(target, spec, state)
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
     write_model(tmp_path / "free", spec, state)

@@ -201,7 +201,7 @@ def test_payload_larger_than_the_model_is_not_fetched_and_ends_the_participant()
     assert not agent.machine.wants(replace(WELCOME, run="second", initial=LARGE))
     end = agent.on(Announced(message=impossible))[-1]
     assert isinstance(end, End)
-    assert (end.code, "offers 4194308 bytes; this model has at most 1000000" in end.reason) == (2, True)
+    assert (end.code, "announces 4194308 bytes; this model has at most 1000000" in end.reason) == (2, True)
 
 
 def test_orders_of_a_run_whose_welcome_is_on_its_way_are_worth_fetching() -> None:

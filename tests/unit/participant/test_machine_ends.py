@@ -38,7 +38,7 @@ def run_until(agent: Agent, now: float) -> list[Action]:
 def test_a_finished_run_ends_well_though_nobody_is_there_any_more(give_up_s: float | None) -> None:
     agent = Agent(replace(TIMEOUTS, give_up_s=give_up_s), run=RUN, has_finished=True)
     end = end_of(run_until(agent, TIMEOUTS.farewell_s))
-    assert (end.code, f"run {RUN} is over; its final model is here" in end.reason) == (0, True)
+    assert (end.code, f"run {RUN} is over; its final model is in the state folder" in end.reason) == (0, True)
 
 
 def test_a_finished_run_ends_well_when_the_coordinator_says_that_it_is_over() -> None:
@@ -90,7 +90,7 @@ def test_hellos_without_a_usable_answer_are_not_repeated_for_ever() -> None:
     agent = Agent()
     assert not [one for one in hellos(agent, "no header", UNREADABLE_ANSWERS - 1) if isinstance(one, End)]
     end = end_of(hellos(agent, "no header", 1))
-    assert (end.code, end.reason) == (2, "5 hellos in a row had no usable answer: no header")
+    assert (end.code, end.reason) == (2, "5 hellos in a row got no valid answer: no header")
 
 
 def test_a_welcome_in_between_makes_up_for_what_was_not_understood() -> None:

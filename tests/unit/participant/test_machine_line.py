@@ -162,7 +162,7 @@ def test_refusal_ends_with_both_values_in_its_sentence() -> None:
     actions = agent.receive(Reject(code="wrong-classes", reason="differ", ours="a", yours="b"))
     assert isinstance(actions[-1], End)
     assert (actions[-1].code, actions[-1].reason) == (
-        2, "refused, wrong-classes: differ (the coordinator has a, here is b)",
+        2, "refused, wrong-classes: differ (coordinator: a, this participant: b)",
     )  # fmt: skip
     assert agent.receive(beat()) == []
 

@@ -123,7 +123,7 @@ def test_export_gives_the_model_that_is_asked_for(ended: Path, tmp_path: Path) -
         out = tmp_path / f"{which}.safetensors"
         export_bundle(ended / "odd", out, force=False, which=which)
         notes = read_model(out)[2]
-        assert (notes["which"], notes["why"]) == (which, f"asked for by --which {which}")
+        assert (notes["which"], notes["why"]) == (which, f"requested by --which {which}")
     personal = read_model(ended / "odd" / PERSONAL)[1]
     federated = read_model(tmp_path / "federated.safetensors")[1]
     assert all((federated[name] == tensor).all() for name, tensor in personal.items())
@@ -176,7 +176,7 @@ def test_card_says_what_the_model_is_for_people_and_programs(ended: Path, tmp_pa
 
 def test_member_that_fits_nobody_is_told_so_with_what_it_took_from_others(ended: Path, tmp_path: Path) -> None:
     said = export_bundle(ended / "odd", tmp_path / "model.safetensors", force=False)
-    assert "unlike those of every other member: 0.41 similar to the nearest" in said
+    assert "differ from those of all other members: similarity 0.41 to the most similar one" in said
     assert "takes 67% from others" in said
 
 

@@ -74,7 +74,9 @@ def test_scores_together_and_alone_stand_side_by_side_with_the_choosers_sentence
     assert (overview.federated_round, overview.alone_round, overview.finished) == (5, 5, True)
 
 
-@pytest.mark.parametrize(("similarity", "said"), [(0.3, "0.30 similar to the nearest"), (0.9, None), (None, None)])
+@pytest.mark.parametrize(
+    ("similarity", "said"), [(0.3, "similarity 0.30 to the most similar one"), (0.9, None), (None, None)]
+)
 def test_a_participant_that_fits_nobody_is_told_so(
     tmp_path: Path, model: tuple[ModelSpec, State], similarity: float | None, said: str | None
 ) -> None:
@@ -83,7 +85,7 @@ def test_a_participant_that_fits_nobody_is_told_so(
     save(folder, model, "goodbye", 5, 44, similarity=similarity, mixed_from={"east": 1.0})
     with served(lambda: home_page(folder).app()) as visitor:
         page = visitor.ask().text
-    assert ("unlike those of every other member" in page) is (said is not None)
+    assert ("differ from those of all other members" in page) is (said is not None)
     if said is not None:
         assert said in page
         assert "takes nothing from others" in page

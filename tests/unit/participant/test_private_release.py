@@ -119,5 +119,5 @@ def test_running_statistics_are_refused_because_training_made_them(folder: Path)
 
 def test_a_damaged_ledger_is_not_forgotten(folder: Path) -> None:
     (folder / LEDGER).write_text("{}")
-    with pytest.raises(InvalidInput, match="counts what was spent"):
+    with pytest.raises(InvalidInput, match="records the budget spent so far"):
         _ = PrivacyLedger(folder, Disk()).releases

@@ -126,9 +126,7 @@ def test_a_run_that_the_budget_is_not_enough_for_is_refused_before_it_begins(fol
 
 def test_a_round_that_was_saved_without_noise_is_not_told_with_it(folder: Path) -> None:
     trained(opened(folder, None), order(0, shared(INITIAL)))
-    with pytest.raises(
-        InvalidInput, match=r"update_privacy: got given, and round 1 of home-run is saved without noise"
-    ):
+    with pytest.raises(InvalidInput, match=r"update_privacy: got set, but round 1 of home-run was saved without noise"):
         _ = opened(folder).finished_report
 
 

@@ -185,7 +185,7 @@ def with_another_own_salt(order: Train) -> Train:
     ("tamper", "says"),
     [
         (flipped, "the check value is wrong"),
-        (of_another, "the row of c2, expected that of c1"),
+        (of_another, "the row of c2, expected the row of c1"),
         (announced_otherwise, "do not follow from the row that was requested"),
         (with_another_salt, "sum outside its range"),
         (with_another_own_salt, "another upload under this participant's name"),

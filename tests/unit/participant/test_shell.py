@@ -259,4 +259,4 @@ def test_a_welcome_that_cannot_be_read_ends_the_participant_after_some_hellos(
     end = office.end()
     thread.join(PATIENCE_MS / 1000)
     office.close()
-    assert (end.code, "hellos in a row had no usable answer: " in end.reason) == (2, True)
+    assert (end.code, "hellos in a row got no valid answer: " in end.reason) == (2, True)

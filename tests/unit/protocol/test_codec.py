@@ -92,7 +92,7 @@ def test_wrong_number_of_frames_is_refused(count: int) -> None:
 
 
 def test_frame_nobody_announced_is_refused() -> None:
-    with pytest.raises(BadFrames, match="1 frames more"):
+    with pytest.raises(BadFrames, match="1 more frames"):
         decode([*encode(HELLO), b"stowaway"])
 
 
