@@ -43,7 +43,7 @@ app.command("reproduce")(reproduce)
 
 def main() -> None:
     """Entry point: wrong input ends in one line and exit code 2."""
-    run_app(app, interrupted="interrupted; runs that were begun go on with the same command")
+    run_app(app, interrupted="interrupted; the same command resumes the runs")
 
 
 if __name__ == "__main__":

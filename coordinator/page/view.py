@@ -53,7 +53,7 @@ def headline(run: RunOverview) -> str:
     if run.ended:
         return f"The run has {'been aborted' if run.stage == 'aborted' else 'ended'}."
     if run.running is False:
-        return "No coordinator is running: start `serve` again with the same folder, and the run resumes."
+        return "No coordinator is running: start `serve` again with the same folder to resume the run."
     words = {
         "enrolling": "Waiting for members.",
         "measuring": "Members measure statistics.",

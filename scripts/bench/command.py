@@ -12,10 +12,8 @@ import typer
 
 from fedap_core.errors import InvalidInput
 
-QUICK = "QUICK: tiny sizes, to see that everything works; the figures mean nothing."
-RULE = (
-    "Ratios are taken pass by pass between things that ran in turn on this machine; the median and the range are shown."
-)
+QUICK = "QUICK: tiny sizes, to check that everything works; the figures mean nothing."
+RULE = "Ratios compare parts that ran alternately in the same pass on this machine; median and range are shown."
 
 
 def bench(
@@ -70,5 +68,5 @@ def bench(
     typer.echo(sheet.markdown_table(results))
     typer.echo("")
     missed = sum(finding.is_missed for result in results for finding in result.findings)
-    typer.echo(f"{RULE} Bars missed: {missed}. {here.warning or ''}".rstrip())
+    typer.echo(f"{RULE} Limits missed: {missed}. {here.warning or ''}".rstrip())
     typer.echo(f"{out}: every pass, versions, machine")

@@ -107,7 +107,7 @@ def noise_sentence(series: Mapping[str, Measurements]) -> str:
     """Say how far passes of the same thing differed, typically and at most."""
     repeated = [one for one in series.values() if len(one.values) > 1]
     if not repeated:
-        return "Noise: unknown, there was one pass only."
+        return "Noise: unknown, because there was only one pass."
     worst = max(repeated, key=lambda one: one.spread)
     typical = statistics.median(one.spread for one in repeated)
     return (

@@ -48,7 +48,7 @@ class Machine:
         """What to print before measuring on a busy machine."""
         if not self.is_busy:
             return None
-        return f"WARNING: the machine is busy (load {self.load_average[0]:.2f}); ratios are blurred, times are wrong."
+        return f"WARNING: the machine is busy (load {self.load_average[0]:.2f}); ratios are noisy, times are wrong."
 
 
 def cores() -> int:

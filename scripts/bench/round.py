@@ -86,7 +86,7 @@ def _findings(found: dict[str, Measurements]) -> tuple[BenchResult, ...]:
 
 
 def _notes() -> tuple[str, ...]:
-    return () if cores() == 2 else (f"The bars are set for 2 cores; here are {cores()}.",)
+    return () if cores() == 2 else (f"The limits are set for 2 cores; this machine has {cores()}.",)
 
 
 def _resident(workers: WorkerProcesses, rounds: int) -> Callable[[], float]:

@@ -94,10 +94,10 @@ def _possible(kinds: tuple[str, ...], *, asked: bool, sealed: bool) -> tuple[str
     missing = {name: reason for name, reason in impossible_kinds().items() if name in kinds}
     for name, reason in missing.items():
         if asked:
-            raise InvalidInput("kind", name, "a kind that can be played here", f"{reason}; see --list for others.")
+            raise InvalidInput("kind", name, "a kind that can be run here", f"{reason}; see --list for others.")
     for reason in dict.fromkeys(missing.values()):
         left_out = ", ".join(name for name, why in missing.items() if why == reason)
-        typer.echo(f"left out: {left_out} ({reason}); the other kinds break lines by a proxy")
+        typer.echo(f"left out: {left_out} ({reason}); the other kinds break connections with a proxy")
     return tuple(name for name in kinds if name not in missing)
 
 
@@ -125,7 +125,7 @@ def _run(wanted: Iterator[Drill], *, jobs: int, out: Path, again: bool) -> bool:
     def done(record: DrillRecord) -> None:
         records.append(path, record)
         told.append(record)
-        said = "survived" if record.survived else f"NOT SURVIVED: {'; '.join(record.complaints)}"
+        said = "survived" if record.survived else f"FAILED: {'; '.join(record.complaints)}"
         console.print(
             f"{len(told)}: {record.drill.name}, {record.struck} faults, {record.seconds:.1f} s: {said}",
             soft_wrap=True,

@@ -102,7 +102,7 @@ class ForkServer:
             return
         received = self._ours.recv(65_536)
         if not received:
-            raise RuntimeError("the process that starts the parties is gone")
+            raise RuntimeError("the process that starts the parties has exited")
         *lines, self._pending = (self._pending + received).split(b"\n")
         for line in lines:
             told = json.loads(line)

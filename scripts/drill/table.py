@@ -15,7 +15,15 @@ MB = 1_000_000
 def show(console: Console, records: Sequence[DrillRecord]) -> None:
     """Print one line per kind, a total, and the command for each failure."""
     table = Table(title="fedap-lab drill")
-    for name in ("kind", "tried", "survived", "faults struck", "worst memory growth", "most log bytes", "seconds each"):
+    for name in (
+        "kind",
+        "drills",
+        "passed",
+        "faults injected",
+        "worst memory growth",
+        "most log bytes",
+        "seconds each",
+    ):
         table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=name == "kind")
     kinds = list(dict.fromkeys(record.drill.kind for record in records))
     for kind in kinds:
@@ -28,7 +36,7 @@ def show(console: Console, records: Sequence[DrillRecord]) -> None:
         console.print(line)
     for record in records:
         if not record.survived:
-            console.print(f"not survived: {record.drill.replay}", soft_wrap=True, markup=False, highlight=False)
+            console.print(f"failed: {record.drill.replay}", soft_wrap=True, markup=False, highlight=False)
             for complaint in record.complaints:
                 console.print(f"    {complaint}", soft_wrap=True, markup=False, highlight=False)
             if record.folder:
@@ -59,6 +67,6 @@ def breakdown(records: Sequence[DrillRecord]) -> list[str]:
         sealed = ", sealed" if drill.sealed else ""
         groups.setdefault(f"{drill.model_bytes:,} bytes, {line}, {drill.mode}{sealed}", []).append(record)
     return [
-        f"{name}: {sum(record.survived for record in found)} of {len(found)} survived"
+        f"{name}: {sum(record.survived for record in found)} of {len(found)} passed"
         for name, found in sorted(groups.items())
     ]

@@ -112,7 +112,7 @@ def _work(line: Connection, root: Path, parent: int) -> None:
                 record = runner.play(drill)
             except Exception as error:  # noqa: BLE001 - one drill that cannot be played must not end the series
                 traceback.print_exc()
-                record = failed_record(drill, f"could not be played: {error}")
+                record = failed_record(drill, f"could not be run: {error}")
             line.send_bytes(encode(record).encode())
 
 

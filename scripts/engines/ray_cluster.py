@@ -187,7 +187,7 @@ class RayPool:
         ray, there = self._ray, self._ray.cluster_resources()
         room = there.get("CPU", 1.0) if gpus == 0.0 else min(there.get("CPU", 1.0), there.get("GPU", 0.0) // gpus)
         if room < 1:
-            raise InvalidInput("gpus-per-actor", gpus, f"what a cluster of {there.get('GPU', 0.0):g} GPUs has")
+            raise InvalidInput("gpus-per-actor", gpus, f"at most the {there.get('GPU', 0.0):g} GPUs of the cluster")
         made = ray.remote(ClientActor).options(num_cpus=1, num_gpus=gpus, max_restarts=0)
         actors = {}
         for _ in range(min(int(room), len(self._names))):

@@ -44,7 +44,9 @@ Jobs = Annotated[
 ]
 Memory = Annotated[
     float | None,
-    typer.Option(help="Gigabytes that clients may take before they lie in files. Default: half of the machine's."),
+    typer.Option(
+        help="Gigabytes of memory for clients; beyond that they are kept in files. Default: half of the machine's."
+    ),
 ]
 RayAddress = Annotated[str, typer.Option(help="With --engine ray: the cluster. Default: RAY_ADDRESS, or this machine.")]
 GpusPerActor = Annotated[
@@ -74,7 +76,7 @@ def compare(
     partition: Partition = None,
     alpha: Annotated[float, typer.Option(help="Dirichlet concentration; smaller is more uneven.")] = 0.1,
     protocol: Annotated[str, typer.Option(help="paper (half/half) or reference (40/30/30).")] = "paper",
-    validation: Annotated[float, typer.Option(help="Share of training samples held back for model choice.")] = 0.0,
+    validation: Annotated[float, typer.Option(help="Fraction of training samples held back for model choice.")] = 0.0,
     model: Annotated[str, typer.Option(help="lenet5, har-cnn, alexnet or package.module:factory.")] = "",
     data_option: Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")] = None,
     overlapping_windows: Annotated[
@@ -85,16 +87,20 @@ def compare(
     lr_schedule: Annotated[
         str, typer.Option(help="constant, or cosine: the learning rate falls over the run's rounds.")
     ] = "constant",
-    lr_floor: Annotated[float, typer.Option(help="What a falling learning rate ends at, as a share of it.")] = 0.0,
+    lr_floor: Annotated[
+        float, typer.Option(help="Final learning rate of a falling schedule, as a fraction of the first.")
+    ] = 0.0,
     momentum: Annotated[float, typer.Option(help="Heavy-ball momentum; reset in every round.")] = 0.0,
     weight_decay: Annotated[float, typer.Option(help="Factor of the squared norm in the loss.")] = 0.0,
     batch_size: BatchSize = None,
-    batches: Annotated[str, typer.Option(help="even sizes, or reference: full ones and a smaller last.")] = "even",
+    batches: Annotated[
+        str, typer.Option(help="even sizes, or reference: full batches and a smaller last one.")
+    ] = "even",
     epochs: Annotated[int, typer.Option(help="Local epochs per round.")] = 1,
     anchor: Annotated[str, typer.Option(help="pooled, warmup:ROUNDS or a model file.")] = "pooled",
     start_from: Annotated[str, typer.Option(help="initial or anchor, the same for all algorithms.")] = "initial",
     evaluate_every: Annotated[int, typer.Option(help="Evaluate in every k-th round and in the last ten.")] = 1,
-    participation: Annotated[float, typer.Option(help="Share of the clients that train in each round.")] = 1.0,
+    participation: Annotated[float, typer.Option(help="Fraction of the clients that train in each round.")] = 1.0,
     encoding: Annotated[str, typer.Option(help=f"How weights are encoded: {', '.join(ENCODINGS)}.")] = "f32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
     layers: Annotated[str, typer.Option(help="tiled, or stock: torch's own; equal up to rounding.")] = "tiled",

@@ -23,9 +23,9 @@ def demo_comparison(rounds: int) -> Comparison:
 
 def run_demo(rounds: int, options: SweepOptions, console: Console) -> None:
     """Run the demo; print the table, its meaning and the path of the report."""
-    console.print("Ten people, one smartwatch each, seven shoulder exercises. Nobody's recordings leave home.")
+    console.print("Ten people, one smartwatch each, seven shoulder exercises. No recording leaves its owner.")
     if options.engine == "processes":
-        console.print("Each of them is a process of its own, the coordinator another; samples stay in their process.")
+        console.print("Each person and the coordinator are separate processes; samples stay in their process.")
     comparison = demo_comparison(rounds)
     summaries = {s.algorithm: s for s in compare_and_report(comparison, options, console)}
     console.print(in_words(alone=summaries["base"], together=summaries["fedap"]))

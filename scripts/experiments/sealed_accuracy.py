@@ -34,7 +34,7 @@ def sealed_accuracy(
     jobs: Annotated[int, typer.Option(min=1, help="Runs at once.")] = 2,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("runs/sealed"),
 ) -> None:
-    """Compare a sealed run's accuracy with a clear one's, and with clear runs after a change of 1e-7."""
+    """Compare the accuracy of a sealed run with an unsealed one, and with unsealed runs after a change of 1e-7."""
     from rich.console import Console
 
     from scripts.experiments.comparison import Comparison

@@ -193,7 +193,7 @@ class _Jobs:
             message = json.loads(connection.recv_bytes())
         except EOFError:
             process.join()
-            error = RuntimeError(f"its process ended unexpectedly (exit code {process.exitcode})")
+            error = RuntimeError(f"its process exited unexpectedly (exit code {process.exitcode})")
             message = {"error": error_to_json(error)}
         if "round" in message:
             self._progress.update(task, completed=message["round"] + 1)

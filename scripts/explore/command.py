@@ -21,10 +21,10 @@ def explore(
     ] = None,
     algorithm: Annotated[str, typer.Option(help="fedavg, or fedap for a run that measures first.")] = "fedavg",
     minutes: Annotated[float, typer.Option(help="Limit for each configuration, in minutes of processor time.")] = 60.0,
-    wall_clock: Annotated[bool, typer.Option("--wall-clock", help="Minutes by the clock instead.")] = False,
+    wall_clock: Annotated[bool, typer.Option("--wall-clock", help="Measure --minutes in wall-clock time.")] = False,
     gigabytes: Annotated[float, typer.Option(help="Limit of memory for each configuration.")] = 6.0,
     reduce: Annotated[
-        bool, typer.Option("--reduce/--no-reduce", help="Leave out second orders of faults that commute.")
+        bool, typer.Option("--reduce/--no-reduce", help="Skip equivalent orders of commuting faults.")
     ] = True,
     wander: Annotated[
         bool, typer.Option("--wander", help="Random walks until the time limit, if there are too many paths.")

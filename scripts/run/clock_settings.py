@@ -61,11 +61,13 @@ class AsyncSettings(BaseModel):
     @model_validator(mode="after")
     def _is_possible(self) -> AsyncSettings:
         if self.run.uses_anchor and self.run.anchor.kind == "warmup":
-            raise InvalidInput("anchor", "warmup", "pooled or a file, where the clock is virtual")
+            raise InvalidInput("anchor", "warmup", "pooled or a file, because the clock is virtual")
         if self.run.device != "cpu":
-            raise InvalidInput("device", self.run.device, "cpu, where the clock is virtual")
+            raise InvalidInput("device", self.run.device, "cpu, because the clock is virtual")
         if self.run.mode != "barrier":
-            raise InvalidInput("mode", self.run.mode, "barrier in the run's own settings: the clock has the mode")
+            raise InvalidInput(
+                "mode", self.run.mode, "barrier in the run's own settings, because the clock sets the mode"
+            )
         return self
 
     @property

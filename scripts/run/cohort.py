@@ -112,9 +112,7 @@ def _divide(settings: CohortSettings, data: Dataset, seed: int) -> list[tuple[st
     rng = generator(seed, purpose="partition")
     if settings.partition == "site":
         if data.site is None:
-            raise InvalidInput(
-                "partition", "site", f"data that know their sites ({data.name} do not)", "Use dirichlet-pairs."
-            )
+            raise InvalidInput("partition", "site", f"data with sites ({data.name} has none)", "Use dirichlet-pairs.")
         return [(data.site_names[value], indices) for value, indices in partition.by_site(data.site)]
     if settings.partition == "iid":
         shares = partition.iid(data.group, clients=settings.clients, rng=rng)

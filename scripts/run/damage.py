@@ -27,7 +27,7 @@ def intact(path: Path, *, line: int | None = None) -> Iterator[None]:
         raise InvalidInput(f"{place}: {error.field}", error.got, error.expected, error.fix or _FIX) from error
     except json.JSONDecodeError as error:
         where = place if line is not None else f"{path}, line {error.lineno}"
-        got = f"text that is no JSON from column {error.colno} on"
+        got = f"invalid JSON from column {error.colno} on"
         raise InvalidInput(where, got, "what the run wrote", _FIX) from error
     except _WRONG as error:
         raise InvalidInput(place, _in_words(error), "what the run wrote", _FIX) from error
@@ -37,7 +37,7 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"no field {error.args[0]!r}"
     if isinstance(error, UnicodeDecodeError):
-        return "bytes that are no text"
+        return "bytes that are not text"
     if isinstance(error, OSError | sqlite3.Error):
-        return f"nothing that can be read ({error.strerror if isinstance(error, OSError) else error})"
+        return f"an unreadable file ({error.strerror if isinstance(error, OSError) else error})"
     return "fields of another kind"

@@ -49,7 +49,7 @@ class LabTracking:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - third-party library and server: whatever fails, the runs continue
-            self._tell(f"Not logged to {text} any more: {type(error).__name__}: {error}")
+            self._tell(f"No longer logged to {text}: {type(error).__name__}: {error}")
             self._names = [name for name in self._names if name != text]
 
 

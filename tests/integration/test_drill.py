@@ -57,14 +57,14 @@ def test_a_killed_federation_survives_its_drill_and_is_not_drilled_twice(tmp_pat
 def test_a_sealed_federation_survives_kills_and_broken_lines(tmp_path: Path) -> None:
     code, said = drill(tmp_path, "--sealed", "--replay", "0", "--kind", "mixed")
     assert code == 0, said
-    assert "sealed: 1 of 1 survived" in said
+    assert "sealed: 1 of 1 passed" in said
 
 
 def test_participants_that_forget_are_found_and_the_seed_is_told(tmp_path: Path) -> None:
     asked = ("--replay", str(KILLS_A_MEMBER_IN_THE_MIDDLE), "--kind", "step", "--model", "small", "--no-curve")
     code, said = drill(tmp_path, *asked, script=FORGETFUL)
     assert code == 1, said
-    assert f"not survived: fedap-lab drill {' '.join(asked)} --mode barrier" in said
+    assert f"failed: fedap-lab drill {' '.join(asked)} --mode barrier" in said
     assert "final model differs" in said or "did not end" in said or "exit code" in said
     (kept,) = (tmp_path / "drills").iterdir()
     assert (kept / "coordinator.log").exists()

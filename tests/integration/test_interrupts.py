@@ -27,7 +27,7 @@ from tests.support.tiny_models import drift, tiny_model
 from tests.unit.coordinator.test_following import ONE_ROUND, STARTED, write_run
 
 PATIENCE_S = 300.0
-LAB = "interrupted; runs that were begun go on with the same command"
+LAB = "interrupted; the same command resumes the runs"
 HOME = "--data synthetic --model-file initial.safetensors"
 SMALL = "--data synthetic --rounds 5000"
 

@@ -43,7 +43,7 @@ def test_interrupt_ends_jobs_and_workers_without_a_trace(number: signal.Signals,
         _, complaint = process.communicate(timeout=180)
         wait_until(lambda: not group_is_alive(process.pid), "the end of all jobs and workers")
     assert process.returncode == code
-    assert complaint.splitlines() in ([], ["interrupted; runs that were begun go on with the same command"])
+    assert complaint.splitlines() in ([], ["interrupted; the same command resumes the runs"])
 
 
 def test_two_jobs_that_need_the_same_warm_up_share_it(tmp_path: Path) -> None:

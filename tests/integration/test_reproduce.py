@@ -44,7 +44,7 @@ def test_second_call_trains_nothing_and_writes_the_same_page(
     before = (page.read_bytes(), page.with_suffix(".csv").read_bytes(), page.with_suffix(".svg").read_bytes())
     second = run_command(main, *arguments)
     assert "% after" not in second.out
-    assert "3 of 3 runs were there already" in second.out
+    assert "3 of 3 runs existed already" in second.out
     assert (page.read_bytes(), page.with_suffix(".csv").read_bytes(), page.with_suffix(".svg").read_bytes()) == before
 
 

@@ -39,7 +39,7 @@ def require_possible(settings: RunSettings, cohort: Cohort) -> None:
     """Refuse runs that only the inline engine supports."""
     fix = "Use --engine inline."
     if settings.device != "cpu":
-        raise InvalidInput("device", settings.device, "cpu, where every participant is a process", fix)
+        raise InvalidInput("device", settings.device, "cpu, because every participant is a process", fix)
     for client in cohort.clients:
         if not re.fullmatch(PEER_NAME, client.name):
             raise InvalidInput("client", client.name, "a name of letters, digits, dots, _ and -, at most 64", fix)

@@ -104,7 +104,9 @@ class RunRecorder:
             what = f"{fact.kind or 'message'} of {fact.member}{when}"
             raise InvalidInput(what, fact.reason, "one that the coordinator admits", fix)
         if isinstance(fact, facts.Lost | facts.Left | facts.Quarantined):
-            raise InvalidInput("members", f"{fact.member} gone ({type(fact).__name__.lower()})", "everyone to the end")
+            raise InvalidInput(
+                "members", f"{fact.member} gone ({type(fact).__name__.lower()})", "all members until the end"
+            )
         if isinstance(fact, facts.Paused):
             raise InvalidInput("disk", f"{fact.free_bytes:,} bytes free", f"{fact.needed_bytes:,} for the next round")
 

@@ -29,7 +29,7 @@ def asynchronous(
     ] = 40,
     clients: Annotated[int, typer.Option(help="Number of clients, if the data are not divided by site.")] = 20,
     slower: Annotated[float, typer.Option(help="How many times slower the slow member is.")] = 10.0,
-    lost: Annotated[float, typer.Option(help="Share of sent updates that are lost.")] = 0.3,
+    lost: Annotated[float, typer.Option(help="Fraction of sent updates that are lost.")] = 0.3,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in a minute or two.")] = False,
     engine: Annotated[str, typer.Option(help="virtual (clock), or processes: real sockets and real time.")] = "virtual",
     least_s: Annotated[float, typer.Option(help="With processes: minimum seconds of training per round.")] = 0.2,

@@ -47,7 +47,7 @@ class Devices:
 
     def __post_init__(self) -> None:
         if not self.slower >= 1.0:
-            raise InvalidInput("slower", self.slower, "at least 1: nobody can be made faster")
+            raise InvalidInput("slower", self.slower, "at least 1, because no member can be made faster")
         if not self.least_s >= 0.0:
             raise InvalidInput("least_s", self.least_s, "seconds from 0")
 

@@ -39,7 +39,9 @@ class AsyncStudy:
 
     def __post_init__(self) -> None:
         if "barrier" not in self.ways:
-            raise InvalidInput("ways", ",".join(self.ways), "barrier among them: the others are measured by it")
+            raise InvalidInput(
+                "ways", ",".join(self.ways), "barrier among them, because the others are compared with it"
+            )
 
     @property
     def identity(self) -> str:

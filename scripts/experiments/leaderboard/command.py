@@ -26,7 +26,7 @@ def leaderboard(
         bool, typer.Option("--quick", help="The smartwatch data for ten rounds: a minute or two.")
     ] = False,
     run: Annotated[
-        bool, typer.Option(help="--no-run: only print how long it would take, and write a page of the existing runs.")
+        bool, typer.Option(help="--no-run: only print the estimated time, and write a page of the existing runs.")
     ] = True,
     jobs: Annotated[int, typer.Option(help="Runs in parallel; 0: one per core.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results; existing runs are reused.")] = OUT,
@@ -48,7 +48,7 @@ def leaderboard(
     at_once, _ = share_cores(jobs=jobs, workers=1, engine="inline")
     console = Console()
     page = run_leaderboard(make_boards(asked), SweepOptions(root=out, jobs=at_once), console, run=run)
-    console.print("No run is finished yet." if page is None else f"Page: {page}; beside it csv and Markdown")
+    console.print("No run has finished yet." if page is None else f"Page: {page}; CSV and Markdown next to it")
 
 
 def _names(text: str) -> tuple[str, ...]:

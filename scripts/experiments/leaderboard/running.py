@@ -34,11 +34,13 @@ def announce(boards: Sequence[Board], sweep: SweepOptions, console: Console) -> 
     left = seconds_of(boards, sweep.root)
     for board in boards:
         missing = sum(not RunFolder(sweep.root, run).is_complete() for run in board.runs)
-        took = f"about {in_words(left[board.title] / sweep.jobs)}" if missing else "all there"
+        took = f"about {in_words(left[board.title] / sweep.jobs)}" if missing else "nothing to run"
         console.print(f"{board.title}: {missing} of {len(board.runs)} runs missing, {took}", highlight=False)
     total = sum(left.values()) / sweep.jobs
     if total:
-        console.print(f"In all about {in_words(total)} with {sweep.jobs} at once; stop and go on whenever you like.")
+        console.print(
+            f"About {in_words(total)} in total with {sweep.jobs} jobs; can be stopped and resumed at any time."
+        )
 
 
 def write_finished(boards: Sequence[Board], root: Path) -> Path | None:

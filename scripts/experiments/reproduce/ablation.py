@@ -106,7 +106,7 @@ def _mean_and_clients(
             *(clients_table(results, data) for data in sets),
         ),
         verdicts=tuple(verdicts),
-        notes=("Lines join one algorithm's clients (first seed) for the eye; they are no trend.",),
+        notes=("Lines connect the clients of one algorithm (first seed) for readability; they are not trends.",),
     )
 
 

@@ -45,12 +45,12 @@ def choose(target: Target, asked: Sequence[str], *, quick: bool) -> ChosenData:
         elif quick:
             other = stand_in_for(wanted)
             chosen.append(other)
-            remarks.append(f"{wanted.absence}. In its place, under its own name: {other.title}.")
-            notes.append(f"{wanted.title} was not at hand; in its place, under its own name: {other.title}.")
+            remarks.append(f"{wanted.absence}. Shown instead, under its own name: {other.title}.")
+            notes.append(f"{wanted.title} was not available; shown instead, under its own name: {other.title}.")
             stands_in = True
         else:
             remarks.append(f"{wanted.absence}. {_offer(target, wanted)}")
-            notes.append(f"{wanted.title} is not shown: it was not at hand.")
+            notes.append(f"{wanted.title} is not shown, because it was not available.")
     if not chosen:
         raise MissingData("data", f"none for {target.name}", "the paper's data, or others by name", " ".join(remarks))
     distinct = list({one.name: one for one in chosen}.values())
@@ -80,7 +80,7 @@ def _asked_for(target: Target, asked: Sequence[str], *, quick: bool) -> list[Dat
     chosen = [data_set(name) for name in dict.fromkeys(asked)]
     for one in chosen:
         if one.name in DATA_SETS and not one.is_here(download=not quick):
-            raise MissingData("data", one.name, "data that are here", f"{one.absence}. {_offer(target, one)}")
+            raise MissingData("data", one.name, "data that are available", f"{one.absence}. {_offer(target, one)}")
     if len(chosen) > 1 and len(target.needs) == 1:
         raise InvalidInput("data", ",".join(asked), f"one data set: {target.name} shows one")
     return chosen

@@ -34,7 +34,7 @@ def reproduce(
     keep_models: Annotated[bool, typer.Option(help="Save models, so that a run can be resumed.")] = True,
     out: Annotated[Path, typer.Option(help="Folder of the results; existing runs are reused.")] = OUT,
 ) -> None:
-    """Reproduce a table or figure of the paper: csv, figure, and a page that says whether its claim was reproduced."""
+    """Reproduce a table or figure of the paper: CSV, figure, and a page stating whether its claim was reproduced."""
     from scripts.experiments.comparison import seed_numbers
     from scripts.experiments.reproduce.running import print_list, run_named
     from scripts.experiments.reproduce.target import FULL_SEEDS, QUICK_SEEDS, Scale

@@ -15,7 +15,7 @@ from participant.data import load_dataset
 from participant.data.base import ROOT_VARIABLE, DataOptions
 from participant.data.medmnist_sets import lookup
 
-_MEDMNIST = "it is downloaded on first use; without a network here, fetch it elsewhere"
+_MEDMNIST = "it is downloaded on first use; without a network, download it elsewhere"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class DataSet:
         way = self.obtain
         if self.downloads:
             way += f" from {lookup(self.name, 28).file.url}"
-        return f"{self.title} is not here: {way}, so that {self.path} exists ({ROOT_VARIABLE} sets the folder)"
+        return f"{self.title} is not available: {way}, so that {self.path} exists ({ROOT_VARIABLE} sets the folder)"
 
 
 def _organ(letter: str) -> DataSet:
@@ -167,4 +167,4 @@ def stand_in_for(wanted: DataSet) -> DataSet:
     for name in wanted.stand_ins:
         if DATA_SETS[name].is_here(download=False):
             return DATA_SETS[name]
-    raise InvalidInput("data", wanted.name, "a set that is here", wanted.absence)
+    raise InvalidInput("data", wanted.name, "a data set that is available", wanted.absence)

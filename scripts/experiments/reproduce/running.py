@@ -51,8 +51,8 @@ def run_target(target: Target, asked: list[str], scale: Scale, sweep: SweepOptio
     console.print(shown_tables(findings.tables[0][1]))
     for verdict in findings.verdicts:
         console.print(f"{verdict.word.upper()}: {verdict.claim} {verdict.numbers}", soft_wrap=True, markup=False)
-    took = f"{time.monotonic() - began:.0f} s, {found} of {len(asked_for)} runs were there already"
-    console.print(f"Page: {page}; beside it csv, png and svg ({took})", soft_wrap=True, markup=False)
+    took = f"{time.monotonic() - began:.0f} s, {found} of {len(asked_for)} runs existed already"
+    console.print(f"Page: {page}; CSV, PNG and SVG next to it ({took})", soft_wrap=True, markup=False)
     return page
 
 
@@ -62,8 +62,8 @@ def print_list(console: Console) -> None:
         duration = MEASURED.get(target.name)
         took = f"; {duration.words}" if duration else ""
         console.print(f"{target.name:<14}{target.where:<19}{target.shows}{took}", soft_wrap=True, markup=False)
-    console.print(f"{'all':<14}{'':<19}Every target whose data are here", soft_wrap=True, markup=False)
-    console.print("Data sets are the paper's; --data NAME shows others, under their own name. --quick takes minutes.")
+    console.print(f"{'all':<14}{'':<19}Every target whose data are available", soft_wrap=True, markup=False)
+    console.print("Data sets are the paper's; --data NAME uses others, under their own names. --quick takes minutes.")
 
 
 def shown_tables(markdown: str) -> Table:

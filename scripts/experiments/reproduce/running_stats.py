@@ -124,7 +124,7 @@ def measure(folder: RunFolder, root: Path) -> list[Channel]:
             "run",
             str(folder.path),
             f"the models of round {settings.rounds}",
-            "They were not kept: choose another --out.",
+            "They were not saved: choose another --out.",
         )
     cohort = make_cohort(settings.cohort, settings.seed)
     path = root / f".running-stats-{settings.identity}.csv"
@@ -178,7 +178,7 @@ TARGETS = (
         name="running-stats",
         where="Figure 4",
         shows="Running mean and variance of BN layers against the statistics of their inputs",
-        headline="What batch normalisation remembers",
+        headline="Running statistics of batch normalisation",
         needs=("organamnist",),
         work=show_running_stats,
         cells=cells,

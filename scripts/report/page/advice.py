@@ -49,12 +49,12 @@ def advise(
     names of the classes, for those that the federated model no longer recognises.
     """
     if personal is None:
-        return Advice(verdict=ClientVerdict.UNKNOWN, headline="No federated model was measured here.", detail="")
+        return Advice(verdict=ClientVerdict.UNKNOWN, headline="No federated model was evaluated here.", detail="")
     best = best_of(personal, others)
     if alone is None:
-        detail = "These runs hold no scores of training alone, so there is nothing to compare with."
+        detail = "These runs have no scores of local training, so there is nothing to compare with."
         told = " ".join(filter(None, (detail, _about_best(personal, best, use=False))))
-        return Advice(verdict=ClientVerdict.UNKNOWN, headline="The gain cannot be told.", detail=told, model=best.name)
+        return Advice(verdict=ClientVerdict.UNKNOWN, headline="The gain is unknown.", detail=told, model=best.name)
     gain = compare(alone, best)
     sentences = [
         _about_best(personal, best, use=gain.verdict is ClientVerdict.GAIN),
@@ -114,14 +114,14 @@ def _how_sure(gain: Difference, name: str) -> str:
     return {
         ClientVerdict.GAIN: _BEYOND,
         ClientVerdict.MAYBE_GAIN: unsure,
-        ClientVerdict.SAME: "Both models are right equally often.",
+        ClientVerdict.SAME: "Both models are equally accurate.",
         ClientVerdict.MAYBE_LOSS: f"The model of {name} is {points(gain.leading)} behind. {unsure}",
         ClientVerdict.LOSS: f"The model of {name} loses {points(gain.leading)} here. {_BEYOND}",
     }[gain.verdict]
 
 
 def _about_swings(gain: Difference) -> str:
-    return f"The last round swings: taken alone it says {points(gain.last, sign=True)}." if gain.swings else ""
+    return f"The last round is an exception: by itself it shows {points(gain.last, sign=True)}." if gain.swings else ""
 
 
 def _about_collapse(alone: Standing, best: Standing, classes: Sequence[str]) -> str:
@@ -138,7 +138,7 @@ def _about_collapse(alone: Standing, best: Standing, classes: Sequence[str]) -> 
         if found - now >= COLLAPSE and not overlap(one, other):
             name = classes[at] if at < len(classes) else f"class {at}"
             lost.append(f"{name} ({percent(found, 0)} found alone, {percent(now, 0)} with {best.name})")
-    return f"But it loses {', '.join(lost)}: look at the mistakes before you use it." if lost else ""
+    return f"But it loses {', '.join(lost)}: check the mistakes before you use it." if lost else ""
 
 
 def _about_average(alone: Standing, average: Standing | None, best: Standing) -> str:

@@ -13,9 +13,9 @@ def report(
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
     where: Annotated[list[str] | None, typer.Option(help="Only runs with setting=value; repeatable.")] = None,
     group_key: Annotated[
-        Path | None, typer.Option(help="The members' common key: opens the scores of a run that seals them.")
+        Path | None, typer.Option(help="The members' common key, to read the scores of a run that seals them.")
     ] = None,
-    state: Annotated[Path | None, typer.Option(help="Your own folder of that run, that join used.")] = None,
+    state: Annotated[Path | None, typer.Option(help="Your own state folder of that run, as given to join.")] = None,
 ) -> None:
     """Write one self-contained HTML page about a comparison."""
     from fedap_core.errors import parse_pairs

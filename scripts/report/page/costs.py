@@ -12,8 +12,8 @@ from scripts.report.page.wording import duration, listed, size
 from scripts.run.records import RoundRecord
 
 _PHASES = ("train", "mix", "evaluate")
-_WALL_CLOCK = "Wall clock of the machine that ran it, which may have done other things meanwhile."
-_HOW_COMPUTED = "Four bytes for each shared value, up and down; the whole run has what W needs once."
+_WALL_CLOCK = "Wall-clock time; the machine may have done other work as well."
+_HOW_COMPUTED = "Four bytes for each shared value, up and down; the whole run includes what W needs once."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,7 +73,7 @@ def _strangers(study: Study) -> Iterator[str]:
         return
     least = float(run.options.get("min_similarity", 0.0))
     for name, similarity in strangers(run.clients, run.mixing.similarity, least):
-        yield f"{name} fits nobody: it is {similarity:.2f} similar to the one most like it (1 is equal)."
+        yield f"{name} differs from all other clients: similarity {similarity:.2f} to the most similar one (1: equal)."
 
 
 def _what_changed(study: Study) -> Iterator[str]:
@@ -89,14 +89,14 @@ def _what_changed(study: Study) -> Iterator[str]:
         f"{personal.name} reaches {percent(headline(study.summaries[personal.name]).last)} on average over {clients}"
     )
     if alone is None:
-        yield f"{reached} after {rounds}. These runs hold no scores of training alone: the gain cannot be told."
+        yield f"{reached} after {rounds}. These runs have no scores of local training: the gain is unknown."
         return
     change = _change(study, personal, alone)
     if change is None:
         yield f"{reached} after {rounds}; everyone alone has other seeds and is not compared."
         return
     if round(100 * change.last, 1) == 0:
-        yield f"{reached} after {rounds}: no more and no less than with everyone training alone."
+        yield f"{reached} after {rounds}: the same as with everyone training alone."
     else:
         side = "more" if change.last > 0 else "fewer"
         steady = study.round_no + 1 < SETTLED or abs(change.last - change.tail) < WORTH_SAYING

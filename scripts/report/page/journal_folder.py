@@ -100,7 +100,7 @@ def _with_last_scores(rounds: list[RoundRecord], clients: Sequence[str]) -> tupl
     whole = tuple(latest[at][1] if at in latest else None for at in range(len(clients)))
     at_end = replace(scored[-1], splits={**scored[-1].splits, "test": whole})
     first, last = min(number for number, _ in latest.values()) + 1, scored[-1].number + 1
-    note = f"Nobody waited for the others: every client counts with its last score, of rounds {first} to {last}."
+    note = f"Rounds were not synchronised: every client counts with its last score, of rounds {first} to {last}."
     return [at_end if record is scored[-1] else record for record in rounds], [note]
 
 
@@ -117,7 +117,7 @@ def _read(folder: Path, seal: Seal | None) -> tuple[RunConfig, ModelSpec | None,
         with intact(folder / JOURNAL):
             config, told = make_config(json.loads(stored)), list(facts_of(journal))
         if config.seals_scores and seal is None:
-            fix = "A member makes the report: give --group-key, and --state with the folder that join used."
+            fix = "Only a member can write the report: give --group-key, and --state with the folder that join used."
             raise InvalidInput("run", config.run, "scores that can be read; those of this run are sealed", fix)
         rounds = JournalRounds()
         for fact, time_s in told:

@@ -175,7 +175,7 @@ def _closeup(series: Sequence[CurveLine]) -> Svg | None:
     low = max(0.0, min(ends) - max(0.3 * span, 0.005))
     if len(ends) < 2 or not span or low - lowest < 0.5 * (max(ends) - lowest):
         return None
-    return curves_by_width(series, described="The same, magnified where the lines end", low=low)
+    return curves_by_width(series, described="The same, zoomed in on the last rounds", low=low)
 
 
 def _hover(series: Sequence[CurveLine]) -> dict[str, object]:

@@ -76,7 +76,7 @@ def why_close(layers: tuple[LayerDistance, ...]) -> str:
     savings = [layer.usual - layer.distance for layer in layers]
     whole = sum(savings)
     if whole <= 0:
-        return "although it is no closer than others: nobody is much closer"
+        return "although others are equally close"
     carrying = _carrying(savings, MOSTLY * whole)
     figures = _figures(layers, carrying[:NAMED])
     if len(layers) == 1:

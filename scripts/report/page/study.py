@@ -165,7 +165,7 @@ def _ready(runs: Sequence[Run], notes: list[str]) -> Iterator[Run]:
     if waiting:
         notes.append(f"Left out, because not finished: {listed(waiting)}.")
     if not ready[0].is_finished:
-        notes.append(f"Under way: {counted(len(ready), 'run')} had not reached the last round when this was written.")
+        notes.append(f"Unfinished: {counted(len(ready), 'run')} had not reached the last round when this was written.")
     yield from ready
 
 

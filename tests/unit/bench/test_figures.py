@@ -101,7 +101,7 @@ SPREADS = {"a": 0.1, "c": 0.5, "b": 0.2}
 
 
 def test_noise_of_a_single_pass_is_unknown() -> None:
-    assert noise_sentence({"a": series(1.0)}) == "Noise: unknown, there was one pass only."
+    assert noise_sentence({"a": series(1.0)}) == "Noise: unknown, because there was only one pass."
 
 
 @pytest.mark.parametrize(

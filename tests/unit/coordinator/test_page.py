@@ -38,7 +38,7 @@ def test_members_that_fit_nobody_are_named(tmp_path: Path) -> None:
     weights = ((0.5, 0.5), (0.5, 0.5))
     weighed = facts.Weighed(members=("a", "b"), weights=weights, similarity=(0.0, 0.9))
     folder = write_run(tmp_path / "run", [*STARTED, (2.0, weighed)])
-    assert "<strong>a</strong> fits nobody: 0.00 similar" in ask(folder, "/")[0].text
+    assert "<strong>a</strong> differs from all other members: similarity 0.00" in ask(folder, "/")[0].text
     assert RunFollower(folder).refresh().fit_nobody == (("a", 0.0),)
 
 

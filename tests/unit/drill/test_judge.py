@@ -87,7 +87,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_the_table_counts_and_says_how_to_repeat_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     show(Console(width=160), [record(), record(survived=False)])
     said = capsys.readouterr().out
-    assert "16,384 bytes, plain, barrier: 1 of 2 survived" in said
-    assert f"not survived: {DRILL.replay}" in said
+    assert "16,384 bytes, plain, barrier: 1 of 2 passed" in said
+    assert f"failed: {DRILL.replay}" in said
     assert "b did not end" in said
     assert "logs: /kept" in said

@@ -57,7 +57,7 @@ def test_organamnist_is_offered_for_the_other_organ_sets(folder: Path, target: s
     assert choice.stem == "accuracy-organamnist-quick"
     assert str(folder / wanted.file) in choice.remarks[0]
     assert "https://" in choice.remarks[0]
-    assert choice.notes == (f"{wanted.title} was not at hand; in its place, under its own name: OrganAMNIST.",)
+    assert choice.notes == (f"{wanted.title} was not available; shown instead, under its own name: OrganAMNIST.",)
 
 
 def test_without_any_real_data_the_watch_stands_in_for_sensors_and_synthetic_for_images(folder: Path) -> None:
@@ -89,9 +89,9 @@ def test_a_target_of_several_sets_runs_those_present_and_names_those_absent(fold
     choice = choose(TARGETS["weighting"], [], quick=False)
     assert ([one.name for one in choice.data], choice.stem) == (["pamap2"], "weighting")
     (remark,) = choice.remarks
-    assert remark.startswith("COVID-19 is not here")
+    assert remark.startswith("COVID-19 is not available")
     assert "--data synthetic" in remark
-    assert choice.notes == ("COVID-19 is not shown: it was not at hand.",)
+    assert choice.notes == ("COVID-19 is not shown, because it was not available.",)
 
 
 @pytest.mark.parametrize(

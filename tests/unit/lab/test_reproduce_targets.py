@@ -273,7 +273,7 @@ def test_full_organa_stands_beside_the_paper(tmp_path: Path, monkeypatch: pytest
     assert "| last round, mean ± deviation of 3 seeds | 80.10 ± 0.10 |" in text
     assert "| the paper | 48.04 | 84.06 | 84.11 | 70.02 | 89.28 | **92.62** | – | – |" in text
     assert "Table 3, row avg" in text
-    assert "24 of 24 runs were there already" in outcome.out
+    assert "24 of 24 runs existed already" in outcome.out
     assert "Made by `fedap-lab reproduce organa`." in text  # a page is read elsewhere: no paths of this machine
     assert str(tmp_path) not in text
     assert "Versions: torch 1.2.3." in text  # those of the runs, not of who asks today

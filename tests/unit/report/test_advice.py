@@ -65,7 +65,7 @@ def test_small_gain_is_told_as_perhaps_chance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("personal", "also"), [(70, "equally often"), (69, "may be chance"), (40, "loses 30.0 points")]
+    ("personal", "also"), [(70, "equally accurate"), (69, "may be chance"), (40, "loses 30.0 points")]
 )
 def test_without_a_gain_the_local_model_is_kept(personal: int, also: str) -> None:
     told = advise(alone=of(70), personal=of(personal))
@@ -76,14 +76,14 @@ def test_without_a_gain_the_local_model_is_kept(personal: int, also: str) -> Non
 def test_gain_of_one_swinging_round_stands_behind_that_of_the_last_ten() -> None:
     told = advise(alone=of(252, 1000, tail=0.828), personal=of(801, 1000, tail=0.886))
     assert told.headline == "Federation gains 5.8 points over the last ten rounds."
-    assert told.detail.endswith("more than chance. The last round swings: taken alone it says +54.9 points.")
+    assert told.detail.endswith("more than chance. The last round is an exception: by itself it shows +54.9 points.")
 
 
 def test_gain_of_the_last_round_that_the_others_deny_is_no_gain() -> None:
     told = advise(alone=of(60, tail=0.78), personal=of(80, tail=0.75))
     assert told.headline == "No gain: keep the local model."
     assert "The model of FedAP is 3.0 points behind" in told.detail
-    assert "taken alone it says +20.0 points" in told.detail
+    assert "by itself it shows +20.0 points" in told.detail
 
 
 def test_best_model_that_ran_is_recommended_where_it_is_surely_better() -> None:
@@ -125,8 +125,8 @@ def test_one_model_for_all_is_mentioned_where_it_surely_costs() -> None:
 
 
 def test_what_did_not_run_is_not_guessed() -> None:
-    assert advise(alone=None, personal=of(9)).headline == "The gain cannot be told."
-    assert advise(alone=of(9), personal=None).headline == "No federated model was measured here."
+    assert advise(alone=None, personal=of(9)).headline == "The gain is unknown."
+    assert advise(alone=of(9), personal=None).headline == "No federated model was evaluated here."
 
 
 def test_participant_is_told_who_serves_it_best_and_who_is_not_told_apart() -> None:

@@ -94,4 +94,4 @@ def test_time_says_that_it_is_the_machines(tmp_path: Path) -> None:
     har_run(tmp_path)
     chart = time_chart(study_of(tmp_path))
     assert chart is not None
-    assert chart.note == "Wall clock of the machine that ran it, which may have done other things meanwhile."
+    assert chart.note == "Wall-clock time; the machine may have done other work as well."

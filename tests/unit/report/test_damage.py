@@ -28,14 +28,14 @@ def run_in(root: Path) -> Path:
     [
         ("settings.json", "[]", "settings.json: got fields of another kind"),
         ("settings.json", "{}", "settings.json: got no field 'settings'"),
-        ("settings.json", '{\n "settings": {,', "settings.json, line 2: got text that is no JSON from column 15 on"),
+        ("settings.json", '{\n "settings": {,', "settings.json, line 2: got invalid JSON from column 15 on"),
         ("settings.json", '{"settings": [], "cohort": []}', "settings.json: got fields of another kind"),
         ("mixing.json", "[]", "mixing.json: got fields of another kind"),
         ("mixing.json", '{"weights": [[1, 2], [3]]}', "mixing.json: got fields of another kind"),
         ("mixing.json", '{"weights": [[1, 2]]}', "mixing.json: mixing.weights: got shape (1, 2)"),
         ("rounds.jsonl", '{"round": 0}\n[]\n', "rounds.jsonl, line 2: got fields of another kind"),
         ("rounds.jsonl", "{}\n", "rounds.jsonl, line 1: got no field 'round'"),
-        ("rounds.jsonl", '{"round": 0}\n{"round"\n', "rounds.jsonl, line 2: got text that is no JSON"),
+        ("rounds.jsonl", '{"round": 0}\n{"round"\n', "rounds.jsonl, line 2: got invalid JSON"),
         ("rounds.jsonl", '{"round": 0}\n' + _ROUND, "rounds.jsonl, line 2: score: got 120 of 100"),
         ("rounds.jsonl", _ROUND.replace("1.2", "Infinity"), "rounds.jsonl, line 1: got fields of another kind"),
         ("rounds.jsonl", _ROUND.replace("1.2, ", ""), "rounds.jsonl, line 1: got fields of another kind"),
@@ -53,7 +53,7 @@ def test_damage_is_told_by_file_and_line(tmp_path: Path, file: str, text: str, s
 
 def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     (run_in(tmp_path) / "rounds.jsonl").write_bytes(b"\xff\n")
-    with pytest.raises(InvalidInput, match=r"rounds.jsonl: got bytes that are no text"):
+    with pytest.raises(InvalidInput, match=r"rounds.jsonl: got bytes that are not text"):
         find_runs([tmp_path])
 
 

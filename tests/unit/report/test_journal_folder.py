@@ -83,7 +83,7 @@ def test_report_tells_first_what_members_that_share_it_reached_alone(tmp_path: P
     assert [None if one is None else one.correct for one in alone.rounds[-1].scores] == [10, None]
     sentences = in_words(make_study([federated, alone]))
     assert "training alone" in sentences[0]
-    assert "south fits nobody: it is 0.31 similar to the one most like it (1 is equal)." in sentences
+    assert "south differs from all other clients: similarity 0.31 to the most similar one (1: equal)." in sentences
 
 
 def test_scores_belong_to_the_round_that_made_the_model(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_members_that_end_in_different_rounds_count_with_their_last_score(tmp_pa
     folder = write_journal(tmp_path / "run", told, rounds=3, mode="continuous")
     run = read_journal_run(folder)
     assert run.rounds[-1].mean == pytest.approx(0.45)
-    assert run.notes == ("Nobody waited for the others: every client counts with its last score, of rounds 1 to 3.",)
+    assert run.notes == ("Rounds were not synchronised: every client counts with its last score, of rounds 1 to 3.",)
     text = write_report([folder], tmp_path / "report.html").read_text(encoding="utf-8")
     assert "reaches 45.0" in text
     assert "of rounds 1 to 3" in text

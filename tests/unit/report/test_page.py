@@ -157,7 +157,7 @@ def test_what_a_run_does_not_know_is_left_out(tmp_path: Path) -> None:
     assert "mixing" not in page.ids
     assert "Bytes per participant" not in page.text
     assert "Bytes on the wire were not recorded" in page.text
-    assert "no scores of training alone" in page.text
+    assert "no scores of local training" in page.text
 
 
 def test_computed_bytes_are_shown_and_called_so(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_computed_bytes_are_shown_and_called_so(tmp_path: Path) -> None:
     assert page.text.count("Bytes are computed, not measured.") == 2
     assert "Bytes per participant" in page.text
     assert "not recorded" not in page.text
-    assert "may have done other things" in page.text
+    assert "may have done other work" in page.text
 
 
 def test_matrix_of_everyone_alike_is_no_heat_map(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_layer_that_makes_a_pair_close_is_named_with_its_figures() -> None:
 
 def test_source_that_is_no_closer_than_others_gets_no_reason() -> None:
     """To ward-10 ward-1 saves 2 - 3 = -1 in bn1 and 0 in bn2."""
-    assert strongest(MIXING, CLIENTS, 0, 2)[1].because.startswith("although it is no closer than others")
+    assert strongest(MIXING, CLIENTS, 0, 2)[1].because.startswith("although others are equally close")
 
 
 @pytest.mark.parametrize(

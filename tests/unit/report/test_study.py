@@ -93,7 +93,7 @@ def test_run_under_way_is_left_out_and_named(tmp_path: Path) -> None:
 
 def test_run_under_way_is_shown_where_there_is_nothing_else(tmp_path: Path) -> None:
     write_run(tmp_path, "fedap", [[30, 30, 30]], rounds=2)
-    assert study_of(tmp_path).notes == ("Under way: 1 run had not reached the last round when this was written.",)
+    assert study_of(tmp_path).notes == ("Unfinished: 1 run had not reached the last round when this was written.",)
 
 
 def test_seeds_give_a_mean_and_a_deviation(tmp_path: Path) -> None:
