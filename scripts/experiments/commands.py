@@ -44,9 +44,7 @@ Jobs = Annotated[
 ]
 Memory = Annotated[
     float | None,
-    typer.Option(
-        help="Gigabytes of memory for clients; beyond that they are kept in files. Default: half of the machine's."
-    ),
+    typer.Option(help="Gigabytes of memory for clients; the rest goes to files. Default: half of the machine's."),
 ]
 RayAddress = Annotated[str, typer.Option(help="With --engine ray: the cluster. Default: RAY_ADDRESS, or this machine.")]
 GpusPerActor = Annotated[
@@ -87,15 +85,11 @@ def compare(
     lr_schedule: Annotated[
         str, typer.Option(help="constant, or cosine: the learning rate falls over the run's rounds.")
     ] = "constant",
-    lr_floor: Annotated[
-        float, typer.Option(help="Final learning rate of a falling schedule, as a fraction of the first.")
-    ] = 0.0,
+    lr_floor: Annotated[float, typer.Option(help="Final learning rate, as a fraction of the first one.")] = 0.0,
     momentum: Annotated[float, typer.Option(help="Heavy-ball momentum; reset in every round.")] = 0.0,
     weight_decay: Annotated[float, typer.Option(help="Factor of the squared norm in the loss.")] = 0.0,
     batch_size: BatchSize = None,
-    batches: Annotated[
-        str, typer.Option(help="even sizes, or reference: full batches and a smaller last one.")
-    ] = "even",
+    batches: Annotated[str, typer.Option(help="even sizes, or reference: full, the last one smaller.")] = "even",
     epochs: Annotated[int, typer.Option(help="Local epochs per round.")] = 1,
     anchor: Annotated[str, typer.Option(help="pooled, warmup:ROUNDS or a model file.")] = "pooled",
     start_from: Annotated[str, typer.Option(help="initial or anchor, the same for all algorithms.")] = "initial",
